@@ -1,7 +1,7 @@
-"""What the embedded API server costs, beside an aiohttp handler that does nothing, in the same run.
+"""Compare the embedded API server with an aiohttp handler that does nothing.
 
-Both servers run in processes of their own, and are asked by the same client over the same transport. The rounds
-alternate, so that a noisy machine disturbs both alike; of each ratio the median is shown.
+Both servers run in their own processes, and the same client sends requests over the same transport. The rounds
+alternate, so that noise affects both alike; the median of each ratio is reported.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 
 CONNECTIONS = 32
 NOTHING = """
@@ -43,11 +43,11 @@ Address = str | int
 class Servers(NamedTuple):
     ours: Address
     empty: Address
-    """Its handler does nothing."""
+    """URL of the server whose handler does nothing."""
 
 
 class Connection:
-    """One connection that is kept, over which one request follows the other."""
+    """One persistent connection for sequential requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -90,7 +90,7 @@ class Client:
 
 
 async def rate(address: Address, request: Request, count: int) -> float:
-    """Requests per second over several connections at once."""
+    """Return the requests per second over several concurrent connections."""
     numbers = iter(range(count))
     connections = [await Connection.open(address) for _ in range(CONNECTIONS)]
 
@@ -178,7 +178,7 @@ async def throughput(sheet: Sheet, client: Client, servers: Servers, transport: 
 
 
 async def watch_latency(sheet: Sheet, client: Client, address: Address, seconds: int) -> None:
-    """From just before a write is sent to when its event has been read, at 200 writes a second."""
+    """Measure the time from sending a write to receiving its watch event, at 200 writes per second."""
     base = "/api/v1/namespaces/default/secrets"
     watching = await Connection.open(address)
     watching.writer.write(client.get(f"{base}?watch=true"))
@@ -235,7 +235,7 @@ def memory(sheet: Sheet, process: int, count: int) -> None:
 
 
 def readiness(sheet: Sheet, data: Path, count: int) -> None:
-    """From the start of the process to the line that says so, with the data of all of the above."""
+    """Measure the time from process start to the ready line, with the data of the benchmarks above."""
     times = []
     for _ in range(5):
         begun = time.perf_counter()

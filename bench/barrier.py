@@ -1,7 +1,7 @@
-"""How long the barriers of a gang wait after its last task has got its address.
+"""Measure how long the barriers of a gang wait after its last task has got its address.
 
-The embedded API server and the controller are processes of their own, and so is each barrier. No pod runs: this program
-gives the pods their addresses, the last one when every barrier waits.
+The embedded API server, the controller and each barrier run in their own processes. No pod runs: this program sets the
+addresses of the pods, the last one when all barriers wait.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import msgspec
 import yaml
 
-from controller import FRAMEWORKS, Controller, api_server  # beside this file
+from controller import FRAMEWORKS, Controller, api_server  # next to this file
 from figures import Sheet, argument_parser
 from windlass.discovery.files import TF_CONFIG as LAST_FILE
 from windlass.kubeapi import access, answers, requests
@@ -32,7 +32,7 @@ from windlass.model import names
 NAMESPACE = "default"
 LONGEST_WAIT = 120.0
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-"""Where a pod has what its barrier writes."""
+"""Folder into which the barrier of a pod writes."""
 AIM_MS = 200.0
 
 
@@ -51,7 +51,7 @@ def framework(tasks: int) -> bytes:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Path]:
-    """An API server and a controller; gives the kubeconfig."""
+    """Start an API server and a controller; yield the kubeconfig."""
     with api_server(folder) as kubeconfig:
         controller = Controller(kubeconfig, folder / "controller.log")
         try:
@@ -76,11 +76,11 @@ async def give_address(transport: Transport, pod: dict[str, object], number: int
     await transport.send(requests.merge_patch(PODS, NAMESPACE, name, body, subresource="status"))
 
 
-# The barriers
+# Barriers
 
 
 def service_account(kubeconfig: Path, folder: Path) -> dict[str, str]:
-    """What a pod has of the cluster: two files, and two variables."""
+    """Write the service account files of a pod and return its two variables."""
     found = yaml.safe_load(kubeconfig.read_text())
     [cluster], [user] = found["clusters"], found["users"]
     folder.mkdir()
@@ -103,11 +103,11 @@ from windlass.cli import barrier
 server.find = functools.partial(server.find, account=pathlib.Path(sys.argv.pop()))
 barrier.barrier(prog_name="windlass barrier")
 """
-"""`windlass barrier`, but for where a pod has its service account."""
+"""Return the command `windlass barrier` with the path of the service account."""
 
 
 def begin(pod: dict[str, object], account: Path, given: dict[str, str], folder: Path) -> int:
-    """A barrier, as the process that it is in a pod."""
+    """Start a barrier as in a pod."""
     folder.mkdir()
     command = [sys.executable, "-c", BARRIER, str(account)]
     with (folder / "log").open("wb") as log:
@@ -118,7 +118,7 @@ def begin(pod: dict[str, object], account: Path, given: dict[str, str], folder: 
 
 
 def ends(children: Sequence[int]) -> list[float]:
-    """When each of them ended, as it was seen."""
+    """Return the time at which each process ended."""
     left, moments = set(children), []
     while left:
         pid, status = os.wait()
@@ -130,14 +130,14 @@ def ends(children: Sequence[int]) -> list[float]:
 
 
 def watches(port: str) -> int:
-    """Connections to the API server that are open."""
+    """Return the number of open connections to the API server."""
     wanted = f":{int(port):04X}"
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return sum(line.split()[2].endswith(wanted) and line.split()[3] == "01" for line in lines)
 
 
 async def prepared(kubeconfig: Path, tasks: int) -> list[dict[str, object]]:
-    """The gang, with an address for everybody but the last."""
+    """Create the gang with addresses for all tasks except the last."""
     async with Transport(await access.load(str(kubeconfig))) as transport:
         await transport.send(requests.create(FRAMEWORKS, NAMESPACE, framework(tasks)))
         pods = await pods_of_gang(transport, tasks)
@@ -147,21 +147,21 @@ async def prepared(kubeconfig: Path, tasks: int) -> list[dict[str, object]]:
 
 
 async def complete(kubeconfig: Path, pod: dict[str, object], number: int) -> tuple[float, float]:
-    """Gives the last address; when that began, on the clock of this process and on that of files."""
+    """Set the last address; return the time before that, by the process clock and by the file clock."""
     async with Transport(await access.load(str(kubeconfig))) as transport:
-        await transport.send(requests.list_page(PODS, NAMESPACE, limit=1))  # the connection is there
+        await transport.send(requests.list_page(PODS, NAMESPACE, limit=1))  # establish the connection first
         began = time.perf_counter(), time.time()
         await give_address(transport, pod, number)
         return began
 
 
 class Round(NamedTuple):
-    """Milliseconds from the last address, in order."""
+    """Sorted milliseconds since the last address."""
 
     released: list[float]
     """Until a barrier has written its last file."""
     ended: list[float]
-    """Until its process was seen to be gone."""
+    """Until its process has ended."""
 
 
 def measure(tasks: int) -> Round:
@@ -179,7 +179,7 @@ def measure(tasks: int) -> Round:
             while watches(given["KUBERNETES_SERVICE_PORT"]) < before + tasks:
                 assert time.perf_counter() < until, "not every barrier waits"
                 time.sleep(0.05)
-            time.sleep(1)  # what they have set off comes to rest
+            time.sleep(1)  # wait until they are idle
             began, began_at = asyncio.run(complete(kubeconfig, pods[-1], tasks - 1))
             ended = sorted((moment - began) * 1000 for moment in ends(children))
             written = [Path(volumes, str(number), LAST_FILE).stat().st_mtime for number in range(tasks)]

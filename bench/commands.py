@@ -1,6 +1,6 @@
-"""How long a person waits for `windlass --help` and `windlass lint`, beside a bare start of the interpreter.
+"""Measure the time of `windlass --help` and `windlass lint`, compared with a bare interpreter start.
 
-Alternating, so that all of them meet the same machine; medians.
+The commands alternate, so that all are affected alike by noise; medians are reported.
 """
 
 import os
@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 
 AIM_MS = 150.0
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
@@ -46,7 +46,7 @@ spec:
 
 
 def hundred_lines() -> str:
-    """A Framework as people write them, with a role after the other until it is that long."""
+    """Return a typical Framework with enough roles for a hundred lines."""
     text, index = FRAMEWORK, 0
     while text.count("\n") < 100:
         text += TASK_ROLE.format(index=index, port=2000 + index)
@@ -56,7 +56,7 @@ def hundred_lines() -> str:
 
 def milliseconds(command: Sequence[str]) -> float:
     began = time.perf_counter()
-    # As it is installed for people: what was compiled once is kept.
+    # As for users, with cached bytecode.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run(command, check=True, capture_output=True, env=environment)  # noqa: S603
     return (time.perf_counter() - began) * 1000
@@ -64,7 +64,7 @@ def milliseconds(command: Sequence[str]) -> float:
 
 def measured(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(rounds + 1):  # the first one reads from the disk
+    for _ in range(rounds + 1):  # the first run reads from disk
         for name, command in commands.items():
             taken[name].append(milliseconds(command))
     return {name: statistics.median(times[1:]) for name, times in taken.items()}

@@ -1,7 +1,7 @@
-"""What the controller costs: idle, at its start, and with one very large Framework.
+"""Measure the controller: idle, at start, and with one very large Framework.
 
-The embedded API server, a hollow kubelet (simulated: no pod runs anything) and the controller are processes of their
-own, on this one machine. What the controller did is read from its own /metrics.
+The embedded API server, a fake kubelet (pods run nothing) and the controller run in their own processes on this
+machine. The controller's values come from its /metrics.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 from windlass.kubeapi import access, requests, resources
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -49,7 +49,7 @@ class Process:
             time.sleep(0.01)
 
     def memory(self, what: str) -> float:
-        """In MB: VmRSS, or VmHWM for the peak."""
+        """Return the memory in MB: VmRSS, or VmHWM for the peak."""
         status = Path(f"/proc/{self.running.pid}/status").read_text()
         return int(status.partition(f"{what}:")[2].split()[0]) / 1024
 
@@ -100,14 +100,14 @@ class Controller(Process):
         return int(self.samples("windlass_queue_depth")[0].value)
 
     def longest_pass(self) -> float:
-        """The upper end of the bucket that holds the longest one."""
+        """Return the upper bound of the bucket with the longest reconcile."""
         buckets = self.samples("windlass_pass_duration_seconds_bucket")
         total = max(sample.value for sample in buckets)
         return min(float(sample.labels["le"]) for sample in buckets if sample.value == total)
 
 
 def wait_until(condition: object, seconds: float, what: str) -> float:
-    """How long it took."""
+    """Wait for a condition and return the seconds that took."""
     assert callable(condition)
     began = time.perf_counter()
     while not condition():
@@ -152,7 +152,7 @@ async def define(kubeconfig: Path) -> None:
 
 @contextmanager
 def api_server(folder: Path) -> Iterator[Path]:
-    """One that knows what Frameworks are. Gives the kubeconfig."""
+    """Start an API server with the CRDs; yield the kubeconfig."""
     kubeconfig = folder / "kubeconfig"
     command = [sys.executable, "-m", "windlass.localcluster", "--data", str(folder / "data")]
     server = Process([*command, "--kubeconfig", str(kubeconfig)], folder / "server.log")
@@ -166,7 +166,7 @@ def api_server(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Path]:
-    """An API server and a hollow kubelet. Gives the kubeconfig."""
+    """Start an API server and a fake kubelet; yield the kubeconfig."""
     with api_server(folder) as kubeconfig:
         command = [
             sys.executable,

@@ -1,6 +1,6 @@
-"""What the core costs: decoding, encoding, deciding, and playing ten thousand Frameworks.
+"""Measure the core: decoding, encoding, deciding, and simulating ten thousand Frameworks.
 
-In processor time; where there is something to compare with in the same run, with a ratio.
+Values are CPU time, with a ratio if there is a reference in the same run.
 """
 
 import json
@@ -10,7 +10,7 @@ import builders
 import msgspec
 from builders import at
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 from timing import timed
 from windlass.decide import decide
 from windlass.decide.types import Observed
@@ -26,7 +26,7 @@ World = tuple[Framework, Observed]
 
 
 def running(tasks: int) -> World:
-    """A Framework all of whose tasks run, and what is observed around it."""
+    """Return a Framework whose tasks are all running, and the observed objects."""
     framework = builders.framework(
         "job",
         builders.role("worker", tasks),

@@ -1,7 +1,7 @@
-"""Figures of a bench: printed beside their aims and what they were the last time, and kept in bench/results.
+"""The figures of a benchmark: printed with their targets and last values, and stored in bench/results.
 
-Run as a program, it tells of all that is kept which figures got worse or miss their aim. Nothing is measured here. The
-examples' environment runs this too: what it imports is msgspec and what Python brings along.
+As a program it lists the stored figures that regressed or miss their target; it measures nothing. The examples'
+environment runs this module too, so it imports only msgspec and the standard library.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import msgspec
 
 RESULTS = Path(__file__).parent / "results"
 NOISE = 1.25
-"""By what factor a figure may differ from the last one and mean nothing."""
+"""Factor by which a figure may differ from its last value without being reported."""
 TIMES = ("ms", "s")
 
 
@@ -31,17 +31,17 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where and when figures were measured."""
+    """Place and time of a measurement."""
 
     machine: Machine
     date: str
     load: float
-    """Of the minute before it."""
+    """Load average of the minute before."""
 
 
 class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     what: str
-    """With its size: the same words must always mean the same work."""
+    """Name with the size: the same name must always mean the same work."""
     value: float
     unit: str
     """Empty for a count, which must not change at all."""
@@ -51,10 +51,10 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     note: str = ""
     was: float | None = None
     was_elsewhere: bool = False
-    """What it was comes from another machine."""
+    """Whether the last value comes from another machine."""
     date: str = ""
     machine: Machine | None = None
-    """Both where a later run left this figure out, and they are not those of the sheet."""
+    """Set if a later run left this figure out, so that they differ from those of the sheet."""
 
 
 class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return figure.machine or self.run.machine
 
 
-# What a figure says
+# Formatting a figure
 
 
 def is_missed(figure: Figure) -> bool:
@@ -75,9 +75,9 @@ def is_missed(figure: Figure) -> bool:
 
 
 def verdict(figure: Figure) -> str:
-    """A word when it got worse, or is a count and changed; else nothing.
+    """Return a word if the figure regressed, or if it is a count and changed; else nothing.
 
-    Where nothing or less than nothing was found the last time, no factor says how much more it is now: the aim decides.
+    If the last value was zero or negative there is no factor: the target decides.
     """
     if figure.was is None:
         return ""
@@ -123,11 +123,11 @@ def _was(figure: Figure) -> str:
     return f"was {shown(figure.was, figure.unit)}" + (f", {change}" if change else "")
 
 
-# What is measured together
+# Figures measured together
 
 
 class Sheet:
-    """The figures of one bench. Each is printed as soon as it is known; the file changes in `save` alone."""
+    """The figures of one benchmark. Each is printed at once; only `save` changes the file."""
 
     def __init__(self, name: str, *, folder: Path = RESULTS, run: Run | None = None) -> None:
         self._file = folder / f"{name}.json"
@@ -156,7 +156,9 @@ class Sheet:
         if what in self._figures:
             raise ValueError(f"two figures are called {what!r}: give each a name of its own")
         kept = float(f"{value:.4g}") if unit else float(value)
-        aim = None if aim is None else float(aim)  # as it is read again: a file changes where a figure does
+        aim = (
+            None if aim is None else float(aim)
+        )  # rounded as stored, so that the file changes only if a figure does
         figure = Figure(what, kept, unit, aim, better, float(noise), note)
         old = self._before.get(what)
         if old is not None and old.unit == unit:
@@ -166,7 +168,7 @@ class Sheet:
         _say(line(figure))
 
     def save(self) -> None:
-        """What this run did not measure stays, and says when and where it was measured."""
+        """Store the figures. Those not measured in this run stay, with their place and time."""
         kept = {what: self._as_kept(figure) for what, figure in self._before.items()}
         results = Results(self._run, list((kept | self._figures).values()))
         self._file.parent.mkdir(exist_ok=True)
@@ -185,7 +187,7 @@ def _say(text: str) -> None:
 
 
 def _last(file: Path, run: Run) -> Results:
-    """None of them where there is nothing yet, or nothing that can be read."""
+    """Return the last results; empty if there are none or they are unreadable."""
     try:
         return read(file)
     except FileNotFoundError:
@@ -213,7 +215,7 @@ def this_run() -> Run:
 
 
 def _cpu() -> str:
-    """Its model; or, where the kernel does not tell, the architecture."""
+    """Return the CPU model, or the architecture if the kernel does not report it."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else []
     models = [each.partition(":")[2].strip() for each in lines if each.startswith("model name")]
@@ -221,7 +223,7 @@ def _cpu() -> str:
 
 
 def argument_parser(description: str | None) -> argparse.ArgumentParser:
-    """What every bench understands."""
+    """Return a parser with the options of every benchmark."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--no-save", dest="save", action="store_false", help="print alone, and leave bench/results as it is"
@@ -229,7 +231,7 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-# The summary of all sheets
+# Summary of all sheets
 
 
 def summary(folder: Path) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""What a job costs on a Kubernetes, beside bare pods of the same command: the same work without a controller.
+"""Compare a job on Kubernetes with bare pods that run the same command without a controller.
 
-The cluster is that of KUBECONFIG, with Windlass installed in it. Jobs and bare pods take turns, and what one of them
-made is gone before the next begins.
+The cluster is that of KUBECONFIG, with Windlass installed. Jobs and bare pods alternate, and all objects are deleted
+before the next round.
 """
 
 import argparse
@@ -64,14 +64,14 @@ class Place:
         )
 
     async def seen(self, resource: Resource, wanted: list[str], stage: str) -> float:
-        """When the last of them was."""
+        """Return when the last of the objects was seen in the phase."""
         keys = [(resource, name, stage) for name in wanted]
         await self._until(lambda: all(key in self._seen for key in keys))
         return max(self._seen[key] for key in keys)
 
     async def clear(self) -> None:
         for resource, name in tuple(self._there):
-            with contextlib.suppress(NotFoundError):  # a pod may have gone with its Framework
+            with contextlib.suppress(NotFoundError):  # a pod may have been deleted with its Framework
                 await self._transport.send(requests.delete(resource, self._namespace, name), LONGEST_WAIT)
         await self._until(lambda: not self._there)
 
@@ -104,11 +104,11 @@ async def place() -> AsyncIterator[Place]:
             await transport.send(requests.delete(NAMESPACES, "", name), LONGEST_WAIT)
 
 
-# What is measured
+# Measurements
 
 
 async def bare_pods(where: Place, name: str, tasks: int) -> float:
-    """From just before the first is created until the last has succeeded."""
+    """Return the seconds from before the first creation until all have succeeded."""
     wanted = [f"{name}-{index}" for index in range(tasks)]
     bodies = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": each}, "spec": pod_spec()} for each in wanted
@@ -120,7 +120,7 @@ async def bare_pods(where: Place, name: str, tasks: int) -> float:
 
 def job(completed_pods: str) -> Measure:
     async def measure(where: Place, name: str, tasks: int) -> float:
-        """From just before it is submitted until it is Completed."""
+        """Return the seconds from before the submission until it is Completed."""
         began = time.perf_counter()
         await where.create(FRAMEWORKS, framework(name, tasks, completed_pods))
         return await where.seen(FRAMEWORKS, [name], "Completed") - began
@@ -153,7 +153,7 @@ MEASURES: dict[str, Measure] = {
 async def side_by_side(tasks: int, rounds: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {what: [] for what in MEASURES}
     async with place() as where:
-        for number in range(-1, rounds):  # the first round makes connections, and does not count
+        for number in range(-1, rounds):  # the first round establishes connections and does not count
             for turn, (what, measure) in enumerate(MEASURES.items()):
                 seconds = await measure(where, f"turn-{turn}-{number + 1}", tasks)
                 await where.clear()
@@ -163,7 +163,7 @@ async def side_by_side(tasks: int, rounds: int) -> dict[str, list[float]]:
 
 
 def show(found: dict[str, list[float]]) -> None:
-    """The first is what the others are held against."""
+    """Print the results; the first one is the reference."""
     bare = statistics.median(next(iter(found.values())))
     for number, (what, times) in enumerate(found.items()):
         middle = statistics.median(times)

@@ -1,13 +1,13 @@
-"""Load on a real API server: this controller, the floor, Kubernetes' own Job controller, and any other one.
+"""Measure the load on a real API server: Windlass, the minimal writer ("floor"), the Job controller, and any other
+controller.
 
-Everything is on this one machine: etcd, kube-apiserver, a hollow kubelet (simulated: it says of pods that they run and
-end), the driver and the controller. Each contender has a server of its own in each scenario, with nothing in it. With
-KUBECONFIG it is that cluster: no other controller of Frameworks may run there, and what is counted on the server is
-left out.
+Everything runs on this machine: etcd, kube-apiserver, a fake kubelet (it reports pods as running and finished), the
+driver and the controller. Each contender gets an empty server in each scenario. With KUBECONFIG that cluster is used:
+no other controller of Frameworks may run there, and server-side counts are omitted.
 
-Prints one JSON line for each contender in each scenario, then a table and what the aims say of it. The lines are kept
-in bench/results/kubernetes.jsonl; ratios that have changed since are shown with what they were. Of what is kept,
-plots and tables are written for the documentation.
+Print one JSON line per contender and scenario, then a table and the targets. The lines are stored in
+bench/results/kubernetes.jsonl; changed ratios show the former value. Plots and tables for the documentation are made
+from the stored results.
 """
 
 import argparse
@@ -35,8 +35,8 @@ END = "<!-- end of what was measured -->"
 
 
 def rivals(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
-    """Jobs keep their pods, so that they are held against jobs whose pods are kept. A controller that knows no
-    `completedPods` removes them."""
+    """Return the contenders to compare with. Jobs keep their pods, so they are compared with jobs whose pods are kept.
+    A controller without `completedPods` removes them."""
     found = [contenders.WINDLASS]
     if scenario.has_floor:
         found.append(contenders.FLOOR)
@@ -82,14 +82,14 @@ def kept(path: Path) -> list[Result]:
 
 
 def keep(path: Path, results: list[Result]) -> None:
-    """What was not measured this time stays as it was."""
+    """Store results; those not measured this time stay."""
     merged = {result.key: result for result in (*kept(path), *results)}
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in merged.values()))
 
 
 def publish() -> None:
-    """What the documentation shows is what is kept."""
+    """Write the plots and tables of the stored results into the documentation."""
     results = kept(KEPT)
     plots.draw(results, DOCS / "performance")
     page = DOCS / "performance.md"

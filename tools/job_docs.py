@@ -1,6 +1,6 @@
-"""What the documentation of the job file takes from the model: its JSON Schema, and the tables of its fields.
+"""Generate the documentation of the job file from the model: its JSON Schema and the tables of its fields.
 
-In the page a table stands between two comments. The first names a struct and, where not all are meant, its fields:
+A table stands between two comments. The first names a struct and optionally its fields:
 
     <!-- fields of Role: tasks command -->
     <!-- end of fields -->
@@ -13,7 +13,7 @@ import re
 import msgspec
 from msgspec import inspect as types
 
-import docstrings  # beside this file
+import docstrings  # next to this file
 from windlass.jobfile import schema as jobfile_schema
 from windlass.model.companions import Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.framework import CompletionPolicySpec
@@ -43,7 +43,7 @@ OF_POLICIES = {
     "minFailedTaskCount": "So many tasks of the role have to fail for the job to have failed; -1: however many.",
     "minSucceededTaskCount": "So many have to succeed for the job to have succeeded; -1: however many.",
 }
-"""Said here, since the Framework has them too, and in other words."""
+"""Fields documented here because the Framework documents them in other words."""
 
 _BLOCK = re.compile(
     r"(<!-- fields of (?P<struct>\w+)(?:: (?P<fields>[\w ]+))? -->\n).*?(<!-- end of fields -->)", re.DOTALL
@@ -56,12 +56,12 @@ def schema() -> str:
 
 
 def page(text: str) -> str:
-    """The page with its tables as the model has them today."""
+    """Return the page with its tables updated from the model."""
     return _BLOCK.sub(lambda found: f"{found[1]}{_table(found['struct'], found['fields'])}{found[4]}", text)
 
 
 def tables(text: str) -> list[tuple[str, str]]:
-    """Struct and field of every row."""
+    """Yield struct and field of every row."""
     return [
         (found["struct"], field.encode_name)
         for found in _BLOCK.finditer(text)
@@ -70,7 +70,7 @@ def tables(text: str) -> list[tuple[str, str]]:
 
 
 def meanings_of(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """By what a field is called in a file."""
+    """Return the documentation of each field by its name in a file."""
     if struct is CompletionPolicySpec:
         return OF_POLICIES
     (node,) = ast.parse(inspect.getsource(struct)).body

@@ -1,17 +1,16 @@
-"""Starts a real Kubernetes API server for tests, on free ports of the loopback interface.
+"""Start a real Kubernetes API server for tests, on free loopback ports.
 
-    python tools/kubernetes_api.py             starts one, says how to use it, and runs until Ctrl-C
-    python tools/kubernetes_api.py --check     starts one, writes and reads an object, prints the versions, and ends
+    python tools/kubernetes_api.py             start one, print how to use it, and run until Ctrl-C
+    python tools/kubernetes_api.py --check     start one, write and read an object, print the versions, and exit
 
     with kubernetes_api.serve() as api:        the same in a test: api.kubeconfig, api.url, api.token, api.version
 
-It is etcd, kube-apiserver, and kube-controller-manager with the controllers that finish deletions (garbage collector
-and namespaces; it takes the collector up to half a minute to learn of a new custom resource). There is no scheduler and
-no kubelet: a pod is an object here, and nothing runs it. Where KUBECONFIG is set, that cluster is used and nothing is
-started.
+It consists of etcd, kube-apiserver, and kube-controller-manager with the controllers that finish deletions (garbage
+collector and namespaces; the collector takes up to half a minute to discover a new custom resource). There is no
+scheduler and no kubelet, so no pod runs. With KUBECONFIG that cluster is used and nothing is started.
 
-Everything ends with the `with` block or with this process, however it ends; nothing is kept. For tests only: the
-other users of the machine can reach this etcd, which asks nobody for a name.
+Everything ends with the `with` block or with this process; nothing is kept. For tests only: etcd has no authentication,
+and other users of the machine can reach it.
 """
 
 import argparse
@@ -34,18 +33,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import kubernetes_binaries  # beside this file
-import programs  # beside this file
+import kubernetes_binaries  # next to this file
+import programs  # next to this file
 
 ATTEMPTS: Final = 3
-"""A free port can be taken by another process before the program binds it: then all starts anew on other ports."""
+"""Another process may take a free port before the program binds it: then the start is repeated on other ports."""
 
 ADMIN: Final = "admin"
 MASTERS: Final = "system:masters"
 CONTROLLERS: Final = "controllers"
 MANAGER: Final = "kube-controller-manager"
 LAST_WITH_AN_INSECURE_PORT: Final = 23
-"""Up to this minor version kube-controller-manager opens a second port too, always the same, unless told not to."""
+"""Up to this minor version kube-controller-manager opens a second, fixed port by default."""
 
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -63,24 +62,24 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Api:
-    """An API server that answers."""
+    """A running API server."""
 
     kubeconfig: Path
     url: str
     version: str
-    """As /version has it: v1.20.2."""
+    """The version as in /version: v1.20.2."""
 
     token: str | None
-    """None where the cluster of KUBECONFIG knows its users by something else."""
+    """None if the cluster of KUBECONFIG uses another authentication."""
 
     kubectls: tuple[Path, ...]
-    """Every kubectl to test with, the oldest first."""
+    """Every kubectl to test with, oldest first."""
 
     users: Mapping[str, User] = dataclasses.field(default_factory=dict)
-    """By name, the administrator too. Empty for the cluster of KUBECONFIG, like what follows."""
+    """Users by name, including the administrator. Empty for the cluster of KUBECONFIG, like the following fields."""
 
     audit_log: Path | None = None
-    """One JSON line per request, where `audit` was asked for."""
+    """The audit log with one JSON line per request, if `audit` was requested."""
 
     etcd_url: str | None = None
     binaries: Path | None = None
@@ -88,7 +87,7 @@ class Api:
 
 @dataclasses.dataclass(frozen=True)
 class _Start:
-    """What was asked for."""
+    """The options of a start."""
 
     binaries: Path
     users: Mapping[str, str]
@@ -104,10 +103,10 @@ def serve(
     audit: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[Api]:
-    """An API server for the length of a `with` block.
+    """Run an API server for a `with` block.
 
-    `users` are further clients and the group of each (system:masters may do everything): the audit log tells them
-    apart. With `durable` etcd waits for the disk at each write.
+    `users` are additional clients and their groups (system:masters may do everything), which the audit log
+    distinguishes. With `durable` etcd syncs each write to disk.
     """
     if named := environment.get("KUBECONFIG"):
         yield _of_cluster(named)
@@ -125,7 +124,7 @@ def _first_to_start(stack: contextlib.ExitStack, start: _Start) -> Api:
 
 
 def _of_cluster(named: str) -> Api:
-    import urllib3.exceptions  # these are slow to import, and only this path needs them
+    import urllib3.exceptions  # slow to import, and only needed here
     from kubernetes import client, config
 
     path = Path(named)
@@ -149,7 +148,7 @@ def _of_cluster(named: str) -> Api:
     )
 
 
-# The programs
+# Programs
 
 
 @contextlib.contextmanager
@@ -193,7 +192,8 @@ def _served(start: _Start) -> Iterator[Api]:
 
 @contextlib.contextmanager
 def controllers(api: Api, user: str, which: str, port: int) -> Iterator[programs.Running]:
-    """Kubernetes' own, as that user, until the end of the block. The cluster of KUBECONFIG has them already."""
+    """Run the Kubernetes controllers as that user until the end of the block. The cluster of KUBECONFIG already has
+    them."""
     if api.binaries is None:
         raise programs.StartError("The cluster of KUBECONFIG runs its controllers itself.")
     program = _controller_manager(api.binaries, api.users[user], api.version, port, which)
@@ -233,7 +233,7 @@ def _api_server(start: _Start, folder: Path, etcd_url: str, port: int) -> progra
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
         f"--secure-port={port}",
-        f"--cert-dir={folder / 'certificates'}",  # where it puts a certificate that it signs itself
+        f"--cert-dir={folder / 'certificates'}",  # the folder of its self-signed certificate
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--anonymous-auth=false",
         "--authorization-mode=Node,RBAC",
@@ -243,7 +243,7 @@ def _api_server(start: _Start, folder: Path, etcd_url: str, port: int) -> progra
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",  # a loopback address is not allowed in Endpoints
         "--allow-privileged=true",
-        "--disable-admission-plugins=ServiceAccount",  # pods are created though nobody makes service accounts
+        "--disable-admission-plugins=ServiceAccount",  # admit pods without service accounts
     ]
     return programs.Program(start.binaries / "kube-apiserver", [*arguments, *audit], folder)
 
@@ -270,14 +270,14 @@ def flags_against_insecure_port(minor: int) -> list[str]:
 
 
 def _wait_for_controllers(manager: programs.Running, port: int) -> None:
-    # Its certificate is its own too, and there is no secret in this question.
+    # Its certificate is self-signed, and the request contains no secret.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     manager.wait_until(lambda: answer(f"https://127.0.0.1:{port}/healthz", None, context))
 
 
 def kubeconfig(url: str, certificate: str, user: str, token: str) -> str:
-    """The file with which a client is that user. It is JSON, and thereby YAML."""
+    """Write a kubeconfig of that user. It is JSON, which is valid YAML."""
     cluster = {"server": url, "certificate-authority-data": base64.b64encode(certificate.encode()).decode()}
     config: dict[str, Any] = {
         "apiVersion": "v1",
@@ -295,7 +295,7 @@ def _token_file(users: Mapping[str, User], groups: Mapping[str, str]) -> str:
 
 
 def signing_key() -> str:
-    """With which the tokens of service accounts are signed."""
+    """Return the key that signs service account tokens."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -308,7 +308,7 @@ def signing_key() -> str:
 
 
 def answer(url: str, token: str | None = None, context: ssl.SSLContext | None = None) -> bytes | None:
-    """The body of a good answer; None while there is none."""
+    """Return the body of a successful response; None without one."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310
     handlers = [urllib.request.ProxyHandler({})]
@@ -322,7 +322,7 @@ def answer(url: str, token: str | None = None, context: ssl.SSLContext | None = 
 
 
 def _certificate(folder: Path) -> str | None:
-    """The server's certificate and its signer's. The key is written after them: once it is there, they are whole."""
+    """Return the server's certificate and its CA. The key is written last, so they are complete once it exists."""
     return (folder / "apiserver.crt").read_text() if (folder / "apiserver.key").exists() else None
 
 
@@ -331,11 +331,11 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-# The command
+# Command
 
 
 def check(api: Api) -> None:
-    """Writes, reads and deletes an object as any client would, and tells of all versions."""
+    """Write, read and delete an object, and print all versions."""
     from kubernetes import client, config
 
     connection = config.new_client_from_config(config_file=str(api.kubeconfig))  # type: ignore[no-untyped-call]

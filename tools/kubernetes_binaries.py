@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import go_builds  # beside this file
-import kubernetes_oldest  # beside this file
-import programs  # beside this file
-import workshops  # beside this file
+import go_builds  # next to this file
+import kubernetes_oldest  # next to this file
+import programs  # next to this file
+import workshops  # next to this file
 from go_builds import Go, GoBuild
 from workshops import WorkshopError
 

@@ -1,11 +1,11 @@
-"""A complete Kubernetes with one node on this machine: etcd, the control plane, containerd, a kubelet, kube-proxy, DNS.
+"""Run a complete one-node Kubernetes on this machine: etcd, control plane, containerd, kubelet, kube-proxy, DNS.
 
-    python tools/kubernetes_cluster.py up       brings it up, where it is not, and says how to use it
-    python tools/kubernetes_cluster.py down     ends it; nothing of it stays
+    python tools/kubernetes_cluster.py up       start it if it is not running, and print how to use it
+    python tools/kubernetes_cluster.py down     stop it and remove its files
 
-It runs in namespaces of its own: the host sees one network link that leads to it, and keeps all else as it was. Where
-KUBECONFIG is set, that cluster is meant, and nothing is started or ended. For tests only: whoever is on this machine
-can reach it, and it trusts its pods more than a real one should.
+It runs in its own namespaces: the host has one network link to it and is otherwise unchanged. With KUBECONFIG that
+cluster is used, and nothing is started or stopped. For tests only: all users of this machine can reach it, and it
+trusts its pods more than a real cluster should.
 """
 
 import argparse

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-import workshops  # beside this file
+import workshops  # next to this file
 from workshops import Workshop, WorkshopError
 
 VERSION: Final = "1.20.2"
@@ -45,7 +45,7 @@ def build(shop: Workshop) -> Path:
     newer = workshops.unpacked(shop, NEWER_SUITE, NEWER_PACKAGES)
     shop.say("unpacking the source")
     source = _unpacked_source(shop)
-    _mend(source, tree)
+    _patch_source(source, tree)
     target = shop.folder / "done" / "bin"
     target.mkdir(parents=True)
     _compile(shop, source, tree / "usr" / "lib" / f"go-{GO}", target)
@@ -59,7 +59,7 @@ def build(shop: Workshop) -> Path:
 
 
 def _unpacked_source(shop: Workshop) -> Path:
-    """Kubernetes at its place in a GOPATH. Debian's own patches change only kubectl, which is not built here."""
+    """Unpack Kubernetes into a GOPATH. Debian's patches change only kubectl, which is not built here."""
     archives = [*workshops.fetched(shop, SUITE).glob(f"{SOURCE_PACKAGE}_*.orig.tar.*")]
     if not any(VERSION in archive.name for archive in archives):
         found = ", ".join(archive.name for archive in archives) or "nothing"
@@ -70,14 +70,14 @@ def _unpacked_source(shop: Workshop) -> Path:
     return source
 
 
-def _mend(source: Path, tree: Path) -> None:
-    """Two things that this source gets wrong when a compiler newer than itself builds it."""
+def _patch_source(source: Path, tree: Path) -> None:
+    """Fix two errors of this source with newer compilers."""
     _replace_reflect2(source / "vendor" / REFLECT2, tree / "usr/share/gocode/src" / REFLECT2)
-    _tell_empty_from_null(source)
+    _distinguish_empty_from_null(source)
 
 
 def _replace_reflect2(vendored: Path, newer: Path) -> None:
-    """The vendored 1.0.1 crashes under Go 1.18 and newer, with the first custom resource; 1.0.2 does not."""
+    """Replace reflect2 1.0.1, which crashes with Go 1.18 and newer at the first custom resource, by 1.0.2."""
     for pattern in ("*.go", "*.s"):
         for old in vendored.glob(pattern):
             old.unlink()
@@ -85,8 +85,8 @@ def _replace_reflect2(vendored: Path, newer: Path) -> None:
             shutil.copy(new, vendored)
 
 
-def _tell_empty_from_null(source: Path) -> None:
-    """Two reflect.Values compared deeply tell nothing: under Go 1.19, "" in a custom resource is taken for null."""
+def _distinguish_empty_from_null(source: Path) -> None:
+    """Compare values instead of reflect.Values: with Go 1.19, "" in a custom resource is taken for null."""
     compared = "data == nil || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data))"
     mended = 0
     for path in (source / "vendor").glob("**/validate/type.go"):
@@ -101,7 +101,7 @@ def _tell_empty_from_null(source: Path) -> None:
 
 
 def _compile(shop: Workshop, source: Path, goroot: Path, target: Path) -> None:
-    """What `make` does in that tree, less what the source package has already: only the OpenAPI part is missing."""
+    """Do what `make` does in that tree; of the generated files only the OpenAPI part is missing."""
     go = {name: value for name, value in os.environ.items() if not name.startswith("GO")} | {
         "GOROOT": str(goroot),
         "GOPATH": str(shop.folder / "gopath"),
@@ -123,7 +123,7 @@ def _compile(shop: Workshop, source: Path, goroot: Path, target: Path) -> None:
 
 def _openapi_arguments(source: Path, report: Path) -> list[str | Path]:
     marked = re.compile(rb"^// *\+k8s:openapi-gen=", re.MULTILINE)
-    others = {"code-generator", "sample-apiserver"}  # examples, with definitions of their own
+    others = {"code-generator", "sample-apiserver"}  # examples with definitions of their own
     packages = {
         str(path.parent.relative_to(source)).replace("staging/src/", "vendor/")
         for place in ("pkg", "staging/src/k8s.io")

@@ -1,7 +1,7 @@
-"""Plant known mistakes in copies of the source, one at a time, and report which check notices each.
+"""Apply known mutations to copies of the source, one at a time, and report which check detects each.
 
-`tools/mutations.yaml` lists the mistakes. Each one is an edit of a source file and the checks that should notice it:
-the Simulation (300 seeds), then a few tests. A mistake that no check notices has survived: a test is missing. The
+`tools/mutations.yaml` lists the mutations. Each is an edit of a source file with the checks that should detect it: the
+Simulation (300 seeds), then a few tests. A mutation that no check detects has survived: a test is missing. The
 unmutated source runs first and has to pass every check.
 """
 
@@ -28,22 +28,22 @@ COPIED = ("src", "tests", "tools", "examples", "pyproject.toml")
 SEEDS = 300
 WORKERS = 2
 LONGEST_CHECK_SEC = 600
-"""A mistake may cause an endless loop. A check that takes longer has noticed it."""
+"""Time limit of a check: a mutation may cause an endless loop, which counts as detected."""
 LONGEST_VIOLATION = 80
 SURVIVED = "SURVIVED"
 
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider")
 PYTEST_FAILED = 1
 PYTEST_INTERRUPTED = 2
-"""A module could not be imported."""
+"""Exit code of pytest if a module could not be imported."""
 
 
 class MutationError(Exception):
-    """The list of mutations does not fit the source. The message says which entry to update."""
+    """The list of mutations does not fit the source. The message names the entry to update."""
 
 
 class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One planted mistake."""
+    """One mutation."""
 
     name: str
     file: str
@@ -52,17 +52,17 @@ class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whole lines that occur exactly once in the file, at any indentation."""
     new: str
     tests: tuple[str, ...] = ()
-    """Tests that should notice it: paths below `tests`, with `::name` for a single test."""
+    """Tests that should detect it: paths below `tests`, with `::name` for a single test."""
     seeds: bool = True
     """Whether the Simulation runs the mutated code."""
     statement: str | int = ""
-    """Number of the statement in docs/behaviours.md that the mistake violates."""
+    """Number of the statement in docs/behaviours.md that the mutation violates."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
     mutation: Mutation
     caught_by: str
-    """Name of the check that noticed the mistake; `SURVIVED` if none did."""
+    """Name of the check that detected the mutation; `SURVIVED` if none did."""
     seconds: float
 
 
@@ -79,7 +79,7 @@ def read_mutations(path: Path = MUTATIONS) -> tuple[Mutation, ...]:
 
 
 def mutated(source: str, mutation: Mutation) -> str:
-    """Return the source with the mistake. Raise MutationError unless its old text occurs exactly once."""
+    """Return the mutated source. Raise MutationError unless its old text occurs exactly once."""
     lines, old, new = source.splitlines(), _lines(mutation.old), _lines(mutation.new)
     places = [
         (start, indent)
@@ -108,7 +108,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _indent(found: Sequence[str], wanted: Sequence[str]) -> str | None:
-    """Return the indentation at which the lines are the wanted ones; None if they are not."""
+    """Return the indentation at which the lines match; None if they do not."""
     indent = found[0].removesuffix(wanted[0])
     is_indented = found[0].endswith(wanted[0]) and not indent.strip()
     is_found = is_indented and all(
@@ -120,10 +120,10 @@ def _indent(found: Sequence[str], wanted: Sequence[str]) -> str | None:
 def apply(root: Path, mutation: Mutation) -> None:
     path = root / "src" / "windlass" / mutation.file
     text = mutated(path.read_text(), mutation)
-    # The file is linked to the pristine one, which has to stay as it is.
+    # The file is a hard link to the original, which must not change.
     path.unlink()
     path.write_text(text)
-    # Python takes bytecode for current if size and second of the source are the same.
+    # Python considers bytecode current if size and second of the source are the same.
     for bytecode in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         bytecode.unlink()
 
@@ -157,7 +157,7 @@ def noticed_by(root: Path, *, seeds: bool, tests: Sequence[str]) -> str:
 
 
 def _require_import_from(root: Path) -> None:
-    """The tests must import the copy and not the installed package."""
+    """Check that the tests import the copy and not the installed package."""
     _, output = _run(root, "-c", "import windlass; print(windlass.__file__)")
     if not Path(output.strip()).is_relative_to(root):
         raise MutationError(f"the checks would import {output.strip()} instead of the copy in {root}")
@@ -192,7 +192,7 @@ def _last_line(output: str) -> str:
 
 
 def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
-    """Run Python in a tree. Return its exit code, None if it took too long, and its output."""
+    """Run Python in a tree. Return its exit code (None after a timeout) and its output."""
     environment = {**os.environ, "PYTHONPATH": str(root / "src")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with subprocess.Popen(  # noqa: S603
@@ -230,7 +230,7 @@ def outcome_of(mutation: Mutation, pristine: Path, folder: Path) -> Outcome:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as parent:
         root = Path(parent) / "tree"
-        # Links take a tenth of the time of copies, and bytecode that is valid is linked along.
+        # Hard links take a tenth of the time of copies and keep valid bytecode.
         shutil.copytree(pristine, root, copy_function=os.link)
         apply(root, mutation)
         caught_by = noticed_by(root, seeds=mutation.seeds, tests=mutation.tests)
@@ -238,7 +238,7 @@ def outcome_of(mutation: Mutation, pristine: Path, folder: Path) -> Outcome:
 
 
 def run(root: Path, mutations: Sequence[Mutation]) -> int:
-    """Print a table of who caught what. Return the number of mutations that survived."""
+    """Print a table of checks and mutations. Return the number of mutations that survived."""
     require_applicable(root, mutations)
     survived = 0
     with tempfile.TemporaryDirectory(prefix="windlass-mutate-") as name, ThreadPoolExecutor(WORKERS) as pool:

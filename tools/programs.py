@@ -1,7 +1,4 @@
-"""Starts programs that serve, waits until they do, and sees to it that they end with us, however we end.
-
-What they are and what they are told is not known here.
-"""
+"""Start server programs, wait until they serve, and end them with this process, however it ends."""
 
 import contextlib
 import dataclasses
@@ -19,10 +16,10 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LIMIT: Final = 120.0
-"""Seconds that a program may take until it serves. The slowest takes about five on an idle machine."""
+"""Seconds until a program must serve. The slowest takes about five on an idle machine."""
 
-# Linux ends the program when the thread that started it ends. To set that in the new process itself, rather than
-# between fork and exec of ours, is safe with threads too.
+# Linux ends the program with the thread that started it. Setting that in the new process, rather than between
+# fork and exec, is safe with threads.
 UNTIL_PARENT_ENDS: Final = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
@@ -32,11 +29,11 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class StartError(Exception):
-    """A program does not serve. The message says how it failed, and shows the end of its log."""
+    """A program does not serve. The message contains the cause and the end of its log."""
 
 
 class PortTakenError(StartError):
-    """Another process took the port between the moment that it was free and that the program bound it. Try again."""
+    """Another process took the port before the program bound it. Try again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Program:
     path: Path
     arguments: Sequence[str]
     folder: Path
-    """Where it runs, and where its log is."""
+    """A program, its folder and its log."""
 
     @property
     def log(self) -> Path:
@@ -57,7 +54,7 @@ class Running:
     process: subprocess.Popen[bytes]
 
     def wait_until(self, probe: Callable[[], T | None]) -> T:
-        """What the probe finds, as soon as it finds something."""
+        """Return the first result of the probe."""
         deadline = time.monotonic() + LIMIT
         while (found := probe()) is None:
             code = self.process.poll()
@@ -77,7 +74,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(program: Program) -> Iterator[Running]:
-    """The program in a process of its own until the end of the block, where it is killed: it is to keep nothing."""
+    """Run the program until the end of the block, and kill it then."""
     command = [str(program.path), *program.arguments]
     if sys.platform == "linux":
         command = [sys.executable, "-I", "-S", "-c", UNTIL_PARENT_ENDS, str(os.getpid()), *command]
@@ -88,7 +85,7 @@ def running(program: Program) -> Iterator[Running]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for us, who then end it
+            start_new_session=True,  # Ctrl-C is for this process, which then ends it
         )
     try:
         yield Running(program, process)
@@ -98,7 +95,7 @@ def running(program: Program) -> Iterator[Running]:
 
 
 def exit_code(command: Callable[[], None], *refusals: type[Exception]) -> int:
-    """Of a tool that does this: 1 after a refusal, which is all that is printed of it."""
+    """Return the exit code of a tool: 1 after an expected error, of which only the message is printed."""
     try:
         with cleaning_up_on_sigterm():
             command()
@@ -112,7 +109,7 @@ def exit_code(command: Callable[[], None], *refusals: type[Exception]) -> int:
 
 @contextlib.contextmanager
 def cleaning_up_on_sigterm() -> Iterator[None]:
-    """SIGTERM leaves the `with` blocks as an exception does, unless somebody else attends to it."""
+    """Make SIGTERM leave `with` blocks like an exception, unless there is another handler."""
     is_ours = threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
@@ -128,7 +125,7 @@ def cleaning_up_on_sigterm() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """What would end us in the block (SIGTERM, Ctrl-C) comes at its end, when what was begun there is known."""
+    """Delay SIGTERM and Ctrl-C until the end of the block, when the started process is known."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -158,5 +155,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The last lines of a log, for a message."""
+    """Return the last lines of a log for a message."""
     return "\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,9 +1,9 @@
-"""Writes the CustomResourceDefinitions into docs/crds, where users and `kubectl apply` find them.
+"""Write the CustomResourceDefinitions into docs/crds.
 
-    python tools/update_crds.py             writes them
-    python tools/update_crds.py --verify    fails if one is not what the model says today
+    python tools/update_crds.py             write them
+    python tools/update_crds.py --verify    fail if one is out of date
 
-The descriptions are the docstrings of the model, read from its source: a field's docstring is not kept at run time.
+The descriptions are the docstrings of the model, read from its source.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from types import ModuleType
 
 import yaml
 
-import docstrings  # beside this file
+import docstrings  # next to this file
 from windlass.model import completion, framework, gang, names, states, status
 from windlass.wire.crd import manifests
 
@@ -26,7 +26,7 @@ HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 
 
 def documents() -> dict[Path, str]:
-    """Each file, and what it has to hold."""
+    """Return the content of each file."""
     prose = {entry: text for module in MODULES for entry, text in descriptions(module)}
     definitions = [
         *(manifests.framework_crd(group, prose) for group in names.GROUPS),
@@ -40,7 +40,7 @@ def documents() -> dict[Path, str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is shared twice, and prose of several lines as it reads."""
+    """Writes repeated values in full, and multi-line text as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
@@ -54,7 +54,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def descriptions(module: ModuleType) -> Iterator[tuple[tuple[str, str], str]]:
-    """(class, field) → the first paragraph of its docstring; an enumeration tells of its values too."""
+    """Return the first paragraph of the docstring of each (class, field), with the values of enumerations."""
     for node in ast.parse(inspect.getsource(module)).body:
         if not isinstance(node, ast.ClassDef):
             continue

@@ -1,7 +1,7 @@
-"""Writes the parts of the documentation that the code knows better than people.
+"""Write the generated parts of the documentation.
 
-python tools/update_docs.py             writes them
-python tools/update_docs.py --verify    fails if one is not what the code says today
+python tools/update_docs.py             write them
+python tools/update_docs.py --verify    fail if one is out of date
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-import command_docs  # beside this file
+import command_docs  # next to this file
 import docstrings
 import job_docs
 from windlass.decide.transitions import TRANSITIONS, Origin
@@ -64,7 +64,7 @@ def states_page() -> str:
 
 
 def _without_next(text: str) -> str:
-    """The table says it for the reader of the page; the docstring, for the reader of the code."""
+    """Remove the sentence about next states, which the page shows as a table."""
     return text.partition("Next: ")[0].strip()
 
 
@@ -116,7 +116,7 @@ def configuration_page() -> str:
 
 
 def _meanings(struct: type[msgspec.Struct], parents: str = "") -> Iterator[tuple[str, str]]:
-    """Each setting's key and what it means; a setting that holds others is explained by them."""
+    """Yield each setting with its documentation; a setting with nested ones is documented by them."""
     texts = dict(docstrings.of_fields(_class(struct)))
     for field in msgspec.structs.fields(struct):
         key = parents + field.encode_name

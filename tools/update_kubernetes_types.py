@@ -1,7 +1,7 @@
-"""Write the types of Kubernetes' own kinds that `windlass.wire` holds, or verify that they are up to date.
+"""Write the types of Kubernetes' built-in kinds for `windlass.k8s`, or verify that they are up to date.
 
-They are made from the models of the published `kubernetes` package, which is needed here and in tests only, and hold
-what a check needs: per type its fields, the type of each, and which are required. No descriptions.
+They are generated from the models of the `kubernetes` package, which is needed only here and in tests: per type its
+fields, their types, and which are required.
 """
 
 import argparse
@@ -57,7 +57,7 @@ UNIONS = {
     frozenset({"bytes", "string"}): "bytes",
 }
 
-# Where the models are narrower than the API: a quantity may be a number as well.
+# The models are narrower than the API: a quantity may be a number.
 CORRECTIONS = {
     ("V1ContainerStatus", "allocatedResources"): "{}quantity",
     ("V1EmptyDirVolumeSource", "sizeLimit"): "quantity",
@@ -82,7 +82,8 @@ def wire_name(field: str, info: Any) -> str:
 
 
 def type_name(annotation: Any) -> str:
-    """`[]T` is a list of T, `{}T` a mapping to T; a capital letter begins another type of the file."""
+    """Return the name of a type: `[]T` is a list of T, `{}T` a mapping to T; a capital letter starts another type of
+    the file."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return type_name(arguments[0])

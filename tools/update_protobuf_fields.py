@@ -1,9 +1,8 @@
-"""Write which fields Kubernetes' own kinds have in protobuf, from the `generated.proto` files of its source.
+"""Write the protobuf fields of Kubernetes' built-in kinds, from the `generated.proto` files of its source.
 
     python tools/update_protobuf_fields.py SOURCE
 
-SOURCE is the unpacked source of a release (Debian's source package `kubernetes` holds one). The numbers of fields never
-change; what a newer release has besides is not read.
+SOURCE is the unpacked source of a release, e.g. of Debian's source package `kubernetes`. Field numbers never change.
 """
 
 import json
@@ -36,7 +35,7 @@ _FIELD = re.compile(r"^  (?:(optional|repeated) ([\w.]+)|map<string, ([\w.]+)>) 
 
 
 def short(name: str, package: str) -> str:
-    """`core.v1.Pod` for a message, wherever it is; a scalar stays as it is."""
+    """Return `core.v1.Pod` for a message; scalars stay as they are."""
     known = _PACKAGE.sub("", name.lstrip("."))
     return known if "." in known or known[:1].islower() else f"{package}.{known}"
 

@@ -1,8 +1,7 @@
-"""Where things are built once and kept: a cache outside the checkout, and a folder for each build that goes with it.
+"""Build things once and keep them: a cache outside the checkout, and a temporary folder per build.
 
-Packages of Debian are only unpacked: apt works on folders of its own, with this machine's own sources of packages,
-so that nothing is installed and nobody has to be root. What is built of them is not known here. Only the standard
-library is used, so that any Python 3.11 can run it.
+Debian packages are only unpacked: apt works in its own folders with this machine's package sources, so that nothing is
+installed and root is not required. Only the standard library is used, so that any Python 3.11 can run it.
 """
 
 import contextlib
@@ -20,15 +19,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import debian_sources  # beside this file
-import programs  # beside this file
+import debian_sources  # next to this file
+import programs  # next to this file
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 PROGRAMS_NEEDED: Final = ("apt-get", "apt-config", "dpkg-deb", "tar")
 
 
 class WorkshopError(Exception):
-    """It cannot be built. The message says why."""
+    """The build failed. The message contains the cause."""
 
 
 def cache_root(environment: Mapping[str, str]) -> Path:
@@ -37,7 +36,7 @@ def cache_root(environment: Mapping[str, str]) -> Path:
 
 
 def architecture(machine: str) -> str:
-    """As Debian and container images call it."""
+    """Return the architecture as Debian and container images name it."""
     found = ARCHITECTURES.get(machine.lower())
     if found is None:
         known = ", ".join(sorted(set(ARCHITECTURES.values())))
@@ -45,12 +44,12 @@ def architecture(machine: str) -> str:
     return found
 
 
-# A build
+# Builds
 
 
 @dataclasses.dataclass(frozen=True)
 class Workshop:
-    """The folder of one build, and the log of all that was run there. Only the log outlives the build."""
+    """The folder of one build and its log. Only the log is kept."""
 
     folder: Path
     log: Path
@@ -60,12 +59,12 @@ class Workshop:
         print(f"[{time.monotonic() - self.started:4.0f} s] {what}", file=sys.stderr, flush=True)
 
     def run(self, argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str]) -> None:
-        """Runs it to its end. Whatever ends us first ends it too, with all that it started."""
+        """Run a command to its end. It is ended with this process, with its children."""
         with self.log.open("a") as log:
             print("$", *argv, file=log, flush=True)
             process = None
             try:
-                with programs.signals_held():  # until we know whom to end
+                with programs.signals_held():  # until the process to end is known
                     process = subprocess.Popen(  # noqa: S603
                         argv,
                         cwd=cwd,
@@ -91,10 +90,10 @@ class Workshop:
 def ensure(
     destination: Path, is_complete: Callable[[], bool], what: str, build: Callable[[Workshop], Path]
 ) -> None:
-    """Has it built where it is not complete. `build` returns what then comes into place, whole."""
+    """Build unless it is complete. `build` returns the folder that is then moved into place."""
     if is_complete():
         return
-    _refuse_a_machine_that_cannot_build(what)
+    _require_build_tools(what)
     with locked(destination.with_name(f"{destination.name}.lock"), what):
         if not is_complete():
             _build_into(destination, what, build)
@@ -102,7 +101,7 @@ def ensure(
 
 @contextlib.contextmanager
 def locked(file: Path, what: str) -> Iterator[None]:
-    """One process at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
+    """Hold a lock. The kernel releases it when this process ends."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
         try:
@@ -113,7 +112,7 @@ def locked(file: Path, what: str) -> Iterator[None]:
         yield
 
 
-def _refuse_a_machine_that_cannot_build(what: str) -> None:
+def _require_build_tools(what: str) -> None:
     missing = [program for program in PROGRAMS_NEEDED if shutil.which(program) is None]
     if missing:
         raise WorkshopError(
@@ -123,7 +122,7 @@ def _refuse_a_machine_that_cannot_build(what: str) -> None:
 
 def _build_into(destination: Path, what: str, build: Callable[[Workshop], Path]) -> None:
     root, key = destination.parent, destination.name
-    for left_over in root.glob(f"{key}.work-*"):  # of a builder that was killed: the lock is ours
+    for left_over in root.glob(f"{key}.work-*"):  # left by a killed builder: the lock is held
         shutil.rmtree(left_over, ignore_errors=True)
     log = root / f"{key}.log"
     log.write_text("")
@@ -152,9 +151,9 @@ def release_of_machine() -> str:
 
 
 def unpacked(shop: Workshop, suite: str, packages: Sequence[str], source: str = "") -> Path:
-    """A folder with the files of those packages, as they would lie under the root folder.
+    """Unpack packages into a folder, with paths relative to the root folder.
 
-    A source package, where one is named, is fetched into the folder `fetched` and left as it is.
+    A source package is downloaded into the folder `fetched` and not unpacked.
     """
     apt = _apt(shop, suite)
     place = fetched(shop, suite)
@@ -175,7 +174,7 @@ def fetched(shop: Workshop, suite: str) -> Path:
 
 
 def _apt(shop: Workshop, suite: str) -> dict[str, str]:
-    """The environment in which apt-get knows the packages of that suite."""
+    """Return an environment in which apt-get knows the packages of that suite."""
     missing = [program for program in PROGRAMS_NEEDED if shutil.which(program) is None]
     if missing:
         raise WorkshopError(
@@ -190,7 +189,7 @@ def _apt(shop: Workshop, suite: str) -> dict[str, str]:
 
 
 def write_sources(folder: Path, suite: str) -> list[Path]:
-    """Files that tell where this machine gets Debian's packages from, for that suite."""
+    """Write the package sources of this machine for that suite."""
     try:
         known = debian_sources.of_machine(Path("/etc/apt"))
         files = debian_sources.for_release(known, release_of_machine(), suite)
@@ -203,6 +202,6 @@ def write_sources(folder: Path, suite: str) -> list[Path]:
 
 
 def apt_settings() -> str:
-    """This machine's, a line for each."""
+    """Return this machine's apt settings, one per line."""
     command = ["apt-config", "dump"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603

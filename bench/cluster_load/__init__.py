@@ -1,1 +1,1 @@
-"""Load on a Kubernetes API: jobs by the thousand, whoever controls them, and what it costs."""
+"""Measure the load of thousands of jobs on a Kubernetes API, for several controllers."""

@@ -1,4 +1,4 @@
-"""Who controls the jobs: Windlass, Kubernetes' own Job controller, any other controller, or the floor."""
+"""The controllers to compare: Windlass, the Kubernetes Job controller, any other controller, or the minimal writer."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from cluster_load.workloads import Pods
 from windlass.kubeapi.resources import JOBS, Resource
 
 USER: Final = "controller"
-"""Whoever it is: its requests are counted under this name."""
+"""Name of the user whose requests are counted."""
 
 WARM_UP_TASKS: Final = 2
 FIRST_WITH_INDEXED_JOBS: Final = 21
 
 
 class Load(NamedTuple):
-    """What each job is like."""
+    """The properties of each job."""
 
     tasks: int
     pods: Pods
@@ -44,7 +44,7 @@ class Contender(NamedTuple):
 
 
 def kubeconfig_of(api: kubernetes_api.Api) -> Path:
-    """Of the user whose requests are counted; of whoever there is, on a cluster that somebody else has set up."""
+    """Return the kubeconfig of the counted user; on an existing cluster, that of its user."""
     return api.users[USER].kubeconfig if api.users else api.kubeconfig
 
 
@@ -71,7 +71,7 @@ def _floor(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measur
 def _job_controller(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured | None]:
     del load, folder
     if api.binaries is None:
-        yield None  # the cluster's own, of which nothing can be measured from here
+        yield None  # part of the cluster, so that it cannot be measured from here
         return
     with kubernetes_api.controllers(api, USER, "job", programs.free_ports(1)[0]) as manager:
         yield Measured(manager.process.pid)

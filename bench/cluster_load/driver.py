@@ -1,4 +1,4 @@
-"""Submits jobs, and watches what becomes of them: when each had its first pod, and when it was done."""
+"""Submit jobs and record when each had its first pod and when it was done."""
 
 import asyncio
 import contextlib
@@ -36,22 +36,22 @@ _WANTED = ("state", "conditions", "active")
 
 class Driver:
     def __init__(self, transport: Transport, resource: Resource) -> None:
-        """The resource is that of the jobs."""
+        """The resource of the jobs."""
         self.resource = resource
         self.submitted: dict[str, float] = {}
         self.first_pod: dict[str, float] = {}
         self.done: dict[str, float] = {}
         self.jobs: set[str] = set()
-        """That exist."""
+        """Existing jobs."""
         self.pods: set[str] = set()
         self.running: set[str] = set()
-        """Jobs all of whose pods run, where it was said how many these are."""
+        """Jobs whose pods are all running, if their number is known."""
         self.tasks = 0
         self._transport = transport
         self._news = asyncio.Event()
 
     async def submit(self, bodies: Mapping[str, bytes]) -> None:
-        """All at once, as far as the connections reach."""
+        """Submit all jobs concurrently, limited by the connections."""
         connections = asyncio.Semaphore(AT_ONCE)
 
         async def submit(name: str, body: bytes) -> None:
@@ -74,7 +74,7 @@ class Driver:
         await asyncio.gather(*(delete(name) for name in names))
 
     async def wait(self, is_true: Callable[[], bool], seconds: float) -> bool:
-        """Whether it came true in that time."""
+        """Wait for a condition and return whether it became true in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not is_true():
@@ -87,7 +87,7 @@ class Driver:
             seen.pop(name, None)
 
     async def wait_for_config_maps(self, seconds: float) -> bool:
-        """For those of Frameworks to be gone; whether they are in that time."""
+        """Wait for the deletion of the Frameworks' ConfigMaps; return whether it completed in time."""
         request = requests.list_page(
             CONFIG_MAPS, workloads.NAMESPACE, label_selector=names.FRAMEWORK_NAME, limit=1
         )
@@ -98,7 +98,7 @@ class Driver:
                 return True
         return False
 
-    # What the watches say
+    # Watch events
 
     def receive_job(self, news: News) -> None:
         now = time.monotonic()

@@ -1,5 +1,5 @@
-"""The floor: writes to the API server what a controller has to write for each Framework, in the same order, and decides
-nothing. What it writes was made before: every Framework has the same statuses and pods but for the names.
+"""The minimal writer ("floor"): sends the writes that a controller has to send for each Framework, in the same order,
+without decisions. The objects are prepared: Frameworks differ only in their names.
 
     python -m cluster_load.floor --kubeconfig FILE --tasks 2 [--tasks 500] --pods kept|removed
 """
@@ -37,20 +37,20 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Written(msgspec.Struct, frozen=True):
-    """All that is written for a Framework of so many tasks. The statuses follow each other."""
+    """All writes for a Framework with a number of tasks. The statuses follow each other."""
 
     preparing: bytes
     pods_created: bytes
     running: bytes
     ending: bytes
-    """Before the pods are removed, where they are."""
+    """The status before the pods are removed, if they are."""
     completed: bytes
     config_map: Json
     pods: tuple[Json, ...]
 
 
 def prepare(tasks: int, pods: Pods) -> Written:
-    """By playing the life of one Framework, once."""
+    """Prepare the writes by simulating one Framework."""
     body = workloads.framework("floor", tasks, pods=pods)
     framework = codec.decode_framework(body)
     metadata = msgspec.structs.replace(
@@ -66,7 +66,7 @@ def prepare(tasks: int, pods: Pods) -> Written:
         return framework.with_status(status, "1")
 
     framework = step(Observed(), 0)
-    statuses.clear()  # nothing needs this one to be stored before the ConfigMap is there
+    statuses.clear()  # this status need not be stored before the ConfigMap exists
     attempt = builders.config_map(framework)
     manifest = config_map(framework, None)
     framework = step(Observed(config_map=attempt, known={attempt.uid}), 1)
@@ -98,7 +98,7 @@ def _pods(framework: Framework, phase: PodPhase) -> dict[str, PodView]:
 
 
 class _Attempt:
-    """How far the pods of a Framework have come."""
+    """The progress of a Framework's pods."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = tasks
@@ -135,7 +135,7 @@ class Owner(NamedTuple):
 
 class Floor:
     def __init__(self, transport: Transport, tasks: Iterable[int], pods: Pods) -> None:
-        """For Frameworks of these numbers of tasks."""
+        """Prepared writes by number of tasks."""
         self._transport = transport
         self._pods = pods
         self._written = {number: prepare(number, pods) for number in tasks}
@@ -233,7 +233,7 @@ class Floor:
 
 
 def named(manifest: Json, job: str, name: str, owner: Owner) -> bytes:
-    """The same object of another job's."""
+    """Return the same object for another job."""
     of_all = manifest["metadata"]
     ours = {names.FRAMEWORK_NAME: job, names.ATTEMPT_LABEL: owner.uid, workloads.LABEL: job}
     metadata: dict[str, Any] = {

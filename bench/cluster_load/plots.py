@@ -1,4 +1,4 @@
-"""Plots of the results, as SVG files for the documentation."""
+"""Plot the results as SVG files for the documentation."""
 
 import io
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ OTHERS = "#9e2a2b"
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
-    """What was measured of all contenders, and nothing where that is too little."""
+    """Plot the results of all contenders, if there are enough."""
     import matplotlib as mpl
 
     mpl.use("svg")

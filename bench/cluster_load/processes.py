@@ -1,4 +1,4 @@
-"""A program and all that it has started: its processor time, and the most memory that it had."""
+"""Measure the CPU time and peak memory of a program and its child processes."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ SECONDS_TO_END = 30.0
 
 
 class Measured:
-    """By its session: whatever it starts is in it, unless it wants to be left alone."""
+    """A program, found by its session ID, including its child processes."""
 
     def __init__(self, session: int) -> None:
         self.session = session
@@ -29,14 +29,14 @@ class Measured:
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 text = (entry / "stat").read_text()
-                # The name, in parentheses, may hold anything.
+                # The name in parentheses may contain any character.
                 stat = [entry.name, *text.rpartition(")")[2].split()]
                 if int(stat[4]) == self.session:
                     yield stat
 
 
 def _cpu_seconds(stat: list[str]) -> float:
-    """Of the process, and of its children that have ended."""
+    """Return the CPU time of a process and of its reaped children."""
     return sum(map(int, stat[12:16])) / TICKS
 
 
@@ -68,7 +68,7 @@ class Program(Measured):
         return self._process.poll() is not None
 
     def stop(self) -> None:
-        """In good order, or else by force; and all that it has started."""
+        """Stop the program and its children, by force if necessary."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.session, signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""Results as a table: each contender in each scenario, and Windlass held against every other one."""
+"""Format the results as a table: each contender in each scenario, and Windlass compared with each other one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,7 +26,7 @@ HEAD = (
 
 
 def table(results: Sequence[Result], last: Sequence[Result] = ()) -> str:
-    """In Markdown. `last` are the results of an earlier run: where a ratio has changed, what it was is said too."""
+    """Return a Markdown table. Ratios that differ from the `last` results show the former value too."""
     lines = []
     for scenario in dict.fromkeys(result.scenario for result in results):
         rows = [HEAD, *(_row(each, results, last) for each in results if each.scenario == scenario)]
@@ -38,7 +38,7 @@ def table(results: Sequence[Result], last: Sequence[Result] = ()) -> str:
 
 
 def runs(results: Sequence[Result]) -> Iterator[str]:
-    """Where and when what was measured."""
+    """List when and where each run was measured."""
     for run in dict.fromkeys(result.run for result in results):
         measured = dict.fromkeys(result.scenario for result in results if result.run == run)
         yield f"{run}: {', '.join(measured)}"
@@ -69,7 +69,7 @@ def _row(result: Result, results: Sequence[Result], last: Sequence[Result]) -> t
 
 
 def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, float | None]:
-    """How many times as fast Windlass is: by its jobs per second, and by the median of the time that a job takes."""
+    """Return the speedups of Windlass: by jobs per second, and by the median time per job."""
     theirs = next((each for each in results if each.key == result.key), None)
     ours = None if theirs is None else _windlass_beside(theirs, results)
     if result.contender == WINDLASS.name or ours is None or theirs is None:
@@ -80,7 +80,7 @@ def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, fl
 
 
 def _windlass_beside(result: Result, results: Iterable[Result]) -> Result | None:
-    """In the same scenario of the same run, with pods of the same fate."""
+    """Return the result of Windlass in the same scenario and run with the same pod policy."""
     key = (result.scenario, WINDLASS.name, result.pods)
     return next((each for each in results if each.key == key and each.run == result.run), None)
 
@@ -96,10 +96,10 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-# What it has to reach
+# Targets
 
 ENOUGH = (
-    # Of which other the jobs per second are held against, and how many times as many are wanted.
+    # The contender to compare jobs per second with, and the required speedup.
     ("burst of 100", Pods.KEPT, JOB_CONTROLLER, 1.0),
     ("burst of 100", Pods.REMOVED, FLOOR, 0.7),
     ("burst of 2000", Pods.KEPT, FLOOR, 0.6),
@@ -109,7 +109,7 @@ ENOUGH = (
 
 
 def verdicts(results: Sequence[Result]) -> Iterator[str]:
-    """Each aim: reached or missed, and by what."""
+    """Yield each target with its result: reached or missed."""
     found = {result.key: result for result in results}
     for scenario, pods, contender, aim in ENOUGH:
         theirs = found.get((scenario, contender.name, pods))
@@ -144,7 +144,7 @@ def _verdicts_of(ours: Result) -> Iterator[str]:
 
 
 def _costs(ours: Result, what: str) -> Iterator[str]:
-    # A ConfigMap, five statuses, the pods; and where they are removed, one more status and two deletions.
+    # A ConfigMap, five statuses and the pods; with removal one more status and two deletions.
     budget = ours.tasks + (6 if ours.pods == Pods.KEPT else 9)
     if ours.cpu_ms_per_job is not None:
         yield _verdict(f"{what}: CPU of the controller per job, ms", ours.cpu_ms_per_job, "≤", 20)

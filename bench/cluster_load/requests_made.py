@@ -1,4 +1,4 @@
-"""Who has asked the API server for what, by its audit log: each request once, when it was answered."""
+"""Count the requests by user from the audit log of the API server."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -41,11 +41,11 @@ class Made(NamedTuple):
     what: str
     code: int
     seconds: float
-    """That the server took for it."""
+    """Seconds that the server spent on it."""
 
 
 class AuditLog:
-    """What was added since the last look."""
+    """The new entries of an audit log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -74,13 +74,13 @@ def made(lines: Iterable[bytes]) -> Iterator[Made]:
 
 
 def by_kind(requests: Iterable[Made], user: str) -> dict[str, int]:
-    """The most frequent ones first."""
+    """Return the number of requests by kind, most frequent first."""
     found = Counter(f"{each.verb} {each.what}" for each in requests if each.user == user)
     return dict(found.most_common())
 
 
 def counted(requests: Iterable[Made], user: str) -> int:
-    """Those of the budget: no watch, no list, no lease and no event."""
+    """Return the requests that count: no watch, list, lease or event."""
     return sum(each.user == user and _is_in_budget(each) for each in requests)
 
 
@@ -94,5 +94,5 @@ def conflicts(requests: Iterable[Made], user: str) -> int:
 
 
 def seconds_of(requests: Iterable[Made], user: str, what: str) -> float:
-    """That the server has spent on such requests, together."""
+    """Return the total time that the server spent on such requests."""
     return sum(each.seconds for each in requests if (each.user, each.what) == (user, what))

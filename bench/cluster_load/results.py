@@ -1,4 +1,4 @@
-"""What was measured of one contender in one scenario. One JSON line each."""
+"""The result of one contender in one scenario, stored as one JSON line."""
 
 import msgspec
 
@@ -7,34 +7,34 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     scenario: str
     contender: str
     pods: str
-    """What becomes of the pods of a job that is done: kept, or removed."""
+    """What happens to the pods of a finished job: kept or removed."""
     jobs: int = 0
     tasks: int = 0
-    """Of each job."""
+    """Tasks per job."""
     done: int = 0
-    """Jobs that were done within the time that the scenario has."""
+    """Jobs finished within the time limit of the scenario."""
     seconds: float = 0.0
-    """From the first submission until the last job was done, or whatever the scenario measures was there."""
+    """Seconds from the first submission to the last finished job, or to the end of the scenario."""
     jobs_per_second: float = 0.0
     done_p50: float = 0.0
     done_p99: float = 0.0
-    """Seconds from the submission of a job until it was done."""
+    """Seconds from the submission of a job to its end."""
     first_pod_p50: float = 0.0
     first_pod_p99: float = 0.0
-    """Seconds from the submission of a job until its first pod was seen."""
+    """Seconds from the submission of a job to its first pod."""
     cpu_ms_per_job: float | None = None
     cpu_percent: float | None = None
-    """Of one core."""
+    """Share of one core."""
     peak_mb: float | None = None
     requests_per_job: float | None = None
-    """Counted on the server: those that change something, without leases and events."""
+    """Writes counted on the server, without leases and events."""
     conflicts: int | None = None
     requests: dict[str, int] = {}
-    """All of them, by kind."""
+    """All requests by kind."""
     notes: dict[str, float] = {}
-    """What only this scenario has."""
+    """Values of this scenario only."""
     run: str = ""
-    """Where and when. Ratios are made of results of one run only."""
+    """Place and time of the run. Ratios compare results of the same run."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -42,6 +42,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The smallest value that so large a share does not exceed."""
+    """Return the smallest value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

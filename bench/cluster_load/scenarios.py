@@ -1,4 +1,4 @@
-"""What is measured. Each scenario is bounded in time: what is not done by then is not counted as done."""
+"""The scenarios. Each has a time limit; jobs unfinished by then do not count."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ STATUS = f"{workloads.FRAMEWORKS.plural}/status"
 
 
 class NotServedError(Exception):
-    """Nobody looks after the jobs, or not fast enough for anything to be measured."""
+    """No controller handles the jobs, or it is too slow to measure."""
 
 
 class Scenario(NamedTuple):
@@ -33,7 +33,7 @@ class Scenario(NamedTuple):
     jobs: int
     tasks: int
     seconds: float
-    """That it may take."""
+    """The time limit."""
     measure: "Callable[[Scenario, Stage, Contender, Pods], Coroutine[object, object, Result]]"
     has_floor: bool = True
     pods: tuple[Pods, ...] = (Pods.KEPT,)
@@ -43,7 +43,7 @@ class Scenario(NamedTuple):
 
 
 async def until_done(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
-    """All are submitted at once, and end by themselves."""
+    """Submit all jobs at once; they end by themselves."""
     load = Load(scenario.tasks, pods)
     async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
         with contender.start(stage.api, load, stage.folder) as measured:
@@ -59,7 +59,7 @@ async def until_done(scenario: Scenario, stage: Stage, contender: Contender, pod
 
 
 async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Load) -> None:
-    """Whoever it is has started, leads and has made its connections when it is through with a job."""
+    """Run one job, so that the contender has started, leads and has its connections."""
     load = load._replace(tasks=WARM_UP_TASKS)
     await driver.submit({"warm-up": contender.body("warm-up", load, stage.api.version)})
     if not await driver.wait(lambda: "warm-up" in driver.done, WARM_UP_SECONDS):
@@ -70,7 +70,7 @@ async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Loa
 
 
 async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
-    """All run for ever: first nothing happens for a minute, then all are deleted at once."""
+    """Run endless jobs: idle for one minute, then delete all at once."""
     async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
         with contender.start(stage.api, Load(scenario.tasks, pods), stage.folder) as measured:
             names = await _all_running(scenario, driver, stage, contender, pods)
@@ -105,8 +105,8 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
 
 
 async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
-    """It is ended in good order and started again. A job that came meanwhile, the last by its name, tells when it is
-    through with all."""
+    """Stop the contender and start it again. It has processed all jobs once a job submitted meanwhile, the last by
+    name, is handled."""
     load = Load(scenario.tasks, pods)
     async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
         with contender.start(stage.api, load, stage.folder):
@@ -155,7 +155,7 @@ def _names(count: int) -> list[str]:
     return [f"job-{number:05}" for number in range(count)]
 
 
-# What it cost
+# Costs
 
 
 class Taken(NamedTuple):
@@ -174,7 +174,7 @@ class Taken(NamedTuple):
 
 
 class Costs:
-    """From now on."""
+    """The costs since its creation."""
 
     def __init__(self, stage: Stage, measured: Measured | None, *, is_new: bool = False) -> None:
         self._audit = stage.audit
@@ -190,8 +190,7 @@ class Costs:
         return Taken(cpu_seconds, peak, await self._made())
 
     async def _made(self) -> list[Made] | None:
-        """A server tells of a change before it has noted down who asked for it: all is there when it notes nothing
-        new any more."""
+        """Read the audit log until it no longer grows: entries follow the responses."""
         if self._audit is None:
             return None
         made: list[Made] = []
@@ -243,7 +242,7 @@ def _result(
 
 
 def _per_second(jobs: int, seconds: float) -> float:
-    """To four digits, however large the job is."""
+    """Return the value rounded to four significant digits."""
     return float(f"{jobs / seconds:.4g}") if seconds else 0.0
 
 

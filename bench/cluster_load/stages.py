@@ -1,5 +1,5 @@
-"""Where a contender is measured: an API server with nothing in it, the definitions, and a hollow kubelet (simulated: no
-pod runs anything). Where KUBECONFIG is set it is that cluster, and all that was made there goes with its namespace."""
+"""The environment of a measurement: an empty API server with the definitions and a fake kubelet (pods run nothing).
+With KUBECONFIG it is that cluster, and all objects are deleted with their namespace."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     audit: AuditLog | None
 
     def end_of_log(self) -> str:
-        """Of the controller's, for a message."""
+        """Return the end of the controller's log for a message."""
         log = self.folder / "controller.log"
         return f"The end of its log:\n{programs.tail(log)}" if log.exists() else "It has no log here."
 
@@ -50,7 +50,7 @@ def stage() -> Iterator[Stage]:
         stack.enter_context(_namespace(api, is_removed=not is_ours))
         kubeconfig = api.users[KUBELET].kubeconfig if is_ours else api.kubeconfig
         arguments = ["--kubeconfig", str(kubeconfig), "--label", workloads.LABEL, "--connections", "32"]
-        # Whoever looks after the nodes of a cluster would remove pods of one that it does not know.
+        # The node lifecycle controller of a cluster would delete pods of an unknown node.
         node = ["--node", "hollow" if is_ours else ""]
         command = processes.python("fake_kubelet.kubelet", *arguments, *node)
         environment = {"PYTHONPATH": str(TEST_SUPPORT)}
@@ -81,7 +81,8 @@ async def _create_namespace(api: kubernetes_api.Api, *, is_removed: bool) -> Non
     async with Transport(await access.load(str(api.kubeconfig))) as transport:
         await transport.send(requests.create(NAMESPACES, "", json.dumps(body).encode()))
         if is_removed:
-            # A cluster that makes service accounts lets no pod in before there is one. A bare API server makes none.
+            # With a service account controller, pods are rejected until the account exists. A bare API server
+            # has none.
             account = requests.get(SERVICE_ACCOUNTS, workloads.NAMESPACE, "default")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SECONDS_TO_MAKE_ACCOUNTS):

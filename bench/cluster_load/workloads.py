@@ -1,4 +1,4 @@
-"""What is submitted: jobs of so many tasks, as Frameworks and as Kubernetes' own Jobs, with the same pods."""
+"""The submitted jobs: Frameworks and Kubernetes Jobs with the same pods."""
 
 import enum
 import json
@@ -12,14 +12,14 @@ from windlass.model.base import Json
 
 NAMESPACE: Final = "windlass-bench"
 LABEL: Final = "bench.windlass.dev/job"
-"""By which the hollow kubelet and the driver know pods, whoever has created them. Its value is the job's name."""
+"""The label by which the fake kubelet and the driver know pods. Its value is the job's name."""
 FRAMEWORKS: Final = frameworks(names.CONTROLLER_GROUP)
 FOREVER: Final = NEVER
-"""As long as pods may run."""
+"""The maximum run time of pods."""
 
 
 class Pods(enum.StrEnum):
-    """What becomes of the pods of a job that is done."""
+    """What happens to the pods of a finished job."""
 
     KEPT = "kept"
     REMOVED = "removed"
@@ -48,7 +48,7 @@ def _template(name: str, runs_for: str) -> Json:
     container = {"name": "main", "image": "busybox", "command": ["true"]}
     return {
         "metadata": {"labels": {LABEL: name}, "annotations": {f"{ANNOTATION_PREFIX}runs-for": runs_for}},
-        # No scheduler is to take them: the hollow kubelet binds them itself.
+        # No scheduler may bind them: the fake kubelet does.
         "spec": {"restartPolicy": "Never", "schedulerName": "hollow", "containers": [container]},
     }
 

@@ -1,7 +1,7 @@
-"""Drives idle TensorFlow servers from outside: a graph, parts of which run on each of them.
+"""Use idle TensorFlow servers from outside: run a graph whose parts are placed on each of them.
 
-It knows them by PS_HOSTS and WORKER_HOSTS alone, and is no part of their cluster. What it leaves in variables stays on
-the ps when it ends: run it twice, and the second one finds what the first one counted.
+It knows them only by PS_HOSTS and WORKER_HOSTS and is not part of their cluster. Variables stay on the ps when it ends:
+a second run continues the count of the first.
 """
 
 import os
@@ -13,7 +13,7 @@ NUMBERS = 1_000_000
 
 
 def connected(target: str) -> tf.Session:
-    """Once all servers are there. The session's master is a worker, which waits for the others itself."""
+    """Connect once all servers are available. The session's master is a worker, which waits for the others itself."""
     while True:
         try:
             session = tf.Session(target)
@@ -38,7 +38,7 @@ def main() -> None:
                 flush=True,
             )
 
-    # The variables are on the ps, each on one of them; the work is done on the workers, each of which does its part.
+    # The variables are on the ps, each on one of them; each worker does its part of the computation.
     with tf.device(tf.train.replica_device_setter(ps_tasks=len(tasks["ps"]))):
         asked = tf.get_variable("asked", [], tf.int64, tf.zeros_initializer())
         total = tf.get_variable("total", [], tf.int64, tf.zeros_initializer())

@@ -1,9 +1,9 @@
-"""Parameter-server training in TensorFlow 2's own form: one coordinator, here the chief, hands out the steps.
+"""Parameter-server training in TensorFlow 2: one coordinator, here the chief, schedules the steps.
 
-Every task runs this file, and learns from TF_CONFIG who it is and who the others are. Workers and ps are servers that
-do what they are told and never end. The chief holds the training loop: it schedules steps on whichever worker is free,
-and a step whose worker is lost is given to another one. A lost ps ends the chief; the next attempt begins with the last
-checkpoint. (Keras has no parameter-server training any more: the loop and the optimizer stand here.)
+Every task runs this file and reads its role and its peers from TF_CONFIG. Workers and ps are servers that never end.
+The chief runs the training loop: it schedules steps on free workers, and reschedules the step of a lost worker. If a ps
+is lost, the chief fails; the next attempt continues from the last checkpoint. (Keras no longer supports parameter
+servers, so the loop and the optimizer are written here.)
 """
 
 import argparse
@@ -16,11 +16,11 @@ BATCH = 64
 HIDDEN = 64
 LEARNING_RATE = 0.2
 STEPS_PER_ROUND = 50
-"""So many are under way at once; then the chief looks at the loss and writes a checkpoint."""
+"""Number of concurrent steps, after which the chief checks the loss and writes a checkpoint."""
 
 
 class Model(tf.Module):
-    """Its variables are on the ps if it is made in the strategy's scope."""
+    """The model. Its variables are on the ps if it is created in the strategy's scope."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Model(tf.Module):
 
 
 class Losses:
-    """For TensorBoard. tf.summary.scalar would need its package; this needs TensorFlow alone."""
+    """Losses for TensorBoard. tf.summary.scalar would need the TensorBoard package; this needs only TensorFlow."""
 
     def __init__(self, output: str) -> None:
         with tf.Graph().as_default():
@@ -54,8 +54,8 @@ class Losses:
 
 
 def digits():
-    """Images and labels to train with, and such that are held out."""
-    from sklearn import datasets, model_selection  # a server does not need it
+    """Return images and labels for training, and held-out ones."""
+    from sklearn import datasets, model_selection  # servers do not need it
 
     images, labels = datasets.load_digits(return_X_y=True)
     return model_selection.train_test_split(
@@ -70,7 +70,7 @@ def coordinate(cluster, steps: int, output: str) -> None:
     images, held_out_images, labels, held_out_labels = digits()
 
     def batches():
-        """On every worker, in an order of its own, and with a number by which the worker is known."""
+        """Return the batches of one worker, in its own order, with its number."""
         data = tf.data.Dataset.from_tensor_slices((images, labels))
         data = data.shuffle(len(images)).batch(BATCH, drop_remainder=True).repeat()
         number = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64)
@@ -90,7 +90,7 @@ def coordinate(cluster, steps: int, output: str) -> None:
         model.step.assign_add(1)
         return loss, worker
 
-    # The chief writes and reads all of it, so that no ps needs to see the folder.
+    # The chief reads and writes all of it, so that no ps needs access to the folder.
     here = tf.train.CheckpointOptions(experimental_io_device="/job:chief")
     checkpoint = tf.train.Checkpoint(model=model)
     manager = tf.train.CheckpointManager(checkpoint, output, max_to_keep=3)
@@ -101,8 +101,8 @@ def coordinate(cluster, steps: int, output: str) -> None:
     each_worker = iter(coordinator.create_per_worker_dataset(batches))
     seen = set()
     while (left := steps - model.step.numpy()) > 0:
-        # One at a time until every worker has taken one: TensorFlow 2.21 may break a function that is made ready on one
-        # worker while it runs on another.
+        # One step at a time until every worker has run one: TensorFlow 2.21 may fail if a function is
+        # prepared on one worker while it runs on another.
         is_warm = len(seen) >= workers
         begun = [
             coordinator.schedule(train_step, args=(each_worker,))
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--output", default=os.environ.get("OUTPUT", "/output"))
     options = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
-    # The digits are small: threads would cost more than they bring.
+    # The data set is small: more threads would slow it down.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     me = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if me.task_type == "chief":
@@ -138,7 +138,7 @@ def main() -> None:
         return
     server = tf.distribute.Server(me.cluster_spec(), me.task_type, me.task_id, protocol="grpc")
     print(f"{me.task_type} {me.task_id} is at {server.target}", flush=True)
-    server.join()  # forever
+    server.join()  # never returns
 
 
 if __name__ == "__main__":

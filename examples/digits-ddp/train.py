@@ -1,6 +1,6 @@
-"""Handwritten digits by PyTorch's DistributedDataParallel: every rank reads its share of them, and all step together.
+"""Train on handwritten digits with PyTorch's DistributedDataParallel: each rank reads its share, and all step together.
 
-Who takes part comes from the environment: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
+The peers come from MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
 """
 
 import argparse
@@ -24,7 +24,7 @@ checkpoint: Path = options.output / "checkpoint.pt"
 
 
 def digits() -> tuple[Tensor, Tensor]:
-    """All of them, in an order that is the same everywhere."""
+    """Return all digits, in the same order on all ranks."""
     bunch = load_digits()
     order = torch.randperm(len(bunch.target), generator=torch.Generator().manual_seed(1))
     images = torch.tensor(bunch.data, dtype=torch.float32) / 16
@@ -32,7 +32,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """The step to go on from. The checkpoint is where rank 0 is; it tells the others."""
+    """Return the step to continue from. Rank 0 has the checkpoint and sends it to the others."""
     found = [torch.load(checkpoint) if distributed.get_rank() == 0 and checkpoint.exists() else None]
     distributed.broadcast_object_list(found)
     if found[0] is None:
@@ -43,7 +43,7 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 
 def save(step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Written beside it and then renamed, so that there is always a whole one."""
+    """Write a temporary file and rename it, so that the checkpoint is always complete."""
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     beside = checkpoint.with_suffix(".new")
     torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, beside)
@@ -66,12 +66,12 @@ def main() -> None:
     together = DistributedDataParallel(model)
     mean = torch.zeros(())
     for step in range(begin + 1, options.steps + 1):
-        # What is drawn depends on step and rank alone: a run that was interrupted goes on as if it had not been.
+        # Random choices depend only on step and rank, so that an interrupted run continues identically.
         dice = torch.Generator().manual_seed(step * size + rank)
         drawn = torch.randint(len(mine), (BATCH,), generator=dice)
         loss = nn.functional.cross_entropy(together(mine[drawn]), my_labels[drawn])
         optimizer.zero_grad()
-        loss.backward()  # here the gradients of all ranks become one
+        loss.backward()  # averages the gradients of all ranks
         optimizer.step()
         if step % CHECKPOINT_EVERY == 0 or step == options.steps:
             mean = loss.detach()

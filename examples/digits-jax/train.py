@@ -1,7 +1,8 @@
-"""Handwritten digits by jax.distributed: every process holds its share of a batch, and one jitted step spans them all.
+"""Train on handwritten digits with jax.distributed: each process has its share of a batch, and one jitted step spans
+all.
 
-Who takes part comes from the environment. JAX itself reads JAX_COORDINATOR_ADDRESS; the number of processes and which
-of them this is have to be passed on.
+The peers come from the environment. JAX reads JAX_COORDINATOR_ADDRESS itself; the number and the index of the process
+are passed.
 """
 
 import argparse
@@ -26,7 +27,7 @@ options = arguments.parse_args()
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """All of them, in an order that is the same everywhere."""
+    """Return all digits, in the same order in all processes."""
     bunch = load_digits()
     order = np.random.default_rng(1).permutation(len(bunch.target))
     return (bunch.data[order] / 16).astype(np.float32), bunch.target[order].astype(np.int32)
@@ -54,7 +55,7 @@ def mean_loss(weights: Weights, images: jax.Array, labels: jax.Array) -> jax.Arr
 
 @jax.jit
 def stepped(weights: Weights, images: jax.Array, labels: jax.Array) -> tuple[Weights, jax.Array]:
-    """The mean goes over the whole batch, and so over all processes: XLA puts the exchange in."""
+    """Return the parameters after one step. The mean spans all processes: XLA inserts the communication."""
     loss, slopes = jax.value_and_grad(mean_loss)(weights, images, labels)
     return jax.tree.map(lambda weight, slope: weight - RATE * slope, weights, slopes), loss
 
@@ -63,7 +64,7 @@ def main() -> None:
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
         process_id=int(os.environ["JAX_PROCESS_ID"]),
-        # In a pod it would ask the API server who the others are, if it could.
+        # In a pod JAX would otherwise ask the API server for its peers.
         cluster_detection_method="deactivate",
     )
     process, count = jax.process_index(), jax.process_count()
@@ -84,7 +85,7 @@ def main() -> None:
         if process == 0 and (step % 50 == 0 or step == 1):
             print(f"step={step} loss={loss:.4f}", flush=True)
 
-    # Everybody has all the weights, and looks at the held-out digits by itself.
+    # Each process has all weights and evaluates the held-out digits by itself.
     own = jax.tree.map(lambda weight: jnp.asarray(weight.addressable_data(0)), weights)
     accuracy = (scores(own, images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]).mean()
     size = jnp.sqrt(sum(jnp.sum(weight**2) for weight in own.values()))

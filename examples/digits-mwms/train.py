@@ -1,8 +1,8 @@
-"""Synchronous training without parameter servers: every worker holds all variables, and their gradients are averaged.
+"""Synchronous training without parameter servers: each worker has all variables, and gradients are averaged.
 
-Every worker runs this file, and learns from TF_CONFIG who it is and who the others are. They go in step, so that none
-can go on without the others: when one is lost the others fail, and the next attempt begins with the last checkpoint.
-Worker 0 writes checkpoints and summaries; all workers read the checkpoints, from a folder that they share.
+Every worker runs this file and reads its role and its peers from TF_CONFIG. Workers step together: if one is lost, the
+others fail, and the next attempt continues from the last checkpoint. Worker 0 writes checkpoints and summaries; all
+workers read the checkpoints from a shared folder.
 """
 
 import argparse
@@ -12,15 +12,15 @@ import time
 import tensorflow as tf
 
 BATCH = 64
-"""Of all workers together."""
+"""Batch size of all workers together."""
 HIDDEN = 64
 LEARNING_RATE = 0.3
 CHECKPOINT_EVERY = 50
 
 
 class Model(tf.Module):
-    """Made in the strategy's scope: every worker begins with the values of worker 0, and what one assigns to a variable
-    is averaged with what the others do."""
+    """The model, created in the strategy's scope: all workers start with the values of worker 0, and assignments are
+    averaged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Model(tf.Module):
 
 
 class Losses:
-    """For TensorBoard. tf.summary.scalar would need its package; this needs TensorFlow alone."""
+    """Losses for TensorBoard. tf.summary.scalar would need the TensorBoard package; this needs only TensorFlow."""
 
     def __init__(self, output: str) -> None:
         with tf.Graph().as_default():
@@ -61,7 +61,7 @@ class Losses:
 
 
 def digits():
-    """Images and labels to train with, and such that are held out."""
+    """Return images and labels for training, and held-out ones."""
     from sklearn import datasets, model_selection
 
     images, labels = datasets.load_digits(return_X_y=True)
@@ -116,7 +116,7 @@ def train(strategy, me, steps: int, output: str) -> None:
     if losses is not None:
         losses.close()
     print(f"done: worker={me.task_id} step={step} now={step - begin}", flush=True)
-    # Every worker holds the whole model, and finds the same.
+    # Each worker has the whole model and gets the same result.
     is_right = tf.argmax(model(held_out_images), 1) == held_out_labels
     accuracy, loss = tf.reduce_mean(tf.cast(is_right, tf.float32)), model.loss(images, labels)
     print(f"result: accuracy={accuracy:.4f} loss={loss:.4f} steps={step}", flush=True)
@@ -128,9 +128,9 @@ def main() -> None:
     parser.add_argument("--output", default=os.environ.get("OUTPUT", "/output"))
     options = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
-    # The digits are small: threads would cost more than they bring.
+    # The data set is small: more threads would slow it down.
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    # Before anything else that uses TensorFlow: it starts the server by which the others reach this worker.
+    # First of all TensorFlow calls, because it starts the server of this worker.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     train(strategy, strategy.cluster_resolver, options.steps, options.output)
 

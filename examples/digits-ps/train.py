@@ -1,9 +1,9 @@
-"""Asynchronous training with parameter servers: handwritten digits, TensorFlow's graph mode, a loop of its own.
+"""Asynchronous training with parameter servers: handwritten digits in TensorFlow's graph mode.
 
-Every task runs this file, and learns from TF_CONFIG who it is and who the others are. The variables live on the ps;
-each worker computes gradients on its share of the data, and applies them without waiting for the others. How many steps
-each worker has taken is a variable too: a worker that is killed and comes back reads there how far it was, and goes on.
-Worker 0 initialises the variables, from the newest checkpoint if there is one, and writes checkpoints and summaries.
+Every task runs this file and reads its role and its peers from TF_CONFIG. The variables are on the ps; each worker
+computes gradients on its share of the data and applies them without waiting for others. The number of steps of each
+worker is a variable too, so that a restarted worker continues where it was. Worker 0 initializes the variables, from
+the latest checkpoint if there is one, and writes checkpoints and summaries.
 """
 
 import argparse
@@ -17,13 +17,13 @@ BATCH = 64
 HIDDEN = 64
 LEARNING_RATE = 0.005
 CHECKPOINT_EVERY = 50
-"""Steps of worker 0."""
-# What a session ends with when a ps is lost, or has come back without its variables.
+"""Interval in steps of worker 0."""
+# Errors of a session whose ps was lost or restarted without its variables.
 PEER_LOST = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
 class Model:
-    """The graph: what stands under replica_device_setter is on the ps if it is a variable, else on this worker."""
+    """The graph. Under replica_device_setter variables are on the ps, everything else on this worker."""
 
     def __init__(self, workers: int, index: int) -> None:
         self.images = tf.placeholder(tf.float32, [None, 64])
@@ -38,7 +38,7 @@ class Model:
             self.train = tf.scatter_add(self.taken, [index], tf.constant([1], tf.int64))
         self.initialise = tf.global_variables_initializer()
         self.uninitialised = tf.report_uninitialized_variables()
-        # Not sharded: worker 0 writes all of it, into its own folder.
+        # Not sharded: worker 0 writes the whole checkpoint into its own folder.
         self.saver = tf.train.Saver(max_to_keep=3)
 
 
@@ -69,8 +69,8 @@ class Worker:
         self.events = tf.summary.FileWriter(output) if self.is_chief else None
 
     def run(self) -> None:
-        """Until the job is done. A session that has lost a ps is given up, and the next one waits for its return."""
-        # A worker speaks to the ps alone: that another worker is away is none of its business.
+        """Run until the job is done. After the loss of a ps, a new session waits for its return."""
+        # A worker connects only to the ps, so that a missing worker does not block it.
         config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{self.index}"])
         while True:
             try:
@@ -85,7 +85,7 @@ class Worker:
                 time.sleep(0.5)
 
     def await_variables(self, session) -> None:
-        """A worker that comes back finds them on the ps, as they are by now."""
+        """Wait for the variables, which a restarted worker finds on the ps."""
         model = self.model
         while session.run(model.uninitialised).size:
             if not self.is_chief:
@@ -124,7 +124,7 @@ class Worker:
         print(f"done: worker={self.index} own={own} now={own - begin}", flush=True)
 
     def report(self, own: int, loss: float) -> None:
-        """For whoever watches the job, if somebody does."""
+        """Report the progress, if anybody watches the job."""
         if file := os.environ.get("WINDLASS_PROGRESS"):
             Path(file).write_text(f"{own}/{self.share} loss={loss:.4f}\n")
 
@@ -132,7 +132,7 @@ class Worker:
         self.model.saver.save(session, f"{self.output}/model", global_step=step)
 
     def conclude(self, session) -> None:
-        """When every worker has taken its share."""
+        """Finish when every worker has done its share."""
         model = self.model
         while (taken := session.run(model.taken)).min() < self.share:
             time.sleep(0.1)
@@ -152,12 +152,12 @@ def main() -> None:
     tf.disable_eager_execution()
     tf.logging.set_verbosity(tf.logging.ERROR)
     me = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-    # The digits are small: threads would cost more than they bring.
+    # The data set is small: more threads would slow it down.
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
     server = tf.distribute.Server(me.cluster_spec(), me.task_type, me.task_id, config=config)
     print(f"{me.task_type} {me.task_id} is at {server.target}", flush=True)
     if me.task_type == "ps":
-        server.join()  # forever
+        server.join()  # never returns
     Worker(server, me.cluster_spec(), me.task_id, options.steps, options.output).run()
 
 

@@ -1,9 +1,8 @@
-"""Writes a small data set in the format of CIFAR-10's "python version", without a download.
+"""Write a small data set in the format of CIFAR-10's "python version", without a download.
 
     python make_cifar10.py DIR          # DIR/cifar-10-batches-py/data_batch_1 … data_batch_5, test_batch, batches.meta
 
-The pictures are scikit-learn's handwritten digits, scaled from 8x8 to 32x32 pixels of three equal colours. Whoever
-reads these files reads the real ones too.
+The images are scikit-learn's handwritten digits, scaled from 8x8 to 32x32 pixels with three equal colours.
 """
 
 import pickle
@@ -25,7 +24,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     grey = np.kron(digits.images / 16 * 255, np.ones((4, 4))).astype(np.uint8).reshape(-1, 1024)
-    pixels = np.tile(grey, 3)  # a row is one picture: all of its red, then green, then blue
+    pixels = np.tile(grey, 3)  # a row is one image: all red, then all green, then all blue values
     order = np.random.default_rng(0).permutation(len(pixels))
     for number, rows in enumerate(np.array_split(order, BATCHES + 1), 1):
         is_test = number > BATCHES

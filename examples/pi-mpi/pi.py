@@ -1,7 +1,6 @@
-"""Pi, as the area under 4 / (1 + x²) from 0 to 1, cut into strips that the ranks share.
+"""Compute pi as the area under 4 / (1 + x²) from 0 to 1, in strips shared by the ranks.
 
-Speaks to Open MPI's library itself, so that Python and Open MPI are all that it needs. A program with more to say takes
-mpi4py.
+It calls the library of Open MPI directly and needs only Python and Open MPI. Larger programs use mpi4py.
 """
 
 import ctypes
@@ -13,7 +12,7 @@ mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
 
 
 def handle(name: str) -> ctypes.c_void_p:
-    """What Open MPI's header calls MPI_COMM_WORLD, MPI_DOUBLE and MPI_SUM: addresses of objects in the library."""
+    """Return the address of an object of the library that the header calls MPI_COMM_WORLD, MPI_DOUBLE or MPI_SUM."""
     return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
 
 

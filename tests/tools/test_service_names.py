@@ -141,9 +141,9 @@ def zone() -> Zone:
         service("circle", type="ExternalName", externalName="circle.shop.svc.cluster.local"),
         service("no-name", type="ExternalName", externalName="a..b"),
     ]
-    directory.services_said(Listed([*map(raw, listed), raw({"metadata": {}})], "1"))
+    directory.on_services(Listed([*map(raw, listed), raw({"metadata": {}})], "1"))
     each = [endpoints(TWO_PODS, name="crew"), endpoints(TWO_PODS, name="twin"), endpoints(many, name="many")]
-    directory.endpoints_said(Listed([raw(one) for one in each], "1"))
+    directory.on_endpoints(Listed([raw(one) for one in each], "1"))
     return zone
 
 
@@ -308,16 +308,16 @@ def test_a_zone_follows_the_news() -> None:
             return None
         return [data.to_text() for rrset in response.answer for data in rrset]
 
-    directory.endpoints_said(Listed([raw(endpoints(TWO_PODS))], "1"))
+    directory.on_endpoints(Listed([raw(endpoints(TWO_PODS))], "1"))
     assert addresses(WEB) is None
-    directory.services_said(Changed(raw(service(clusterIP="None"))))
+    directory.on_services(Changed(raw(service(clusterIP="None"))))
     assert addresses(WEB) == ["198.18.0.4"]
-    directory.endpoints_said(Changed(raw(endpoints({"addresses": [{"ip": "198.18.0.8"}]}))))
+    directory.on_endpoints(Changed(raw(endpoints({"addresses": [{"ip": "198.18.0.8"}]}))))
     assert addresses(WEB) == ["198.18.0.8"]
     assert addresses(f"web-0.{WEB}") is None
-    directory.endpoints_said(Deleted(raw(endpoints())))
+    directory.on_endpoints(Deleted(raw(endpoints())))
     assert addresses(WEB) == []
-    directory.services_said(Listed([raw(service("other", clusterIP="198.19.0.3"))], "2"))
+    directory.on_services(Listed([raw(service("other", clusterIP="198.19.0.3"))], "2"))
     assert addresses(WEB) is None
-    directory.services_said(Deleted(raw(service("other"))))
+    directory.on_services(Deleted(raw(service("other"))))
     assert addresses(SVC) is None

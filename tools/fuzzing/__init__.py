@@ -1,1 +1,1 @@
-"""The parts of `tools/fuzz_api.py`: what it sends to the embedded API server, and how it judges the answers."""
+"""The parts of `tools/fuzz_api.py`: requests to the embedded API server, and checks of its responses."""

@@ -1,7 +1,7 @@
-"""What is made of an example of schemathesis, which by itself would mostly be refused at the door.
+"""Improve the examples of schemathesis, most of which would be rejected early.
 
-Most names are replaced by those of objects that are there, and a body is said to be of the kind that belongs to the
-path. To make an example takes long and to send it does not, so each of its fields is sent in a valid object too.
+Most names are replaced by those of existing objects, and a body gets the kind of its path. Examples are slow to
+generate, so each of their fields is also sent in a valid object.
 """
 
 import json
@@ -34,7 +34,7 @@ _OF_HTTP = (
 """Headers that decide whether this is a request at all: see `raw`."""
 
 _DECIDES = ("resourceVersion", "continue", "dryRun", "fieldSelector", "labelSelector")
-"""Words of a query that leave nothing to see when they are drawn by lot."""
+"""Query parameters that hide everything if their values are random."""
 
 
 def requests(case: Case, surface: Surface, dice: Random) -> Iterator[Request]:
@@ -79,7 +79,7 @@ def _text(value: Any) -> str:
 
 def _identified(body: dict[str, Any], place: Place, name: str, dice: Random) -> dict[str, Any]:
     found = body.get("metadata")
-    # Most of what metadata can say decides about life and death, or is refused.
+    # Most metadata fields control the lifecycle or are rejected.
     kept = (
         {key: value for key, value in found.items() if dice.random() < 0.3} if isinstance(found, dict) else {}
     )
@@ -93,7 +93,7 @@ def _identity(place: Place) -> dict[str, str]:
 
 
 def _one_by_one(body: dict[str, Any], place: Place, name: str, dice: Random) -> Iterator[dict[str, Any]]:
-    """Valid objects with one field of the example each: of its top, or of its spec or status."""
+    """Yield valid objects with one field each of the example, from its top level, spec or status."""
     fields = [
         (key, None, value) for key, value in body.items() if key not in ("apiVersion", "kind", "metadata")
     ]
@@ -111,14 +111,14 @@ def _request(case: Case, target: str, body: Any) -> Request:
     headers = tuple((key, value) for key, value in given.items() if key.lower() not in _OF_HTTP)
     if case.media_type is None or isinstance(body, NotSet):
         return Request(case.method, target, headers)
-    # Said twice, it is refused before anybody of ours sees it.
+    # A duplicate header is rejected before our code sees it.
     others = tuple(header for header in headers if header[0].lower() != "content-type")
     headers = (("Content-Type", case.media_type), *others)
     return Request(case.method, target, headers, _written(body, case.media_type))
 
 
 def _clean(value: str) -> str:
-    """As a header can hold it: what breaks HTTP is thrown elsewhere."""
+    """Return a valid header value: `raw` tests invalid HTTP."""
     return "".join(character for character in value if character.isprintable() and character.isascii())
 
 

@@ -1,4 +1,4 @@
-"""Objects come, change and go: from several threads at once, held by finalizers and owned by one another."""
+"""Create, change and delete objects with finalizers and owners from several threads."""
 
 import json
 from collections import deque
@@ -33,7 +33,7 @@ _HOLDS = ("fuzz.example/hold", "foregroundDeletion", "orphan")
 
 
 def run(session: Session, line: Line, dice: Random) -> None:
-    """Half of the threads come in through TLS."""
+    """Run the threads, half of them over TLS."""
     session.rediscover(line)
     server, places = session.server, deque[Place](maxlen=_REMEMBERED)
     ways = [(server.local, ()), (server.remote, server.authorization)] * (_THREADS // 2)
@@ -53,7 +53,7 @@ def _live(session: Session, way: Open, headers: Headers, dice: Random, places: d
 
 
 class Life:
-    """What one thread does. Where there is something, all threads know."""
+    """The actions of one thread. All threads share the known objects."""
 
     def __init__(self, session: Session, line: Line, dice: Random, places: deque[Place]) -> None:
         self._session = session
@@ -142,7 +142,7 @@ class Life:
         self._ask("DELETE", queries.with_query(place.resource.path(place.namespace), query))
 
     def _turn_pages(self, place: Place) -> None:
-        """A page says where the next begins, or that its time is over."""
+        """Read pages of a list; a token may have expired."""
         query = {"limit": "2"}
         for _ in range(5):
             answer = self._ask("GET", queries.with_query(place.resource.path(), query))
@@ -154,7 +154,7 @@ class Life:
             query["continue"] = token
 
     def _come_and_go(self, _: Place) -> None:
-        """Whole namespaces, and the definition of a kind."""
+        """Create and delete whole namespaces and definitions."""
         dice = self._dice
         if dice.random() < 0.8:
             space = dice.choice(_NAMESPACES[1:])

@@ -1,4 +1,4 @@
-"""Valid objects to begin with, and the definitions that make custom ones possible."""
+"""Valid objects to start with, and custom resource definitions."""
 
 import copy
 import functools
@@ -21,13 +21,13 @@ _CRDS = Path(__file__).parents[2] / "docs" / "crds"
 
 @functools.cache
 def definitions() -> tuple[Object, ...]:
-    """The definitions of this repository's own kinds, and one with a little of everything."""
+    """Return the definitions of this repository's kinds, and one with many features."""
     own = [yaml.safe_load(path.read_text()) for path in sorted(_CRDS.glob("*.yaml"))]
     return (*own, *(one for one in _read() if one["kind"] == "CustomResourceDefinition"))
 
 
 def of(resource: Resource, dice: Random) -> Object:
-    """A valid object of a kind, or the least that can be said of a kind that is not known."""
+    """Return a valid object of a kind, or a minimal one of an unknown kind."""
     wanted = (resource.api_version, resource.kind)
     found = [one for one in _read() if (one["apiVersion"], one["kind"]) == wanted]
     bare = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": {}}
@@ -35,7 +35,7 @@ def of(resource: Resource, dice: Random) -> Object:
 
 
 def name_of_one(resource: Resource, dice: Random) -> str:
-    """That an object of the kind may have: that of a definition follows from what it defines."""
+    """Return a valid name: that of a definition depends on its content."""
     if resource.kind == "CustomResourceDefinition":
         return str(definitions()[-1]["metadata"]["name"])
     return dice.choice(NAMES)
@@ -52,5 +52,5 @@ def named(resource: Resource, namespace: str, name: str, dice: Random) -> Object
 @functools.cache
 def _read() -> tuple[Object, ...]:
     text = (Path(__file__).parent / "objects.yaml").read_text()
-    # An alias of YAML makes one value of two places; a change is to change one of them only.
+    # Resolve YAML aliases, so that a change affects one place only.
     return tuple(json.loads(json.dumps(one)) for one in yaml.safe_load_all(text))

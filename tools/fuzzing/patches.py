@@ -1,4 +1,4 @@
-"""Patches of every kind on what is stored: sensible operations in a senseless order, and senseless ones."""
+"""Patch stored objects: valid operations in random order, and invalid ones."""
 
 import json
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _pointer(pointers: list[str], dice: Random) -> str:
 
 
 def _pointers(value: Any, prefix: str) -> Iterator[str]:
-    """Of everything in a value."""
+    """Yield the pointers to all parts of a value."""
     entries = (
         value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     )
@@ -125,7 +125,7 @@ def _value_at(value: Any, pointer: str) -> Any:
 
 
 def _part(value: Any, dice: Random, *, with_directives: bool) -> Any:
-    """Some of what is there, with changes on the way: what a patch that merges says."""
+    """Return a part of an object with changes, as in a merge patch."""
     if isinstance(value, dict) and value and dice.random() < 0.9:
         chosen = dice.sample(sorted(value), k=min(len(value), dice.randint(1, 2)))
         found = {name: _part(value[name], dice, with_directives=with_directives) for name in chosen}

@@ -1,4 +1,4 @@
-"""Objects in Kubernetes' protobuf: as Go clients write them, with other types in their fields, with spoilt bytes."""
+"""Write objects in Kubernetes' protobuf: as Go clients do, with wrong field types, or with corrupted bytes."""
 
 import functools
 import json
@@ -40,7 +40,7 @@ def _each(found: Any, shape: str) -> list[Any]:
 
 
 def _part(value: Any, kind: str) -> int | float | bytes:
-    """As the value is, and not as the field would have it."""
+    """Encode by the type of the value, not of the field."""
     if isinstance(value, dict):
         return _message(value, kind) if kind in _fields() else _map(value, kind)
     if kind in _TIMES:
@@ -64,7 +64,7 @@ def _entry(number: int, value: int | float | bytes) -> bytes:  # noqa: PYI041 â€
 
 
 def _varint(value: int) -> bytes:
-    """Numbers that are too large for Go get more bytes than any of Go's have."""
+    """Encode a number; too large ones get more bytes than Go allows."""
     rest = value if value >= 0 else value & (2**64 - 1)
     written = bytearray()
     while rest > 0x7F:
@@ -87,7 +87,7 @@ def _spoilt(written: bytes, dice: Random) -> bytes:
 
 @functools.cache
 def _fields() -> dict[str, dict[str, tuple[str, str, str]]]:
-    """Of each message, by their numbers: the name of a field, whether it is a list or a map, and of what."""
+    """Return the fields of each message by number: name, list or map, and type."""
     found = resources.files("windlass.localcluster.apiserver").joinpath("protobuf_fields.json").read_text()
     fields: dict[str, dict[str, tuple[str, str, str]]] = json.loads(found)
     return fields

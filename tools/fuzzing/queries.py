@@ -1,4 +1,4 @@
-"""Questions of every kind: selectors, pages, versions, forms of the answer. Also what a query can say to a write."""
+"""Send reads of every kind (selectors, pages, versions, representations), and the query parameters of writes."""
 
 import json
 from collections.abc import Mapping
@@ -112,7 +112,7 @@ def with_query(path: str, query: Mapping[str, str]) -> str:
 
 
 def writing(dice: Random) -> dict[str, str]:
-    """What may be asked of a write."""
+    """Return the query parameters of a write."""
     return _some(
         dice,
         0.15,

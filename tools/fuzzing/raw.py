@@ -1,4 +1,4 @@
-"""Bytes that are not quite HTTP: heads cut short, lengths that lie, chunks of nonsense, headers without end."""
+"""Send malformed HTTP: truncated heads, wrong lengths, invalid chunks, endless headers."""
 
 from collections.abc import Callable
 from random import Random
@@ -76,7 +76,7 @@ _CHUNKS = (
 def run(session: Session, line: Line, dice: Random) -> None:
     while session.goes_on():
         session.throw(line, dice.choice(_FORMS)(dice))
-        # What is left of one may not be taken for the beginning of the next.
+        # The remainder of one must not be taken for the start of the next.
         line.close()
 
 

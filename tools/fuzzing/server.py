@@ -1,4 +1,4 @@
-"""The server under test: a process of its own on a folder, which can be killed and started again."""
+"""The server under test: a process with a data folder, which can be killed and restarted."""
 
 import contextlib
 import ssl
@@ -12,7 +12,7 @@ import programs
 from fuzzing import wire
 
 _HISTORY = 2000
-"""Short, so that watches and pages which lie too far behind occur."""
+"""Short, so that watches and pages expire."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Server(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    """The server on what is in the folder, until the end of the block, where it is killed."""
+    """Run the server on a folder until the end of the block, and kill it then."""
     data = folder / "data"
     arguments = ["-m", "windlass.localcluster", "--data", data, "--socket", data / "socket"]
     program = programs.Program(

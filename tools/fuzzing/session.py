@@ -1,4 +1,4 @@
-"""One run: who is asked, what was asked, and what was found. Parts of the run share it, from several threads."""
+"""One run: the server, the requests and the findings. Several threads share it."""
 
 import http.client
 import re
@@ -19,10 +19,10 @@ _MOST_LOG = 6000
 _DIGITS = re.compile(r"\d+")
 _MOST_FINDINGS = 40
 _LARGEST_BODY = 3 * 1024 * 1024
-"""A larger one is refused before it was read, and then the refusal may be lost with the connection."""
+"""A larger body is rejected before it is read, and the response may be lost with the connection."""
 
 _GLANCE = 0.5
-"""Seconds that we wait for an answer to what may be no whole request."""
+"""Seconds to wait for a response to a possibly incomplete request."""
 
 
 class Finding(msgspec.Struct):
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct):
     part: str
     fault: str
     line: str
-    """For a shell."""
+    """A shell command."""
     answer: str = ""
     log: str = ""
     afterwards: str = ""
@@ -59,14 +59,14 @@ class Session:
         self._end = time.monotonic() + seconds
 
     def goes_on(self) -> bool:
-        """Is there time for another request, a reason, and somebody to ask?"""
+        """Return whether time is left and the server is alive."""
         return time.monotonic() < self._end and self.server.is_alive and len(self.findings) < _MOST_FINDINGS
 
     def rediscover(self, line: Line) -> None:
         self.surface = discover(line)
 
     def ask(self, line: Line, request: Request) -> Answer | None:
-        """The answer, judged; None if there was none."""
+        """Send a request and check the response; None without one."""
         began = time.monotonic()
         try:
             answer = line.ask(request)
@@ -88,14 +88,14 @@ class Session:
         return answer
 
     def throw(self, line: Line, sent: bytes) -> Answer | None:
-        """Send bytes that may be no request. They must be answered or refused, and not with a fault of the server's."""
+        """Send bytes that may be invalid. They must be answered or rejected, without a server error."""
         try:
             answer = line.exchange(sent, "GET", time.monotonic() + _GLANCE, _GLANCE)
         except TimeoutError:
             self._count("raw", "waits")
             return None
         except (OSError, http.client.HTTPException):
-            # To close the connection is a fair answer to nonsense.
+            # Closing the connection is a valid reaction to invalid bytes.
             self._count("raw", "closed")
             return None
         self._count("raw", str(answer.code))
@@ -122,7 +122,7 @@ class Session:
         return self.server.is_alive
 
     def check_log(self) -> None:
-        """What goes wrong beside the requests is said in the log alone: what a fault has shown is read already."""
+        """Check the log for errors outside of requests."""
         with self._lock:
             news = self._news_of_log()
         if news:
@@ -134,7 +134,7 @@ class Session:
             self.counts[self.part, method, code] += 1
 
     def _object_at(self, line: Line, request: Request) -> str:
-        """What stands at the path after the request, for whoever looks into it."""
+        """Return the object at the path after the request, for the report."""
         place = self.surface.place_of(request.path)
         if place is None or not place.name:
             return ""
@@ -145,17 +145,17 @@ class Session:
         return answer.body[:4000].decode("utf-8", "replace")
 
     def _news_of_log(self) -> str:
-        """The exceptions that were not shown with another fault."""
+        """Return the exceptions of the log that no other finding reported."""
         log = self.server.log
         news, self._read_of_log = log[self._read_of_log :], len(log)
         return "".join(entry for entry in _ENTRY.split(news) if _is_exception(entry))[-_MOST_LOG:]
 
 
 def _frames(log: str) -> list[str]:
-    """Where in Windlass the exceptions of a log were raised, as file:line in function."""
+    """Return where in Windlass the exceptions of a log were raised, as file:line in function."""
     return [f"{file}:{number} in {function}" for file, number, function in _FRAME.findall(log)]
 
 
 def _is_exception(entry: str) -> bool:
-    """Is this a fault, and not what aiohttp says of bytes that are no request?"""
+    """Return whether a log line is an error, and not a message of aiohttp about an invalid request."""
     return "Traceback" in entry and not entry.startswith("ERROR aiohttp.server: Error handling request")

@@ -1,4 +1,4 @@
-"""What the server says that it serves: its kinds, from discovery. A path is understood with it."""
+"""The kinds that the server serves, from discovery, and the meaning of paths."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What a path is about."""
+    """The resource, namespace and name of a path."""
 
     resource: Resource
     namespace: str = ""
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Of the object, or of the list."""
+        """Return the path of the object or of the list."""
         return self.resource.path(self.namespace, self.name)
 
 

@@ -1,4 +1,4 @@
-"""Strange values, and values made strange: JSON trees in which something was changed, and texts that say them oddly."""
+"""Generate odd values: mutated JSON trees, and unusual encodings of them."""
 
 import json
 import re
@@ -28,7 +28,7 @@ NUMBERS: tuple[int | float, ...] = (
 
 
 def generator(*origin: object) -> Random:
-    """A source of choices that is the same for the same origin."""
+    """Return a random generator that is the same for the same origin."""
     return Random(repr(origin))  # noqa: S311 — nothing here is secret
 
 
@@ -41,7 +41,7 @@ def text(dice: Random) -> str:
 
 
 def anything(dice: Random, depth: int = 3) -> Any:
-    """Any value, mostly a small one."""
+    """Return any value, mostly a small one."""
     draw = dice.random()
     if draw < 0.35:
         return text(dice)
@@ -59,7 +59,7 @@ def key(dice: Random) -> str:
 
 
 def mutated(value: Any, dice: Random) -> Any:
-    """The value with a few changes somewhere in it."""
+    """Return the value with a few changes."""
     for _ in range(dice.choice(_CHANGES_AT_ONCE)):
         value = _changed(value, dice)
     return value
@@ -117,7 +117,7 @@ def _many(value: Any, dice: Random) -> Any:
 
 
 def _deep(value: Any, dice: Random) -> Any:
-    """Nested so deeply that somebody who goes down by calling himself may fail: here, on the way, or later."""
+    """Return a value nested so deeply that a recursive function may fail."""
     for _ in range(dice.choice((20, 100, 300, 600))):
         value = {"a": value} if dice.random() < 0.5 else [value]
     return value
@@ -138,11 +138,11 @@ _CHANGES: tuple[Callable[[Any, Random], Any], ...] = (
     _deep,
 )
 
-# How a value is written
+# Encodings
 
 
 def json_text(value: Any, dice: Random) -> bytes:
-    """As JSON; now and then as what a careless or a malicious writer makes of it."""
+    """Encode as JSON, sometimes malformed."""
     written = json.dumps(value)
     return written.encode() if dice.random() < _SOUND else dice.choice(_SPOILINGS)(written, dice)
 

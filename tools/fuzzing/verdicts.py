@@ -1,4 +1,4 @@
-"""What is wrong with an answer, if anything. Pure."""
+"""Find what is wrong with a response. Pure."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from fuzzing.wire import Answer, Request
 
 _STREAMED = ("attach", "exec", "log", "portforward")
 LONGEST_TARGET = 8000
-"""A line that is longer than HTTP libraries like is refused before it is a request, in plain text."""
+"""A longer request line is rejected by HTTP libraries in plain text."""
 
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 _ENVELOPES = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A 5xx answer that is meant: a real API server gives it too, or the documentation announces it."""
+    """An expected 5xx response: a real API server gives it too, or it is documented."""
 
     code: int
     applies: Callable[[Request, dict[str, Any]], bool]
@@ -38,7 +38,7 @@ MEANT = (
     ),
     # A version that no write has reached yet.
     Refusal(504, lambda _, status: status.get("reason") == "Timeout"),
-    # What Kubernetes says without a reason: of a new object with a version, and of many a strategic merge patch.
+    # Kubernetes gives no reason for a new object with a version, and for many strategic merge patches.
     Refusal(
         500, lambda _, status: "reason" not in status and status["message"].startswith("resourceVersion ")
     ),
@@ -51,7 +51,7 @@ def _is_strategic(request: Request) -> bool:
 
 
 def faults(request: Request, answer: Answer, surface: Surface) -> Iterator[str]:
-    """Each in one line that is the same for the same fault of the server, whatever the request was."""
+    """Yield each fault as one line, equal for equal faults of the server whatever the request."""
     if answer.code >= 400:
         yield from _faults_of_a_refusal(request, answer)
         return
@@ -73,7 +73,7 @@ def faults(request: Request, answer: Answer, surface: Surface) -> Iterator[str]:
 
 
 def parsed(answer: Answer) -> Any:
-    """The body as a value; None if it is not what its type announces."""
+    """Return the decoded body; None if it does not match its media type."""
     try:
         if answer.media_type == "application/yaml":
             return yaml.safe_load(answer.body)

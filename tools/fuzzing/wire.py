@@ -1,4 +1,4 @@
-"""Requests as bytes, and answers as they came. Whether an answer is a good one is not known here."""
+"""Requests as bytes, and responses as received."""
 
 import base64
 import contextlib
@@ -15,10 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 PATIENCE = 30.0
-"""Seconds of silence after which the server hangs."""
+"""Seconds of silence after which the server counts as hanging."""
 
 GLIMPSE = 1.2
-"""Seconds that we look at a stream which nobody asked to end sooner."""
+"""Seconds to read a stream without a timeout."""
 
 _LONGEST_SHOWN = 1500
 _STREAMS = ("watch", "follow")
@@ -30,7 +30,7 @@ Headers = tuple[tuple[str, str], ...]
 class Request(msgspec.Struct, frozen=True):
     method: str
     target: str
-    """Path and query, as they are sent."""
+    """Path and query as sent."""
     headers: Headers = ()
     body: bytes = b""
 
@@ -56,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def curl(self) -> str:
-        """A line for a shell in which SOCKET names the unix socket of a server."""
+        """Return a shell command in which SOCKET is the unix socket of a server."""
         words = ["curl", "-isS", "--globoff", "--path-as-is", "-X", self.method]
         for name, value in self.headers:
             words += ["-H", f"{name}: {value}"]
@@ -74,10 +74,10 @@ class Request(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     code: int
     headers: dict[str, str]
-    """By their names in lower case."""
+    """Headers by lower-case name."""
     body: bytes
     has_ended: bool = True
-    """False for a stream that we left."""
+    """False for a stream that was left open."""
 
     @property
     def media_type(self) -> str:
@@ -85,7 +85,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Line:
-    """A connection that is opened when it is needed, and kept for as long as the server keeps it."""
+    """A connection that is opened when needed and kept as long as the server keeps it."""
 
     def __init__(self, open_socket: Open, headers: Headers = ()) -> None:
         self._open = open_socket
@@ -101,7 +101,7 @@ class Line:
         except (ConnectionError, http.client.BadStatusLine):
             if not is_kept:
                 raise
-            # A server may close a connection that nobody uses just when somebody does.
+            # The server may close an idle connection at the moment it is used.
             return self.exchange(sent, request.method, end)
 
     def exchange(
@@ -112,7 +112,7 @@ class Line:
         try:
             connection.settimeout(patience)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                # A body that is too large is answered before all of it was read.
+                # A body that is too large is rejected before it is read completely.
                 connection.sendall(sent)
             answer, is_open = _read(connection, method, end)
         except BaseException:
@@ -160,7 +160,7 @@ def over_tls(url: str, context: ssl.SSLContext) -> Open:
 
 
 def raw_line(sent: bytes) -> str:
-    """A line for a shell that sends these bytes."""
+    """Return a shell command that sends these bytes."""
     return f'{_unpacking(sent)} | nc -N -U "$SOCKET"'
 
 
@@ -188,7 +188,7 @@ def _glimpse(connection: socket.socket, response: http.client.HTTPResponse, end:
         if not part:
             return True, b"".join(parts)
         parts.append(part)
-    # What came last may be a part of a line.
+    # The last part may be an incomplete line.
     return False, b"".join(parts).rpartition(b"\n")[0]
 
 

@@ -1,4 +1,4 @@
-"""Writes of objects in which something is wrong or odd: new ones, and changes of those that are there."""
+"""Write odd and invalid objects: new ones, and changes of existing ones."""
 
 import json
 from random import Random
@@ -21,7 +21,7 @@ _ODD_TYPES = (
     "a/b;c",
 )
 _TURN = 40
-"""Requests after which the kinds are looked up anew: a definition may have come or gone."""
+"""Number of requests after which the kinds are discovered again."""
 
 _OPTIONS: dict[str, Any] = {
     "kind": "DeleteOptions",
@@ -105,7 +105,7 @@ def _written(method: str, target: str, given: Any, dice: Random) -> Request:
 
 
 def _mutated(given: Any, target: str, dice: Random) -> Any:
-    """Mostly in what the request is about: an object that is not of its kind comes no further than the door."""
+    """Mutate mostly the relevant part: an object of the wrong kind is rejected early."""
     about = "status" if target.endswith("/status") else dice.choice(("metadata", "spec", "spec", "spec"))
     if not given.get(about) or dice.random() < 0.3:
         return values.mutated(given, dice)
@@ -113,7 +113,7 @@ def _mutated(given: Any, target: str, dice: Random) -> Any:
 
 
 def look_at(session: Session, line: Line, resource: Resource, answer: Answer | None) -> None:
-    """What was taken must be shown, in every form."""
+    """Check that an accepted object can be read in every form."""
     obj = verdicts.parsed(answer) if answer is not None and answer.code in (200, 201) else None
     if not isinstance(obj, dict) or obj.get("kind") != resource.kind:
         return
@@ -123,6 +123,6 @@ def look_at(session: Session, line: Line, resource: Resource, answer: Answer | N
 
 
 def stored(session: Session, line: Line, path: str) -> Any:
-    """The object at a path, or None."""
+    """Return the object at a path, or None."""
     answer = session.ask(line, Request("GET", path))
     return json.loads(answer.body) if answer is not None and answer.code == 200 else None

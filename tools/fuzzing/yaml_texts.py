@@ -1,4 +1,4 @@
-"""Objects as YAML, with what YAML has and JSON has not."""
+"""Write objects as YAML, with features that JSON lacks."""
 
 import json
 from random import Random
@@ -37,7 +37,7 @@ _ENDINGS = (
 
 
 def yaml_text(value: Any, dice: Random) -> bytes:
-    """JSON is YAML too, and to write what is large or deep in another way takes too long."""
+    """Write large or deep values as JSON, which is valid YAML and faster."""
     written = json.dumps(value)
     is_shallow = "[" * 20 not in written and '{"a": ' * 20 not in written
     if len(written) < _LONG and is_shallow and dice.random() < 0.7:

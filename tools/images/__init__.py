@@ -1,1 +1,1 @@
-"""Container images made from Debian's and Python's packages alone: no registry, no daemon, no Dockerfile."""
+"""Build container images from Debian's and Python's packages, without registry, daemon or Dockerfile."""

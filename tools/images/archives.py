@@ -1,7 +1,6 @@
-"""The files of an image: layers from folders, and the archive that `docker load` and `ctr images import` read.
+"""Write the files of an image: layers from folders, and the archive for `docker load` and `ctr images import`.
 
-The same content always makes the same bytes: names are sorted, times are zero, and everything belongs to root. What is
-in an image is the catalogue's to say.
+The same content always gives the same bytes: names are sorted, times are zero, and root owns everything.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ Json = dict[str, object]
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a container of the image gets where its pod says nothing else."""
+    """The defaults of a container of the image."""
 
     environment: tuple[tuple[str, str], ...]
     entry_point: tuple[str, ...] = ()
@@ -25,7 +24,7 @@ class Config:
     user: str = ""
     ports: tuple[str, ...] = ()
     folder: str = ""
-    """Where its processes start."""
+    """Working directory."""
 
     def as_json(self) -> Json:
         fields: Json = {
@@ -40,7 +39,7 @@ class Config:
 
 
 def write(path: Path, tags: Sequence[str], layers: Sequence[Path], config: Config, architecture: str) -> None:
-    """One image under all those tags, the lowest layer first."""
+    """Write one image under all tags, the lowest layer first."""
     digests = [_digest(layer) for layer in layers]
     description = _bytes(
         {
@@ -62,17 +61,17 @@ def write(path: Path, tags: Sequence[str], layers: Sequence[Path], config: Confi
 
 
 def full_name(tag: str) -> str:
-    """The name by which a kubelet asks for it: one without a registry is one of Docker's."""
+    """Return the name that a kubelet uses: names without a registry belong to docker.io."""
     return f"docker.io/{tag}" if "/" in tag else f"docker.io/library/{tag}"
 
 
 def write_layer(path: Path, tree: Path) -> None:
-    """What lies in that folder, as it is to lie under the root folder of a container."""
+    """Write a layer with the files of a folder, relative to the root folder of a container."""
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as layer:
         for file in sorted(tree.rglob("*")):
             member = layer.gettarinfo(file, arcname=str(file.relative_to(tree)))
             member.mtime, member.uid, member.gid, member.uname, member.gname = 0, 0, 0, "", ""
-            # Whatever the umask of the builder was, any user of a container may read it.
+            # Any user of a container may read the files, whatever the umask of the builder.
             member.mode = 0o755 if member.mode & 0o100 else 0o644
             if not member.isfile():
                 layer.addfile(member)

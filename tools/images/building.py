@@ -1,7 +1,6 @@
-"""Keeps images and their layers in a cache outside the checkout, and has made what is missing there.
+"""Keep images and their layers in a cache outside the checkout, and build those that are missing.
 
-The name of a file there holds a hash of all that determines its content: it is either right or not there. How
-something is made is making.py's to know.
+A file name contains a hash of everything that determines its content. making.py builds the layers.
 """
 
 import dataclasses
@@ -16,21 +15,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import workshops  # of the folder above
+import workshops  # of the parent folder
 from images import archives, catalogue, checkout, making
 from workshops import Workshop, WorkshopError
 
 RECIPE: Final = 3
-"""Part of every key: to be raised when the same catalogue is made in another way."""
+"""Part of every key. Raise it when the same catalogue is built in another way."""
 
 
 def is_kept(name: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether nothing has to be made."""
+    """Return whether the image is in the cache."""
     return _cache(environment).path(named(name, catalogue.images(checkout.read()))).exists()
 
 
 def ensure(name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The archive of that image, after making it where it is missing."""
+    """Return the archive of an image, after building it if it is missing."""
     image = named(name, catalogue.images(checkout.read()))
     cache = _cache(environment)
     kept = cache.path(image)
@@ -57,7 +56,7 @@ class Cache:
         return self.folder / f"{self._stem(what)}-{self._key(what)}.tar"
 
     def keep(self, file: Path, what: catalogue.Image | catalogue.Layer) -> Path:
-        """Puts it into its place, and removes those that it follows."""
+        """Move a file into the cache and remove its predecessors."""
         kept = self.path(what)
         file.rename(kept)
         versions = re.compile(re.escape(self._stem(what)) + r"-[0-9a-f]{16}\.tar")
@@ -80,7 +79,7 @@ def _cache(environment: Mapping[str, str]) -> Cache:
 
 
 def _build(cache: Cache, image: catalogue.Image) -> None:
-    for left_over in cache.folder.glob("work-*"):  # of a builder that was killed: the lock is ours
+    for left_over in cache.folder.glob("work-*"):  # left by a killed builder: the lock is held
         shutil.rmtree(left_over, ignore_errors=True)
     log = cache.folder / "log"
     log.write_text("")

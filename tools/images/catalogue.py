@@ -1,4 +1,4 @@
-"""Which images there are, and what is in each. Values only: how a layer is made is making.py's to know."""
+"""The images and their layers, as values. making.py builds them."""
 
 import dataclasses
 from typing import Final
@@ -8,19 +8,19 @@ from images.checkout import Checkout
 
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
-"""That suite's."""
+"""The Python version of that suite."""
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WINDLASS: Final = "/opt/windlass"
 TENSORFLOW: Final = "/opt/tensorflow"
 HUB: Final = "/opt/hub"
 JUPYTERHUB: Final = "jupyterhub==6.*"
-"""A hub and the servers of its users are of the same version."""
+"""The hub and its users' servers have the same version."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DebianRoot:
-    """A small Debian with those packages."""
+    """A small Debian with these packages."""
 
     name: str
     packages: tuple[str, ...]
@@ -28,7 +28,7 @@ class DebianRoot:
 
 @dataclasses.dataclass(frozen=True)
 class FileOfDebian:
-    """One file of the Debian root at its place, and nothing else."""
+    """One file of the Debian root, and nothing else."""
 
     name: str
     path: str
@@ -36,19 +36,19 @@ class FileOfDebian:
 
 @dataclasses.dataclass(frozen=True)
 class PythonPackages:
-    """A virtual environment of the Debian root's Python with those packages and all that they need."""
+    """A virtual environment of the Debian root's Python with these packages and their dependencies."""
 
     name: str
     folder: str
     requirements: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Folders in that of the packages that no program reads."""
+    """Folders of the packages that no program reads."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WindlassItself:
-    """Windlass without what it needs, in a virtual environment that another layer makes; and get_ips.sh where
-    containers of the old launcher source it."""
+    """Windlass without dependencies, in the virtual environment of another layer, and get_ips.sh at the path of the old
+    launcher."""
 
     name: str
     folder: str
@@ -79,7 +79,7 @@ class Image:
 
 
 NFS_PACKAGES: Final = ("nfs-ganesha", "nfs-ganesha-vfs", "libnfs-utils")
-"""A server in user space with what serves folders, and a client that mounts nothing."""
+"""An NFS server in user space and a client that mounts nothing."""
 
 DEBIAN: Final = DebianRoot("debian", ("python3", "ca-certificates", "libstdc++6", "busybox-static"))
 
@@ -92,7 +92,7 @@ TEST: Final = Image(("windlass/test:1",), (DEBIAN,), Config((("PATH", PATH),), c
 
 
 def with_tensorflow(checkout: Checkout) -> Image:
-    """What the examples' tasks run in, and the notebook servers beside them: also those of a hub's users."""
+    """The image of the examples' tasks and of notebook servers, also those of a hub's users."""
     return Image(
         ("windlass/tensorflow:1",),
         (
@@ -117,7 +117,7 @@ def with_tensorflow(checkout: Checkout) -> Image:
 
 
 def controller(checkout: Checkout) -> Image:
-    """What the Dockerfile makes too, on another Python. By its second name, every state of the checkout has its own."""
+    """The image of the Dockerfile, on another Python. Its second name is unique for each state of the checkout."""
     return Image(
         (f"windlass:{checkout.version}", f"windlass:{checkout.digest}"),
         (
@@ -141,12 +141,12 @@ def controller(checkout: Checkout) -> Image:
 
 
 def nfs(checkout: Checkout) -> Image:
-    """The NFS server that a job may bring along; docker/nfs/Dockerfile makes it too."""
+    """The NFS server of a job, as in docker/nfs/Dockerfile."""
     return Image(
         (f"windlass-nfs:{checkout.version}",),
         (
             DebianRoot("debian-nfs", NFS_PACKAGES),
-            # The server looks up in it which folder is on which disk. Docker makes it by itself, other runtimes do not.
+            # The server looks up disks of folders in it. Docker creates it, other runtimes do not.
             Link("mtab", "etc/mtab", "/proc/self/mounts"),
         ),
         Config((("PATH", PATH),), command=("ganesha.nfsd", "-F", "-L", "STDOUT"), ports=("2049/tcp",)),
@@ -154,7 +154,7 @@ def nfs(checkout: Checkout) -> Image:
 
 
 def hub(checkout: Checkout) -> Image:
-    """The JupyterHub of a job; docker/hub/Dockerfile makes it too, on another Python."""
+    """The JupyterHub of a job, as in docker/hub/Dockerfile, on another Python."""
     return Image(
         (f"windlass-hub:{checkout.version}",),
         (
@@ -171,6 +171,6 @@ def hub(checkout: Checkout) -> Image:
 
 
 def images(checkout: Checkout) -> dict[str, Image]:
-    """All of them by name, in the order in which they are quickest to have."""
+    """Return all images by name, the quickest to build first."""
     made = (PAUSE, TEST, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
     return {image.name: image for image in made}

@@ -1,4 +1,5 @@
-"""The files of this checkout that Windlass's own package is built from, read once: what is hashed is what is built."""
+"""The files of this checkout that the Windlass package is built from. They are read once, so that the hashed content is
+the built one."""
 
 import dataclasses
 import hashlib
@@ -15,7 +16,7 @@ SOURCE: Final = "src/windlass"
 @dataclasses.dataclass(frozen=True)
 class Checkout:
     files: tuple[tuple[str, bytes], ...]
-    """By their paths in the checkout, which they are sorted by."""
+    """The files by path, sorted."""
 
     @property
     def version(self) -> str:
@@ -27,7 +28,7 @@ class Checkout:
 
     @property
     def digest(self) -> str:
-        """Another one for every change."""
+        """Return a hash of all files."""
         return hashlib.sha256(repr(self.files).encode()).hexdigest()[:12]
 
     @property

@@ -1,7 +1,7 @@
-"""Makes the layers of the catalogue: Debian's by mmdebstrap, Python's by this machine's pip, as it is set up here.
+"""Build the layers of the catalogue: Debian with mmdebstrap, Python packages with pip.
 
-pip runs on the Python of the Debian root, without a container: which packages are needed, and what their bytecode
-looks like, is then right for the image whichever Python runs this tool. What is kept, and where, is said elsewhere.
+pip runs on the Python of the Debian root, without a container, so that dependencies and bytecode fit the image
+whichever Python runs this tool.
 """
 
 import os
@@ -12,20 +12,20 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import workshops  # of the folder above
+import workshops  # of the parent folder
 from images import archives, catalogue
 from workshops import Workshop, WorkshopError
 
 UNREAD: Final = ("/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*")
-"""What no program in a container reads."""
+"""Files that no program in a container reads."""
 
 FORGET_THIS_MACHINE: Final = 'rm -rf "$1"/etc/apt/sources.list* "$1"/etc/apt/apt.conf.d/99mmdebstrap'
-"""Where it gets packages from, by which proxy and maybe with which password, is nothing to put into an image."""
+"""Package sources, proxies and their passwords must not get into an image."""
 
 APT_SETTINGS: Final = (
     'APT::Sandbox::User "root";',  # its own user may not enter the folder
     'Acquire::Languages "none";',
-    'Acquire::IndexTargets::deb-src::Sources::DefaultEnabled "false";',  # no source is asked for
+    'Acquire::IndexTargets::deb-src::Sources::DefaultEnabled "false";',  # no source is needed
 )
 PIP_INSTALL: Final = (
     "install",
@@ -36,7 +36,7 @@ PIP_INSTALL: Final = (
 )
 PACKAGES: Final = f"lib/python{catalogue.PYTHON}/site-packages"
 DATA: Final = ("etc", "share")
-"""What packages put beside the programs of an environment, such as the pages of JupyterLab."""
+"""Data files that packages install next to the programs of an environment, e.g. the pages of JupyterLab."""
 
 
 def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
@@ -44,7 +44,7 @@ def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
     _ensure_mmdebstrap(shop)
     _run(
         shop,
-        # What it mounts as root ends with it, however it ends, and is not there for who tidies up after it.
+        # Its mounts end with its namespace, so that no cleanup meets them.
         *(["unshare", "--mount"] if os.geteuid() == 0 else []),
         "mmdebstrap",
         "--quiet",
@@ -66,7 +66,7 @@ def on_debian(
     root: Path,
     target: Path,
 ) -> None:
-    """Any other layer. The root is the layer of Debian."""
+    """Build any other layer on the layer of Debian."""
     tree = shop.folder / layer.name
     tree.mkdir()
     match layer:
@@ -104,7 +104,7 @@ def _ensure_mmdebstrap(shop: Workshop) -> None:
 
 
 def _apt_settings(shop: Workshop) -> Path:
-    """A file with this machine's settings about fetching."""
+    """Write a file with this machine's settings for downloads."""
     file = shop.folder / "apt.conf"
     about_fetching = re.compile(r"Acquire::(?!IndexTargets::|Languages)")
     fetching = [line for line in workshops.apt_settings().splitlines() if about_fetching.match(line)]
@@ -126,7 +126,7 @@ def _link(layer: catalogue.Link, folder: Path) -> None:
 
 
 def _python(shop: Workshop, root: Path) -> Path:
-    """A program that is the root's Python, with the root's own libraries, on this machine."""
+    """Return a program that runs the root's Python with the root's libraries on this machine."""
     program = shop.folder / "python"
     if program.exists():
         return program
@@ -162,7 +162,7 @@ def _install_windlass(shop: Workshop, layer: catalogue.WindlassItself, python: P
     pip = (sys.executable, "-m", "pip")
     _run(shop, *pip, "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", source)
     environment = tree / layer.folder.lstrip("/")
-    # By its name rather than its file's, which would be noted in the package.
+    # By name rather than by path, which pip would record in the package.
     found = ("--no-deps", "--no-index", f"--find-links={wheels}", f"windlass=={layer.checkout.version}")
     _pip(shop, python, *PIP_INSTALL, f"--target={environment / PACKAGES}", *found)
     _move_programs(layer.folder, environment)
@@ -175,7 +175,7 @@ def _pip(shop: Workshop, python: Path, *arguments: str | Path) -> None:
 
 
 def _move_programs(folder: str, environment: Path) -> None:
-    """From where pip puts them to the virtual environment's own, whose Python they then run on; and their files too."""
+    """Move programs and data files from pip's target folder into the virtual environment."""
     packages = environment / PACKAGES
     (environment / "bin").mkdir()
     for name in DATA:
@@ -192,6 +192,6 @@ def _move_programs(folder: str, environment: Path) -> None:
 
 
 def _compile(shop: Workshop, python: Path, tree: Path) -> None:
-    """Into bytecode that is never compared with its source, whose time is not kept."""
+    """Compile to unchecked bytecode, because file times are not kept."""
     how = ("--invalidation-mode", "unchecked-hash", "-q", "-j", "0", "-s", tree, "-p", "/")
     _run(shop, python, "-m", "compileall", *how, tree)

@@ -1,2 +1,2 @@
-"""A complete Kubernetes with one node on this machine, in namespaces of its own: the pods are real, and ending one
-process removes all of it."""
+"""A complete one-node Kubernetes on this machine in its own namespaces: pods are real, and ending one process removes
+everything."""

@@ -1,6 +1,6 @@
-"""Brings the cluster up and takes it down, and does to its components what happens to components.
+"""Start and stop the cluster, and kill its components in tests.
 
-`up` starts only what does not run, so that it can be said again at any time.
+`up` starts only components that are not running, so it can be called at any time.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from one_node.layout import Layout
 from one_node.machine import Machine, MachineError, wait_for
 
 TOOLS: Final = {
-    # Which package has the program.
+    # The Debian package of each program.
     "conntrack": "conntrack",
     "ip": "iproute2",
     "iptables": "iptables",
@@ -46,13 +46,13 @@ CONTROL_PLANE: Final = (
 )
 SECONDS: Final = 180.0
 
-# The certificates are the components' own, and this host talks to itself.
+# The certificates are self-signed, and the host connects to itself.
 UNVERIFIED: Final = ssl.create_default_context()
 UNVERIFIED.check_hostname, UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 
 
 class Cluster:
-    """One that is up, or was: its components may be ended and started."""
+    """A cluster whose components can be stopped and started."""
 
     def __init__(self, place: Layout, node: Machine) -> None:
         self.place = place
@@ -61,10 +61,10 @@ class Cluster:
         self._node = node
         self._components = components.table(place)
         self._launched: dict[str, subprocess.Popen[bytes]] = {}
-        """By us. They may have been started by another process, too."""
+        """Processes started by this object. Others may have been started by another process."""
 
     def start(self, name: str) -> None:
-        """Unless it runs; returns when it serves."""
+        """Start a component unless it runs, and wait until it serves."""
         self.launch(name)
         self.wait_until_it_serves(name)
 
@@ -76,17 +76,17 @@ class Cluster:
             self._launched[name] = self._node.start(component.argv, self._log(name), self._environment())
 
     def kill(self, name: str) -> None:
-        """As a crash does it."""
+        """Kill it with SIGKILL."""
         pids = self._pids(self._components[name])
         if not pids:
             raise self._failure(self._components[name], "does not run")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        # Its ports are free when the kernel is done with it.
+        # Its ports are free once the kernel has removed it.
         wait_for(f"the end of {name}", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
     def lose_node(self) -> None:
-        """As when its plug is pulled: kubelet, containerd and every container, all at once."""
+        """Kill kubelet, containerd and every container at once, like a power failure."""
         staying = [self._components[name] for name in CONTROL_PLANE]
 
         def others() -> list[int]:
@@ -97,13 +97,13 @@ class Cluster:
             ]
 
         def are_gone() -> bool:
-            """Those too that somebody started before he was killed himself."""
+            """Return whether all are gone, including those started by a killed process."""
             found = others()
             for pid in found:
                 _kill(pid)
             return not found
 
-        # They first: no plug leaves anybody behind who writes down how the others ended.
+        # The supervisors first, so that none records how the others ended.
         for name in (components.KUBELET, components.CONTAINERD):
             for pid in self._pids(self._components[name]):
                 _kill(pid)
@@ -111,7 +111,7 @@ class Cluster:
         wait_for("the end of all that the node ran", are_gone)
 
     def load(self, archive: Path) -> None:
-        """An image into the node. Once is enough for as long as the cluster lives."""
+        """Load an image into the node, once per cluster."""
         stamp = self.place.data / "images" / archive.name
         if stamp.exists():
             return
@@ -122,7 +122,7 @@ class Cluster:
         stamp.touch()
 
     def answer(self, url: str) -> bytes | None:
-        """The body of a good answer to the administrator; None while there is none."""
+        """Return the body of a successful response to the administrator; None without one."""
         return kubernetes_api.answer(url, settings.token(self.place), UNVERIFIED)
 
     def _pids(self, component: Component) -> list[int]:
@@ -144,12 +144,13 @@ class Cluster:
             if self._has_ended(component):
                 if not component.required:
                     raise self._failure(component, "has ended")
-                # What it requires answers before it is completely initialized: a node restarts such a component.
+                # Its dependency may respond before it is completely initialized: a node restarts such a
+                # component.
                 self.launch(name)
             time.sleep(0.05)
 
     def _has_ended(self, component: Component) -> bool:
-        """One that we have just launched may not be seen yet."""
+        """Return whether a component has ended; one just launched may not be visible yet."""
         launched = self._launched.get(component.name)
         is_under_way = launched is not None and launched.poll() is None
         return not is_under_way and not self._pids(component)
@@ -166,11 +167,11 @@ class Cluster:
         return MachineError(f"{component.name} {how}. The end of {log}:\n{programs.tail(log)}")
 
 
-# Up and down
+# Starting and stopping
 
 
 def up(environment: Mapping[str, str] = os.environ) -> Cluster:
-    _refuse_who_is_not_root()
+    _require_root()
     _install_missing_tools()
     data = layout.data_folder(environment)
     images = [image.name for image in _images()]
@@ -197,7 +198,7 @@ def up(environment: Mapping[str, str] = os.environ) -> Cluster:
 
 
 def down(environment: Mapping[str, str] = os.environ) -> None:
-    _refuse_who_is_not_root()
+    _require_root()
     data = layout.data_folder(environment)
     if data.exists():
         with workshops.locked(data.with_name("one-node.lock"), "the cluster"):
@@ -205,13 +206,13 @@ def down(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def _images() -> tuple[catalogue.Image, ...]:
-    """Those that every test may use."""
+    """Return the images that every test may use."""
     return catalogue.PAUSE, catalogue.TEST, catalogue.controller(checkout.read())
 
 
 @contextlib.contextmanager
 def _made_beside(images: Sequence[str]) -> Iterator[None]:
-    """While others compute: most of it is waiting for packages. What goes wrong is told when they are asked for."""
+    """Build images in parallel, because they mostly wait for packages. Errors are raised when the images are used."""
     if not images:
         yield
         return
@@ -241,7 +242,7 @@ def _require_same_release(place: Layout) -> None:
 
 
 def _new_machine(place: Layout) -> Machine:
-    machine.end(place.data)  # what is left of one that was not taken down
+    machine.end(place.data)  # left by a cluster that was not stopped
     settings.write(place)
     for group in machine.control_groups():
         group.mkdir()
@@ -254,7 +255,7 @@ def is_node_ready(cluster: Cluster) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _refuse_who_is_not_root() -> None:
+def _require_root() -> None:
     if os.geteuid() != 0 or sys.platform != "linux":
         raise MachineError(
             "A complete Kubernetes on this machine needs Linux and root. "

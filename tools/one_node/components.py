@@ -1,12 +1,12 @@
-"""The programs of the cluster: what each is told, and by what one sees that it serves. Values only."""
+"""The programs of the cluster: their arguments and readiness checks, as values."""
 
 import dataclasses
 import sys
 from pathlib import Path
 from typing import Final
 
-import cluster_dns  # beside this package
-import kubernetes_api  # beside this package
+import cluster_dns  # next to this package
+import kubernetes_api  # next to this package
 from one_node import layout
 from one_node.layout import Layout
 
@@ -29,9 +29,9 @@ class Component:
     program: list[str]
     arguments: list[str]
     health: str = ""
-    """An address that answers with 200 once it serves."""
+    """URL that returns 200 once it serves."""
     check: list[str] = dataclasses.field(default_factory=list)
-    """Or a command that succeeds then. Neither: a component that needs it tells."""
+    """Command that succeeds once it serves. Without both, a dependent component checks."""
     required: str = ""
     """Name of the component that must serve before this one starts. This one is started again if it exits early."""
 
@@ -40,7 +40,8 @@ class Component:
         return [*self.program, *self.arguments]
 
     def is_started_by(self, argv: list[str]) -> bool:
-        """Whatever it was told, and from whichever checkout: there is one cluster on a machine."""
+        """Return whether this command starts the component, whatever its arguments and checkout: a machine has one
+        cluster."""
         return _names(argv[: len(self.program)]) == _names(self.program)
 
 
@@ -49,7 +50,7 @@ def _names(program: list[str]) -> list[str]:
 
 
 def table(place: Layout) -> dict[str, Component]:
-    """By name, in the order in which they are started."""
+    """Return the components by name, in start order."""
     made = (
         _etcd(place),
         _api_server(place),
@@ -105,7 +106,7 @@ def _controller_manager(place: Layout) -> Component:
         "--use-service-account-credentials",
         f"--root-ca-file={place.certificate}",
         f"--service-account-private-key-file={place.secrets / 'service-accounts.key'}",
-        # A node that says nothing for so long is lost.
+        # Time after which a silent node is lost.
         "--node-monitor-grace-period=20s",
         "--node-monitor-period=2s",
         *_serving(place, CONTROLLER_MANAGER),
@@ -127,7 +128,7 @@ def _serving(place: Layout, name: str) -> list[str]:
     return [
         "--leader-elect=false",
         f"--bind-address={layout.ADDRESS}",
-        # By default it is slow on purpose, which every new namespace would feel.
+        # The default rate limits would slow down every new namespace.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         *kubernetes_api.flags_against_insecure_port(place.minor),
@@ -158,7 +159,7 @@ def _kubelet(place: Layout) -> Component:
         [str(place.binaries / KUBELET)],
         arguments,
         f"http://{layout.ADDRESS}:10248/healthz",
-        required=CONTAINERD,  # a current kubelet exits if the container runtime does not answer
+        required=CONTAINERD,  # a current kubelet exits if the container runtime does not respond
     )
 
 

@@ -1,4 +1,4 @@
-"""Makes sure that containerd, runc and the network plugins are in the cache: Debian's packages, unpacked."""
+"""Provide containerd, runc and the network plugins in the cache, from Debian's packages."""
 
 import os
 import platform
@@ -24,11 +24,11 @@ PROGRAMS: Final = {
     "usr/lib/cni/portmap": "cni",
 }
 FAKETIME: Final = "libfaketime.so.1"
-"""With it a process can be told another time than the machine's."""
+"""Library that shows a process another time than the machine's."""
 
 
 def ensure(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder that holds them in `bin` and `cni`."""
+    """Return the folder with `bin` and `cni`."""
     architecture = workshops.architecture(platform.machine())
     kept = workshops.cache_root(environment) / f"container-runtime-{RECIPE}-{architecture}"
     workshops.ensure(kept, lambda: _is_complete(kept), "the container runtime", _build)

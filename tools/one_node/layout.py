@@ -1,4 +1,4 @@
-"""Where things are: the addresses, the ports and the folders of the cluster."""
+"""The addresses, ports and folders of the cluster."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ import workshops
 NODE: Final = "one-node"
 DOMAIN: Final = "cluster.local"
 
-# A range that is set aside for tests of networks: nobody's own network is in it.
+# A range reserved for network tests.
 NETWORK: Final = "198.18.0.0/15"
 PODS: Final = "198.18.0.0/24"
 SERVICES: Final = "198.19.0.0/16"
 BRIDGE: Final = "pods"
 ADDRESS: Final = "198.18.0.1"
-"""The bridge's own, at which everything listens that pods or the host ask."""
+"""Address of the bridge, on which everything listens that pods or the host use."""
 UPLINK: Final = "windlass-node"
-"""The host's end of the link that leads to the node."""
+"""The host's end of the link to the node."""
 HOST_END: Final = "198.18.255.1/30"
 NODE_END: Final = "198.18.255.2/30"
 
@@ -30,7 +30,7 @@ CGROUP: Final = "windlass-one-node"
 
 ADMIN: Final = "admin"
 USERS: Final = {
-    # By its right name each has the role that Kubernetes itself made for it.
+    # With its official name each user has the role that Kubernetes defines for it.
     ADMIN: "system:masters",
     f"system:node:{NODE}": "system:nodes",
     "system:kube-proxy": "",
@@ -43,11 +43,11 @@ USERS: Final = {
 @dataclasses.dataclass(frozen=True)
 class Layout:
     data: Path
-    """All that the cluster writes. It goes with the cluster."""
+    """Folder of all files of the cluster, deleted with it."""
     binaries: Path
-    """etcd, Kubernetes and kubectl."""
+    """Folder of etcd, Kubernetes and kubectl."""
     runtime: Path
-    """containerd, runc and the network plugins."""
+    """Folder of containerd, runc and the network plugins."""
     minor: int = 0
     """Minor version of the Kubernetes in `binaries`."""
 
@@ -61,7 +61,7 @@ class Layout:
 
     @property
     def logs(self) -> Path:
-        """What the components print."""
+        """Output of the components."""
         return self.data / "logs"
 
     @property
@@ -75,7 +75,7 @@ class Layout:
 
     @property
     def certificate(self) -> Path:
-        """Of the API server, which makes it itself."""
+        """Certificate of the API server, which generates it."""
         return self.secrets / "api" / "apiserver.crt"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:

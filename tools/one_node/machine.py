@@ -1,7 +1,7 @@
-"""The namespaces that the cluster lives in: made, entered, looked into and ended.
+"""The namespaces of the cluster: create, enter, inspect and end them.
 
-They are those of mounts, processes, network, host name and IPC. A link leads from the host to the node, so that the
-host can reach pods and services. Which programs run there is not known here.
+They are mount, PID, network, UTS and IPC namespaces. A link connects the host with the node, so that the host can reach
+pods and services.
 """
 
 import contextlib
@@ -25,18 +25,18 @@ SECONDS: Final = 60.0
 
 
 class MachineError(Exception):
-    """The message says what is wrong with this machine, and what to do."""
+    """This machine cannot run the cluster. The message contains the cause and a remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """That of a cluster which is up."""
+    """The namespaces of a running cluster."""
 
     pid: int
-    """Of its first process, as the host sees it."""
+    """PID of its first process on the host."""
 
     def command(self, *argv: str | Path) -> list[str]:
-        """What runs that inside."""
+        """Return the command that runs another one inside."""
         return ["nsenter", f"--target={self.pid}", *NAMESPACES, "--", *map(str, argv)]
 
     def run(self, *argv: str | Path) -> str:
@@ -50,7 +50,7 @@ class Machine:
         return done.returncode == 0
 
     def start(self, argv: Sequence[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """It outlives us, and ends with the machine. What is returned ends when it ends."""
+        """Start a process that outlives this one and ends with the machine. The returned process ends with it."""
         with log.open("ab") as output:
             return subprocess.Popen(
                 self.command(*argv),
@@ -63,12 +63,12 @@ class Machine:
             )
 
     def processes(self) -> dict[int, list[str]]:
-        """All inside: how each was started, by its number on the host."""
+        """Return the command of each process inside, by its PID on the host."""
         return dict(_processes_of(_namespace(self.pid)))
 
 
 def _namespace(pid: int) -> Path:
-    """Which one its process number is of."""
+    """Return the PID namespace of a process."""
     return Path(f"/proc/{pid}/ns/pid").readlink()
 
 
@@ -79,7 +79,7 @@ def _processes_of(place: Path) -> Iterator[tuple[int, list[str]]]:
                 yield int(entry.name), (entry / "cmdline").read_text().split("\0")[:-1]
 
 
-# Its life
+# Lifecycle
 
 
 def start(data: Path) -> Machine:
@@ -94,17 +94,19 @@ def start(data: Path) -> Machine:
             start_new_session=True,
         )
     try:
-        wait_for("the node's namespaces", lambda: (data / "ready").exists() or _insist_on(process, log))
+        wait_for(
+            "the node's namespaces", lambda: (data / "ready").exists() or _require_commands(process, log)
+        )
         machine = Machine(_only_child(process.pid))
         _record(data).write_text(json.dumps({"pid": machine.pid, "started": _started(machine.pid)}))
     except BaseException:
-        process.kill()  # nobody would find it
+        process.kill()  # it could not be found again
         raise
     _link(machine)
     return machine
 
 
-def _insist_on(process: subprocess.Popen[bytes], log: Path) -> bool:
+def _require_commands(process: subprocess.Popen[bytes], log: Path) -> bool:
     if process.poll() is None:
         return False
     raise MachineError(
@@ -119,7 +121,7 @@ def _only_child(pid: int) -> int:
 
 
 def _link(machine: Machine) -> None:
-    """The bridge of the pods is made here rather than by the first pod: the API server listens at its address."""
+    """Connect the host. The bridge exists before the first pod, because the API server listens on its address."""
     _run(
         "ip",
         "link",
@@ -146,7 +148,7 @@ def _link(machine: Machine) -> None:
 
 
 def running(data: Path) -> Machine | None:
-    """The machine that was started there, unless it has ended since."""
+    """Return the machine started there, unless it has ended since."""
     try:
         record = json.loads(_record(data).read_text())
     except FileNotFoundError:
@@ -155,7 +157,7 @@ def running(data: Path) -> Machine | None:
 
 
 def end(data: Path) -> None:
-    """And all that runs there, is mounted there or was written there."""
+    """End all processes and mounts, and delete all files."""
     if machine := running(data):
         place = _namespace(machine.pid)
         with contextlib.suppress(ProcessLookupError):
@@ -180,13 +182,13 @@ def _is_removed(group: Path) -> bool:
         group.rmdir()
     except FileNotFoundError:
         return True
-    except OSError:  # the kernel has not noticed yet that its processes have ended
+    except OSError:  # the kernel still has its ended processes
         return False
     return True
 
 
 def control_groups() -> list[Path]:
-    """Ours in every hierarchy that the machine has: one, or with version 1 one per controller."""
+    """Return our cgroups: one, or with version 1 one per controller."""
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     points = {mount[1] for mount in mounts if mount[2] in ("cgroup", "cgroup2")}
     return [Path(point, layout.CGROUP) for point in sorted(points)]
@@ -197,7 +199,7 @@ def _record(data: Path) -> Path:
 
 
 def _started(pid: int) -> str:
-    """When, in the kernel's ticks: a process that was given the number later started later. Empty: there is none."""
+    """Return the start time of a process in kernel ticks, to detect a reused PID. Empty: no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
-"""The first process of the namespaces that the cluster lives in. It makes them look like a machine, and then waits.
+"""The first process of the cluster's namespaces. It mounts what a machine has, and then waits.
 
-What is mounted, listens or runs in there goes when this process ends. Run by `machine.py`, by any Python, on its own:
+All mounts, sockets and processes inside end with this process. `machine.py` runs it with any Python:
 
     machine_init.py DATA HOSTNAME
 """
@@ -17,7 +17,7 @@ def main(data: Path, hostname: str) -> None:
     _mount("--make-rprivate", "/")
     _mount("-t", "proc", "proc", "/proc")
     _mount_sys()
-    # As on any node the folders are at their usual places, and nothing of it is seen outside.
+    # As on any node the folders are at their usual paths, and invisible outside.
     for name in ("lib", "log"):
         _mount("--bind", str(data / "var" / name), f"/var/{name}")
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
@@ -32,7 +32,7 @@ def main(data: Path, hostname: str) -> None:
 
 
 def _mount_sys() -> None:
-    """The devices of this network, and the machine's control groups."""
+    """Mount the network devices of this namespace and the machine's cgroups."""
     aside = "/run"
     _mount("--rbind", "/sys/fs/cgroup", aside)
     subprocess.run(["umount", "--recursive", "--lazy", "/sys"], check=True)
@@ -46,7 +46,7 @@ def _mount(*arguments: str) -> None:
 
 
 def _reap() -> None:
-    """What is left by its parent becomes our child: its end has to be asked for by somebody."""
+    """Reap the orphaned processes, which become our children."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
         with contextlib.suppress(ChildProcessError):

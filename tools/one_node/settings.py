@@ -1,4 +1,4 @@
-"""The files that the components read: who everybody is, and what each of them is told."""
+"""The configuration files of the components: users and settings."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from one_node import layout
 from one_node.layout import Layout
 
 FIRST_WITH_CGROUP_CHECK: Final = 31
-"""First minor version whose kubelet has `failCgroupV1`; from 1.35 on it refuses cgroup v1 by default."""
+"""First minor version whose kubelet has `failCgroupV1`; from 1.35 on it rejects cgroup v1 by default."""
 
 READING: Final = ("get", "list", "watch")
 AUDIT_POLICY: Final = {
@@ -19,9 +19,9 @@ AUDIT_POLICY: Final = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        # A namespace that goes costs it a hundred requests, and tests make many.
+        # Deleting a namespace costs a hundred requests, and tests create many.
         {"level": "None", "users": ["system:serviceaccount:kube-system:namespace-controller"]},
-        # Who is not looked at, and reads all the time.
+        # Users whose requests are not audited, because they read all the time.
         {
             "level": "None",
             "verbs": READING,
@@ -54,7 +54,7 @@ def write(place: Layout) -> None:
 
 
 def write_kubeconfigs(place: Layout) -> None:
-    """Once the API server has made its certificate."""
+    """Write them once the API server has generated its certificate."""
     certificate = place.certificate.read_text()
     for user in layout.USERS:
         config = kubernetes_api.kubeconfig(layout.URL, certificate, user, token(place, user))
@@ -99,7 +99,7 @@ def _kubelet(place: Layout) -> dict[str, Any]:
         "kind": "KubeletConfiguration",
         "address": layout.ADDRESS,
         "healthzBindAddress": layout.ADDRESS,
-        # Only this host and its pods can ask it.
+        # Only this host and its pods can reach it.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
@@ -110,10 +110,10 @@ def _kubelet(place: Layout) -> dict[str, Any]:
         "volumePluginDir": "/var/lib/kubelet/plugins",
         "failSwapOn": False,
         **({"failCgroupV1": False} if place.minor >= FIRST_WITH_CGROUP_CHECK else {}),
-        # The machine's disk may well be fuller than a node's should be.
+        # The machine's disk may be fuller than a node's should be.
         "evictionHard": {"memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,
-        # What is waited for in tests comes sooner.
+        # Shorter intervals make tests faster.
         "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": 20,
         "syncFrequency": "10s",
@@ -135,14 +135,14 @@ def _proxy(place: Layout) -> dict[str, Any]:
         "healthzBindAddress": f"{layout.ADDRESS}:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "clientConnection": {"kubeconfig": str(place.kubeconfig("system:kube-proxy"))},
-        # These settings of the kernel belong to the whole machine.
+        # These kernel settings belong to the whole machine.
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"minSyncPeriod": "0s"},
     }
 
 
 def _write(path: Path, content: str | dict[str, Any]) -> None:
-    """Whole, and for nobody else."""
+    """Write a private file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content, indent=2) + "\n"
     new = path.with_name(f"{path.name}.new")

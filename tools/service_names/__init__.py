@@ -1,1 +1,1 @@
-"""The parts of `tools/cluster_dns.py`: which names a cluster has, and what a question about one is answered with."""
+"""The parts of `tools/cluster_dns.py`: the names of a cluster, and the responses to queries."""

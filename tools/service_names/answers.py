@@ -1,6 +1,6 @@
-"""A question in, the answer out, both as bytes: what is told about the names of a zone, and about all others.
+"""Compute the DNS response to a query, both as bytes, for names of the zone and for others.
 
-No sockets here. Whatever comes in, nothing is raised.
+No sockets here, and no input raises an exception.
 """
 
 import dns.edns
@@ -18,18 +18,18 @@ from dns.rdatatype import RdataType
 from service_names.zone import Found, Zone
 
 TTL = 5
-"""Seconds: a pod that comes back has another address."""
+"""Seconds: a restarted pod has another address."""
 SMALLEST_LIMIT = 512
-"""Bytes of an answer that everybody can take by UDP."""
+"""Bytes of a response that every client accepts over UDP."""
 LARGEST = 65535
 OUR_LIMIT = 4096
-"""Bytes of a question that we take by UDP."""
+"""Bytes of a query that we accept over UDP."""
 LONGEST_CHAIN = 8
-"""Names that may lead from one to the next, before it is taken for a circle."""
+"""Maximum length of a chain of aliases."""
 
 
 def read(wire: bytes) -> dns.message.Message | None:
-    """None: these bytes are no message, or none with one question."""
+    """Parse a query; None if it is not a message with one question."""
     try:
         message = dns.message.from_wire(wire)
     except (dns.exception.DNSException, ValueError):
@@ -38,24 +38,24 @@ def read(wire: bytes) -> dns.message.Message | None:
 
 
 def answer(wire: bytes, zone: Zone, *, by_udp: bool) -> bytes:
-    """Empty: there is nobody to be answered. By UDP it may be cut, and says so."""
+    """Return the response; empty if there is none to send. Over UDP it may be truncated."""
     if not is_query(wire):
         return b""
     query = read(wire)
     if query is None:
-        return _refusal(wire, dns.rcode.FORMERR)
+        return _error_response(wire, dns.rcode.FORMERR)
     return packed(query, _response(query, zone), by_udp=by_udp)
 
 
 def failure(query: dns.message.Message) -> dns.message.Message:
-    """To say that another server was asked in vain."""
+    """Return a response for a failed upstream query."""
     response = dns.message.make_response(query, recursion_available=True)
     response.set_rcode(dns.rcode.SERVFAIL)
     return response
 
 
 def belongs_elsewhere(query: dns.message.Message, zone: Zone) -> bool:
-    """Whether it is about a name that another server may know, and we do not."""
+    """Return whether the query is for a name that another server may know."""
     if query.opcode() != dns.opcode.QUERY:
         return False
     name = query.question[0].name
@@ -69,12 +69,12 @@ def packed(query: dns.message.Message, response: dns.message.Message, *, by_udp:
 
 
 def is_query(wire: bytes) -> bool:
-    """A header, and not that of an answer: two servers would answer each other without end."""
+    """Return whether it has the header of a query: two servers would otherwise answer each other forever."""
     return len(wire) >= 12 and not wire[2] & 0x80
 
 
-def _refusal(wire: bytes, rcode: dns.rcode.Rcode) -> bytes:
-    """To a message of which the header alone can be read."""
+def _error_response(wire: bytes, rcode: dns.rcode.Rcode) -> bytes:
+    """Return an error to a message whose header is the only readable part."""
     response = dns.message.Message(id=int.from_bytes(wire[:2], "big"))
     response.flags = dns.flags.QR
     response.set_rcode(rcode)
@@ -103,7 +103,7 @@ def _response(query: dns.message.Message, zone: Zone) -> dns.message.Message:
 
 
 def _resolve(response: dns.message.Message, zone: Zone, name: dns.name.Name, wanted: RdataType) -> None:
-    """Follows a name that stands for another, as far as the zone goes."""
+    """Follow aliases within the zone."""
     for _ in range(LONGEST_CHAIN):
         found = zone.find(name)
         if found is None:
@@ -129,14 +129,14 @@ def _matching(name: dns.name.Name, found: Found, wanted: RdataType) -> list[dns.
 
 
 def _authority(zone: Zone) -> dns.rrset.RRset:
-    """Whoever is told that there is nothing learns from it how long that holds."""
+    """Return the SOA record, which tells for how long a missing name may be cached."""
     found = zone.find(zone.origin) or {}
     (authority,) = _matching(zone.origin, found, RdataType.SOA)
     return authority
 
 
 def _add_targets(response: dns.message.Message, zone: Zone) -> None:
-    """The addresses of the names that an SRV answer speaks of, which would be asked for next."""
+    """Return the addresses of the targets of an SRV response."""
     for rrset in response.answer:
         for target in dict.fromkeys(each.target for each in rrset if rrset.rdtype == RdataType.SRV):
             found = zone.find(target) or {}

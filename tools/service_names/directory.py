@@ -1,4 +1,4 @@
-"""Keeps a zone true to what the API server says of Services and Endpoints. It forgets nothing while nothing is said."""
+"""Update a zone from the Services and Endpoints of the API server."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -23,10 +23,10 @@ class Directory:
         self._services: dict[Metadata, Service] = {}
         self._endpoints: dict[Metadata, Endpoints] = {}
 
-    def services_said(self, news: News) -> None:
+    def on_services(self, news: News) -> None:
         self._refresh(_take_in(self._services, news, Service))
 
-    def endpoints_said(self, news: News) -> None:
+    def on_endpoints(self, news: News) -> None:
         self._refresh(_take_in(self._endpoints, news, Endpoints))
 
     def _refresh(self, changed: Iterable[Metadata]) -> None:
@@ -38,12 +38,13 @@ class Directory:
             try:
                 self._zone.put(name, records.service_records(service, self._endpoints.get(key), self._domain))
             except Exception:
-                # What a server let pass may still be no name. The other services are not to suffer from it.
+                # An object that the server accepted may still have an invalid name. Other services are not
+                # affected.
                 log.exception("%s keeps the records that it had", name)
 
 
 def _take_in(known: dict[Metadata, T], news: News, kind: type[T]) -> set[Metadata]:
-    """Those that may be different now."""
+    """Return the services that may have changed."""
     match news:
         case Listed(items, _):
             before = set(known)

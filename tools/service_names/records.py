@@ -1,6 +1,6 @@
-"""The DNS records that a Service stands for: the DNS specification of Kubernetes, schema version 1.1.0.
+"""The DNS records of a Service: the Kubernetes DNS specification, schema version 1.1.0.
 
-Objects and records are values; a record is written as in a zone file. Nothing here knows of messages or of sockets.
+Objects and records are values; a record is written as in a zone file.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
     type: str = "ClusterIP"
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     cluster_ips: tuple[str, ...] = msgspec.field(name="clusterIPs", default=())
-    """One for each family of addresses; servers before 1.20 do not have it."""
+    """One address per family; servers before 1.20 lack the field."""
     external_name: str = ""
     publish_not_ready_addresses: bool = False
     ports: tuple[Port, ...] = ()
@@ -37,7 +37,7 @@ class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Those of the service itself."""
+        """Return the cluster IPs of the service."""
         if self.is_headless or not self.cluster_ip:
             return ()
         return self.cluster_ips or (self.cluster_ip,)
@@ -60,7 +60,7 @@ class Subset(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """Of the same name as their Service. A server cuts them at a thousand addresses, more than one machine has pods."""
+    """The Endpoints of a Service. A server truncates them at a thousand addresses."""
 
     metadata: Metadata
     subsets: tuple[Subset, ...] = ()
@@ -68,7 +68,7 @@ class Endpoints(msgspec.Struct, frozen=True):
 
 class Record(msgspec.Struct, frozen=True):
     name: str
-    """In full, with the dot at the end."""
+    """Full name with the final dot."""
     type: str
     data: str
 
@@ -81,14 +81,14 @@ def service_records(service: Service, endpoints: Endpoints | None, domain: str) 
     name, spec = service_name(service.metadata, domain), service.spec
     if spec.type == "ExternalName":
         return (Record(name, "CNAME", f"{spec.external_name.rstrip('.')}."),)
-    # An address occurs once for each set of ports that it has.
+    # An address occurs once for each set of its ports.
     return tuple(dict.fromkeys([*_of_service(name, spec), *_of_endpoints(name, spec, endpoints)]))
 
 
 def apex_records(domain: str, address: str) -> tuple[Record, ...]:
-    """Those that the domain has whatever is in it."""
+    """Return the records of the domain itself."""
     server = f"ns.dns.{domain}."
-    timers = "7200 1800 86400 5"  # the last is how long it may be remembered that a name does not exist
+    timers = "7200 1800 86400 5"  # the last number is the TTL of missing names
     return (
         Record(f"{domain}.", "SOA", f"{server} hostmaster.{domain}. 1 {timers}"),
         Record(f"{domain}.", "NS", server),
@@ -123,7 +123,7 @@ def _of_endpoints(name: str, spec: ServiceSpec, endpoints: Endpoints | None) -> 
 
 
 def _locations(name: str, ports: tuple[Port, ...], target: str) -> Iterator[Record]:
-    """Only a port with a name can be asked for."""
+    """Yield the SRV records of named ports."""
     for port in ports:
         if port.name:
             owner = f"_{port.name}._{port.protocol.lower()}.{name}"

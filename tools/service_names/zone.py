@@ -1,4 +1,4 @@
-"""All names of the domain that exist now, and the addresses that have a name. What to tell whom is not decided here."""
+"""The names of the domain and the addresses that have a name."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from service_names import records
 from service_names.records import Record
 
 Found = dict[RdataType, tuple[dns.rdata.Rdata, ...]]
-"""What there is at one name, by type. Without any, the name exists all the same: others end in it."""
+"""The records of one name by type. A name without records exists if longer names end in it."""
 
 
 class Zone:
     def __init__(self, domain: str, address: str) -> None:
-        """`address` is that of the server."""
+        """`address` is that of the DNS server."""
         self.origin = dns.name.from_text(domain)
         self._groups: dict[str, dict[str, Found]] = {}
-        """Names and what is there, by the name on whose behalf. Only an address may belong to several groups."""
+        """Names and records by owner. Only an address may belong to several owners."""
         self.put(f"{domain}.", records.apex_records(domain, address))
 
     def put(self, owner: str, group: Iterable[Record]) -> None:
-        """Takes the place of all that was put for this owner, whose name exists even without records."""
+        """Replace all records of this owner, whose name exists even without records."""
         names: dict[str, Found] = {}
         self._add_with_those_above(names, owner)
         for record in group:
@@ -39,7 +39,7 @@ class Zone:
         return name.is_subdomain(self.origin)
 
     def find(self, name: dns.name.Name) -> Found | None:
-        """None: there is no such name."""
+        """Return the records of a name; None if it does not exist."""
         key = _key(name.to_text())
         everywhere = [names[key] for names in self._groups.values() if key in names]
         if not everywhere:
@@ -57,7 +57,7 @@ class Zone:
         return names.setdefault(_key(name), {})
 
     def _pod(self, name: dns.name.Name) -> Found | None:
-        """`198-18-0-7.<namespace>.pod` says its own address: whether there is such a pod is nobody's business."""
+        """Return the address in `198-18-0-7.<namespace>.pod`, whether or not the pod exists."""
         labels = name.relativize(self.origin).labels if self.covers(name) else ()
         if not labels or labels[-1].lower() != b"pod" or len(labels) > 3:
             return None

@@ -1,8 +1,7 @@
-"""A small stand-in for TensorFlow's tf_cnn_benchmarks, with those of its flags that the examples use.
+"""A small replacement for TensorFlow's tf_cnn_benchmarks, with the flags that the examples use.
 
-It trains for real: a small convolutional network on pictures in the format of CIFAR-10, in graph mode, with
-the variables on the parameter servers and asynchronous updates by the workers. A worker ends after --num_batches; a
-parameter server never ends by itself.
+It trains a small convolutional network on images in CIFAR-10 format, in graph mode, with variables on the parameter
+servers and asynchronous updates by the workers. A worker ends after --num_batches; a parameter server never ends.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import tensorflow.compat.v1 as tf  # the parameter servers of the original: a graph, a session
+import tensorflow.compat.v1 as tf  # the original uses graphs and sessions
 
 PIXELS = 32
 CLASSES = 10
@@ -49,11 +48,11 @@ def parse() -> argparse.Namespace:
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures as (count, height, width, colour) in -1..1, and their labels."""
+    """Return images as (count, height, width, colour) in -1..1, and their labels."""
     files = sorted(folder.glob("data_batch_*"))
     if not files:
         raise SystemExit(f"no data_batch_* in {folder}: is the volume mounted, and does it hold CIFAR-10?")
-    # The format is Python's own: read only what you trust.
+    # The format is pickle: read only trusted files.
     batches = [pickle.loads(file.read_bytes(), encoding="bytes") for file in files]  # noqa: S301
     pictures = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, PIXELS, PIXELS)
     labels = np.concatenate([batch[b"labels"] for batch in batches])
@@ -61,7 +60,7 @@ def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def batches(pictures: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Iterator[tuple]:
-    """Without end, each worker in an order of its own."""
+    """Yield batches forever, for each worker in its own order."""
     order = np.random.default_rng(seed)
     while True:
         chosen = order.integers(len(pictures), size=size)
@@ -80,7 +79,7 @@ def convolution(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 
 def alexnet(pictures: tf.Tensor) -> tf.Tensor:
-    """Convolutions, pooling, then dense layers: its shape, in the size of a test."""
+    """A small AlexNet: convolutions, pooling, then dense layers."""
     values = tf.nn.relu(layer("conv1", [5, 5, 3, 16], pictures, convolution))
     values = tf.nn.relu(layer("conv2", [5, 5, 16, 32], values, convolution))
     values = tf.nn.max_pool2d(values, 3, strides=2, padding="SAME")
@@ -100,7 +99,7 @@ def train(flags: argparse.Namespace, cluster: tf.train.ClusterSpec, server: tf.t
         optimizer = tf.train.MomentumOptimizer(LEARNING_RATE, 0.9)
         step = optimizer.minimize(loss, global_step=tf.train.get_or_create_global_step())
 
-    # A worker speaks with the parameter servers alone: it need not wait for other workers, nor mind when they end.
+    # A worker connects only to the parameter servers, so that it does not depend on other workers.
     config = tf.ConfigProto(device_filters=["/job:ps", me])
     manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables(), recovery_wait_secs=1)
     if flags.task_index == 0:
@@ -143,7 +142,7 @@ def main() -> None:
     tf.disable_eager_execution()
     hosts = {"ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")}
     cluster = tf.train.ClusterSpec(hosts)
-    # Many small processes on one machine: threads of one would only take the time of the others.
+    # Many small processes share one machine: more threads would slow them down.
     config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
     server = tf.train.Server(cluster, job_name=flags.job_name, task_index=flags.task_index, config=config)
     if flags.job_name == "ps":
