@@ -83,7 +83,7 @@ class ResourceHandlers:
 
     async def handle(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
         kind = self._lifecycle.registry.find(info.group, info.version, info.plural)
-        if kind is None or not _has_valid_scope(kind, info):
+        if kind is None or not info.fits_scope(namespaced=kind.namespaced):
             raise api_errors.no_such_path()
         _check_name(info.name)
         _check_name(info.namespace)
@@ -260,12 +260,6 @@ def _query_of(text: str) -> dict[str, str]:
     for name, value in parse_qsl(text, keep_blank_values=True):
         query.setdefault(name, value)
     return query
-
-
-def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
-    if kind.namespaced:
-        return bool(info.namespace) or not info.name
-    return not info.namespace
 
 
 def _check_name(name: str) -> None:

@@ -58,7 +58,8 @@ class PodMetrics:
 
     async def handle(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
         kind = next((each for each in KINDS if each.plural == info.plural), None)
-        if kind is None or info.version != VERSION or not _has_valid_scope(kind, info):
+        is_invalid = bool(info.subresource) or "/" in info.name + info.namespace or info.version != VERSION
+        if is_invalid or kind is None or not info.fits_scope(namespaced=kind.namespaced):
             raise api_errors.no_such_path()
         query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
         is_watch = not info.name and parse_boolean(query.get("watch", ""))
@@ -91,12 +92,6 @@ class PodMetrics:
         if found is None:
             raise api_errors.not_found(GROUP, kind.kind.lower(), place)
         return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
-
-
-def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
-    if info.subresource or "/" in info.name + info.namespace:
-        return False
-    return bool(info.namespace) or not info.name if kind.namespaced else not info.namespace
 
 
 def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, Any] | None:

@@ -19,6 +19,12 @@ class RequestInfo(msgspec.Struct, frozen=True):
     name: str = ""
     subresource: str = ""
 
+    def fits_scope(self, *, namespaced: bool) -> bool:
+        """Return whether the path has a namespace where the kind requires one, and none otherwise."""
+        if namespaced:
+            return bool(self.namespace) or not self.name
+        return not self.namespace
+
 
 def parse(path: str) -> RequestInfo | None:
     """Parse a raw path. Returns None for a path that is not about an object or a list."""

@@ -87,20 +87,11 @@ async def _eviction(call: SubresourceCall) -> web.StreamResponse:
     return _respond(201, _success())
 
 
-async def _log(call: SubresourceCall) -> web.StreamResponse:
-    return await handlers.serve_log(call.request, call.obj, call.runtime)
+_Serve = Callable[[web.BaseRequest, Object, handlers.PodRuntime | None], Awaitable[web.StreamResponse]]
 
 
-async def _exec(call: SubresourceCall) -> web.StreamResponse:
-    return await handlers.serve_exec(call.request, call.obj, call.runtime)
-
-
-async def _attach(call: SubresourceCall) -> web.StreamResponse:
-    return await handlers.serve_attach(call.request, call.obj, call.runtime)
-
-
-async def _port_forward(call: SubresourceCall) -> web.StreamResponse:
-    return await handlers.serve_port_forward(call.request, call.obj, call.runtime)
+def _stream(serve: _Serve) -> Callable[[SubresourceCall], Awaitable[web.StreamResponse]]:
+    return lambda call: serve(call.request, call.obj, call.runtime)
 
 
 class SubresourceHandler(msgspec.Struct, frozen=True):
@@ -109,12 +100,12 @@ class SubresourceHandler(msgspec.Struct, frozen=True):
 
 
 HANDLERS = {
-    "attach": SubresourceHandler(("GET", "POST"), _attach),
+    "attach": SubresourceHandler(("GET", "POST"), _stream(handlers.serve_attach)),
     "binding": SubresourceHandler(("POST",), _binding),
     "eviction": SubresourceHandler(("POST",), _eviction),
-    "exec": SubresourceHandler(("GET", "POST"), _exec),
-    "log": SubresourceHandler(("GET",), _log),
-    "portforward": SubresourceHandler(("GET", "POST"), _port_forward),
+    "exec": SubresourceHandler(("GET", "POST"), _stream(handlers.serve_exec)),
+    "log": SubresourceHandler(("GET",), _stream(handlers.serve_log)),
+    "portforward": SubresourceHandler(("GET", "POST"), _stream(handlers.serve_port_forward)),
     "scale": SubresourceHandler(("GET", "PATCH", "PUT"), _scale),
 }
 

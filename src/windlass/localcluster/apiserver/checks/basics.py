@@ -48,6 +48,11 @@ def required_choice(field: str, value: str | None, choices: Iterable[str]) -> It
         yield api_errors.not_supported(field, value, choices)
 
 
+def optional_choice(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
+    if value is not None and value not in choices:
+        yield api_errors.not_supported(field, value, choices)
+
+
 def not_found(field: str, value: object) -> FieldError:
     """Return an error for a reference to something that does not exist."""
     return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")

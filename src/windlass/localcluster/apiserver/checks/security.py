@@ -36,8 +36,7 @@ def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
     policy = context.get("fsGroupChangePolicy")
-    if policy is not None and policy not in _CHANGE_POLICIES:
-        yield api_errors.not_supported(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
+    yield from basics.optional_choice(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
 
 
 def _identifiers(context: Context, path: str, *keys: str) -> Iterator[FieldError]:

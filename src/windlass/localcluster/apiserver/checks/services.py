@@ -102,11 +102,8 @@ def _address_errors(spec: Spec) -> Iterator[FieldError]:
     if not address and addresses:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "must be empty when clusterIP is empty")
     for family, at in basics.indexed(spec.get("ipFamilies"), "spec.ipFamilies"):
-        if family not in _FAMILIES:
-            yield api_errors.not_supported(at, family, _FAMILIES)
-    policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _FAMILY_POLICIES:
-        yield api_errors.not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
+        yield from basics.optional_choice(at, family, _FAMILIES)
+    yield from basics.optional_choice("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), _FAMILY_POLICIES)
     if HEADLESS in addresses[:1] and len(addresses) > 1:
         yield api_errors.invalid_value(
             "spec.clusterIPs", addresses, "'None' must be the first and only value"
@@ -123,10 +120,9 @@ def _traffic_errors(spec: Spec, kind: str) -> Iterator[FieldError]:
     if outside is not None and kind not in ("LoadBalancer", "NodePort"):
         problem = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, problem)
-    elif outside is not None and outside not in _TRAFFIC_POLICIES:
-        yield api_errors.not_supported("spec.externalTrafficPolicy", outside, _TRAFFIC_POLICIES)
-    if inside is not None and inside not in _TRAFFIC_POLICIES:
-        yield api_errors.not_supported("spec.internalTrafficPolicy", inside, _TRAFFIC_POLICIES)
+    else:
+        yield from basics.optional_choice("spec.externalTrafficPolicy", outside, _TRAFFIC_POLICIES)
+    yield from basics.optional_choice("spec.internalTrafficPolicy", inside, _TRAFFIC_POLICIES)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
         problem = "may only be used when `type` is 'LoadBalancer'"
         yield api_errors.forbidden_field("spec.allocateLoadBalancerNodePorts", problem)

@@ -71,16 +71,15 @@ def _host_path(source: Source, path: str) -> Iterator[FieldError]:
         yield api_errors.not_supported(f"{path}.type", source["type"], _HOST_PATH_TYPES)
 
 
-def _secret(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.required_fields(source, path, "secretName")
-    yield from _mode(source, "defaultMode", path)
-    yield from _items(source, path)
+def _keyed(name_field: str) -> Callable[[Source, str], Iterator[FieldError]]:
+    """Return the check of a ConfigMap or Secret volume."""
 
+    def check(source: Source, path: str) -> Iterator[FieldError]:
+        yield from basics.required_fields(source, path, name_field)
+        yield from _mode(source, "defaultMode", path)
+        yield from _items(source, path)
 
-def _config_map(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.required_fields(source, path, "name")
-    yield from _mode(source, "defaultMode", path)
-    yield from _items(source, path)
+    return check
 
 
 def _claim(source: Source, path: str) -> Iterator[FieldError]:
@@ -192,10 +191,10 @@ def backsteps(written: str, field: str) -> Iterator[FieldError]:
 _SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
-    "secret": _secret,
+    "secret": _keyed("secretName"),
     "nfs": _nfs,
     "persistentVolumeClaim": _claim,
     "downwardAPI": _downward,
-    "configMap": _config_map,
+    "configMap": _keyed("name"),
     "projected": _projected,
 }

@@ -60,9 +60,7 @@ def spec_errors(spec: Object, path: str) -> Iterator[FieldError]:
     yield from _storage_errors(spec, f"{path}.resources[storage]")
     name = spec.get("storageClassName")
     yield from basics.optional_name(f"{path}.storageClassName", name, formats.dns_subdomain)
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in _VOLUME_MODES:
-        yield api_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)
+    yield from basics.optional_choice(f"{path}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES)
 
 
 def _storage_errors(spec: Object, field: str) -> Iterator[FieldError]:

@@ -59,9 +59,9 @@ def _compile(schema: JsonSchema) -> _Compiled:
     accepted = _accepted_types(schema)
     parts = [
         (_ANY - accepted, _wrong_type(schema)),
-        (_NOT_NULL, _any_of_check(schema)),
-        (_NOT_NULL, _one_of_check(schema)),
-        (_NOT_NULL, _all_of_check(schema)),
+        (_NOT_NULL, _junctor_check(schema, "anyOf", _any_of)),
+        (_NOT_NULL, _junctor_check(schema, "oneOf", _one_of)),
+        (_NOT_NULL, _junctor_check(schema, "allOf", _all_of)),
         (_NOT_NULL, _not_check(schema)),
         (_STRING, _string_check(schema)),
         (_STRING, _format_check(schema)),
@@ -148,55 +148,35 @@ def _wrong_type(schema: JsonSchema) -> Check:
     return check
 
 
-def _branches(schema: JsonSchema, junctor: str) -> list[Check]:
-    return [_check_of(_compile(branch)) for branch in schema.get(junctor) or ()]
+def _junctor_check(
+    schema: JsonSchema, junctor: str, judge: Callable[[list[list[Problem]]], list[Problem]]
+) -> Check | None:
+    """Compile a check that judges the problems that each branch finds."""
+    branches = [_check_of(_compile(branch)) for branch in schema.get(junctor) or ()]
+    return (lambda value: judge([branch(value) for branch in branches])) if branches else None
 
 
-def _any_of_check(schema: JsonSchema) -> Check | None:
-    branches = _branches(schema, "anyOf")
-    if not branches:
-        return None
-
-    def check(value: Any) -> list[Problem]:
-        results = [branch(value) for branch in branches]
-        if not all(results):
-            return []
-        return [_without_field('"{path}" must validate at least one schema (anyOf)'), *results[0]]
-
-    return check
+def _any_of(results: list[list[Problem]]) -> list[Problem]:
+    if not all(results):
+        return []
+    return [_without_field('"{path}" must validate at least one schema (anyOf)'), *results[0]]
 
 
-def _one_of_check(schema: JsonSchema) -> Check | None:
-    branches = _branches(schema, "oneOf")
-    if not branches:
-        return None
-
-    def check(value: Any) -> list[Problem]:
-        results = [branch(value) for branch in branches]
-        valid = sum(not problems for problems in results)
-        if valid == 1:
-            return []
-        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
-        text = f'"{{path}}" must validate one and only one schema (oneOf). {found}'
-        return [_without_field(text), *([] if valid else results[0])]
-
-    return check
+def _one_of(results: list[list[Problem]]) -> list[Problem]:
+    valid = sum(not problems for problems in results)
+    if valid == 1:
+        return []
+    found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+    text = f'"{{path}}" must validate one and only one schema (oneOf). {found}'
+    return [_without_field(text), *([] if valid else results[0])]
 
 
-def _all_of_check(schema: JsonSchema) -> Check | None:
-    branches = _branches(schema, "allOf")
-    if not branches:
-        return None
-
-    def check(value: Any) -> list[Problem]:
-        results = [branch(value) for branch in branches]
-        if not any(results):
-            return []
-        none = ". None validated" if all(results) else ""
-        text = f'"{{path}}" must validate all the schemas (allOf){none}'
-        return [*(problem for problems in results for problem in problems), _without_field(text)]
-
-    return check
+def _all_of(results: list[list[Problem]]) -> list[Problem]:
+    if not any(results):
+        return []
+    none = ". None validated" if all(results) else ""
+    text = f'"{{path}}" must validate all the schemas (allOf){none}'
+    return [*(problem for problems in results for problem in problems), _without_field(text)]
 
 
 def _not_check(schema: JsonSchema) -> Check | None:
