@@ -19,9 +19,9 @@ import msgspec
 from figures import Sheet, argument_parser  # next to this file
 from windlass.cli.terminal.live_terminal import Screen, Size
 from windlass.cli.terminal.output import Style
+from windlass.render.manifest import Manifest
 from windlass.runner import usage
 from windlass.runner.report import Advance, LogLine, Source, Topic
-from windlass.runner.run_plan import Job
 from windlass.wire import codec, progress
 
 TASKS = 200
@@ -105,7 +105,7 @@ def news() -> list[tuple[bytes, bytes]]:
     return made
 
 
-async def happen(screen: Screen, job: Job, seconds: float, told: list[tuple[bytes, bytes]]) -> None:
+async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple[bytes, bytes]]) -> None:
     loop = asyncio.get_running_loop()
     screen.attach(loop, lambda: None)
     end = loop.time() + seconds
@@ -144,7 +144,7 @@ def measured(size: Size, seconds: float) -> tuple[float, int]:
     """Return the percentage of a core and the bytes per second."""
     told = news()
     roles = [{"name": "worker", "taskNumber": TASKS}]
-    job = Job({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
+    job = Manifest({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
     master, slave = os.openpty()
     with subprocess.Popen([sys.executable, "-c", READER], stdin=master, stdout=subprocess.PIPE) as terminal:  # noqa: S603
         os.close(master)

@@ -152,7 +152,7 @@ def test_without_a_cluster_there_is_something_to_render(tmp_path: Path) -> None:
 def test_programs_read_configs_too(tmp_path: Path) -> None:
     contents = sources.read(written(tmp_path, CLUSTER)).contents
     assert [each.name for each in contents.submissions] == ["tensorflow-cluster"]
-    assert [body["kind"] for body in contents.others] == ["ConfigMap"]
+    assert [body["kind"] for body in contents.extra_manifests] == ["ConfigMap"]
 
 
 def test_programs_are_told_that_there_is_no_job(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import click
 import pytest
 
 from windlass.cli import command_job
-from windlass.cli.command_job import Asked
+from windlass.cli.command_job import JobOptions
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job
 
 
-def job(folder: Path, *words: str, asked: Asked | None = None) -> Job:
-    made = command_job.submission(words or ("python", "train.py"), asked or Asked(), folder).job
+def job(folder: Path, *words: str, options: JobOptions | None = None) -> Job:
+    made = command_job.submission(words or ("python", "train.py"), options or JobOptions(), folder).job
     assert made is not None
     return made
 
@@ -35,35 +35,35 @@ def test_its_name(tmp_path: Path, words: tuple[str, ...], expected: str) -> None
 
 
 ROLES = {
-    "none": (Asked(), {"worker": 1}),
-    "ps-alone": (Asked(numbers={"ps": 2}), {"ps": 2, "worker": 1}),
-    "ps-and-workers": (Asked(numbers={"ps": 2, "workers": 3}), {"ps": 2, "worker": 3}),
-    "chief": (Asked(numbers={"chief": 1, "ps": 1}), {"chief": 1, "ps": 1}),
-    "others": (Asked(roles=("evaluator=1", "worker=2")), {"evaluator": 1, "worker": 2}),
+    "none": (JobOptions(), {"worker": 1}),
+    "ps-alone": (JobOptions(numbers={"ps": 2}), {"ps": 2, "worker": 1}),
+    "ps-and-workers": (JobOptions(numbers={"ps": 2, "workers": 3}), {"ps": 2, "worker": 3}),
+    "chief": (JobOptions(numbers={"chief": 1, "ps": 1}), {"chief": 1, "ps": 1}),
+    "others": (JobOptions(roles=("evaluator=1", "worker=2")), {"evaluator": 1, "worker": 2}),
 }
 
 
-@pytest.mark.parametrize(("asked", "expected"), ROLES.values(), ids=ROLES.keys())
-def test_its_roles(tmp_path: Path, asked: Asked, expected: dict[str, int]) -> None:
-    assert {name: role.tasks for name, role in job(tmp_path, asked=asked).roles.items()} == expected
+@pytest.mark.parametrize(("options", "expected"), ROLES.values(), ids=ROLES.keys())
+def test_its_roles(tmp_path: Path, options: JobOptions, expected: dict[str, int]) -> None:
+    assert {name: role.tasks for name, role in job(tmp_path, options=options).roles.items()} == expected
 
 
 RUNTIMES = {
-    "tensorflow": ("import tensorflow as tf\n", Asked(), Runtime.TENSORFLOW),
-    "pytorch": ("from torch import nn\n", Asked(), Runtime.PYTORCH),
-    "jax": ("import jax\n", Asked(), Runtime.JAX),
-    "none": ("import os\n", Asked(), Runtime.PLAIN),
-    "mpi": ("from mpi4py import MPI\n", Asked(), Runtime.PLAIN),
-    "parameter-servers": ("import os\n", Asked(numbers={"ps": 1}), Runtime.TENSORFLOW),
-    "told": ("import tensorflow\n", Asked(runtime=Runtime.PLAIN), Runtime.PLAIN),
-    "no-python": ("import tensorflow (\n", Asked(runtime=Runtime.JAX), Runtime.JAX),
+    "tensorflow": ("import tensorflow as tf\n", JobOptions(), Runtime.TENSORFLOW),
+    "pytorch": ("from torch import nn\n", JobOptions(), Runtime.PYTORCH),
+    "jax": ("import jax\n", JobOptions(), Runtime.JAX),
+    "none": ("import os\n", JobOptions(), Runtime.PLAIN),
+    "mpi": ("from mpi4py import MPI\n", JobOptions(), Runtime.PLAIN),
+    "parameter-servers": ("import os\n", JobOptions(numbers={"ps": 1}), Runtime.TENSORFLOW),
+    "told": ("import tensorflow\n", JobOptions(runtime=Runtime.PLAIN), Runtime.PLAIN),
+    "no-python": ("import tensorflow (\n", JobOptions(runtime=Runtime.JAX), Runtime.JAX),
 }
 
 
-@pytest.mark.parametrize(("source", "asked", "expected"), RUNTIMES.values(), ids=RUNTIMES.keys())
-def test_its_runtime(tmp_path: Path, source: str, asked: Asked, expected: Runtime) -> None:
+@pytest.mark.parametrize(("source", "options", "expected"), RUNTIMES.values(), ids=RUNTIMES.keys())
+def test_its_runtime(tmp_path: Path, source: str, options: JobOptions, expected: Runtime) -> None:
     (tmp_path / "train.py").write_text(source)
-    assert job(tmp_path, asked=asked).runtime is expected
+    assert job(tmp_path, options=options).runtime is expected
 
 
 def test_a_script_that_is_not_there_is_for_the_command_to_complain_of(tmp_path: Path) -> None:
@@ -93,30 +93,30 @@ def test_what_a_script_asks_for_and_is_not_told(
 
 
 def test_environment_and_barrier(tmp_path: Path) -> None:
-    made = job(tmp_path, asked=Asked(env=("A=1", "B=x=y", "C="), has_barrier=True))
+    made = job(tmp_path, options=JobOptions(env=("A=1", "B=x=y", "C="), has_barrier=True))
     assert (made.env, made.barrier) == ({"A": "1", "B": "x=y", "C": ""}, True)
 
 
 WRONG = {
-    "name": (Asked(name="Bad_Name"), "name: "),
-    "role": (Asked(roles=("evaluator",)), "--role: found 'evaluator', expected NAME=N"),
-    "number": (Asked(roles=("evaluator=many",)), "--role: found 'evaluator=many', expected NAME=N"),
-    "role-name": (Asked(roles=("Bad_Name=1",)), "roles"),
-    "no-tasks": (Asked(numbers={"workers": 0}), "roles"),
-    "variable": (Asked(env=("A",)), "--env: found 'A', expected NAME=VALUE"),
-    "variable-name": (Asked(env=("1 2=3",)), "env"),
+    "name": (JobOptions(name="Bad_Name"), "name: "),
+    "role": (JobOptions(roles=("evaluator",)), "--role: found 'evaluator', expected NAME=N"),
+    "number": (JobOptions(roles=("evaluator=many",)), "--role: found 'evaluator=many', expected NAME=N"),
+    "role-name": (JobOptions(roles=("Bad_Name=1",)), "roles"),
+    "no-tasks": (JobOptions(numbers={"workers": 0}), "roles"),
+    "variable": (JobOptions(env=("A",)), "--env: found 'A', expected NAME=VALUE"),
+    "variable-name": (JobOptions(env=("1 2=3",)), "env"),
 }
 
 
-@pytest.mark.parametrize(("asked", "words"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong(tmp_path: Path, asked: Asked, words: str) -> None:
+@pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong(tmp_path: Path, options: JobOptions, words: str) -> None:
     with pytest.raises(click.UsageError) as error:
-        job(tmp_path, asked=asked)
+        job(tmp_path, options=options)
     assert error.value.message.startswith(words)
     assert "\n" not in error.value.message
 
 
 def test_options_that_are_for_a_command() -> None:
-    asked = Asked(name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",))
-    assert asked.given == ["--name", "--runtime", "--ps", "--env"]
-    assert Asked().given == []
+    options = JobOptions(name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",))
+    assert options.given == ["--name", "--runtime", "--ps", "--env"]
+    assert JobOptions().given == []

@@ -25,7 +25,7 @@ from windlass.cli.commands import run
 from windlass.cli.main import main
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
-from windlass.render.companions.resolved import ALL_USERS
+from windlass.render.companions.password_files import ALL_USERS
 from windlass.runner import tensorboard_runs
 
 POD_PORTS = PodPorts()

@@ -12,7 +12,7 @@ TAKEN = ("kill worker-0", "kill worker-1", "kill ps-0", "delay worker by 5s")
 
 @pytest.mark.parametrize("written", TAKEN)
 def test_one_that_some_job_has_such_a_task_for(written: str) -> None:
-    assert [str(each) for each in fault_options.asked_for([written], JOBS)] == [written]
+    assert [str(each) for each in fault_options.parse([written], JOBS)] == [written]
 
 
 REFUSED = {
@@ -26,6 +26,6 @@ REFUSED = {
 @pytest.mark.parametrize(("written", "words"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_injected_is_one_message(written: str, words: str) -> None:
     with pytest.raises(click.UsageError) as refusal:
-        fault_options.asked_for(["kill worker-1", written], JOBS)
+        fault_options.parse(["kill worker-1", written], JOBS)
     assert refusal.value.message.startswith("--inject: ")
     assert words in refusal.value.message

@@ -13,7 +13,7 @@ from windlass.model.base import Json
 from windlass.model.companions import Companion
 from windlass.render import documents
 from windlass.render.companions import manifests, passwords
-from windlass.render.companions.resolved import Settled
+from windlass.render.companions.servers import ResolvedCompanions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "companions.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -63,7 +63,7 @@ def objects(kind: str) -> dict[str, Json]:
     """By companion."""
     (submission,) = documents.read(ALL, "all.yaml").submissions
     assert submission.job is not None
-    rendered = (piece.body for piece in manifests.pieces(submission.job, Settled()))
+    rendered = (piece.body for piece in manifests.pieces(submission.job, ResolvedCompanions()))
     label = "windlass.dev/companion"
     return {body["metadata"]["labels"][label]: body for body in rendered if body["kind"] == kind}
 

@@ -24,7 +24,8 @@ from examples import SECONDS, needs
 from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render.companions import hub, passwords
-from windlass.render.companions.resolved import ALL_USERS, Settled
+from windlass.render.companions.password_files import ALL_USERS
+from windlass.render.companions.servers import ResolvedCompanions
 
 PASSWORD = "  gr\u00fc\u00dfe, 'ana' & \"bo\" $(id)\t\U0001f680  "  # noqa: S105
 NAMESPACE = "default"
@@ -144,8 +145,8 @@ def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
     """Which outlive a hub that crashes, and go with one that goes."""
     wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
     assert wanted.hub is not None
-    settled = Settled(hashes={Companion.HUB: {ALL_USERS: passwords.for_hub(PASSWORD)}})
-    for body in hub.objects(wanted, wanted.hub, settled, None, NAMESPACE):
+    resolved = ResolvedCompanions(hashes={Companion.HUB: {ALL_USERS: passwords.for_hub(PASSWORD)}})
+    for body in hub.objects(wanted, wanted.hub, resolved, None, NAMESPACE):
         cluster.client.post(path_of(PLURALS[body["kind"]], namespace=NAMESPACE), body).expect(201)
     with HubUser(opened(cluster, "there"), "ana") as ana:
         check_that_it_serves(ana, output)

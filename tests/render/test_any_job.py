@@ -7,6 +7,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.client.submit import plan as planner
+from windlass.client.submit.plan import Target
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import CompletionPolicySpec, Framework
 from windlass.model.job import CephFs, Job, Nfs, NfsServer, Retry, Role, Volume
@@ -112,7 +114,7 @@ def test_a_valid_job_makes_a_good_framework(job: Job, where: code.Code | None, h
     (submission,) = read.submissions
     assert submission.job == job
 
-    made = submission.framework(where, has_mounts=has_mounts)
+    made = planner.render_framework(submission, Target("", has_mounts=has_mounts), where)
     loaded = framework_files.load(msgspec.json.encode(made), "framework.json")
     assert loaded.errors == ()
     (one,) = loaded.frameworks
@@ -174,6 +176,5 @@ def test_whatever_a_file_says_reading_it_ends_in_words(written: Any) -> None:
     for diagnostic in found.diagnostics:
         assert "\n" not in str(diagnostic)
     for submission in found.submissions:
-        submission.framework()
+        planner.render_framework(submission)
         assert submission.name
-        assert submission.image_is_missing in (True, False)

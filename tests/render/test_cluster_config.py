@@ -67,9 +67,9 @@ def plain_objects(contents: Contents) -> dict[str, Json]:
         piece.body
         for submission in contents.submissions
         if submission.job is not None
-        for piece in manifests.plain(submission.job, prefix=submission.prefix)
+        for piece in manifests.plain(submission.job, prefix=submission.plain_prefix)
     ]
-    bodies += [piece.body for piece in contents.beside(is_plain=True)]
+    bodies += [piece.body for piece in contents.extra_pieces(is_plain=True)]
     return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}
 
 
@@ -77,7 +77,7 @@ def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
     """That of the notebook."""
     (pod,) = (
         piece.body["spec"]["template"]["spec"]
-        for piece in contents.beside(is_plain=is_plain)
+        for piece in contents.extra_pieces(is_plain=is_plain)
         if piece.body["kind"] == "Deployment"
     )
     found = [variable for variable in pod["containers"][0]["env"] if variable["name"] == "CLUSTER_CONFIG"]
@@ -164,13 +164,15 @@ def test_a_notebook_that_sees_no_config_map_is_told_all(text: str, is_plain: boo
 def test_a_notebook_is_found_as_every_companion_is() -> None:
     for is_plain in (True, False):
         labels = {"windlass.dev/job": "jupyter-service", "windlass.dev/companion": "jupyter"}
-        bodies = [piece.body for piece in read(CONFIG).beside(is_plain=is_plain)]
+        bodies = [piece.body for piece in read(CONFIG).extra_pieces(is_plain=is_plain)]
         assert all(body["metadata"]["labels"] == labels for body in bodies)
         assert bodies[-1]["spec"]["selector"] == labels
 
 
 def hash_in(contents: Contents) -> str:
-    secret = next(piece.body for piece in contents.beside(is_plain=True) if piece.body["kind"] == "Secret")
+    secret = next(
+        piece.body for piece in contents.extra_pieces(is_plain=True) if piece.body["kind"] == "Secret"
+    )
     config = json.loads(secret["stringData"]["jupyter_server_config.json"])
     return str(config["PasswordIdentityProvider"]["hashed_password"])
 
@@ -180,14 +182,14 @@ def test_its_password_may_have_any_character(password: str) -> None:
     contents = read(changed("password: secret", f"password: {msgspec.json.encode(password).decode()}"))
     assert contents.diagnostics == ()
     assert passwords.fits_jupyter(hash_in(contents), password)
-    assert contents.shown == {}
+    assert contents.generated_passwords == {}
 
 
 @pytest.mark.parametrize("old", [", password: secret", "password: secret"])
 def test_one_that_is_missing_is_made_up_and_shown(old: str) -> None:
     contents = read(changed(old, "" if old[0] == "," else "password: null"))
     assert contents.diagnostics == ()
-    assert passwords.fits_jupyter(hash_in(contents), contents.shown["jupyter-service"])
+    assert passwords.fits_jupyter(hash_in(contents), contents.generated_passwords["jupyter-service"])
 
 
 @pytest.mark.parametrize("password", ["", "  ", "\\n\\x07"])
@@ -201,7 +203,7 @@ def test_a_notebook_without_a_cluster() -> None:
     contents = read("resources: [{type: jupyter-service, properties: {image: i, password: p}}]")
     assert contents.diagnostics == ()
     assert contents.submissions == ()
-    assert [body["kind"] for body in contents.others] == ["Secret", "Deployment", "Service"]
+    assert [body["kind"] for body in contents.extra_manifests] == ["Secret", "Deployment", "Service"]
     assert cluster_variable(contents, is_plain=True) is None
 
 
@@ -209,8 +211,8 @@ def test_what_stands_beside_a_config_stays() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
     contents = read(f"{other}---\n{CONFIG}")
     assert contents.diagnostics == ()
-    assert contents.beside(is_plain=True)[0].part is Part.OTHERS
-    kinds = [body["kind"] for body in contents.others]
+    assert contents.extra_pieces(is_plain=True)[0].part is Part.OTHERS
+    kinds = [body["kind"] for body in contents.extra_manifests]
     assert kinds == ["Namespace", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
@@ -288,7 +290,7 @@ _JSON = st.recursive(
 def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
     contents = read(json.dumps({"imports": imports, "resources": resources}), {"own": TEMPLATE})
     for is_plain in (True, False):
-        assert isinstance(contents.beside(is_plain=is_plain), tuple)
+        assert isinstance(contents.extra_pieces(is_plain=is_plain), tuple)
     assert contents.errors or contents.configs
 
 
@@ -298,7 +300,7 @@ def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
 def made(text: str, templates: dict[str, str]) -> list[Any]:
     contents = read(text, templates)
     assert contents.diagnostics == ()
-    return list(contents.others)
+    return list(contents.extra_manifests)
 
 
 def test_a_template_beside_the_config_is_used() -> None:
@@ -320,7 +322,7 @@ def test_it_takes_the_place_of_a_built_in_type() -> None:
     contents = read(CONFIG, {"tensorflow-cluster.jinja": template})
     assert contents.diagnostics == ()
     assert contents.submissions == ()
-    assert contents.others[0]["metadata"]["name"] == "ps-tensorflow-cluster"
+    assert contents.extra_manifests[0]["metadata"]["name"] == "ps-tensorflow-cluster"
 
 
 def test_it_may_have_properties_of_any_names() -> None:
@@ -366,7 +368,7 @@ def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -
     (diagnostic,) = contents.diagnostics
     assert (diagnostic.file, diagnostic.line, diagnostic.path) == ("config.yaml", 4, "resources[0].type")
     assert words in diagnostic.message
-    assert contents.others == ()
+    assert contents.extra_manifests == ()
 
 
 def test_a_template_that_is_not_there() -> None:

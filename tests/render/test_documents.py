@@ -7,9 +7,7 @@ import pytest
 import yaml
 
 from windlass.model import names
-from windlass.model.job import Job, Role
 from windlass.render import documents
-from windlass.render.code import InPlace
 
 JOB = "name: digits\ncode: ./src\ncommand: python train.py\nroles: {worker: {tasks: 2}}\n"
 FRAMEWORK = textwrap.dedent(
@@ -36,16 +34,14 @@ def test_jobs_frameworks_and_others() -> None:
     found = read(CONFIG_MAP, JOB, FRAMEWORK)
 
     assert found.diagnostics == ()
-    assert [other["kind"] for other in found.others] == ["ConfigMap"]
+    assert [other["kind"] for other in found.extra_manifests] == ["ConfigMap"]
     job, framework = found.submissions
     assert (job.name, job.namespace, job.code, job.group) == ("digits", "", "./src", names.CONTROLLER_GROUP)
     assert (framework.name, framework.namespace, framework.code) == ("old", "team", "")
     assert framework.group == names.LAUNCHER_GROUP
-    assert framework.framework(InPlace("/x"))["spec"]["taskRoles"][0]["taskNumber"] == 1
-    assert (job.tasks, framework.tasks) == (("worker-0", "worker-1"), ("worker-0",))
-    made = job.framework(InPlace("/x"))
-    assert made["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"][0]["workingDir"] == "/x"
-    assert "namespace" not in made["metadata"]
+    assert framework.framework is not None
+    assert framework.framework["spec"]["taskRoles"][0]["taskNumber"] == 1
+    assert job.framework is None
 
 
 def test_a_list() -> None:
@@ -54,32 +50,7 @@ def test_a_list() -> None:
     ).replace("  api", "- api", 1)
     found = read(f"apiVersion: v1\nkind: List\nitems:\n{items}")
     assert found.diagnostics == ()
-    assert ([each.name for each in found.submissions], len(found.others)) == (["old"], 1)
-
-
-IMAGES: dict[str, tuple[Job, bool]] = {
-    "none": (Job(name="a", command="b", roles={"c": Role()}), True),
-    "the job's": (Job(name="a", command="b", image="i", roles={"c": Role()}), False),
-    "of one role only": (Job(name="a", command="b", roles={"c": Role(image="i"), "d": Role()}), True),
-    "of all that have tasks": (
-        Job(name="a", command="b", roles={"c": Role(image="i"), "d": Role(tasks=0)}),
-        False,
-    ),
-    "under pod": (
-        Job(
-            name="a",
-            command="b",
-            pod={"spec": {"containers": [{"name": "main", "image": "i"}]}},
-            roles={"c": Role()},
-        ),
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize(("job", "is_missing"), IMAGES.values(), ids=IMAGES.keys())
-def test_whether_an_image_is_missing(job: Job, is_missing: bool) -> None:
-    assert documents.Submission(job=job).image_is_missing is is_missing
+    assert ([each.name for each in found.submissions], len(found.extra_manifests)) == (["old"], 1)
 
 
 BAD: dict[str, tuple[str, int, str, str]] = {
@@ -109,7 +80,7 @@ def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
     found = read(text)
     assert [(diagnostic.line, diagnostic.path) for diagnostic in found.errors] == [(line, path)], found.errors
     assert words in found.errors[0].message
-    assert (found.submissions, found.others) == ((), ())
+    assert (found.submissions, found.extra_manifests) == ((), ())
     assert found.errors[0].file == "f.yaml"
 
 

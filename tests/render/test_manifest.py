@@ -38,11 +38,11 @@ def test_the_namespace(metadata: Json, expected: str) -> None:
 def test_tasks() -> None:
     found = Manifest(framework())
     assert found.roles == {"ps": 1, "worker": 2, "idle": 0}
-    assert found.task_names == ("ps-0", "worker-0", "worker-1")
-    assert Manifest({**framework(), "spec": {"taskRoles": None}}).task_names == ()
+    assert found.display_names == ("ps-0", "worker-0", "worker-1")
+    assert Manifest({**framework(), "spec": {"taskRoles": None}}).display_names == ()
 
 
-TWICE = {
+DUPLICATES = {
     "other-names": ([("a", {}), ("b", {})], None),
     "other-namespaces": ([("a", {}), ("a", {"namespace": "theirs"})], None),
     "the-same": ([("a", {}), ("b", {}), ("b", {})], "b"),
@@ -51,8 +51,8 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize(("given", "expected"), TWICE.values(), ids=TWICE)
-def test_twice(given: list[tuple[str, Json]], expected: str | None) -> None:
+@pytest.mark.parametrize(("given", "expected"), DUPLICATES.values(), ids=DUPLICATES)
+def test_first_duplicate(given: list[tuple[str, Json]], expected: str | None) -> None:
     placed = [Manifest(manifest.in_namespace(framework(name, **more), "default")) for name, more in given]
-    found = manifest.twice(placed)
+    found = manifest.first_duplicate(placed)
     assert (found.name if found is not None else None) == expected

@@ -9,6 +9,8 @@ import yaml
 
 from conformance.waiting import wait_for
 from server_process import RunningServer, serving_in_thread
+from windlass.client.submit import plan as planner
+from windlass.client.submit.plan import Target
 from windlass.model.base import Json
 from windlass.render import code, documents
 
@@ -50,7 +52,7 @@ def _pod(name: str, template: Json) -> Json:
 def test_it_takes_what_jobs_become(server: RunningServer, where: code.Code | None, has_mounts: bool) -> None:
     assert SUBMISSIONS
     for submission in SUBMISSIONS:
-        made = submission.framework(where, has_mounts=has_mounts)
+        made = planner.render_framework(submission, Target(has_mounts=has_mounts), where)
         made = {**made, "metadata": {**made["metadata"], "namespace": "default"}}
         answer = server.ask("POST", f"{FRAMEWORKS}?dryRun=All&fieldValidation=Strict", made)
         assert answer.code == 201, (submission.name, answer.body)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from windlass.client.pods import Pod
+from windlass.client.submit.plan import CompanionRef
 from windlass.model.companions import Companion
 from windlass.model.completion import (
     CompletionTrigger,
@@ -18,15 +19,15 @@ from windlass.model.completion import (
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
+from windlass.render.manifest import Manifest
 from windlass.runner import report
 from windlass.runner.report import Event, Line, Report, Topic, Verdict
-from windlass.runner.run_plan import Beside, Job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 
 
-def job(name: str = "job", prefix: str = "") -> Job:
-    return Job({"metadata": {"name": name, "namespace": "default"}}, prefix)
+def job(name: str = "job", prefix: str = "") -> Manifest:
+    return Manifest({"metadata": {"name": name, "namespace": "default"}}, prefix)
 
 
 # Exit codes and the last line
@@ -213,7 +214,7 @@ def test_what_is_told_of_events(given: Event, expected: Line | None) -> None:
 )
 def test_what_is_told_of_the_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
     """Until it answers, it is not called unhealthy: that is the case with each of them."""
-    beside = Beside(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
+    beside = CompanionRef(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
     told = Report([job()], [beside]).event(event("Pod", name, "Warning", reason, "said"), NOW)
     assert [line.object for line in told] == expected
 
@@ -234,10 +235,10 @@ BAD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=3)
         ),
     ],
 )
-def test_what_goes_on_after_the_jobs(
+def test_message_about_companions_that_outlive_the_jobs(
     verdicts: list[Verdict], companions: dict[str, str], expected: str
 ) -> None:
-    assert report.what_goes_on(verdicts, companions) == expected
+    assert report.open_companions(verdicts, companions) == expected
 
 
 # Several jobs

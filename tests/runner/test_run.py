@@ -1,4 +1,4 @@
-"""How long a run is waited for."""
+"""The timeout of a run."""
 
 import asyncio
 import io
@@ -7,19 +7,18 @@ from datetime import UTC, datetime
 import pytest
 
 from windlass.cli.terminal.output import Output, Style
+from windlass.client.submit.plan import SubmitPlan
 from windlass.runner import run
 from windlass.runner.interrupts import Interrupts
+from windlass.runner.options import RunOptions
 from windlass.runner.report import Topic, Verdict
-from windlass.runner.run_plan import Plan, Work
 
 SECONDS = 0.05
 
 
 @pytest.mark.parametrize(("is_in_time", "code"), [(True, 3), (False, 124)])
-def test_the_timeout_is_for_jobs_and_not_for_companions_that_outlive_them(
-    is_in_time: bool, code: int
-) -> None:
-    async def told() -> int:
+def test_timeout_applies_to_jobs_but_not_to_kept_companions(is_in_time: bool, code: int) -> None:
+    async def exit_code() -> int:
         interrupts = Interrupts()
 
         async def work() -> list[Verdict]:
@@ -28,10 +27,11 @@ def test_the_timeout_is_for_jobs_and_not_for_companions_that_outlive_them(
             await asyncio.sleep(4 * SECONDS)
             return [Verdict(Topic.COMPLETED, datetime.now(UTC), "job", "has completed", exit=3)]
 
-        audience = Output(io.BytesIO(), Style())
+        reporter = Output(io.BytesIO(), Style())
         try:
-            return await run.told(work(), Work(()), Plan(timeout=SECONDS), interrupts, audience)
+            options = RunOptions(timeout=SECONDS)
+            return await run.run_with_timeout(work(), SubmitPlan(()), options, interrupts, reporter)
         finally:
-            audience.finish()
+            reporter.finish()
 
-    assert asyncio.run(told()) == code
+    assert asyncio.run(exit_code()) == code

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from windlass.client.submit import plan as planner
+from windlass.client.submit.plan import Target
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.render import documents
@@ -33,7 +35,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load(data: bytes, file: str = "f.yaml") -> Loaded:
     found = documents.read(data, file)
-    return Loaded(tuple(each.framework() for each in found.submissions), found.diagnostics)
+    return Loaded(
+        tuple(planner.render_framework(each, Target("")) for each in found.submissions), found.diagnostics
+    )
 
 
 def dump(written: Json) -> bytes:

@@ -22,7 +22,7 @@ _ROLES = {"chief": "chief", "ps": "ps", "workers": "worker"}
 """Options, and the roles that they mean."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class JobOptions(msgspec.Struct, frozen=True):
     """What the options say of the job."""
 
     name: str = ""
@@ -49,17 +49,17 @@ class Asked(msgspec.Struct, frozen=True):
         return [option for option, is_given in told.items() if is_given]
 
 
-def submission(words: Sequence[str], asked: Asked, folder: Path) -> Submission:
+def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submission:
     """`folder` is where the command is meant to run. Raises UsageError."""
-    roles = _roles(asked)
+    roles = _roles(options)
     job = Job(
-        name=asked.name or _name(words),
-        runtime=asked.runtime or _runtime(words, roles, folder),
+        name=options.name or _name(words),
+        runtime=options.runtime or _runtime(words, roles, folder),
         code=str(folder),
         command=tuple(words),
         roles={name: Role(tasks=tasks) for name, tasks in roles.items()},
-        env=dict(_pair("--env", each, "NAME=VALUE") for each in asked.env),
-        barrier=asked.has_barrier,
+        env=dict(_pair("--env", each, "NAME=VALUE") for each in options.env),
+        barrier=options.has_barrier,
     )
     errors = [fault for fault in validation.faults_of(job) if fault.is_error]
     if errors:
@@ -74,14 +74,14 @@ def missing(words: Sequence[str], folder: Path) -> Path | None:
     return folder / words[1] if is_certain and not (folder / words[1]).exists() else None
 
 
-def _roles(asked: Asked) -> dict[str, int]:
-    roles = {role: asked.numbers[option] for option, role in _ROLES.items() if option in asked.numbers}
-    for each in asked.roles:
+def _roles(options: JobOptions) -> dict[str, int]:
+    roles = {role: options.numbers[option] for option, role in _ROLES.items() if option in options.numbers}
+    for each in options.roles:
         name, number = _pair("--role", each, "NAME=N, such as evaluator=1")
         if not re.fullmatch("[0-9]{1,5}", number):
             raise click.UsageError(f"--role: found {each!r}, expected NAME=N, such as evaluator=1")
         roles[name] = int(number)
-    is_anybody_told_to_work = bool(asked.roles) or roles.keys() & {"chief", "worker"}
+    is_anybody_told_to_work = bool(options.roles) or roles.keys() & {"chief", "worker"}
     return roles if is_anybody_told_to_work else {**roles, "worker": 1}
 
 

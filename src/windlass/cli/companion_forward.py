@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _SIGNS_OF_A_FILE = (".", "/")
 
 
-class Door(NamedTuple):
-    """What is asked for."""
-
+class ForwardRequest(NamedTuple):
     companion: Companion
     name: str
     """Of a job, or of a file."""
@@ -37,21 +35,21 @@ class Door(NamedTuple):
     where: Where
 
     @property
-    def is_of_a_file(self) -> bool:
+    def is_file(self) -> bool:
         return any(sign in self.name for sign in _SIGNS_OF_A_FILE)
 
 
 Before = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
 """Is done before anybody waits for the companion. May raise ClientError."""
 Meanwhile = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
-"""Is done while the door is open. It is given the URL."""
+"""Is done while the request is open. It is given the URL."""
 
 
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds NAME and what all of them take: the command is given a `door`."""
+    """Adds NAME and what all of them take: the command is given a `request`."""
 
     def added(command: Callable[..., Any]) -> Callable[..., Any]:
-        def with_door(
+        def with_request(
             name: str,
             port: int | None,
             address: str,
@@ -60,12 +58,12 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
             where: Where,
             **others: Any,
         ) -> Any:
-            door = Door(companion, name, port, address, opens_browser, timeout, where)
-            return command(door=door, **others)
+            request = ForwardRequest(companion, name, port, address, opens_browser, timeout, where)
+            return command(request=request, **others)
 
-        with_door.__name__, with_door.__doc__ = command.__name__, command.__doc__
-        with_door.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-        placed = cluster_options.options(with_door)
+        with_request.__name__, with_request.__doc__ = command.__name__, command.__doc__
+        with_request.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+        placed = cluster_options.options(with_request)
         for add in (
             click.option(
                 "--timeout",
@@ -97,11 +95,13 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
     return added
 
 
-def open_it(door: Door, before: Before | None = None, meanwhile: Meanwhile | None = None) -> None:
+def open_companion(
+    request: ForwardRequest, before: Before | None = None, meanwhile: Meanwhile | None = None
+) -> None:
     """Until Ctrl-C. Raises CommandError."""
-    if door.is_of_a_file:
-        sys.exit(_of_file(door))
-    cluster_options.run(door.where, lambda connection: _open(connection, door, before, meanwhile))
+    if request.is_file:
+        sys.exit(_run_file(request))
+    cluster_options.run(request.where, lambda connection: _open(connection, request, before, meanwhile))
 
 
 def say(message: str) -> None:
@@ -121,44 +121,41 @@ def renewal(user: str = "") -> Before:
         from windlass.client.companions import passwords, resolution
 
         password = await passwords.renew(connection, view, user)
-        say(resolution.shown_once(f"the new password of {user or view.companion}", password))
+        say(resolution.password_notice(f"the new password of {user or view.companion}", password))
 
     return renew
 
 
-def _of_file(door: Door) -> int:
+def _run_file(request: ForwardRequest) -> int:
     from windlass.cli.commands import run
+    from windlass.runner.options import ForwardOptions
 
-    return run.companions_of(
-        door.name,
-        door.companion,
-        port=door.port,
-        address=door.address,
-        opens_browser=door.opens_browser,
-        timeout=door.timeout,
-    )
+    forward = ForwardOptions(request.address, request.port, request.opens_browser)
+    return run.run_companions(request.name, request.companion, forward, request.timeout)
 
 
 async def _open(
-    connection: "Connection", door: Door, before: Before | None, meanwhile: Meanwhile | None
+    connection: "Connection", request: ForwardRequest, before: Before | None, meanwhile: Meanwhile | None
 ) -> None:
     from windlass.client.companions import status as companion_status
     from windlass.client.companions.status import State
 
-    view = await companion_status.find(connection, door.name, door.companion, note)
+    view = await companion_status.find(connection, request.name, request.companion, note)
     if before is not None:
         await before(connection, view)
     if view.state is not State.RUNNING:
         note(
-            f"waiting until {door.companion} of {door.name} answers{f': {view.reason}' if view.reason else ''}"
+            f"waiting until {request.companion} of {request.name} answers{f': {view.reason}' if view.reason else ''}"
         )
-    view = await companion_status.until_ready(connection, door.name, door.companion, door.timeout)
-    leading = companion_status.forward(connection, view, port=door.port, address=door.address, note=note)
+    view = await companion_status.until_ready(connection, request.name, request.companion, request.timeout)
+    leading = companion_status.forward(
+        connection, view, port=request.port, address=request.address, note=note
+    )
     with _until_interrupted() as interrupted:
         async with leading as forward:
             stays = "it goes on in the cluster"
-            say(f"{door.companion} of {door.name}: {forward.url}  (Ctrl-C ends this; {stays})")
-            if door.opens_browser:
+            say(f"{request.companion} of {request.name}: {forward.url}  (Ctrl-C ends this; {stays})")
+            if request.opens_browser:
                 await browser.open_at(forward.url, note)
             await _while_open(interrupted, meanwhile(forward.url, view) if meanwhile is not None else None)
 

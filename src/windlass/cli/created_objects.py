@@ -1,4 +1,4 @@
-"""Objects that were created, or would be, as commands print them."""
+"""Print objects that were created or would be created."""
 
 import base64
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from windlass.model.base import Json
 
 
-def as_one(bodies: "Sequence[Json]") -> bytes:
-    """JSON. Several are a List."""
+def as_json(bodies: "Sequence[Json]") -> bytes:
+    """Return JSON. Several objects become a List."""
     import msgspec
 
     whole = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
@@ -17,18 +17,18 @@ def as_one(bodies: "Sequence[Json]") -> bytes:
 
 
 def as_yaml(body: "Json") -> str:
-    """Secrets and archives are told by their sizes: nobody reads them here, and JSON has them."""
+    """Return YAML in which Secrets and archives are shown by size. JSON has their contents."""
     from windlass.wire.yaml import dump as yaml_dump
 
-    return yaml_dump.dump(_told_by_size(body)).decode()
+    return yaml_dump.dump(_with_sizes(body)).decode()
 
 
-def door(companion: str, job: str, namespace: str) -> str:
-    """How somebody gets there."""
-    return f"{job}: `windlass {companion} {job} -n {namespace}` opens its {companion}"
+def how_to_open(companion: str, job: str, namespace: str) -> str:
+    """Return a line with the command that opens a companion."""
+    return f"{job}: open {companion} with `windlass {companion} {job} -n {namespace}`"
 
 
-def _told_by_size(body: "Json") -> "Json":
+def _with_sizes(body: "Json") -> "Json":
     fields = {"Secret": ("data", "stringData"), "ConfigMap": ("binaryData",)}.get(body["kind"], ())
     hidden = {
         field: {key: f"({_size(field, value)} bytes)" for key, value in body[field].items()}

@@ -19,7 +19,7 @@ option = click.option(
 )
 
 
-def asked_for(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
+def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
     """`jobs`: how many tasks each role of each job has. Raises UsageError for what cannot be done to any of them."""
     most: dict[str, int] = {}
     for role, tasks in (pair for roles in jobs for pair in roles.items()):

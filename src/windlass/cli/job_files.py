@@ -1,4 +1,4 @@
-"""Files with jobs, as somebody names them on the command line: read, and what is wrong with them said."""
+"""Read the files with jobs that are named on the command line, and print what is wrong with them."""
 
 import sys
 from pathlib import Path
@@ -12,55 +12,68 @@ from windlass.wire.yaml import text
 
 if TYPE_CHECKING:
     from windlass.client.submit.sources import Source
+    from windlass.render.documents import Submission
 
 STDIN = "-"
 
 
 def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Source":
-    """Says what is wrong with the file, and goes no further if it is an error. Raises CommandError.
+    """Print the diagnostics of a file, and exit if it has errors. Raises CommandError.
 
-    `namespace` is where jobs go that leave it open, if that is known.
+    `namespace` is that of jobs that name none, if it is known.
     """
-    from windlass.client.submit.sources import NO_JOB, Source
-    from windlass.render import documents
+    from windlass.client.errors import FaultyJobError
+    from windlass.client.submit import sources
 
     if file.endswith(".py"):
-        advice = (
-            f"run it with `windlass run -- python {file}`, or have a job file with `windlass init {file}`"
+        raise CommandError(
+            f"{file} is a program, not a job file: run it with `windlass run -- python {file}`, or write a job file "
+            f"with `windlass init {file}`",
+            exit_codes.USAGE,
         )
-        raise CommandError(f"{file} is a program and no job: {advice}", exit_codes.USAGE)
     try:
-        data = read(file)
+        found = sources.decode(read(file), called(file), Path(file).parent, namespace)
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
-    found = documents.read(data, called(file), namespace, templates(file, data))
-    for fault in found.diagnostics:
-        click.echo(str(fault), err=True)
-    if found.errors:
+    except FaultyJobError as error:
+        raise CommandError(str(error), exit_codes.USAGE) from error
+    for diagnostic in found.contents.diagnostics:
+        click.echo(str(diagnostic), err=True)
+    if found.contents.errors:
         sys.exit(exit_codes.USAGE)
-    if needs_a_job and not found.submissions:
-        raise CommandError(f"{called(file)}: {NO_JOB}", exit_codes.USAGE)
-    return Source(found, Path(file).parent)
+    if needs_a_job and not found.contents.submissions:
+        raise CommandError(f"{called(file)}: {sources.NO_JOB}", exit_codes.USAGE)
+    return found
+
+
+def require_namespace(file: str, submission: "Submission", namespace: str) -> None:
+    """Raise CommandError if a job names another namespace than the option --namespace."""
+    if namespace and submission.namespace not in ("", namespace):
+        raise CommandError(
+            f"{called(file)}: the job {submission.name} has the namespace {submission.namespace}, and --namespace is "
+            f"{namespace}: remove one of them",
+            exit_codes.USAGE,
+        )
 
 
 def templates(file: str, data: bytes) -> dict[str, str]:
-    """Those that lie beside a config, by path. Raises CommandError."""
+    """Return the files that a config imports, by path. Raises CommandError."""
     from windlass.render import documents
 
     if not documents.template_paths(data):
         return {}
     from windlass.client.errors import FaultyJobError
-    from windlass.client.submit import templates as lying
+    from windlass.client.submit import sources
 
     try:
-        return lying.beside(data, Path(file).parent)
+        return sources.read_templates(data, Path(file).parent)
     except FaultyJobError as error:
         raise CommandError(str(error), exit_codes.USAGE) from error
 
 
 def read(file: str) -> bytes:
-    """No more than `wire` takes, so that an endless file ends. Raises OSError."""
+    """Read a file up to the size limit, because it may be endless. Raises OSError."""
     limit = text.MOST_BYTES + 1
     if file == STDIN:
         return sys.stdin.buffer.read(limit)
@@ -69,13 +82,13 @@ def read(file: str) -> bytes:
 
 
 def check_out(file: str, out: str) -> None:
-    """What is read is not written over. Raises UsageError."""
-    here, there = Path(file), Path(out)
-    is_read = file != STDIN and here.exists() and there.exists() and here.samefile(there)
-    if is_read:
-        raise click.UsageError(f"--out is the file that is read, {file}: write to another one.")
+    """Raise UsageError if the output would overwrite the input."""
+    source, target = Path(file), Path(out)
+    is_input = file != STDIN and source.exists() and target.exists() and source.samefile(target)
+    if is_input:
+        raise click.UsageError(f"--out is the input file {file}: choose another one.")
 
 
 def called(file: str) -> str:
-    """In messages."""
+    """Return the name of the file in messages."""
     return "<stdin>" if file == STDIN else file

@@ -1,4 +1,4 @@
-"""The options of `windlass run`, and the command that may stand after `--`."""
+"""Options of `windlass run`, and the command after `--`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +7,15 @@ import click
 import msgspec
 
 from windlass.cli import fault_options, parameters, preflight_options
-from windlass.cli.command_job import Asked
+from windlass.cli.command_job import JobOptions
 from windlass.model.feature_annotations import Runtime
 
 _COMMAND = "windlass.run.command"
 _END_OF_OPTIONS = "--"
 
 
-class Given(msgspec.Struct, frozen=True):
-    """What the options say of the run."""
+class RunArguments(msgspec.Struct, frozen=True):
+    """Options that apply to files and commands alike."""
 
     nodes: int = 1
     network: str = "auto"
@@ -25,7 +25,7 @@ class Given(msgspec.Struct, frozen=True):
     config_maps: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
     logs: bool | None = None
-    """None: where there is no live view."""
+    """None: only without the live view."""
     keep: bool = False
     companions_only: bool = False
     no_preflight: bool = False
@@ -34,30 +34,30 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class WithCommand(click.Command):
-    """Takes what stands after `--` away before anything else is read: it belongs to somebody else."""
+    """Separates the words after `--` before options are parsed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _END_OF_OPTIONS in args:
             at = args.index(_END_OF_OPTIONS)
             args, words = args[:at], args[at + 1 :]
             if not words and not ctx.resilient_parsing:
-                raise click.UsageError("there is nothing after --, expected a command", ctx)
+                raise click.UsageError("expected a command after --", ctx)
             ctx.meta[_COMMAND] = tuple(words)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            is_about_a_word_too_many = type(error) is click.UsageError and _COMMAND not in ctx.meta
-            if not is_about_a_word_too_many:
+            is_about_extra_argument = type(error) is click.UsageError and _COMMAND not in ctx.meta
+            if not is_about_extra_argument:
                 raise
-            advice = "a command stands after --, as in: windlass run --workers 2 -- python train.py"
+            advice = "write a command after --, e.g. windlass run --workers 2 -- python train.py"
             raise click.UsageError(f"{error.format_message()}: {advice}", ctx) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["[OPTIONS]", "FILE | -- COMMAND..."] if self.params else super().collect_usage_pieces(ctx)
 
 
-def all_of_them(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function is given `file`, `command`, `asked` and what is in `Given`."""
+def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add all options. The function gets `file`, `command`, `job_options` and the fields of `RunArguments`."""
 
     @click.pass_context
     def command(
@@ -75,7 +75,7 @@ def all_of_them(function: Callable[..., Any]) -> Callable[..., Any]:
         **others: Any,
     ) -> Any:
         numbers = {"chief": chief, "ps": ps, "workers": workers}
-        asked = Asked(
+        job_options = JobOptions(
             name=name,
             runtime=Runtime(runtime) if runtime is not None else None,
             numbers={option: number for option, number in numbers.items() if number is not None},
@@ -83,7 +83,7 @@ def all_of_them(function: Callable[..., Any]) -> Callable[..., Any]:
             env=env,
             has_barrier=barrier,
         )
-        return function(file=file, command=ctx.meta.get(_COMMAND, ()), asked=asked, **others)
+        return function(file=file, command=ctx.meta.get(_COMMAND, ()), job_options=job_options, **others)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     for add in reversed(_OPTIONS):

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Self
 
 from windlass.client import connection, delete, env, events, lifecycle, lookup, scale, tasks, views, wait
-from windlass.client.companions import standalone
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
@@ -23,9 +22,11 @@ from windlass.client.explain.explanation import Explanation
 from windlass.client.logs import reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
-from windlass.client.prerequisites import plan as prerequisites_plan
+from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS
 from windlass.client.submit import sources, submission
-from windlass.client.submit.sources import Given
+from windlass.client.submit.apply import AppliedJob
+from windlass.client.submit.plan import SubmitOptions
+from windlass.client.submit.sources import JobInput, Source
 from windlass.client.upload import items as upload_items
 from windlass.client.upload import pod_target, shares, transfer
 from windlass.client.upload.transfer import Uploaded
@@ -74,7 +75,7 @@ class AsyncClient:
 
     async def submit(
         self,
-        job: Given,
+        job: JobInput,
         *,
         rerun: bool = False,
         folder: str | Path | None = None,
@@ -94,15 +95,13 @@ class AsyncClient:
         source = await asyncio.to_thread(sources.read, job, folder)
         if len(source.contents.submissions) > 1:
             raise FaultyJobError("there is more than one job in it: submit each by itself")
+        options = SubmitOptions(is_rerun=rerun, preflight_seconds=PREFLIGHT_SECONDS if preflight else None)
         async with self._connected() as here:
-            seconds = prerequisites_plan.PREFLIGHT_SECONDS if preflight else None
-            (created,) = await submission.submit(
-                here, source, is_rerun=rerun, preflight_seconds=seconds, tell=tell
-            )
-        return views.job_view(created)
+            created = [applied.framework for applied in await _submit(here, source, options, tell)]
+        return views.job_view(*(framework for framework in created if framework is not None))
 
     async def start_companions(
-        self, job: Given, *, folder: str | Path | None = None, tell: Tell = _ignore
+        self, job: JobInput, *, folder: str | Path | None = None, tell: Tell = _ignore
     ) -> tuple[CompanionView, ...]:
         """Start the TensorBoard, Jupyter or hub of a job beside it, or without it: they go on when it is submitted.
 
@@ -115,8 +114,10 @@ class AsyncClient:
         """
         source = await asyncio.to_thread(sources.read, job, folder)
         async with self._connected() as here:
-            started = await standalone.start(here, source, tell)
-            found = [await companion_status.read(here.at(each.namespace), each.job) for each in started]
+            started = await _submit(here, source, SubmitOptions(companions_only=True), tell)
+            found = [
+                await companion_status.read(here.at(each.job.namespace), each.job.name) for each in started
+            ]
         return tuple(view for views_of_one in found for view in views_of_one)
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
@@ -321,6 +322,12 @@ class AsyncClient:
                 self._connection = await self._open.enter_async_context(connection.connected(*self._where))
         with self._connection.explaining():
             yield self._connection
+
+
+async def _submit(
+    here: Connection, source: Source, options: SubmitOptions, tell: Tell
+) -> tuple[AppliedJob, ...]:
+    return await submission.submit(here, source, options, lambda progress: tell(str(progress)))
 
 
 def _paths(given: Paths) -> list[Path]:

@@ -1,15 +1,16 @@
-"""A whole job, as a cluster is given it: what has to be there before it, and the job itself, as its target has it."""
+"""All objects of a job in one file: its prerequisites, and its Framework or plain objects."""
 
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from windlass.model import names
+from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.render import prerequisites as preparing
-from windlass.render.code import Code, Packed, config_map_name
-from windlass.render.companions.resolved import Settled
-from windlass.render.framework import builder, pods
+from windlass.render import prerequisites
+from windlass.render.code import Packed, config_map_name
+from windlass.render.companions.servers import ResolvedCompanions
+from windlass.render.framework import pods
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.plain import host_ports, manifests, unsupported
 from windlass.render.storage.load_data import Folder
@@ -40,18 +41,21 @@ def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
 def pieces(
     job: Job,
     *,
-    is_plain: bool,
+    framework: Json | None,
     archive: bytes | None = None,
     share: Share | None = None,
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
-    settled: Settled | None = None,
+    resolved: ResolvedCompanions | None = None,
 ) -> tuple[Piece, ...]:
-    """In the order in which a cluster is given them. `archive` is the code that travels, `settled` what the job file
-    leaves open of its companions."""
-    code: Code | None = None if archive is None else Packed(config_map_name(job.name))
-    known = msgspec.structs.replace(settled or Settled(), is_plain=is_plain, prefix=prefix)
-    before = preparing.preparations(job, archive=archive, share=share, folders=folders, settled=known)
-    if is_plain:
-        return (*before, *manifests.plain(job, code, share, folders=folders, prefix=prefix))
-    return (*before, Piece(Part.FRAMEWORK, builder.framework(job, code, share)))
+    """Return all objects of a job in the order of their creation.
+
+    `framework` is its rendered Framework. None: the job becomes plain objects, whose task names begin with `prefix`.
+    """
+    is_plain = framework is None
+    known = msgspec.structs.replace(resolved or ResolvedCompanions(), is_plain=is_plain, prefix=prefix)
+    before = prerequisites.preparations(job, archive=archive, share=share, folders=folders, resolved=known)
+    if framework is not None:
+        return (*before, Piece(Part.FRAMEWORK, framework))
+    code = None if archive is None else Packed(config_map_name(job.name))
+    return (*before, *manifests.plain(job, code, share, folders=folders, prefix=prefix))

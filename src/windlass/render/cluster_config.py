@@ -17,7 +17,7 @@ from windlass.model.job import Job, Role
 from windlass.render import cluster_spec, validation
 from windlass.render.companions import jupyter, password_files, passwords, servers, starter
 from windlass.render.companions.jupyter import Desk
-from windlass.render.companions.resolved import ALL_USERS
+from windlass.render.companions.password_files import ALL_USERS
 from windlass.render.companions.servers import Server
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.plain import manifests
@@ -49,11 +49,11 @@ class Configured(msgspec.Struct, frozen=True):
     """With which the names of tasks begin in plain objects."""
 
     @property
-    def shown(self) -> dict[str, str]:
+    def generated_passwords(self) -> dict[str, str]:
         """Passwords that were made up, to be shown once: by the names of the notebooks."""
         return {wanted.name: wanted.password for wanted in self.notebooks if wanted.is_made_up}
 
-    def beside(self, *, is_plain: bool) -> tuple[Piece, ...]:
+    def pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
         """All but the jobs. A notebook is told of the first cluster, and what that is called depends on the target.
 
         Its password is hashed anew each time, with another salt.

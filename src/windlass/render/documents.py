@@ -13,9 +13,7 @@ from windlass.jobfile import cluster_config, reader
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.render.code import Code
 from windlass.render.manifest_parts import Part, Piece
-from windlass.render.storage.nfs_shares import Share
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule, Severity
 from windlass.wire.lint import framework as lint_framework
@@ -30,12 +28,12 @@ _LIST = "List"
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """A job, or a Framework as somebody wrote it: one of the two is there."""
+    """A job, or a Framework that was written by hand."""
 
     job: Job | None = None
-    written: Json | None = None
-    prefix: str | None = None
-    """With what the names of its tasks begin in plain objects, if not with that of the job."""
+    framework: Json | None = None
+    plain_prefix: str | None = None
+    """Prefix of the task names in plain objects (default: the name of the job)."""
 
     @property
     def name(self) -> str:
@@ -43,66 +41,43 @@ class Submission(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """Empty where the file leaves it open."""
+        """Empty if the file names none."""
         return self.job.namespace if self.job is not None else str(self._metadata.get("namespace") or "")
 
     @property
     def group(self) -> str:
         return (
-            names.group_of(self.written["apiVersion"]) if self.written is not None else names.CONTROLLER_GROUP
+            names.CONTROLLER_GROUP if self.framework is None else names.group_of(self.framework["apiVersion"])
         )
 
     @property
     def code(self) -> str:
-        """The folder or file that travels with it, as the job file has it; empty where there is none."""
+        """Path of the code, as the job file has it. Empty if there is none."""
         return self.job.code if self.job is not None else ""
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """What its pods are called for short: `worker-0`."""
-        return tuple(
-            names.host_name(role["name"], index)
-            for role in self.framework()["spec"].get("taskRoles") or ()
-            for index in range(role.get("taskNumber") or 0)
-        )
-
-    @property
-    def image_is_missing(self) -> bool:
-        """Whether a task has none: only the embedded cluster runs such a job."""
-        from windlass.render.framework.pods import NO_IMAGE
-
-        return self.job is not None and any(
-            container.get("image") == NO_IMAGE
-            for role in self.framework()["spec"]["taskRoles"]
-            if role["taskNumber"] > 0
-            for container in role["task"]["pod"]["spec"]["containers"]
-        )
-
-    def framework(
-        self, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
-    ) -> Json:
-        """What a cluster is given. What somebody wrote as a Framework stays as it is."""
-        if self.job is not None:
-            from windlass.render.framework import builder as rendering
-
-            return rendering.framework(self.job, code, share, has_mounts=has_mounts)
-        return self.written or {}
+    def in_namespace(self, namespace: str) -> "Submission":
+        """Set the namespace of a job that names none. A Framework is not changed."""
+        if self.job is None or self.job.namespace:
+            return self
+        return msgspec.structs.replace(self, job=msgspec.structs.replace(self.job, namespace=namespace))
 
     @property
     def _metadata(self) -> Json:
-        metadata: Json = (self.written or {})["metadata"]
+        metadata: Json = (self.framework or {})["metadata"]
         return metadata
 
 
 class Contents(msgspec.Struct, frozen=True):
+    """A decoded file. If it has errors, it has nothing else."""
+
     submissions: tuple[Submission, ...]
-    """In the order of the file."""
-    written: tuple[Json, ...]
-    """What stands in the file beside them, as it is."""
+    """Jobs and Frameworks in the order of the file."""
+    manifests: tuple[Json, ...]
+    """Other objects of the file, unchanged."""
     diagnostics: tuple[Diagnostic, ...]
-    """Of the whole file, in the order of its lines, warnings among them. With an error, there is nothing else."""
+    """Errors and warnings in the order of lines."""
     configs: "tuple[Configured, ...]" = ()
-    """Their jobs are among the submissions."""
+    """Configs, whose jobs are among the submissions."""
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -110,23 +85,25 @@ class Contents(msgspec.Struct, frozen=True):
 
     @property
     def is_config(self) -> bool:
-        """Whether it has a config with imports and resources, whose users expect plain objects."""
+        """Whether the file has a config with imports and resources, whose users expect plain objects."""
         return bool(self.configs)
 
     @property
-    def others(self) -> tuple[Json, ...]:
-        """To be created before the Frameworks, in this order."""
-        return tuple(piece.body for piece in self.beside(is_plain=False))
+    def extra_manifests(self) -> tuple[Json, ...]:
+        """Objects to be created before the Frameworks, in this order. Each call hashes passwords again."""
+        return tuple(piece.body for piece in self.extra_pieces(is_plain=False))
 
     @property
-    def shown(self) -> dict[str, str]:
-        """Passwords of notebooks in configs that were made up, to be shown once: by the names of the notebooks."""
-        return {name: password for each in self.configs for name, password in each.shown.items()}
+    def generated_passwords(self) -> dict[str, str]:
+        """Generated passwords of notebooks in configs, by notebook. They are shown once."""
+        return {
+            name: password for each in self.configs for name, password in each.generated_passwords.items()
+        }
 
-    def beside(self, *, is_plain: bool) -> tuple[Piece, ...]:
-        """All but the jobs, for jobs that become plain objects, or Frameworks."""
-        configured = [piece for each in self.configs for piece in each.beside(is_plain=is_plain)]
-        return (*(Piece(Part.OTHERS, body) for body in self.written), *configured)
+    def extra_pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
+        """Return all objects but the jobs. `is_plain`: jobs become plain objects, not Frameworks."""
+        configured = [piece for each in self.configs for piece in each.pieces(is_plain=is_plain)]
+        return (*(Piece(Part.OTHERS, body) for body in self.manifests), *configured)
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -188,10 +165,10 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     configs = tuple(_configured(item, templates) for item in items if item.is_config)
     submissions = (
         *(_submission(item) for item in items if item.is_submitted),
-        *(Submission(job=job, prefix=config.prefix) for config in configs for job in config.jobs),
+        *(Submission(job=job, plain_prefix=config.prefix) for config in configs for job in config.jobs),
     )
-    written = tuple(tree.plain(item.node) for item in items if item.is_other)
-    return Contents(submissions, written, gathered, configs)
+    manifests = tuple(tree.plain(item.node) for item in items if item.is_other)
+    return Contents(submissions, manifests, gathered, configs)
 
 
 def _found(
@@ -305,4 +282,4 @@ def _submission(item: _Item) -> Submission:
     """Of a file without errors."""
     if item.is_job:
         return Submission(job=reader.job_of(item.node))
-    return Submission(written=tree.plain(item.node))
+    return Submission(framework=tree.plain(item.node))

@@ -1,4 +1,4 @@
-"""A Framework as a cluster is given it: in a namespace. Whoever runs, submits or plans jobs has them in this form."""
+"""A Framework in its namespace, and how output names its tasks."""
 
 from collections.abc import Iterable
 from typing import TypeVar
@@ -11,7 +11,9 @@ from windlass.model.base import Json
 
 class Manifest(msgspec.Struct, frozen=True):
     framework: Json
-    """As it was written, with its namespace."""
+    """The Framework, with its namespace."""
+    display_prefix: str = ""
+    """Prefix of its task names in output, if there are several jobs."""
 
     @property
     def name(self) -> str:
@@ -20,8 +22,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        namespace: str = self.framework["metadata"]["namespace"]
-        return namespace
+        return str(self.framework["metadata"].get("namespace") or "")
 
     @property
     def group(self) -> str:
@@ -29,20 +30,22 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Two that have the same are one to a cluster, whatever their groups."""
+        """Namespace and name, which identify a job whatever its group."""
         return self.namespace, self.name
 
     @property
     def roles(self) -> dict[str, int]:
-        """How many tasks each has."""
+        """Number of tasks by role."""
         roles = self.framework["spec"].get("taskRoles") or ()
         return {role["name"]: role.get("taskNumber") or 0 for role in roles}
 
     @property
-    def task_names(self) -> tuple[str, ...]:
-        """What its pods are called for short: `worker-0`."""
+    def display_names(self) -> tuple[str, ...]:
+        """Names of its tasks in output: `worker-0`, or `digits/worker-0` if there are several jobs."""
         return tuple(
-            names.host_name(role, index) for role, number in self.roles.items() for index in range(number)
+            f"{self.display_prefix}{names.host_name(role, index)}"
+            for role, number in self.roles.items()
+            for index in range(number)
         )
 
 
@@ -50,13 +53,14 @@ M = TypeVar("M", bound=Manifest)
 
 
 def in_namespace(framework: Json, namespace: str) -> Json:
-    """`namespace` is for one that leaves it open. A null is an absent field to Kubernetes, also here."""
+    """Set the namespace of a Framework that has none or null, which Kubernetes treats alike."""
     metadata = framework["metadata"]
-    return {**framework, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+    found = metadata.get("namespace") or namespace
+    return {**framework, "metadata": {**metadata, "namespace": found}} if found else framework
 
 
-def twice(manifests: Iterable[M]) -> M | None:
-    """The first whose name in its namespace was taken by one before it."""
+def first_duplicate(manifests: Iterable[M]) -> M | None:
+    """Return the first manifest that has the name and namespace of an earlier one."""
     seen = set()
     for manifest in manifests:
         if manifest.key in seen:

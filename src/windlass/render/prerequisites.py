@@ -10,7 +10,7 @@ from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render import code, helper_pods
 from windlass.render.companions import manifests as companions
-from windlass.render.companions.resolved import Settled
+from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.storage import load_data, preflight, servers
@@ -25,13 +25,13 @@ def preparations(
     archive: bytes | None = None,
     share: Share | None = None,
     folders: Mapping[str, Folder] | None = None,
-    settled: Settled | None = None,
+    resolved: ResolvedCompanions | None = None,
 ) -> tuple[Piece, ...]:
     """In the order in which a cluster is given them.
 
     `namespace` is for a job that leaves it open. `archive` is the code, where that travels. `share` says how the job's
     own NFS server is reached: by its name, where nobody says. `folders` are those of `loadData`, each by what the job
-    calls it. `settled` is what the job file leaves open of its companions.
+    calls it. `resolved` is what the job file leaves open of its companions.
     """
     made: dict[Part, Iterator[Json]] = {
         Part.SECRETS: _secrets(job, namespace),
@@ -42,7 +42,7 @@ def preparations(
         Part.PREFLIGHT: _preflight(job, namespace, share),
     }
     before = (Piece(part, body) for part, bodies in made.items() for body in bodies)
-    return (*before, *companions.pieces(job, settled or Settled(), share, namespace))
+    return (*before, *companions.pieces(job, resolved or ResolvedCompanions(), share, namespace))
 
 
 def _secrets(job: Job, namespace: str) -> Iterator[Json]:

@@ -1,8 +1,5 @@
-"""What `windlass run` is made of. The command itself is `cli/run.py`.
+"""Run jobs on a cluster of this machine: the parts of `windlass run` that do not depend on a terminal.
 
-`workload` is what is run, `running` its first and last moment, `session` what happens on the cluster in between,
-`onlooker` what is seen of it, `report` what is told of that, `output` and the `live_…` modules how it looks.
-
-The cluster belongs to the run: what is done on it is asked of `kubeapi` and of `localcluster` directly. What is true of
-jobs on any cluster is asked of `windlass.client`.
+`run` starts the cluster and returns the exit code, `session` runs jobs on it, `submission` creates their objects,
+`watcher` observes them, and `report` decides which lines are output.
 """

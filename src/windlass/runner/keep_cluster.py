@@ -1,4 +1,4 @@
-"""`windlass run --keep`: the cluster is that of a daemon, as `windlass local up` starts one, and stays."""
+"""`windlass run --keep`: run on the cluster of a daemon, as `windlass local up` starts one."""
 
 import contextlib
 import shlex
@@ -7,18 +7,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from windlass.client.submit.plan import CompanionRef
 from windlass.model import names
+from windlass.render.manifest import Manifest
 from windlass.runner.local import data_folders, process
 from windlass.runner.local.process import DaemonError
 from windlass.runner.local.records import Record, Wanted
-from windlass.runner.run_plan import Beside, Job, Plan
+from windlass.runner.options import RunOptions
 
 
-def started(data: Path, plan: Plan) -> Record:
-    """Raise DaemonError or KeyboardInterrupt; then nothing of it is left."""
+def start(data: Path, options: RunOptions) -> Record:
+    """Start a daemon. On DaemonError or KeyboardInterrupt, nothing of it is left."""
     try:
-        with _interrupts_later():
-            record = process.start(Wanted(data, nodes=plan.nodes, network=plan.network))
+        with _deferred_interrupts():
+            record = process.start(Wanted(data, nodes=options.nodes, network=options.network))
     except DaemonError:
         _remove(data)
         raise
@@ -32,27 +34,29 @@ def started(data: Path, plan: Plan) -> Record:
     return record
 
 
-def how_to_go_on(record: Record, data: Path, jobs: Sequence[Job], companions: Sequence[Beside]) -> list[str]:
-    """The last lines."""
+def instructions(
+    record: Record, data: Path, jobs: Sequence[Manifest], companions: Sequence[CompanionRef]
+) -> list[str]:
+    """Return the last lines of output: how to use the cluster, and how to end it."""
     folder = shlex.quote(str(data))
     return [
-        "The cluster goes on. To look around, and to end it:",
+        "The cluster keeps running. To use it, and to end it:",
         f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}",
         *(f"  windlass why {job.name}{_place(job.namespace)}" for job in jobs),
         *(f"  windlass {each.companion} {each.job}{_place(each.namespace)}" for each in companions),
         f"  windlass local down --data-dir {folder}",
-        f"  windlass local reset --data-dir {folder}    # deletes what it has stored, too",
+        f"  windlass local reset --data-dir {folder}    # also deletes its data",
     ]
 
 
 def _place(namespace: str) -> str:
-    """As an option, where it has to be said."""
+    """Return the option, if the namespace is not the default."""
     return f" --namespace {namespace}" if namespace != names.DEFAULT_NAMESPACE else ""
 
 
 @contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """A Ctrl-C between the start of a daemon and the moment at which it can be found would leave it behind."""
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C, which would otherwise leave a daemon behind that has not written its record yet."""
     pressed = []
 
     def remember(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 — as signal has it

@@ -7,13 +7,14 @@ from enum import StrEnum
 import msgspec
 
 from windlass.client.pods import ContainerStatus, Pod
+from windlass.client.submit.plan import CompanionRef
 from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
 from windlass.model.states import State
+from windlass.render.manifest import Manifest
 from windlass.runner import exit_codes
-from windlass.runner.run_plan import Beside, Job
 from windlass.wire.progress import Progress
 
 _WARNING = "Warning"
@@ -134,7 +135,7 @@ def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
     return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else exit_codes.SUCCESS)
 
 
-def what_goes_on(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
+def open_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
     """After the jobs. `companions` are URLs by name, empty where that is not known yet."""
     called = " and ".join(f"{name} at {url}" if url else name for name, url in companions.items())
     end = "goes on: Ctrl-C ends it" if len(companions) == 1 else "go on: Ctrl-C ends them"
@@ -164,7 +165,7 @@ class Event(Sparse, frozen=True):
 class Report:
     """Remembers what was told, so that it is told once."""
 
-    def __init__(self, jobs: Sequence[Job], companions: Sequence[Beside] = ()) -> None:
+    def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
         self._companions = companions
         # Of the only one, the last line says it, from what is stored.
@@ -179,7 +180,7 @@ class Report:
         """What a pod is called in all that is told of it."""
         name = str(pod.task) if pod.is_task else pod.name
         job = self._jobs.get(pod.job_key)
-        return f"{job.prefix}{name}" if job is not None else name
+        return f"{job.display_prefix}{name}" if job is not None else name
 
     def pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         """What is new of it."""

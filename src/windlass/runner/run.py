@@ -1,6 +1,6 @@
-"""`windlass run` from its first moment to its last: a cluster, a session on it, and the last line.
+"""Run jobs from the start of a cluster to the exit code.
 
-The cluster is one of its own, which ends with it, or that of a daemon, which stays.
+The cluster belongs to the run and ends with it, or it is that of a daemon and stays.
 """
 
 import asyncio
@@ -10,61 +10,69 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.client.errors import ClientError
+from windlass.client.submit.plan import SubmitPlan
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 from windlass.runner import exit_codes, report
-from windlass.runner.audience import Audience
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.local.records import Record
+from windlass.runner.options import RunOptions
 from windlass.runner.report import Line, Topic, Verdict
-from windlass.runner.run_plan import Plan, Work
+from windlass.runner.reporter import Reporter
 
 if TYPE_CHECKING:
     from windlass.kubeapi.transport import Transport
-    from windlass.runner.session import Site
+    from windlass.runner.session import MakeInjector, RunCluster
 
 START_SECONDS = 60.0
-"""For so long a cluster may take to answer."""
+"""Time limit for the start of a cluster."""
 
 
-async def run(work: Work, plan: Plan, data: Path, audience: Audience) -> int:
-    """The exit code. Everything that was started has ended when it returns."""
-    interrupts = _listening(audience)
-    options = ClusterOptions(nodes=plan.nodes, network=plan.network, is_ephemeral=True)
-    cluster = LocalCluster(data, options)
+async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Reporter) -> int:
+    """Run on a new cluster, which has ended when this returns the exit code."""
+    interrupts = _listen(reporter)
+    cluster = LocalCluster(
+        data, ClusterOptions(nodes=options.nodes, network=options.network, is_ephemeral=True)
+    )
     try:
-        doing = _on_cluster(work, plan, cluster, interrupts, audience)
-        return await told(doing, work, plan, interrupts, audience)
+        work = _run_on_new_cluster(plan, options, cluster, interrupts, reporter)
+        return await run_with_timeout(work, plan, options, interrupts, reporter)
     finally:
         await cluster.stop()
 
 
-async def run_on(work: Work, plan: Plan, data: Path, record: Record, audience: Audience) -> int:
-    """On the cluster of a daemon, which goes on when it returns."""
-    interrupts = _listening(audience)
-    return await told(
-        _on_daemon(work, plan, data, record, interrupts, audience), work, plan, interrupts, audience
-    )
+async def run_on_daemon(
+    plan: SubmitPlan, options: RunOptions, data: Path, record: Record, reporter: Reporter
+) -> int:
+    """Run on the cluster of a daemon, which goes on when this returns the exit code."""
+    from windlass.runner.session import RunCluster
+
+    interrupts = _listen(reporter)
+    _report_notes(record.notes, reporter)
+    cluster = RunCluster(data, Path(record.socket), record.network == "shared", has_controller=True)
+    fitting = plan if record.has_mounts else plan.without_mounts()
+    work = _run_session(fitting, options, cluster, interrupts, reporter)
+    return await run_with_timeout(work, plan, options, interrupts, reporter)
 
 
-def _listening(audience: Audience) -> Interrupts:
+def _listen(reporter: Reporter) -> Interrupts:
     interrupts = Interrupts()
     interrupts.listen()
-    audience.attach(asyncio.get_running_loop(), interrupts.request)
+    reporter.attach(asyncio.get_running_loop(), interrupts.request)
     return interrupts
 
 
-async def told(
-    doing: Coroutine[Any, Any, list[Verdict]],
-    work: Work,
-    plan: Plan,
+async def run_with_timeout(
+    work: Coroutine[Any, Any, list[Verdict]],
+    plan: SubmitPlan,
+    options: RunOptions,
     interrupts: Interrupts,
-    audience: Audience,
+    reporter: Reporter,
 ) -> int:
-    """Until it is done, or nobody wants to wait for it any more."""
-    task = asyncio.create_task(doing)
+    """Wait for the results, a second Ctrl-C or the timeout; report the results and return the exit code."""
+    task = asyncio.create_task(work)
     end = asyncio.create_task(interrupts.end.wait())
     no_hurry = asyncio.create_task(interrupts.no_hurry.wait())
-    await asyncio.wait({task, end, no_hurry}, timeout=plan.timeout, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({task, end, no_hurry}, timeout=options.timeout, return_when=asyncio.FIRST_COMPLETED)
     if no_hurry.done():
         await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
     is_over = task.done()
@@ -74,94 +82,87 @@ async def told(
     if is_over:
         verdicts = task.result()
     elif interrupts.end.is_set():
-        verdicts = [_error(work, "ended at once", exit_codes.INTERRUPTED)]
+        verdicts = [_error(plan, "ended at once", exit_codes.INTERRUPTED)]
     else:
-        late = "completed" if plan.has_jobs else "ready"
-        verdicts = [_error(work, f"ended: not {late} after {plan.timeout:g} s", exit_codes.NO_ANSWER)]
+        state = "ready" if plan.companions_only else "completed"
+        message = f"timed out: not {state} after {options.timeout:g} s"
+        verdicts = [_error(plan, message, exit_codes.NO_ANSWER)]
     if len(verdicts) > 1:
-        verdicts.append(report.summary(work.name, verdicts, datetime.now(UTC)))
+        verdicts.append(report.summary(plan.name, verdicts, datetime.now(UTC)))
     for verdict in verdicts:
-        audience.say(verdict)
+        reporter.say(verdict)
     return verdicts[-1].exit
 
 
-async def _on_cluster(
-    work: Work, plan: Plan, cluster: LocalCluster, interrupts: Interrupts, audience: Audience
+async def _run_on_new_cluster(
+    plan: SubmitPlan, options: RunOptions, cluster: LocalCluster, interrupts: Interrupts, reporter: Reporter
 ) -> list[Verdict]:
     starting = asyncio.create_task(cluster.start())
     try:
         await asyncio.sleep(0)
-        # It brings the controller with it, which takes a while; so do the processes that the cluster has just begun.
+        # Imported while the cluster starts its processes: the controller takes a while to import.
         from windlass.runner.fault_injector import Injector
-        from windlass.runner.session import Session, Site
+        from windlass.runner.session import RunCluster
 
         async with asyncio.timeout(START_SECONDS):
             await starting
     except CannotStartError as error:
-        return [_error(work, f"the cluster cannot start: {error}", exit_codes.NO_ANSWER)]
+        return [_error(plan, f"the cluster cannot start: {error}", exit_codes.NO_ANSWER)]
     except TimeoutError:
         message = f"the cluster did not start within {START_SECONDS:g} s"
-        return [_error(work, message, exit_codes.NO_ANSWER)]
+        return [_error(plan, message, exit_codes.NO_ANSWER)]
 
-    def inject(transport: "Transport", tell: Callable[[Line], None]) -> Injector:
-        prefixes = {job.key: job.prefix for job in work.jobs}
-        return Injector(plan.injections, cluster, transport, tell, prefixes)
+    def make_injector(transport: "Transport", tell: Callable[[Line], None]) -> Injector:
+        prefixes = {job.key: job.display_prefix for job in plan.jobs}
+        return Injector(options.injections, cluster, transport, tell, prefixes)
 
-    _say_notes(cluster.notes, audience)
-    site = Site(cluster.data, cluster.socket, cluster.network == "shared")
-    fitting = work.for_machine(has_mounts=cluster.has_mounts)
-    if not plan.has_jobs:
-        return await _companions_alone(fitting, plan, site, interrupts, audience)
-    session = Session(
-        fitting,
-        site,
+    _report_notes(cluster.notes, reporter)
+    return await _run_session(
+        plan if cluster.has_mounts else plan.without_mounts(),
+        options,
+        RunCluster(cluster.data, cluster.socket, cluster.network == "shared"),
         interrupts,
-        audience,
-        reads_logs=plan.reads_logs,
-        make_injector=inject if plan.injections else None,
+        reporter,
+        make_injector if options.injections else None,
     )
-    return await _verdicts(session.run(), work)
 
 
-async def _on_daemon(
-    work: Work, plan: Plan, data: Path, record: Record, interrupts: Interrupts, audience: Audience
+async def _run_session(
+    plan: SubmitPlan,
+    options: RunOptions,
+    cluster: "RunCluster",
+    interrupts: Interrupts,
+    reporter: Reporter,
+    make_injector: "MakeInjector | None" = None,
 ) -> list[Verdict]:
-    from windlass.runner.session import Session, Site
-
-    _say_notes(record.notes, audience)
-    site = Site(data, Path(record.socket), record.network == "shared", has_controller=True)
-    fitting = work.for_machine(has_mounts=record.has_mounts)
-    if not plan.has_jobs:
-        return await _companions_alone(fitting, plan, site, interrupts, audience)
-    session = Session(fitting, site, interrupts, audience, reads_logs=plan.reads_logs)
-    return await _verdicts(session.run(), work)
-
-
-async def _companions_alone(
-    work: Work, plan: Plan, site: "Site", interrupts: Interrupts, audience: Audience
-) -> list[Verdict]:
-    from windlass.runner import companions_only
-
-    return await _verdicts(companions_only.run(work, site, interrupts, audience, plan.doors), work)
-
-
-async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> list[Verdict]:
-    from windlass.runner.session import NoAnswerError, RefusedError
+    """Return the results of the jobs, or an error as the only result."""
+    from windlass.client.submit.apply import ManifestRejectedError
+    from windlass.runner.session import ClusterFailedError, Session, run_companions
 
     try:
-        return await session
-    except RefusedError as error:
-        return [_error(work, str(error), exit_codes.USAGE)]
-    except NoAnswerError as error:
-        return [_error(work, str(error), exit_codes.NO_ANSWER)]
+        if plan.companions_only:
+            return await run_companions(plan, cluster, interrupts, reporter, options.forward)
+        session = Session(
+            plan,
+            cluster,
+            interrupts,
+            reporter,
+            reads_logs=options.reads_logs,
+            make_injector=make_injector,
+        )
+        return await session.run()
+    except ManifestRejectedError as error:
+        return [_error(plan, str(error), exit_codes.USAGE)]
+    except ClusterFailedError as error:
+        return [_error(plan, str(error), exit_codes.NO_ANSWER)]
     except ClientError as error:
-        return [_error(work, str(error), exit_codes.of_client_error(error))]
+        return [_error(plan, str(error), exit_codes.of_client_error(error))]
 
 
-def _say_notes(notes: tuple[str, ...], audience: Audience) -> None:
+def _report_notes(notes: tuple[str, ...], reporter: Reporter) -> None:
     for note in notes:
-        audience.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
+        reporter.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
 
 
-def _error(work: Work, message: str, code: int) -> Verdict:
-    return Verdict(Topic.ERROR, datetime.now(UTC), work.name, message, exit=code)
+def _error(plan: SubmitPlan, message: str, code: int) -> Verdict:
+    return Verdict(Topic.ERROR, datetime.now(UTC), plan.name, message, exit=code)

@@ -1,7 +1,4 @@
-"""What happens on the cluster of a run once it answers: a controller, the file's objects, and somebody who looks on.
-
-What is seen of it is in `onlooker`.
-"""
+"""Run jobs, or only their companions, on a cluster that has started: controller, submission, observation, result."""
 
 import asyncio
 import secrets
@@ -14,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from windlass.client.pods import Pod
+from windlass.client.submit.plan import SubmitPlan
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
 from windlass.controller.operator import Operator
@@ -23,38 +21,37 @@ from windlass.kubeapi.resources import frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model.framework import ExecutionType
 from windlass.model.settings import OFF, Settings
-from windlass.runner import beforehand, free_ports, objects, report
-from windlass.runner.audience import Audience
+from windlass.runner import exit_codes, free_ports, report, submission
 from windlass.runner.companions import Companions
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.objects import RefusedError
+from windlass.runner.options import ForwardOptions
 from windlass.runner.report import Line, Topic, Verdict
-from windlass.runner.run_plan import Doors, Job, Work
-from windlass.runner.watcher import Followed, Onlooker
-
-__all__ = ["NoAnswerError", "RefusedError", "Session", "Site"]
+from windlass.runner.reporter import Reporter
+from windlass.runner.watcher import WatchedJob, Watcher
 
 NOTICE_SECONDS = 60.0
-"""For so long the controller may take to notice a Framework."""
+"""Time limit for the controller to notice a Framework."""
+
+_USER_AGENT = "windlass-run"
 
 
-class Site(msgspec.Struct, frozen=True):
+class RunCluster(msgspec.Struct, frozen=True):
     """The cluster of a run."""
 
     data: Path
     socket: Path
     is_network_shared: bool
     has_controller: bool = False
-    """It brings one along. Otherwise it is the session's to run."""
+    """Whether a daemon runs a controller on it. Otherwise the session does."""
 
     @property
     def is_ephemeral(self) -> bool:
-        """It ends with the run. One that brings its controller along is that of a daemon, and stays."""
+        """Whether it ends with the run. The cluster of a daemon does not."""
         return not self.has_controller
 
 
 class Injector(Protocol):
-    """Who does what `--inject` asks for."""
+    """Injects the faults of `--inject`."""
 
     def on_pod(self, pod: Pod) -> None: ...
 
@@ -66,36 +63,36 @@ class Injector(Protocol):
 MakeInjector = Callable[[Transport, Callable[[Line], None]], Injector]
 
 
-class NoAnswerError(Exception):
-    """The cluster or the controller does not do its part. One message."""
+class ClusterFailedError(Exception):
+    """The cluster or the controller failed."""
 
 
 class Session:
     def __init__(
         self,
-        work: Work,
-        site: Site,
+        plan: SubmitPlan,
+        cluster: RunCluster,
         interrupts: Interrupts,
-        audience: Audience,
+        reporter: Reporter,
         *,
         reads_logs: bool,
         make_injector: MakeInjector | None = None,
     ) -> None:
-        self._work = work
-        self._site = site
+        self._plan = plan
+        self._cluster = cluster
         self._interrupts = interrupts
-        self._access = access.unix(site.socket)
-        self._transport = Transport(self._access, user_agent="windlass-run")
-        self._news = Onlooker(work, self._transport, audience, site.data, reads_logs=reads_logs)
-        self._companions = Companions(self._transport, self._news.tell, Doors())
+        self._access = access.unix(cluster.socket)
+        self._transport = Transport(self._access, user_agent=_USER_AGENT)
+        self._watcher = Watcher(plan, self._transport, reporter, cluster.data, reads_logs=reads_logs)
+        self._companions = Companions(self._transport, self._watcher.tell, ForwardOptions())
         self._make_injector = make_injector
         self._injector: Injector | None = None
         self._stop_controller = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
-        """Goes on until it is cancelled; what ends before is a fault."""
+        """Tasks that run until they are cancelled. It is an error if one ends before."""
 
     async def run(self) -> list[Verdict]:
-        """Until all jobs have completed: how each of them did. Raises RefusedError, NoAnswerError and ClientError."""
+        """Run until all jobs have completed, and return their results. Raises ClusterFailedError and ClientError."""
         try:
             async with self._transport:
                 try:
@@ -103,92 +100,85 @@ class Session:
                 finally:
                     await self._end_all()
         except ApiError as error:
-            raise NoAnswerError(f"the cluster did not do what it was asked for: {error}") from error
+            raise ClusterFailedError(f"the cluster failed: {error}") from error
 
     async def _run(self) -> list[Verdict]:
-        await objects.define(self._transport, self._work)
-        controller = None if self._site.has_controller else self._begin(self._controller())
+        await submission.define_resources(self._transport, self._plan)
+        controller = None if self._cluster.has_controller else self._begin(self._run_controller())
         if self._make_injector is not None:
-            self._injector = self._make_injector(self._transport, self._news.tell)
-            self._news.on_pod = self._injector.on_pod
-        for look in self._news.looks():
-            self._begin(look)
+            self._injector = self._make_injector(self._transport, self._watcher.tell)
+            self._watcher.on_pod = self._injector.on_pod
+        for task in self._watcher.watch_tasks():
+            self._begin(task)
         await self._submit()
         await self._wait()
         if self._injector is not None:
             await self._injector.finish()
         if controller is not None:
             await self._end(controller)
-        await self._news.hear_the_rest()
-        verdicts = [self._verdict(followed) for followed in self._news.jobs.values()]
-        await self._stay(verdicts)
+        await self._watcher.drain()
+        verdicts = [self._verdict(watched) for watched in self._watcher.jobs.values()]
+        await self._stay_open(verdicts)
         return verdicts
 
     async def _end_all(self) -> None:
-        await self._companions.end()
-        await _cancelled({*self._background, *self._news.end()})
+        await self._companions.close()
+        await _cancel({*self._background, *self._watcher.log_tasks})
         if self._injector is not None:
             await self._injector.stop()
 
     async def _submit(self) -> None:
-        await objects.create_others(self._transport, self._work)
-        self._companions.tell_passwords(self._work)
-        self._companions.open(self._work.written_companions)
-        for job in self._work.jobs:
-            await self._prepare_and_create(job)
-            self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Submitted", "is submitted"))
-            self._companions.open(job.companions)
+        await submission.submit(
+            self._transport,
+            self._plan,
+            self._companions,
+            self._watcher.tell,
+            is_ephemeral=self._cluster.is_ephemeral,
+        )
         self._interrupts.can_be_graceful = True
 
-    async def _prepare_and_create(self, job: Job) -> None:
-        """As `windlass submit` does it. Raises ClientError besides."""
-        if job.preparation is None:
-            await objects.create_framework(self._transport, job)
-            return
-        async with beforehand.made(
-            self._transport, job, job.preparation, self._news.tell, is_ephemeral=self._site.is_ephemeral
-        ) as prepared:
-            created = await objects.create_framework(self._transport, job)
-        await prepared.give_to(created)
-
     async def _wait(self) -> None:
-        if not await self._until(self._news.were_noticed, seconds=NOTICE_SECONDS):
-            raise NoAnswerError(f"the controller has not noticed the Framework within {NOTICE_SECONDS:g} s")
-        await self._until(self._news.are_over, self._interrupts.stop)
-        if not self._news.are_over.is_set():
-            for followed in self._news.jobs.values():
-                if not followed.is_over:
-                    await self._ask_to_stop(followed)
-            await self._until(self._news.are_over)
+        watcher = self._watcher
+        if not await self._wait_for_any(watcher.were_noticed, seconds=NOTICE_SECONDS):
+            message = f"the controller did not notice the Framework within {NOTICE_SECONDS:g} s"
+            raise ClusterFailedError(message)
+        await self._wait_for_any(watcher.are_over, self._interrupts.stop)
+        if not watcher.are_over.is_set():
+            for watched in watcher.jobs.values():
+                if not watched.is_over:
+                    await self._stop_job(watched)
+            await self._wait_for_any(watcher.are_over)
         self._interrupts.can_be_graceful = False
 
-    async def _stay(self, verdicts: Sequence[Verdict]) -> None:
-        """For companions that outlive the jobs, as long as there are any: on a cluster that goes when the run ends."""
-        was_asked_to_end = self._interrupts.stop.is_set()
-        if was_asked_to_end or not self._site.is_ephemeral or not self._companions.is_any_kept:
+    async def _stay_open(self, verdicts: Sequence[Verdict]) -> None:
+        """Wait for companions that outlive the jobs, if the cluster ends with the run."""
+        was_stopped = self._interrupts.stop.is_set()
+        if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return
         self._interrupts.no_hurry.set()
         self._interrupts.can_be_graceful = True
-        message = report.what_goes_on(verdicts, self._companions.where)
-        self._news.tell(Line(Topic.COMPANION, _now(), self._work.name, "GoesOn", message))
-        await first_of(self._companions.until_gone(are_kept=True), self._interrupts.stop.wait())
+        message = report.open_companions(verdicts, self._companions.urls)
+        self._watcher.tell(Line(Topic.COMPANION, _now(), self._plan.name, "GoesOn", message))
+        await _wait_for_first(
+            self._companions.wait_until_all_failed(only_kept=True), self._interrupts.stop.wait()
+        )
 
-    async def _ask_to_stop(self, followed: Followed) -> None:
-        job = followed.job
-        followed.was_asked_to_stop = True
-        message = "is asked to stop; its pods have their grace period, and Ctrl-C once more ends them at once"
-        self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Stopping", message))
+    async def _stop_job(self, watched: WatchedJob) -> None:
+        job = watched.job
+        watched.was_stopped = True
+        message = "stopping; pods have their grace period. Press Ctrl-C again to end them at once"
+        self._watcher.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Stopping", message))
         body = msgspec.json.encode({"spec": {"executionType": ExecutionType.STOP}})
         await self._transport.send(requests.merge_patch(frameworks(job.group), job.namespace, job.name, body))
 
-    def _verdict(self, followed: Followed) -> Verdict:
+    def _verdict(self, watched: WatchedJob) -> Verdict:
         return report.verdict(
-            followed.framework, followed.job.name, _now(), was_interrupted=followed.was_asked_to_stop
+            watched.framework, watched.job.name, _now(), was_interrupted=watched.was_stopped
         )
 
-    # What goes on beside it
+    # Background tasks
 
-    async def _controller(self) -> None:
+    async def _run_controller(self) -> None:
         settings = Settings(leader_election=False, metrics_address=OFF)
         identity = election.identity(socket.gethostname(), secrets.token_hex(8))
         operator = Operator(
@@ -197,7 +187,7 @@ class Session:
             SystemClock(),
             identity=identity,
             stream=None,
-            choose_ports=free_ports.choose if self._site.is_network_shared else None,
+            choose_ports=free_ports.choose if self._cluster.is_network_shared else None,
         )
         await operator.run(self._stop_controller)
 
@@ -211,32 +201,76 @@ class Session:
         self._stop_controller.set()
         await controller
 
-    async def _until(self, *conditions: asyncio.Event, seconds: float | None = None) -> bool:
-        """Whether one of them came in time. Raises NoAnswerError when something ends that should go on."""
-        waiting = {asyncio.create_task(condition.wait()) for condition in conditions}
+    async def _wait_for_any(self, *events: asyncio.Event, seconds: float | None = None) -> bool:
+        """Return whether one of the events was set in time. Raises ClusterFailedError if a background task ends."""
+        waiting = {asyncio.create_task(event.wait()) for event in events}
         try:
             done, _ = await asyncio.wait(
                 {*waiting, *self._background}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            await _cancelled(waiting)
+            await _cancel(waiting)
         for task in done & self._background:
-            raise NoAnswerError("the controller has ended") from task.exception()
+            raise ClusterFailedError("the controller ended unexpectedly") from task.exception()
         return bool(done)
 
 
-async def first_of(*doing: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them is over. Raises what that one has raised."""
-    tasks = {asyncio.create_task(each) for each in doing}
+async def run_companions(
+    plan: SubmitPlan,
+    cluster: RunCluster,
+    interrupts: Interrupts,
+    reporter: Reporter,
+    options: ForwardOptions,
+) -> list[Verdict]:
+    """Run companions without their jobs until Ctrl-C, or until all have failed.
+
+    On a cluster that stays, return as soon as they are ready. Raises as `Session.run` does.
+    """
+    interrupts.can_be_graceful = True
+    try:
+        async with Transport(access.unix(cluster.socket), user_agent=_USER_AGENT) as transport:
+            companions = Companions(transport, reporter.say, options)
+
+            async def start_and_wait() -> None:
+                # No controller runs, but a notebook may list Frameworks.
+                await submission.define_resources(transport, plan)
+                await submission.submit(
+                    transport, plan, companions, reporter.say, is_ephemeral=cluster.is_ephemeral
+                )
+                await companions.wait_until_decided()
+                if cluster.is_ephemeral:
+                    interrupts.no_hurry.set()
+                    await companions.wait_until_all_failed()
+
+            try:
+                await _wait_for_first(start_and_wait(), interrupts.stop.wait())
+                return [_companion_verdict(plan.name, companions, was_stopped=interrupts.stop.is_set())]
+            finally:
+                await companions.close()
+    except ApiError as error:
+        raise ClusterFailedError(f"the cluster failed: {error}") from error
+
+
+def _companion_verdict(name: str, companions: Companions, *, was_stopped: bool) -> Verdict:
+    if was_stopped:
+        return Verdict(Topic.COMPANION, _now(), name, "companions stopped", exit=exit_codes.SUCCESS)
+    if companions.urls:
+        return Verdict(Topic.COMPANION, _now(), name, "companions are running", exit=exit_codes.SUCCESS)
+    return Verdict(Topic.ERROR, _now(), name, "all companions failed to start", exit=exit_codes.FAILED)
+
+
+async def _wait_for_first(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of them ends, and raise its exception, if any."""
+    tasks = {asyncio.create_task(each) for each in coroutines}
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        await _cancelled(tasks)
+        await _cancel(tasks)
 
 
-async def _cancelled(tasks: "Iterable[asyncio.Task[Any]]") -> None:
+async def _cancel(tasks: "Iterable[asyncio.Task[Any]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

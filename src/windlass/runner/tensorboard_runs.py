@@ -11,7 +11,7 @@ _ANSWER_SECONDS = 30.0
 Sleep = Callable[[float], Awaitable[object]]
 
 
-async def tell(url: str, logdir: str, say: Callable[[str], None], sleep: Sleep = asyncio.sleep) -> None:
+async def report(url: str, logdir: str, say: Callable[[str], None], sleep: Sleep = asyncio.sleep) -> None:
     """A TensorBoard that has nothing to show does not say so itself. `say` is told, and told again of the first run."""
     if await first(url) != []:
         return

@@ -20,14 +20,16 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from windlass.cli.commands.run import Look, look
+from windlass.cli.commands.run import OutputMode, output_mode
 from windlass.cli.main import main
-from windlass.cli.run_options import Given
+from windlass.cli.run_options import RunArguments
 from windlass.cli.terminal.output import Output, Style
+from windlass.client.submit import plan as planner
+from windlass.client.submit.plan import Target
+from windlass.client.submit.sources import Source
 from windlass.render import documents
-from windlass.runner import run_plan
 from windlass.runner.local import data_folders
-from windlass.runner.run_plan import Plan
+from windlass.runner.options import RunOptions
 
 SERVICE = {
     "apiVersion": "v1",
@@ -264,25 +266,25 @@ def test_no_answer_of_some_among_many() -> None:
     assert (result.exit_code, last["exit"], last["object"]) == (124, 124, "jobs")
 
 
-LOOKS = {
-    "pipe": (Given(), False, {"TERM": "xterm"}, Look.TEXT),
-    "terminal": (Given(), True, {"TERM": "xterm"}, Look.LIVE),
-    "terminal-without-logs": (Given(logs=False), True, {"TERM": "xterm"}, Look.LIVE),
-    "logs": (Given(logs=True), True, {"TERM": "xterm"}, Look.TEXT),
-    "verbose": (Given(verbose=True), True, {"TERM": "xterm"}, Look.TEXT),
-    "dumb": (Given(), True, {"TERM": "dumb"}, Look.TEXT),
-    "no-terminal-at-all": (Given(), True, {}, Look.TEXT),
-    "json": (Given(form="json"), True, {"TERM": "xterm"}, Look.JSON),
+OUTPUT_MODES = {
+    "pipe": (RunArguments(), False, {"TERM": "xterm"}, OutputMode.TEXT),
+    "terminal": (RunArguments(), True, {"TERM": "xterm"}, OutputMode.LIVE),
+    "terminal-without-logs": (RunArguments(logs=False), True, {"TERM": "xterm"}, OutputMode.LIVE),
+    "logs": (RunArguments(logs=True), True, {"TERM": "xterm"}, OutputMode.TEXT),
+    "verbose": (RunArguments(verbose=True), True, {"TERM": "xterm"}, OutputMode.TEXT),
+    "dumb": (RunArguments(), True, {"TERM": "dumb"}, OutputMode.TEXT),
+    "no-terminal-at-all": (RunArguments(), True, {}, OutputMode.TEXT),
+    "json": (RunArguments(form="json"), True, {"TERM": "xterm"}, OutputMode.JSON),
 }
 
 
 @pytest.mark.parametrize(
-    ("given", "is_terminal", "environment", "expected"), LOOKS.values(), ids=LOOKS.keys()
+    ("given", "is_terminal", "environment", "expected"), OUTPUT_MODES.values(), ids=OUTPUT_MODES.keys()
 )
-def test_how_it_is_shown(
-    given: Given, is_terminal: bool, environment: dict[str, str], expected: Look
+def test_output_mode(
+    given: RunArguments, is_terminal: bool, environment: dict[str, str], expected: OutputMode
 ) -> None:
-    assert look(given, is_terminal=is_terminal, environment=environment) == expected
+    assert output_mode(given, is_terminal=is_terminal, environment=environment) == expected
 
 
 # Images, Ctrl-C, imports
@@ -344,12 +346,12 @@ def test_ctrl_c(
 ) -> None:
     from windlass.runner import run as runner_run
 
-    (submission,) = documents.read(written(job(**annotations)), "file").submissions
-    work = run_plan.of([(submission, None)], ())
+    source = Source(documents.read(written(job(**annotations)), "file"), Path())
+    plan = planner.plan(source, Target(is_embedded=True))
     stream = Trigger(*words)
     output = Output(stream, Style(width=len("worker-0")))
     state.mkdir()
-    assert asyncio.run(runner_run.run(work, Plan(reads_logs=False), state, output)) == 130
+    assert asyncio.run(runner_run.run(plan, RunOptions(reads_logs=False), state, output)) == 130
     output.finish()
     assert stream.getvalue().decode().splitlines()[-1][14:].startswith(last)
     assert clusters.made[0].ended_pods is False, "an ephemeral cluster ends them by itself"

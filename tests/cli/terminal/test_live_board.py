@@ -28,8 +28,8 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
+from windlass.render.manifest import Manifest
 from windlass.runner.report import Advance, Line, LogLine, Source, Topic
-from windlass.runner.run_plan import Job
 from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
@@ -37,8 +37,8 @@ BEGAN = datetime(2026, 1, 2, 3, 0, 0, tzinfo=UTC)
 NOW = BEGAN + timedelta(seconds=65)
 
 
-def job(prefix: str = "", name: str = "job") -> Job:
-    return Job(
+def job(prefix: str = "", name: str = "job") -> Manifest:
+    return Manifest(
         {
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"taskRoles": [{"name": "worker", "taskNumber": 2}]},

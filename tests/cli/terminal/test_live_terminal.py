@@ -11,8 +11,8 @@ import pytest
 
 from windlass.cli.terminal.live_terminal import Canvas, Screen, Size
 from windlass.cli.terminal.output import Style
+from windlass.render.manifest import Manifest
 from windlass.runner.report import Line, LogLine, Topic, Verdict
-from windlass.runner.run_plan import Job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SIZE = Size(20, 6)
@@ -134,9 +134,9 @@ def test_what_others_wrote_stays() -> None:
 # When it is drawn
 
 
-def job(tasks: int = 1) -> Job:
+def job(tasks: int = 1) -> Manifest:
     roles = [{"name": "worker", "taskNumber": tasks}]
-    return Job({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
+    return Manifest({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
 
 
 def screen(stream: Any, **options: Any) -> Screen:

@@ -11,7 +11,7 @@ import pytest
 
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
-from windlass.runner import audience
+from windlass.runner import reporter
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.report import Advance, Line, LogLine, Opened, Source, Topic
 
@@ -89,7 +89,7 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
     ],
 )
 def test_how_a_line_looks(
-    monkeypatch: pytest.MonkeyPatch, said: audience.Said, style: Style, expected: str
+    monkeypatch: pytest.MonkeyPatch, said: reporter.Reported, style: Style, expected: str
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from windlass.client.companions.resolution import LONGEST_PASSWORD_BYTES, given, kept, settled
+from windlass.client.companions.resolution import (
+    MAX_PASSWORD_BYTES,
+    chosen_passwords,
+    resolve,
+    with_existing_passwords,
+)
 from windlass.client.errors import FaultyJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.job import Job, Role
 from windlass.render.companions import password_files, passwords
-from windlass.render.companions.resolved import ALL_USERS, Settled
+from windlass.render.companions.password_files import ALL_USERS
+from windlass.render.companions.servers import ResolvedCompanions
 
 JUPYTER, HUB = Companion.JUPYTER, Companion.HUB
 
@@ -33,9 +39,9 @@ def secret_of(companion: Companion, hashes: dict[str, str]) -> Json:
     return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}}
 
 
-def settled_in(folder: Path, wanted: Job, password: str = "") -> Settled:
+def resolved_in(folder: Path, wanted: Job, password: str = "") -> ResolvedCompanions:
     environ = {"PASSWORD": password} if password else {}
-    return settled(wanted, given(wanted, folder, environ), is_one_machine=True)
+    return resolve(wanted, chosen_passwords(wanted, folder, environ), is_embedded=True)
 
 
 # Where they come from
@@ -53,77 +59,77 @@ WRITTEN: dict[str, bytes] = {
 @pytest.mark.parametrize("case", WRITTEN)
 def test_a_password_in_a_file(case: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(WRITTEN[case])
-    found = settled_in(tmp_path, asking(file="password"))
+    found = resolved_in(tmp_path, asking(file="password"))
     assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
-    assert not found.shown
+    assert not found.generated
 
 
 def test_a_password_with_any_character(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(ODD)
     for found in (
-        settled_in(tmp_path, asking(file="password")),
-        settled_in(tmp_path, asking(env="PASSWORD"), ODD),
+        resolved_in(tmp_path, asking(file="password")),
+        resolved_in(tmp_path, asking(env="PASSWORD"), ODD),
     ):
         assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], ODD)
         assert not passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
 
 
 def test_a_password_that_a_secret_has_is_not_looked_for(tmp_path: Path) -> None:
-    assert settled_in(tmp_path, asking("", "", "mine")) == Settled(is_one_machine=True)
+    assert resolved_in(tmp_path, asking("", "", "mine")) == ResolvedCompanions(is_embedded=True)
 
 
 def test_a_job_without_passwords_has_none(tmp_path: Path) -> None:
-    assert settled_in(tmp_path, job(tensorboard=TensorBoard())) == Settled(is_one_machine=True)
+    assert resolved_in(tmp_path, job(tensorboard=TensorBoard())) == ResolvedCompanions(is_embedded=True)
 
 
 def test_one_that_is_missing_is_made_up(tmp_path: Path) -> None:
-    found = settled_in(tmp_path, job(jupyter=Jupyter()))
-    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], found.shown[JUPYTER][ALL_USERS])
-    again = settled_in(tmp_path, job(jupyter=Jupyter()))
-    assert again.shown != found.shown
+    found = resolved_in(tmp_path, job(jupyter=Jupyter()))
+    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], found.generated[JUPYTER][ALL_USERS])
+    again = resolved_in(tmp_path, job(jupyter=Jupyter()))
+    assert again.generated != found.generated
 
 
 def test_a_hub_has_one_for_each_user(tmp_path: Path) -> None:
-    found = settled_in(tmp_path, job(hub=Hub(users=("ana", "ben"))))
+    found = resolved_in(tmp_path, job(hub=Hub(users=("ana", "ben"))))
     assert set(found.hashes[HUB]) == {"ana", "ben"}
     for user, hashed in found.hashes[HUB].items():
-        assert passwords.fits_hub(hashed, found.shown[HUB][user])
-    assert found.shown[HUB]["ana"] != found.shown[HUB]["ben"]
+        assert passwords.fits_hub(hashed, found.generated[HUB][user])
+    assert found.generated[HUB]["ana"] != found.generated[HUB]["ben"]
 
 
 def test_a_hub_knows_no_capitals(tmp_path: Path) -> None:
-    found = settled_in(tmp_path, job(hub=Hub(users=("Ana", "BEN"), admins=("ana",))))
-    assert set(found.hashes[HUB]) == set(found.shown[HUB]) == {"ana", "ben"}
+    found = resolved_in(tmp_path, job(hub=Hub(users=("Ana", "BEN"), admins=("ana",))))
+    assert set(found.hashes[HUB]) == set(found.generated[HUB]) == {"ana", "ben"}
 
 
 def test_a_hub_for_everybody_has_one_for_all(tmp_path: Path) -> None:
-    found = settled_in(tmp_path, job(hub=Hub(admins=("ana",))))
-    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.shown[HUB][ALL_USERS])
+    found = resolved_in(tmp_path, job(hub=Hub(admins=("ana",))))
+    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.generated[HUB][ALL_USERS])
 
 
 def test_an_admin_has_a_password_that_the_others_do_not_know(tmp_path: Path) -> None:
     wanted = job(hub=Hub(admins=("ana",), password_from=PasswordFrom(env="PASSWORD")))
-    found = settled_in(tmp_path, wanted, "open sesame")
+    found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS, "ana"}
-    assert passwords.fits_hub(found.hashes[HUB]["ana"], found.shown[HUB]["ana"])
+    assert passwords.fits_hub(found.hashes[HUB]["ana"], found.generated[HUB]["ana"])
     assert not passwords.fits_hub(found.hashes[HUB]["ana"], "open sesame")
-    again = kept(
+    again = with_existing_passwords(
         HUB,
-        settled_in(tmp_path, wanted, "another"),
+        resolved_in(tmp_path, wanted, "another"),
         {HUB: "another"},
         secret_of(HUB, dict(found.hashes[HUB])),
     )
     assert again.hashes[HUB]["ana"] == found.hashes[HUB]["ana"]
     assert passwords.fits_hub(again.hashes[HUB][ALL_USERS], "another")
-    assert not again.shown[HUB]
+    assert not again.generated[HUB]
 
 
 def test_a_hub_whose_password_is_chosen_has_one_for_all(tmp_path: Path) -> None:
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
-    found = settled_in(tmp_path, wanted, "open sesame")
+    found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS}
     assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], "open sesame")
-    assert not found.shown
+    assert not found.generated
 
 
 # What is refused
@@ -152,7 +158,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a line break": (holding(b"\n"), r"nothing is left of it"),
     "nothing but controls": (holding(b" \x01\x1f\t"), r"nothing is left of it"),
     "two lines": (holding(b"one\ntwo\n"), r"there is a line break in it, which nobody can type"),
-    "large": (holding(b"x" * (LONGEST_PASSWORD_BYTES + 1)), r"has more than 4096 bytes"),
+    "large": (holding(b"x" * (MAX_PASSWORD_BYTES + 1)), r"has more than 4096 bytes"),
 }
 
 
@@ -161,13 +167,13 @@ def test_a_file_that_has_no_password(case: str, tmp_path: Path) -> None:
     make, message = FILES[case]
     make(tmp_path / "password")
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}") as raised:
-        settled_in(tmp_path, asking(file="password"))
+        resolved_in(tmp_path, asking(file="password"))
     assert "\n" not in str(raised.value)
 
 
 def test_a_home_that_nobody_has(tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match=r"~nobody-at-all/password cannot be read: No such file"):
-        settled_in(tmp_path, asking(file="~nobody-at-all/password"))
+        resolved_in(tmp_path, asking(file="~nobody-at-all/password"))
 
 
 @pytest.mark.parametrize(
@@ -180,51 +186,58 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
 )
 def test_a_variable_that_has_no_password(password: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}"):
-        settled_in(tmp_path, asking(env="PASSWORD"), password)
+        resolved_in(tmp_path, asking(env="PASSWORD"), password)
 
 
 # What goes on
 
 
 def test_a_password_that_was_made_up_before_goes_on() -> None:
-    before, now = (settled(job(jupyter=Jupyter()), {}, is_one_machine=False) for _ in range(2))
-    found = kept(JUPYTER, now, {}, secret_of(JUPYTER, {ALL_USERS: before.hashes[JUPYTER][ALL_USERS]}))
+    before, now = (resolve(job(jupyter=Jupyter()), {}, is_embedded=False) for _ in range(2))
+    found = with_existing_passwords(
+        JUPYTER, now, {}, secret_of(JUPYTER, {ALL_USERS: before.hashes[JUPYTER][ALL_USERS]})
+    )
     assert found.hashes[JUPYTER][ALL_USERS] == before.hashes[JUPYTER][ALL_USERS]
-    assert not found.shown[JUPYTER]
+    assert not found.generated[JUPYTER]
 
 
 @pytest.mark.parametrize(("chosen", "stays"), [("open sesame", True), ("open barley", False)])
 def test_one_that_is_chosen_takes_the_place_of_another(chosen: str, stays: bool) -> None:
     wanted, before = asking(env="PASSWORD"), passwords.for_jupyter("open sesame")
-    now = settled(wanted, {JUPYTER: chosen}, is_one_machine=False)
-    found = kept(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
+    now = resolve(wanted, {JUPYTER: chosen}, is_embedded=False)
+    found = with_existing_passwords(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
     assert found.hashes[JUPYTER][ALL_USERS] == (before if stays else now.hashes[JUPYTER][ALL_USERS])
 
 
 def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> None:
-    first = settled(job(hub=Hub(users=("ana", "ben"))), {}, is_one_machine=False)
-    now = settled(job(hub=Hub(users=("ana", "cem"))), {}, is_one_machine=False)
-    found = kept(HUB, now, {}, secret_of(HUB, dict(first.hashes[HUB])))
+    first = resolve(job(hub=Hub(users=("ana", "ben"))), {}, is_embedded=False)
+    now = resolve(job(hub=Hub(users=("ana", "cem"))), {}, is_embedded=False)
+    found = with_existing_passwords(HUB, now, {}, secret_of(HUB, dict(first.hashes[HUB])))
     assert found.hashes[HUB] == {"ana": first.hashes[HUB]["ana"], "cem": now.hashes[HUB]["cem"]}
-    assert found.shown[HUB] == {"cem": now.shown[HUB]["cem"]}
+    assert found.generated[HUB] == {"cem": now.generated[HUB]["cem"]}
 
 
 def test_who_has_a_password_of_their_own_keeps_it_beside_one_for_all() -> None:
     known = {HUB: "open sesame"}
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
-    now = settled(wanted, known, is_one_machine=False)
+    now = resolve(wanted, known, is_embedded=False)
     own = passwords.for_hub("his own")
     before = {**now.hashes[HUB], "ben": own}
-    found = kept(HUB, settled(wanted, known, is_one_machine=False), known, secret_of(HUB, before))
+    found = with_existing_passwords(
+        HUB, resolve(wanted, known, is_embedded=False), known, secret_of(HUB, before)
+    )
     assert found.hashes[HUB] == before
 
 
 def test_one_for_all_that_is_chosen_takes_the_place_of_those_that_were_made_up() -> None:
-    first = settled(job(hub=Hub(users=("ana", "ben"))), {}, is_one_machine=False)
+    first = resolve(job(hub=Hub(users=("ana", "ben"))), {}, is_embedded=False)
     known = {HUB: "open sesame"}
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
-    now = settled(wanted, known, is_one_machine=False)
-    assert kept(HUB, now, known, secret_of(HUB, dict(first.hashes[HUB]))).hashes[HUB] == now.hashes[HUB]
+    now = resolve(wanted, known, is_embedded=False)
+    assert (
+        with_existing_passwords(HUB, now, known, secret_of(HUB, dict(first.hashes[HUB]))).hashes[HUB]
+        == now.hashes[HUB]
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,5 +251,5 @@ def test_one_for_all_that_is_chosen_takes_the_place_of_those_that_were_made_up()
     ],
 )
 def test_a_secret_in_which_somebody_has_written_something_else(data: Json | None) -> None:
-    now = settled(job(jupyter=Jupyter()), {}, is_one_machine=False)
-    assert kept(JUPYTER, now, {}, {"data": data}) == now
+    now = resolve(job(jupyter=Jupyter()), {}, is_embedded=False)
+    assert with_existing_passwords(JUPYTER, now, {}, {"data": data}) == now

@@ -25,7 +25,7 @@ from windlass.localcluster.apiserver.openapi import discovery
 from windlass.model.companions import Companion, ServiceType
 from windlass.model.failures import ApiFailure
 from windlass.render.companions import password_files, passwords, servers
-from windlass.render.companions.resolved import ALL_USERS
+from windlass.render.companions.password_files import ALL_USERS
 
 
 @pytest.fixture(scope="module")

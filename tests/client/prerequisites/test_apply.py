@@ -22,6 +22,7 @@ from windlass.client.errors import ClientError, FaultyJobError, NotThereError, R
 from windlass.client.pod_watcher import FATAL_COUNT, PodWatcher
 from windlass.client.prerequisites import waits
 from windlass.client.submit import sources, submission
+from windlass.client.submit.plan import SubmitOptions
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.following import News
 from windlass.kubeapi.requests import Request, Verb
@@ -90,8 +91,12 @@ class Submission:
     async def _submit(self) -> Framework:
         place = self.place
         async with connection.connected(str(place.kubeconfig), namespace=place.name) as here:
-            (created,) = await submission.submit(here, self._source, tell=self.told.append, **self._options)
-            return created
+            options = SubmitOptions(**self._options)
+            (applied,) = await submission.submit(
+                here, self._source, options, lambda progress: self.told.append(str(progress))
+            )
+            assert applied.framework is not None
+            return applied.framework
 
 
 class Scene:

@@ -25,6 +25,7 @@ from windlass.client.errors import (
     RefusedError,
 )
 from windlass.client.submit import sources, submission
+from windlass.client.submit.plan import SubmitOptions
 from windlass.client.wait import Until
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
@@ -67,8 +68,10 @@ def submit(
     place: ClusterNamespace, given: Any, *, rerun: bool = False, folder: Path | None = None
 ) -> Framework:
     source = sources.read(given, folder)
-    (created,) = use(place, lambda here: submission.submit(here, source, is_rerun=rerun))
-    return created
+    options = SubmitOptions(is_rerun=rerun)
+    (applied,) = use(place, lambda here: submission.submit(here, source, options))
+    assert applied.framework is not None
+    return applied.framework
 
 
 def until(place: ClusterNamespace, name: str, wanted: Until) -> None:

@@ -20,7 +20,8 @@ from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
 from windlass.render.companions import hub, hub_folders, hub_headers, passwords
-from windlass.render.companions.resolved import ALL_USERS, Settled
+from windlass.render.companions.password_files import ALL_USERS
+from windlass.render.companions.servers import ResolvedCompanions
 
 JOB = Job(
     name="digits",
@@ -40,13 +41,13 @@ JOB = Job(
     pod={"spec": {"securityContext": {"runAsUser": 1000}}},
 )
 HASHES = {ALL_USERS: passwords.for_hub("correct horse")}
-CLUSTER = Settled(hashes={Companion.HUB: HASHES})
-MACHINE = Settled(hashes={Companion.HUB: HASHES}, is_one_machine=True)
+CLUSTER = ResolvedCompanions(hashes={Companion.HUB: HASHES})
+MACHINE = ResolvedCompanions(hashes={Companion.HUB: HASHES}, is_embedded=True)
 
 
-def made(settled: Settled = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
+def made(resolved: ResolvedCompanions = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
     """By kind."""
-    return by_kind(hub.objects(job, Hub(**fields), settled, None, ""))
+    return by_kind(hub.objects(job, Hub(**fields), resolved, None, ""))
 
 
 def settings_of(found: dict[str, Json]) -> Json:
@@ -92,9 +93,9 @@ def test_all_that_it_is_made_of(found: dict[str, Json], kinds: list[str]) -> Non
 @pytest.mark.parametrize(
     ("fields", "secret"), [({}, "digits-hub"), ({"password_from": SECRET}, "logins")], ids=str
 )
-@pytest.mark.parametrize("settled", [CLUSTER, MACHINE], ids=["cluster", "machine"])
-def test_hashes_are_in_a_secret_alone(settled: Settled, fields: Json, secret: str) -> None:
-    found = made(settled, **fields)
+@pytest.mark.parametrize("resolved", [CLUSTER, MACHINE], ids=["cluster", "machine"])
+def test_hashes_are_in_a_secret_alone(resolved: ResolvedCompanions, fields: Json, secret: str) -> None:
+    found = made(resolved, **fields)
     mounted = [each["secret"] for each in pod_of(found)["volumes"] if "secret" in each]
     assert mounted == [{"secretName": secret}]
     if "Secret" in found:
@@ -179,7 +180,7 @@ def annotations(found: dict[str, Json]) -> Json:
     return of_the_pod
 
 
-OTHER = Settled(hashes={Companion.HUB: {"ana": passwords.for_hub("correct horse")}})
+OTHER = ResolvedCompanions(hashes={Companion.HUB: {"ana": passwords.for_hub("correct horse")}})
 CHANGES: dict[str, tuple[dict[str, Json], set[str]]] = {
     "nothing": (made(), set()),
     "its users": (made(users=("ana",)), {names.CONFIGURATION_ANNOTATION}),

@@ -17,7 +17,8 @@ from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
 from windlass.render.companions import jupyter, passwords, servers
-from windlass.render.companions.resolved import ALL_USERS, Settled
+from windlass.render.companions.password_files import ALL_USERS
+from windlass.render.companions.servers import ResolvedCompanions
 
 JOB = Job(
     name="digits",
@@ -33,13 +34,13 @@ JOB = Job(
     roles={"ps": Role(port=3333, env={"OF_PS": "1"}), "worker": Role(tasks=2, node_selector={"gpu": "yes"})},
 )
 HASH = passwords.for_jupyter("correct horse")
-SETTLED = Settled(hashes={Companion.JUPYTER: {ALL_USERS: HASH}})
+SETTLED = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: HASH}})
 LABELS = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "jupyter"}
 
 
-def made(job: Job = JOB, settled: Settled = SETTLED, **fields: Any) -> dict[str, Json]:
+def made(job: Job = JOB, resolved: ResolvedCompanions = SETTLED, **fields: Any) -> dict[str, Json]:
     """By kind."""
-    return by_kind(jupyter.objects(job, Jupyter(**fields), settled, None, ""))
+    return by_kind(jupyter.objects(job, Jupyter(**fields), resolved, None, ""))
 
 
 def variables_of(found: dict[str, Json]) -> Json:
@@ -123,11 +124,11 @@ def test_it_has_the_variables_of_the_job_and_is_told_who_its_tasks_are() -> None
 
 def test_tasks_of_plain_objects_have_other_names() -> None:
     of_job = json.loads(
-        variables_of(made(settled=msgspec.structs.replace(SETTLED, is_plain=True)))["CLUSTER_CONFIG"]
+        variables_of(made(resolved=msgspec.structs.replace(SETTLED, is_plain=True)))["CLUSTER_CONFIG"]
     )
     assert of_job["ps"] == ["digits-ps-0.research.svc.cluster.local:3333"]
     prefixed = msgspec.structs.replace(SETTLED, is_plain=True, prefix="")
-    assert "ps-0.research" in variables_of(made(settled=prefixed))["CLUSTER_CONFIG"]
+    assert "ps-0.research" in variables_of(made(resolved=prefixed))["CLUSTER_CONFIG"]
 
 
 @pytest.mark.parametrize("runtime", [Runtime.PYTORCH, Runtime.JAX, Runtime.PLAIN, Runtime.MPI])
@@ -148,8 +149,8 @@ def test_the_secret_has_the_hash_for_servers_of_all_ages() -> None:
 
 
 def test_another_password_replaces_the_pod() -> None:
-    changed = Settled(hashes={Companion.JUPYTER: {ALL_USERS: passwords.for_jupyter("other")}})
-    again, other = made(), made(settled=changed)
+    changed = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: passwords.for_jupyter("other")}})
+    again, other = made(), made(resolved=changed)
     annotations = [
         each["Deployment"]["spec"]["template"]["metadata"]["annotations"] for each in (made(), again, other)
     ]
@@ -163,7 +164,7 @@ def test_the_hash_is_in_the_secret_alone() -> None:
 
 
 def test_a_secret_of_ones_own_is_mounted() -> None:
-    found = made(settled=Settled(), password_from=PasswordFrom(secret="mine"))  # noqa: S106
+    found = made(resolved=ResolvedCompanions(), password_from=PasswordFrom(secret="mine"))  # noqa: S106
     assert "Secret" not in found
     assert {"name": "windlass-jupyter", "secret": {"secretName": "mine"}} in pod_of(found)["volumes"]
 

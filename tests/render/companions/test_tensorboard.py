@@ -17,7 +17,7 @@ from windlass.model.companions import ServiceType, TensorBoard
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
 from windlass.render.companions import tensorboard
-from windlass.render.companions.resolved import Settled
+from windlass.render.companions.servers import ResolvedCompanions
 
 JOB = Job(
     name="digits",
@@ -29,8 +29,8 @@ JOB = Job(
 )
 
 
-def made(settled: Settled = Settled(), **fields: Any) -> Rendered:  # noqa: B008 — it is frozen
-    return by_kind(tensorboard.objects(JOB, TensorBoard(**fields), settled, None, "research"))
+def made(resolved: ResolvedCompanions = ResolvedCompanions(), **fields: Any) -> Rendered:  # noqa: B008 — it is frozen
+    return by_kind(tensorboard.objects(JOB, TensorBoard(**fields), resolved, None, "research"))
 
 
 def test_it_watches_the_output_and_writes_nothing() -> None:
@@ -50,8 +50,8 @@ def test_its_service_is_called_tensorboard() -> None:
     labels = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "tensorboard"}
     assert service["spec"]["selector"] == service["metadata"]["labels"] == labels
     assert made(name="board")["Service"]["metadata"]["name"] == "board"
-    settled = Settled(tensorboard_service="digits-tensorboard")
-    assert made(settled, name="board")["Service"]["metadata"]["name"] == "digits-tensorboard"
+    resolved = ResolvedCompanions(tensorboard_service="digits-tensorboard")
+    assert made(resolved, name="board")["Service"]["metadata"]["name"] == "digits-tensorboard"
 
 
 @pytest.mark.parametrize("service", ServiceType)

@@ -3,7 +3,7 @@
 import click
 
 from windlass.cli import companion_forward
-from windlass.cli.companion_forward import Door
+from windlass.cli.companion_forward import ForwardRequest
 from windlass.model.companions import Companion
 
 
@@ -15,7 +15,7 @@ from windlass.model.companions import Companion
     metavar="USER",
     help="User whose password to replace. The new password is printed once.",
 )
-def hub(door: Door, user: str | None) -> None:
+def hub(request: ForwardRequest, user: str | None) -> None:
     """Forward a local port to the JupyterHub of a job, until Ctrl-C. With FILE, start the JupyterHub of a job file on
     this machine, without the job.
 
@@ -24,8 +24,8 @@ def hub(door: Door, user: str | None) -> None:
         windlass hub digits --new-password ada
         windlass hub job.yaml
     """
-    if user is not None and door.is_of_a_file:
+    if user is not None and request.is_file:
         raise click.UsageError(
             "--new-password is for a job of a cluster: one that is started here has new ones"
         )
-    companion_forward.open_it(door, companion_forward.renewal(user) if user is not None else None)
+    companion_forward.open_companion(request, companion_forward.renewal(user) if user is not None else None)

@@ -3,14 +3,14 @@
 import click
 
 from windlass.cli import companion_forward
-from windlass.cli.companion_forward import Door
+from windlass.cli.companion_forward import ForwardRequest
 from windlass.model.companions import Companion
 
 
 @click.command()
 @companion_forward.options(Companion.JUPYTER)
 @click.option("--new-password", is_flag=True, help="Replace the password and print the new one once.")
-def jupyter(door: Door, new_password: bool) -> None:
+def jupyter(request: ForwardRequest, new_password: bool) -> None:
     """Forward a local port to the JupyterLab of a job, until Ctrl-C. With FILE, start the JupyterLab of a job file on
     this machine, without the job.
 
@@ -19,8 +19,8 @@ def jupyter(door: Door, new_password: bool) -> None:
         windlass jupyter digits --new-password
         windlass jupyter job.yaml
     """
-    if new_password and door.is_of_a_file:
+    if new_password and request.is_file:
         raise click.UsageError(
             "--new-password is for a job of a cluster: one that is started here has a new one"
         )
-    companion_forward.open_it(door, companion_forward.renewal() if new_password else None)
+    companion_forward.open_companion(request, companion_forward.renewal() if new_password else None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windlass.simulate.plan.simulation import Outcome, Plan
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PlanArguments(msgspec.Struct, frozen=True):
     """What the command line says of the tasks, and for how long they are followed."""
 
     injected: tuple[str, ...]
@@ -96,8 +96,9 @@ def plan(
         windlass plan job.yaml --inject 'kill worker-1 after 5s'
         windlass plan job.yaml --inject 'exit 3 worker-0 every time' --exit-code
     """
-    wanted = Wanted(injected, task_times, start_time, endless, until)
-    jobs = tuple(map(_job, job_files.source(file, names.DEFAULT_NAMESPACE).contents.submissions))
+    wanted = PlanArguments(injected, task_times, start_time, endless, until)
+    submissions = job_files.source(file, names.DEFAULT_NAMESPACE).contents.submissions
+    jobs = tuple(map(_job, submissions))
     plans = _plans(jobs, wanted)
     for number, each in enumerate(plans):
         if form == "json":
@@ -109,23 +110,23 @@ def plan(
 
 
 def _job(submission: "Submission") -> Job:
-    """As it is submitted: in a namespace, and without a status that an earlier life left in the file."""
-    from windlass.render import manifest
+    """Render a job as it is submitted, without a status that the file may have."""
+    from windlass.client.submit import plan as planner
     from windlass.render.framework import completion
     from windlass.wire import codec
 
-    placed = manifest.in_namespace(submission.framework(), names.DEFAULT_NAMESPACE)
-    framework = codec.decode_framework(msgspec.json.encode({**placed, "status": None}))
+    rendered = planner.render_framework(submission)
+    framework = codec.decode_framework(msgspec.json.encode({**rendered, "status": None}))
     job = submission.job
     endless = () if job is None else (role for role in job.roles if completion.is_endless(job, role))
     return Job(framework, frozenset(endless))
 
 
-def _plans(jobs: Sequence[Job], wanted: Wanted) -> "tuple[Plan, ...]":
+def _plans(jobs: Sequence[Job], wanted: PlanArguments) -> "tuple[Plan, ...]":
     from windlass.simulate.plan import simulation
 
     roles = [{role.name: role.task_number for role in job.framework.spec.task_roles} for job in jobs]
-    injections = fault_options.asked_for(wanted.injected, roles)
+    injections = fault_options.parse(wanted.injected, roles)
     habits = _habits(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
     until = _seconds("--until", wanted.until)
     return tuple(
@@ -145,7 +146,7 @@ def _concerning(framework: Framework, injections: Iterable[Injection]) -> list[I
     return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
 
 
-def _habits(wanted: Wanted, roles: tuple[str, ...]) -> "Habits":
+def _habits(wanted: PlanArguments, roles: tuple[str, ...]) -> "Habits":
     from windlass.simulate.plan.pods import Habits
 
     runs_for, runs_for_of = Habits().runs_for, {}

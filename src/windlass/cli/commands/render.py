@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import atomic_files, errors, job_files, parameters
+from windlass.cli import atomic_files, cluster_options, errors, job_files, parameters
 from windlass.cli.errors import CommandError
 from windlass.model.companions import Companion
 from windlass.render.manifest_parts import COMPANIONS, Part
 from windlass.runner import exit_codes
 
 if TYPE_CHECKING:
-    from windlass.client.prerequisites.plan import Preparation
+    from windlass.client.submit.plan import Target
     from windlass.client.submit.sources import Source
     from windlass.model.base import Json
     from windlass.model.job import Job
-    from windlass.render.companions.resolved import ByUser
+    from windlass.render.companions.password_files import ByUser
     from windlass.render.documents import Submission
     from windlass.render.manifest_parts import Piece
     from windlass.render.storage.nfs_shares import Share
@@ -34,9 +34,7 @@ _MOUNTING = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, *COMPANIONS, Part.FRAMEWO
 """Parts with pods that have the job's volumes."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What the command line says of it."""
-
+class RenderArguments(msgspec.Struct, frozen=True):
     file: str
     target: str
     namespace: str
@@ -107,8 +105,10 @@ def render(
         job_files.check_out(named, out)
     source = job_files.source(named, namespace, needs_a_job=False)
     usual = PLAIN if source.contents.is_config else FRAMEWORK
-    wanted = Wanted(job_files.called(named), target or usual, namespace, _address(nfs_server), only)
-    data = _written(_rendered(source, wanted), wanted)
+    arguments = RenderArguments(
+        job_files.called(named), target or usual, namespace, _address(nfs_server), only
+    )
+    data = _written(_rendered(source, arguments), arguments)
     if out is None:
         click.echo(data, nl=False)
         return
@@ -138,169 +138,143 @@ def _address(text: str) -> str:
     return text
 
 
-def _warn(wanted: Wanted, message: str) -> None:
-    _tell(wanted, f"warning: {message}")
+def _warn(arguments: RenderArguments, message: str) -> None:
+    _print(arguments, f"warning: {message}")
 
 
-def _tell(wanted: Wanted, line: str) -> None:
-    click.echo(f"{wanted.file}: {line}", err=True)
+def _print(arguments: RenderArguments, line: str) -> None:
+    click.echo(f"{arguments.file}: {line}", err=True)
 
 
-# What it becomes
+# Rendering
 
 
-def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
-    """First what stands in the file as it is, then each job, in the order in which a cluster is to have them."""
+def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
+    """Yield the other objects of the file, then those of each job, in the order of their creation."""
     from windlass.client.companions import resolution
 
-    beside = source.contents.beside(is_plain=wanted.is_plain)
+    extra = source.contents.extra_pieces(is_plain=arguments.is_plain)
+    submissions = source.contents.submissions
     pieces = [
-        *(piece for piece in beside if piece.part is Part.OTHERS),
+        *(piece for piece in extra if piece.part is Part.OTHERS),
         *(
             piece
-            for submission in source.contents.submissions
-            for piece in sorted(_pieces(submission, source, wanted), key=_place)
+            for submission in submissions
+            for piece in sorted(_pieces(submission, source, arguments), key=_position)
         ),
-        *(piece for piece in beside if piece.part is not Part.OTHERS),
+        *(piece for piece in extra if piece.part is not Part.OTHERS),
     ]
-    found = {str(piece.part) for piece in pieces}
-    for part in wanted.only:
+    companions = (each for submission in submissions if submission.job for each in submission.job.companions)
+    found = {*(str(piece.part) for piece in pieces), *map(str, companions)}
+    for part in arguments.only:
         if part not in found:
-            there = ", ".join(str(each) for each in Part if str(each) in found)
-            message = f"--only {part}: there is no such part of it. It has: {there}"
-            raise _refused(wanted, [message])
-    # A pod that looks whether all is there says nothing while the rest is created beside it.
-    wanted_parts = set(wanted.only) or found - {str(Part.PREFLIGHT)}
-    if str(Part.JUPYTER) in wanted_parts:
-        for name, password in source.contents.shown.items():
-            _tell(wanted, resolution.shown_once(f"the password of {name}", password))
-    yield from (piece.body for piece in pieces if piece.part in wanted_parts)
+            parts = ", ".join(str(each) for each in Part if str(each) in found)
+            raise _refused(arguments, [f"--only {part}: there is no such part. Parts: {parts}"])
+    # A preflight pod has no use while the other objects are still being created.
+    selected = set(arguments.only) or found - {str(Part.PREFLIGHT)}
+    if str(Part.JUPYTER) in selected:
+        for name, password in source.contents.generated_passwords.items():
+            _print(arguments, resolution.password_notice(f"the password of {name}", password))
+    yield from (piece.body for piece in pieces if piece.part in selected)
 
 
-def _place(piece: "Piece") -> int:
+def _position(piece: "Piece") -> int:
     return list(Part).index(piece.part)
 
 
-def _pieces(submission: "Submission", source: "Source", wanted: Wanted) -> "tuple[Piece, ...]":
-    from windlass.render import manifest
+def _pieces(submission: "Submission", source: "Source", arguments: RenderArguments) -> "tuple[Piece, ...]":
+    from windlass.client.submit import plan as planner
     from windlass.render.manifest_parts import Piece
 
-    is_elsewhere = wanted.namespace and submission.namespace not in ("", wanted.namespace)
-    if is_elsewhere:
-        message = (
-            f"the job {submission.name} is for the namespace {submission.namespace}, and --namespace says "
-            f"{wanted.namespace}: leave one of them out"
-        )
-        raise _refused(wanted, [message])
+    job_files.require_namespace(arguments.file, submission, arguments.namespace)
     if submission.job is not None:
-        namespace = submission.job.namespace or wanted.namespace
-        job = msgspec.structs.replace(submission.job, namespace=namespace)
-        return _pieces_of_job(job, submission.prefix, source, wanted)
-    framework = submission.framework()
-    if wanted.is_plain:
+        return _job_pieces(submission, submission.job, source, arguments)
+    if arguments.is_plain:
         message = (
-            f"{submission.name} is a Framework already, which only a controller runs: render it with --target "
-            "framework, or write a job file in its place"
+            f"{submission.name} is a Framework, which needs a controller: use --target framework, or write a job file "
+            "instead"
         )
-        raise _refused(wanted, [message])
-    named = manifest.in_namespace(framework, wanted.namespace) if wanted.namespace else framework
-    return (Piece(Part.FRAMEWORK, named),)
+        raise _refused(arguments, [message])
+    return (Piece(Part.FRAMEWORK, planner.render_framework(submission, _target(arguments))),)
 
 
-def _pieces_of_job(job: "Job", prefix: str | None, source: "Source", wanted: Wanted) -> "tuple[Piece, ...]":
+def _job_pieces(
+    submission: "Submission", job: "Job", source: "Source", arguments: RenderArguments
+) -> "tuple[Piece, ...]":
+    from windlass.client.errors import ClientError
+    from windlass.client.submit import plan as planner
+    from windlass.client.submit.plan import SubmitOptions
     from windlass.render import bundle
-    from windlass.render.documents import Submission
 
-    if Submission(job=job).image_is_missing:
-        message = (
-            f"the job {job.name} has no image, and only a cluster of Windlass's own needs none: write one into the job "
-            "file, such as `image: python:3.12`"
-        )
-        raise _refused(wanted, [message])
-    refused = list(bundle.refusals(job, is_plain=wanted.is_plain, prefix=prefix))
+    refused = list(bundle.refusals(job, is_plain=arguments.is_plain, prefix=submission.plain_prefix))
     if refused:
-        raise _refused(wanted, refused)
-    for note in bundle.notes(job, is_plain=wanted.is_plain):
-        _warn(wanted, note)
-    archive = _packed(job, source)
-    prepared = _prepared(job, source, wanted)
-    for line in _passwords(job, prepared.settled.shown if prepared is not None else {}):
-        _tell(wanted, line)
+        raise _refused(arguments, refused)
+    companions = tuple(each for each in Companion if not arguments.only or each in arguments.only)
+    try:
+        planned = planner.plan_job(
+            source, submission, _target(arguments), SubmitOptions(companions=companions)
+        )
+    except ClientError as error:
+        raise cluster_options.command_error(error) from error
+    prerequisites = planned.prerequisites
+    job = (planned.submission.job or job).with_companions(companions)
+    for note in bundle.notes(job, is_plain=arguments.is_plain):
+        _warn(arguments, note)
+    for line in _passwords(job, prerequisites.resolved.generated if prerequisites is not None else {}):
+        _print(arguments, line)
     return bundle.pieces(
         job,
-        is_plain=wanted.is_plain,
-        archive=archive,
-        share=_share(job, wanted),
-        folders=None if prepared is None else prepared.folders,
-        prefix=prefix,
-        settled=None if prepared is None else prepared.settled,
+        framework=None if arguments.is_plain else planned.framework,
+        archive=planned.archive.data if planned.archive is not None else None,
+        share=_share(job, arguments),
+        folders=None if prerequisites is None else prerequisites.folders,
+        prefix=submission.plain_prefix,
+        resolved=None if prerequisites is None else prerequisites.resolved,
     )
 
 
-def _refused(wanted: Wanted, messages: Iterable[str]) -> CommandError:
-    return CommandError("\n".join(f"{wanted.file}: {message}" for message in messages), exit_codes.USAGE)
+def _target(arguments: RenderArguments) -> "Target":
+    from windlass.client.submit.plan import Target
+
+    return Target(namespace=arguments.namespace, description="Kubernetes", nfs_address=arguments.nfs_server)
 
 
-def _packed(job: "Job", source: "Source") -> bytes | None:
-    """The code. Raises CommandError."""
-    from windlass.cli import cluster_options
-    from windlass.client.errors import ClientError
-    from windlass.client.submit import code_archive
-    from windlass.render.documents import Submission
-
-    try:
-        path = source.code_of(Submission(job=job))
-        return None if path is None else code_archive.pack(path).data
-    except ClientError as error:
-        raise cluster_options.command_error(error) from error
+def _refused(arguments: RenderArguments, messages: Iterable[str]) -> CommandError:
+    return CommandError("\n".join(f"{arguments.file}: {message}" for message in messages), exit_codes.USAGE)
 
 
-def _prepared(job: "Job", source: "Source", wanted: Wanted) -> "Preparation | None":
-    """Its folders are read, and its passwords, where somebody asks for what has them. Raises CommandError."""
-    from windlass.cli import cluster_options
-    from windlass.client.errors import ClientError
-    from windlass.client.prerequisites import plan as prerequisites_plan
-
-    if wanted.only:
-        job = job.with_companions([each for each in Companion if each in wanted.only])
-    try:
-        return prerequisites_plan.planned(job, job.namespace, source.folder, is_one_machine=False)
-    except ClientError as error:
-        raise cluster_options.command_error(error) from error
-
-
-def _passwords(job: "Job", shown: "Mapping[Companion, ByUser]") -> Iterator[str]:
+def _passwords(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[str]:
     from windlass.client.companions import resolution
 
-    for companion, by_user in shown.items():
+    for companion, by_user in generated.items():
         for user, password in by_user.items():
             whose = f"{user} at {companion}" if user else companion
-            yield resolution.shown_once(f"the password of {whose} of the job {job.name}", password)
+            yield resolution.password_notice(f"the password of {whose} of the job {job.name}", password)
 
 
-def _share(job: "Job", wanted: Wanted) -> "Share | None":
-    """By the name of its Service where nobody says an address: that is known before anything is created."""
+def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
+    """Return the NFS share: by --nfs-server, or by the name of its Service, which is known beforehand."""
     from windlass.render.storage import nfs_shares
 
     if job.nfs_server is None:
         return None
-    if wanted.nfs_server:
-        return nfs_shares.Served(wanted.nfs_server)
+    if arguments.nfs_server:
+        return nfs_shares.Served(arguments.nfs_server)
     share = nfs_shares.by_name(job)
-    is_mounted = not wanted.only or not _MOUNTING.isdisjoint(wanted.only)
+    is_mounted = not arguments.only or not _MOUNTING.isdisjoint(arguments.only)
     if is_mounted:
         service = nfs_shares.server_name(job.name)
         namespace = f" -n {job.namespace}" if job.namespace else ""
         _warn(
-            wanted,
-            f"the NFS server of the job {job.name} is written by its name, {share.address}, and most nodes cannot "
-            "resolve the names of Services. Create the server first (--only nfs), and render the rest with "
+            arguments,
+            f"the address of the NFS server of the job {job.name} is the name {share.address}, which most nodes cannot "
+            "resolve. Create the server first (--only nfs), and render the rest with "
             f"--nfs-server $(kubectl get service {service}{namespace} -o jsonpath='{{.spec.clusterIP}}')",
         )
     return share
 
 
-def _written(bodies: "Iterable[Json]", wanted: Wanted) -> bytes:
+def _written(bodies: "Iterable[Json]", arguments: RenderArguments) -> bytes:
     from windlass.wire.yaml import dump as yaml_dump
 
     made: dict[str, bytes] = {}
@@ -308,10 +282,10 @@ def _written(bodies: "Iterable[Json]", wanted: Wanted) -> bytes:
         called = _called(body)
         if called in made:
             message = f"there would be two of one name: {called}. Rename one of the jobs or roles that it is made of"
-            raise _refused(wanted, [message])
+            raise _refused(arguments, [message])
         if _has_a_nul(body):
             message = f"a text of the {called} has a NUL in it, which no program can be given: leave it out"
-            raise _refused(wanted, [message])
+            raise _refused(arguments, [message])
         made[called] = yaml_dump.dump(body)
     return b"---\n".join(made.values())
 

@@ -1,4 +1,4 @@
-"""`windlass run`: jobs on a cluster of their own, from a file to an exit code. What is in between: `runs`."""
+"""`windlass run`: run jobs on a temporary cluster, and return an exit code. `windlass.runner` does the work."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,27 +14,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli import errors, fault_options, preflight_options, run_options, run_request
-from windlass.cli.command_job import Asked
+from windlass.cli.command_job import JobOptions
 from windlass.cli.errors import CommandError
+from windlass.cli.run_options import RunArguments
 from windlass.cli.terminal import colours
 from windlass.client import paths
+from windlass.client.submit.plan import SubmitOptions, SubmitPlan
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.model.companions import Companion
 from windlass.runner import exit_codes, keep_cluster
 from windlass.runner.local import data_folders
 from windlass.runner.local.process import DaemonError
-from windlass.runner.run_plan import Doors, Plan, Work
+from windlass.runner.options import ForwardOptions, RunOptions
 
 if TYPE_CHECKING:
-    from windlass.runner.audience import Audience
-
-_TRUSTED = "SSL_CERT_FILE"
+    from windlass.runner.reporter import Reporter
 
 
-class Look(StrEnum):
-    """How a run is shown."""
-
+class OutputMode(StrEnum):
     LIVE = "live"
     TEXT = "text"
     JSON = "json"
@@ -46,8 +44,8 @@ class Look(StrEnum):
     "completion code if that is between 1 and 255, else 125. It is 2 for an invalid file or command line, 124 after a "
     "timeout and 130 after Ctrl-C. The last line of --output json has the exact completion code.",
 )
-@run_options.all_of_them
-def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any) -> None:
+@run_options.add_options
+def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **options: Any) -> None:
     """Run the jobs in FILE, or a command, on a temporary cluster on this machine.
 
     FILE is YAML or JSON and contains one or more job files or Frameworks, preceded by the objects they need, e.g.
@@ -65,113 +63,115 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     The companions of a job (TensorBoard, Jupyter, hub) start with it and are reachable on local ports. They end with
     the run; a companion with `keep: true` keeps the run open until Ctrl-C.
     """
-    given = run_options.Given(**options)
-    if given.companions_only:
-        sys.exit(_companions_only(run_request.file_of_companions(file, command, asked, given), given))
-    seconds = preflight_options.seconds(given.preflight_timeout, is_wanted=not given.no_preflight)
-    work = run_request.with_config_maps(run_request.work(file, command, asked, seconds), given.config_maps)
-    shown = look(given, is_terminal=sys.stdout.isatty(), environment=os.environ)
-    plan = Plan(
-        nodes=given.nodes,
-        network=given.network,
-        timeout=given.timeout,
-        reads_logs=given.logs is not False,
-        injections=fault_options.asked_for(given.injected, [job.roles for job in work.jobs]),
+    arguments = RunArguments(**options)
+    if arguments.companions_only:
+        file = run_request.companions_file(file, command, job_options, arguments)
+        sys.exit(_run_companions(file, arguments))
+    seconds = preflight_options.seconds(arguments.preflight_timeout, is_wanted=not arguments.no_preflight)
+    source = run_request.source(file, command, job_options)
+    plan = run_request.plan(source, SubmitOptions(preflight_seconds=seconds), arguments.config_maps)
+    run_settings = RunOptions(
+        nodes=arguments.nodes,
+        network=arguments.network,
+        timeout=arguments.timeout,
+        reads_logs=arguments.logs is not False,
+        injections=fault_options.parse(arguments.injected, [job.roles for job in plan.jobs]),
     )
-    _log_to_stderr(is_wanted=given.verbose)
-    start = _kept if given.keep else _alone
-    sys.exit(start(work, plan, given, shown))
+    mode = output_mode(arguments, is_terminal=sys.stdout.isatty(), environment=os.environ)
+    sys.exit(_run(plan, run_settings, arguments, mode))
 
 
-def companions_of(
-    file: str,
-    only: Companion | None = None,
-    *,
-    port: int | None = None,
-    address: str = Doors().address,
-    opens_browser: bool = False,
-    timeout: float | None = None,
+def run_companions(
+    file: str, companion: Companion, forward: ForwardOptions, timeout: float | None = None
 ) -> int:
-    """The companions of the jobs in the file, or one of them, until Ctrl-C: the exit code.
+    """Run one companion of the jobs in a file until Ctrl-C, and return the exit code.
 
-    `port` and `address` are those of this machine. Within `timeout` they have to be ready.
+    `timeout` is the time limit until it is ready.
     """
-    doors = Doors(address, port, opens_browser)
-    return _companions_only(file, run_options.Given(timeout=timeout), only, doors)
+    return _run_companions(file, RunArguments(timeout=timeout), (companion,), forward)
 
 
-def look(given: run_options.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
-    if given.form == Look.JSON:
-        return Look.JSON
+def output_mode(arguments: RunArguments, *, is_terminal: bool, environment: Mapping[str, str]) -> OutputMode:
+    if arguments.form == OutputMode.JSON:
+        return OutputMode.JSON
     can_draw = is_terminal and environment.get("TERM", "") not in ("", "dumb")
-    wants_lines = given.logs is True or given.verbose
-    return Look.LIVE if can_draw and not wants_lines else Look.TEXT
+    wants_lines = arguments.logs is True or arguments.verbose
+    return OutputMode.LIVE if can_draw and not wants_lines else OutputMode.TEXT
 
 
-# How it is run
-
-
-def _companions_only(
+def _run_companions(
     file: str,
-    given: run_options.Given,
-    only: Companion | None = None,
-    doors: Doors = Doors(),  # noqa: B008 — it is frozen
+    arguments: RunArguments,
+    companions: tuple[Companion, ...] = tuple(Companion),
+    forward: ForwardOptions = ForwardOptions(),  # noqa: B008 — it is frozen
 ) -> int:
-    work = run_request.with_config_maps(run_request.companions(file, only), given.config_maps)
-    plan = Plan(nodes=given.nodes, network=given.network, timeout=given.timeout, has_jobs=False, doors=doors)
-    _log_to_stderr(is_wanted=given.verbose)
-    # There is nothing to make a table of.
-    shown = Look.JSON if given.form == Look.JSON else Look.TEXT
-    start = _kept if given.keep else _alone
-    return start(work, plan, given, shown)
+    options = SubmitOptions(preflight_seconds=None, companions=companions, companions_only=True)
+    plan = run_request.plan(run_request.source(file), options, arguments.config_maps)
+    run_settings = RunOptions(
+        nodes=arguments.nodes, network=arguments.network, timeout=arguments.timeout, forward=forward
+    )
+    # Without tasks there is no table.
+    mode = OutputMode.JSON if arguments.form == OutputMode.JSON else OutputMode.TEXT
+    return _run(plan, run_settings, arguments, mode)
 
 
-def _alone(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
-    """On a cluster that ends with it."""
-    with contextlib.ExitStack() as at_the_end:
-        with _told_of_folders() as runs:
-            data = at_the_end.enter_context(data_folders.for_one_run(runs))
-        _bind_images(data, given.images)
-        with _without_authorities():
-            from windlass.runner import run as runner_run
-        return _run(_audience(work, shown, given), lambda to: runner_run.run(work, plan, data, to))
+def _run(plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode) -> int:
+    _log_to_stderr(is_wanted=arguments.verbose)
+    if arguments.keep:
+        return _run_on_kept_cluster(plan, options, arguments, mode)
+    return _run_on_temporary_cluster(plan, options, arguments, mode)
 
 
-def _kept(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
-    """On a cluster that stays."""
-    if plan.injections:
+def _run_on_temporary_cluster(
+    plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode
+) -> int:
+    with contextlib.ExitStack() as stack:
+        with _explain_unusable_folder() as runs:
+            data = stack.enter_context(data_folders.for_one_run(runs))
+        _bind_images(data, arguments.images)
+        # Imported here: the cluster takes a while to import, and an invalid file needs none.
+        from windlass.runner import run as runner_run
+
+        reporter = _reporter(plan, mode, arguments)
+        return _finish(reporter, lambda: runner_run.run(plan, options, data, reporter))
+
+
+def _run_on_kept_cluster(
+    plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode
+) -> int:
+    if options.injections:
         raise click.UsageError(
-            "--inject and --keep do not go together: faults are done by the process of the run"
+            "--inject and --keep are mutually exclusive: the process of the run injects the faults"
         )
-    with _told_of_folders() as runs:
+    with _explain_unusable_folder() as runs:
         data = data_folders.to_keep(runs)
     try:
-        _bind_images(data, given.images)
+        _bind_images(data, arguments.images)
     except click.UsageError:
         data_folders.remove(data)
         raise
     try:
-        record = keep_cluster.started(data, plan)
+        record = keep_cluster.start(data, options)
     except DaemonError as error:
         raise CommandError(str(error), exit_codes.NO_ANSWER) from error
-    with _without_authorities():
-        from windlass.runner import run as runner_run
+    from windlass.runner import run as runner_run
+
     try:
-        return _run(_audience(work, shown, given), lambda to: runner_run.run_on(work, plan, data, record, to))
+        reporter = _reporter(plan, mode, arguments)
+        return _finish(reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter))
     finally:
-        for line in keep_cluster.how_to_go_on(
-            record, data, work.jobs if plan.has_jobs else (), work.companions
-        ):
+        jobs = () if plan.companions_only else plan.jobs
+        for line in keep_cluster.instructions(record, data, jobs, plan.companions):
             click.echo(line, err=True)
 
 
-def _bind_images(data: Path, given: tuple[str, ...]) -> None:
-    """Those of `windlass local image`, and those of this run before them."""
+def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
+    """Copy the local images of `windlass local image`, and add those of this run."""
     kept = data_folders.default_data(os.environ) / IMAGES
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(kept, data / IMAGES)
     images = Images(data / IMAGES)
-    for binding in given:
+    for binding in bindings:
         name, equals, folder = binding.partition("=")
         if not equals:
             raise click.UsageError(f"--image: found {binding!r}, expected NAME=DIR")
@@ -182,65 +182,50 @@ def _bind_images(data: Path, given: tuple[str, ...]) -> None:
 
 
 @contextlib.contextmanager
-def _told_of_folders() -> Iterator[Path]:
+def _explain_unusable_folder() -> Iterator[Path]:
     runs = data_folders.state_folder(os.environ) / "runs"
     try:
         yield runs
     except OSError as error:
         if errors.is_for_want_of_room(error):
             raise CommandError(errors.of_the_system(error, runs)) from error
-        raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
+        raise click.UsageError(f"cannot use {runs}: {error.strerror or error}") from error
 
 
-def _audience(work: Work, shown: Look, given: run_options.Given) -> "Audience":
+def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "Reporter":
     from windlass.cli.terminal import live_terminal, output
 
     has_colours = colours.is_wanted(colours.AUTO, is_terminal=sys.stdout.isatty())
-    tasks = tuple(name for job in work.jobs for name in job.tasks)
+    tasks = tuple(name for job in plan.jobs for name in job.display_names)
     style = output.Style(
-        form=output.JSON if shown is Look.JSON else output.TEXT,
-        width=max(map(len, work.objects)),
+        form=output.JSON if mode is OutputMode.JSON else output.TEXT,
+        width=max(map(len, plan.display_names)),
         colours=colours.of_tasks(tasks) if has_colours else {},
-        shows_logs=given.logs is not False,
+        shows_logs=arguments.logs is not False,
     )
-    if shown is not Look.LIVE:
+    if mode is not OutputMode.LIVE:
         return output.Output(sys.stdout.buffer, style)
     has_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return live_terminal.Screen(
-        sys.stdout.buffer, work.jobs, style, has_colours=has_colours, has_utf8=has_utf8
+        sys.stdout.buffer, plan.jobs, style, has_colours=has_colours, has_utf8=has_utf8
     )
 
 
-def _run(audience: "Audience", start: Any) -> int:
+def _finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
-        code: int = asyncio.run(start(audience))
-    except KeyboardInterrupt:  # before there was a loop to hear of it, or after
+        return asyncio.run(start())
+    except KeyboardInterrupt:  # before the event loop handled signals, or after it
         return exit_codes.INTERRUPTED
     finally:
-        audience.finish()
-    return code
+        reporter.finish()
 
 
 def _log_to_stderr(*, is_wanted: bool) -> None:
     if not is_wanted:
-        # Without any handler, Python would show warnings.
+        # Without a handler, Python prints warnings.
         logging.getLogger().addHandler(logging.NullHandler())
         return
     from windlass.controller.observe import logs
     from windlass.model.settings import LogFormat
 
     logs.configure(LogFormat.TEXT, "INFO", sys.stderr)
-
-
-@contextlib.contextmanager
-def _without_authorities() -> Iterator[None]:
-    """aiohttp reads all certificates that the system trusts when it is imported. Nothing here ever meets one of them,
-    and it is a tenth of a second."""
-    known = os.environ.get(_TRUSTED)
-    os.environ[_TRUSTED] = os.devnull
-    try:
-        yield
-    finally:
-        del os.environ[_TRUSTED]
-        if known is not None:
-            os.environ[_TRUSTED] = known

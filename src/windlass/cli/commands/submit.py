@@ -1,28 +1,23 @@
-"""`windlass submit`: see `windlass.client.submit.submission`."""
+"""`windlass submit`: submit jobs to a cluster. `windlass.client.submit` does the work."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import (
-    cluster_options,
-    created_objects,
-    job_files,
-    parameters,
-    preflight_options,
-    submit_companions,
-)
+from windlass.cli import cluster_options, created_objects, job_files, parameters, preflight_options
 from windlass.cli.cluster_options import Where
 from windlass.cli.commands import wait
-from windlass.cli.errors import CommandError
 from windlass.runner import exit_codes
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
+    from windlass.client.submit.apply import AppliedJob
+    from windlass.client.submit.plan import SubmitPlan
+    from windlass.client.submit.progress import Progress
     from windlass.client.submit.sources import Source
-    from windlass.client.submit.submission import Plan
+    from windlass.model.base import Json
     from windlass.model.framework import Framework
 
 
@@ -77,19 +72,20 @@ def submit(
     """
     if companions_only and (rerun or waits):
         raise click.UsageError(
-            f"--companions-only and {'--rerun' if rerun else '--wait'} do not go together: no job is submitted"
+            f"--companions-only and {'--rerun' if rerun else '--wait'} are mutually exclusive: no job is submitted"
         )
     seconds = preflight_options.seconds(preflight_timeout, is_wanted=not no_preflight)
     sources = [_read(file, where.namespace) for file in files]
 
     async def use(connection: "Connection") -> int:
-        from windlass.client.submit import submission as submit_submission
+        from windlass.client.submit import submission
+        from windlass.client.submit.plan import SubmitOptions
 
-        if companions_only:
-            return await submit_companions.submit(connection, sources, form, is_dry=dry_run)
-        plans = await submit_submission.plans(connection, sources, is_rerun=rerun, preflight_seconds=seconds)
+        options = SubmitOptions(is_rerun=rerun, preflight_seconds=seconds, companions_only=companions_only)
+        plans = await submission.plan(connection, sources, options)
         if dry_run:
-            return _show(plans, form)
+            _print_plans(plans, form)
+            return exit_codes.SUCCESS
         created = await _submit(connection, plans, form)
         return await _follow(connection, created, form, timeout) if waits else exit_codes.SUCCESS
 
@@ -97,83 +93,92 @@ def submit(
 
 
 def _read(file: str, namespace: str) -> "Source":
-    """As `job_files.source` does. Raises CommandError besides."""
+    """Read a file, and raise CommandError also if it contradicts --namespace."""
     source = job_files.source(file)
     for submission in source.contents.submissions:
-        if namespace and submission.namespace not in ("", namespace):
-            raise CommandError(
-                f"{job_files.called(file)}: the job {submission.name} is for the namespace {submission.namespace}, "
-                f"and --namespace says {namespace}: leave one of them out",
-                exit_codes.USAGE,
-            )
+        job_files.require_namespace(file, submission, namespace)
     return source
 
 
-async def _submit(connection: "Connection", plans: "Sequence[Plan]", form: str) -> "list[Framework]":
-    """Everything was planned before anything is created."""
-    from windlass.client.submit import submission as submit_submission
+async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", form: str) -> "list[Framework]":
+    """Apply the plans. Everything was planned before anything is created."""
+    from windlass.client.submit import apply
 
-    def tell(line: str) -> None:
-        click.echo(line, err=form != "text")
+    def report(progress: "Progress") -> None:
+        click.echo(str(progress), err=form != "text")
 
-    created: list[Framework] = []
+    jobs: list[AppliedJob] = []
     for plan in plans:
-        async for framework in submit_submission.carry_out(connection, plan, tell):
-            created.append(framework)
-            if form == "text":
-                click.echo(f"{framework.name} is submitted to the namespace {framework.namespace}")
-                for line in _doors(plan, framework):
-                    click.echo(line)
-            elif form == "name":
-                click.echo(f"framework.{framework.group}/{framework.name}")
+        async for applied in apply.apply(connection, plan, report):
+            jobs.append(applied)
+            _print_applied(applied, form)
+    created = [applied.framework for applied in jobs if applied.framework is not None]
+    servers = [server.body for applied in jobs if applied.framework is None for server in applied.servers]
     if form == "json":
-        await _print_json(connection, created)
+        await _print_json(connection, created, servers)
+    elif form == "name":
+        _print_names(servers)
     return created
 
 
-def _doors(plan: "Plan", framework: "Framework") -> "Iterator[str]":
-    """How its companions are opened."""
-    for job in plan.jobs:
-        if job.preparation is not None and (job.name, job.namespace) == (framework.name, framework.namespace):
-            for companion in job.preparation.job.companions:
-                yield created_objects.door(companion, framework.name, framework.namespace)
+def _print_applied(applied: "AppliedJob", form: str) -> None:
+    job, framework = applied.job, applied.framework
+    if form == "text":
+        if framework is not None:
+            click.echo(f"{framework.name} submitted to the namespace {framework.namespace}")
+        for each in job.companions:
+            click.echo(created_objects.how_to_open(each.companion, job.name, job.namespace))
+    elif form == "name" and framework is not None:
+        click.echo(f"framework.{framework.group}/{framework.name}")
 
 
-async def _print_json(connection: "Connection", created: "Sequence[Framework]") -> None:
+async def _print_json(
+    connection: "Connection", created: "Sequence[Framework]", servers: "list[Json]"
+) -> None:
     import msgspec
 
     from windlass.client import lookup
 
     bodies = [await lookup.read_raw(connection.at(each.namespace), each) for each in created]
-    click.echo(created_objects.as_one([msgspec.json.decode(body) for body in bodies]))
+    click.echo(created_objects.as_json([*(msgspec.json.decode(body) for body in bodies), *servers]))
 
 
-def _show(plans: "Sequence[Plan]", form: str) -> int:
-    """What the same way would create, up to the point where it would."""
+def _print_names(servers: "Sequence[Json]") -> None:
+    for each in servers:
+        click.echo(f"deployment.apps/{each['metadata']['name']}")
+
+
+def _print_plans(plans: "Sequence[SubmitPlan]", form: str) -> None:
+    """Print the objects that would be created."""
     if form == "json":
-        click.echo(created_objects.as_one([each for plan in plans for each in plan.objects]))
-    elif form == "name":
-        for job in (job for plan in plans for job in plan.jobs):
-            click.echo(f"framework.{job.group}/{job.name}")
-    else:
+        click.echo(created_objects.as_json([each for plan in plans for each in plan.objects]))
+    elif form == "text":
         click.echo("---\n".join(text for plan in plans for text in _yaml(plan)), nl=False)
-    return exit_codes.SUCCESS
+    else:
+        for plan in plans:
+            if plan.companions_only:
+                _print_names([each for each in plan.objects if each["kind"] == "Deployment"])
+            else:
+                for job in plan.jobs:
+                    click.echo(f"framework.{job.group}/{job.name}")
 
 
-def _yaml(plan: "Plan") -> list[str]:
-    """Secrets and archives are told by their sizes: nobody reads them here, and -o json has them."""
+def _yaml(plan: "SubmitPlan") -> list[str]:
+    """Render the plan. Secrets and archives are shown by size; -o json has their contents."""
     from windlass.wire.yaml import dump as yaml_dump
 
-    texts = [yaml_dump.dump(each).decode() for each in plan.others]
+    if plan.companions_only:
+        return list(map(created_objects.as_yaml, plan.objects))
+    texts = [yaml_dump.dump(each).decode() for each in plan.manifests]
     for job in plan.jobs:
-        texts += [f"# {old.metadata.name} is there, and goes before\n" for old in job.replaced]
+        texts += [f"# replaces the finished job {old.metadata.name}\n" for old in job.replaced]
         if job.has_placeholder:
             texts.append(
-                f"# the address of the Service {job.name}-nfs takes the place of its name, once it has one\n"
+                f"# the name of the Service {job.name}-nfs stands for its address, which is not known yet\n"
             )
-        if job.preparation is not None:
-            texts += map(created_objects.as_yaml, job.preparation.objects)
-        texts.append(yaml_dump.dump(job.framework).decode())
+        if job.prerequisites is not None:
+            texts += map(created_objects.as_yaml, job.prerequisites.objects)
+        texts.append(yaml_dump.dump(job.created_framework).decode())
         config_map = job.config_map()
         if config_map is not None:
             shown = {**config_map, "binaryData": dict.fromkeys(config_map["binaryData"], f"({job.archive})")}
@@ -184,7 +189,7 @@ def _yaml(plan: "Plan") -> list[str]:
 async def _follow(
     connection: "Connection", created: "Sequence[Framework]", form: str, timeout: float | None
 ) -> int:
-    """All of them to their ends; the first that did not succeed says what to exit with."""
+    """Wait for all jobs, and return the exit code of the first that did not succeed."""
     from windlass.client.wait import Until
 
     codes = [

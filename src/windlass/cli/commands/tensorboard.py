@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import companion_forward
-from windlass.cli.companion_forward import Door
+from windlass.cli.companion_forward import ForwardRequest
 from windlass.model.companions import Companion
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @companion_forward.options(Companion.TENSORBOARD)
-def tensorboard(door: Door) -> None:
+def tensorboard(request: ForwardRequest) -> None:
     """Forward a local port to the TensorBoard of a job, until Ctrl-C. With FILE, start the TensorBoard of a job file on
     this machine, without the job.
 
@@ -23,10 +23,10 @@ def tensorboard(door: Door) -> None:
         windlass tensorboard digits --port 8080 --browser
         windlass tensorboard job.yaml
     """
-    companion_forward.open_it(door, meanwhile=_tell_of_runs)
+    companion_forward.open_companion(request, meanwhile=_tell_of_runs)
 
 
 async def _tell_of_runs(url: str, view: "CompanionView") -> None:
     from windlass.runner import tensorboard_runs
 
-    await tensorboard_runs.tell(url, view.logdir, companion_forward.say)
+    await tensorboard_runs.report(url, view.logdir, companion_forward.say)

@@ -16,8 +16,8 @@ from windlass.model.completion import CompletionCode
 from windlass.model.framework import Framework
 from windlass.model.states import OVER_STATES, State
 from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.render.manifest import Manifest
 from windlass.runner.report import Advance, Line, LogLine, Topic
-from windlass.runner.run_plan import Job
 from windlass.runner.usage import Usage
 
 LONGEST_LINE = 1000
@@ -48,16 +48,16 @@ _ORDINARY = (*ROUTINE, "Failed", "Deleted", "Restarted")
 
 
 class Board:
-    def __init__(self, jobs: Sequence[Job], began: datetime) -> None:
+    def __init__(self, jobs: Sequence[Manifest], began: datetime) -> None:
         self._jobs = jobs
         self._began = began
         self._frameworks: dict[tuple[str, str], Framework] = {}
-        self._rows = {job.key: {name: Row(name) for name in job.tasks} for job in jobs}
+        self._rows = {job.key: {name: Row(name) for name in job.display_names} for job in jobs}
         self._attempts: dict[str, tuple[int, int]] = {}
         """Of the job and of the task, by the task's name."""
-        self._job_of = {name: job.key for job in jobs for name in job.tasks}
+        self._job_of = {name: job.key for job in jobs for name in job.display_names}
 
-    def framework(self, job: Job, framework: Framework) -> None:
+    def framework(self, job: Manifest, framework: Framework) -> None:
         status = framework.status
         if status is None:
             return
@@ -93,7 +93,7 @@ class Board:
         """By the namespace and the name of the pod."""
         for job in self._jobs:
             for name, row in self._rows[job.key].items():
-                pod = f"{job.name}-{name.removeprefix(job.prefix)}"
+                pod = f"{job.name}-{name.removeprefix(job.display_prefix)}"
                 used = usage.get((job.namespace, pod)) if row.phase is Phase.RUNNING else None
                 cpu, memory = (used.cpu, used.memory) if used is not None else (None, None)
                 if (row.cpu, row.memory) != (cpu, memory):
@@ -111,7 +111,7 @@ class Board:
         self._attempts[name] = attempt
         return Row(name, line=row.line) if is_another else row
 
-    def _head(self, job: Job, now: datetime) -> Head:
+    def _head(self, job: Manifest, now: datetime) -> Head:
         counts = tuple(Counter(row.phase for row in self._rows[job.key].values()).items())
         framework = self._frameworks.get(job.key)
         status = framework.status if framework is not None else None
@@ -137,16 +137,16 @@ class Board:
             self._rows[self._job_of[name]][name] = msgspec.structs.replace(row, **fields)
 
 
-def _tasks(job: Job, status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
+def _tasks(job: Manifest, status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
     for role in status.attempt_status.roles:
         for task in role.task_statuses:
-            yield f"{job.prefix}{names.host_name(role.name, task.index)}", task
+            yield f"{job.display_prefix}{names.host_name(role.name, task.index)}", task
 
 
-def _wanted(job: Job, framework: Framework) -> Iterator[str]:
+def _wanted(job: Manifest, framework: Framework) -> Iterator[str]:
     for role in framework.spec.task_roles:
         for index in range(role.task_number):
-            yield f"{job.prefix}{names.host_name(role.name, index)}"
+            yield f"{job.display_prefix}{names.host_name(role.name, index)}"
 
 
 def _seen(row: Row, task: TaskStatus) -> Row:

@@ -20,9 +20,9 @@ from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.live_board import ROUTINE, Board
 from windlass.cli.terminal.output import Style, Writer
 from windlass.model.framework import Framework
-from windlass.runner.audience import Said
+from windlass.render.manifest import Manifest
 from windlass.runner.report import Advance, Line, LogLine, Topic, Verdict
-from windlass.runner.run_plan import Job
+from windlass.runner.reporter import Reported
 from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
@@ -92,7 +92,7 @@ class Screen:
     def __init__(
         self,
         stream: BinaryIO,
-        jobs: Sequence[Job],
+        jobs: Sequence[Manifest],
         style: Style,
         *,
         has_colours: bool,
@@ -120,7 +120,7 @@ class Screen:
             loop.add_signal_handler(signal.SIGCONT, self._begin_anew)
         self._tick()
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Reported) -> None:
         match said:
             case LogLine():
                 self._board.line(said)
@@ -141,7 +141,7 @@ class Screen:
             # Where one is and how it is entered is needed later on, and a password is told this once.
             self._canvas.keep(line)
 
-    def framework(self, job: Job, framework: Framework) -> None:
+    def framework(self, job: Manifest, framework: Framework) -> None:
         self._board.framework(job, framework)
         self._changed()
 

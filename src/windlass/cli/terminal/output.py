@@ -12,9 +12,9 @@ import msgspec
 
 from windlass.cli.terminal import colours, live_view
 from windlass.model.framework import Framework
-from windlass.runner.audience import Said
+from windlass.render.manifest import Manifest
 from windlass.runner.report import Advance, LogLine, Source
-from windlass.runner.run_plan import Job
+from windlass.runner.reporter import Reported
 from windlass.runner.usage import Usage
 
 MOST_PENDING = 1000
@@ -41,7 +41,7 @@ class Style(msgspec.Struct, frozen=True):
     shows_logs: bool = True
 
 
-def rendered(said: Said, style: Style) -> bytes:
+def rendered(said: Reported, style: Style) -> bytes:
     """One line, with its end."""
     if style.form == JSON:
         return _encode(said) + b"\n"
@@ -153,11 +153,11 @@ class Output:
         self.room = self._writer.room
         self.finish = self._writer.finish
 
-    def say(self, said: Said) -> None:
+    def say(self, said: Reported) -> None:
         if not isinstance(said, Advance) or self._is_worth_a_line(said):
             self._writer.write(rendered(said, self._style))
 
-    def framework(self, job: Job, framework: Framework) -> None:
+    def framework(self, job: Manifest, framework: Framework) -> None:
         """Lines tell of what happens, not of how it stands."""
 
     def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:

@@ -14,7 +14,7 @@ from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError
 from windlass.kubeapi.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS
 from windlass.model.base import Json
 from windlass.render.companions import hub, password_files, passwords, servers
-from windlass.render.companions.resolved import ALL_USERS
+from windlass.render.companions.password_files import ALL_USERS
 from windlass.wire import diagnostics
 
 

@@ -1,6 +1,7 @@
-"""What a job file leaves open of its companions: their passwords, of which it says where they are, if anywhere.
+"""Resolve the settings of companions that a job file leaves open: their passwords.
 
-A password is read here, or made up, and leaves as a hash. What a cluster has of an earlier submission goes on: `kept`.
+A password is read from its source or generated, and only its hash is passed on. Passwords of an earlier submission
+stay valid: see `with_existing_passwords`.
 """
 
 from collections.abc import Mapping
@@ -14,114 +15,117 @@ from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, TensorBoard, password_source
 from windlass.model.job import Job
 from windlass.render.companions import password_files, passwords
-from windlass.render.companions.resolved import ALL_USERS, Settled
+from windlass.render.companions.password_files import ALL_USERS
+from windlass.render.companions.servers import ResolvedCompanions
 
-LONGEST_PASSWORD_BYTES = 4096
-"""A file that has more is no password."""
+MAX_PASSWORD_BYTES = 4096
+"""Size limit of a password file."""
+
+_ADVICE = "or remove passwordFrom: then a password is generated and shown once"
 
 
-def given(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion, str]:
-    """The passwords that somebody has chosen. `folder` is that of the job file. Raises FaultyJobError."""
+def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion, str]:
+    """Return the passwords that `passwordFrom` names. `folder` is that of the job file. Raises FaultyJobError."""
     found: dict[Companion, str] = {}
-    for companion, wanted in job.companions.items():
-        source, field = password_source(wanted), f"{companion}.passwordFrom"
+    for companion, options in job.companions.items():
+        source, field = password_source(options), f"{companion}.passwordFrom"
         if source.env:
-            found[companion] = _checked(_variable(source.env, environ, field), field)
+            found[companion] = _checked(_read_variable(source.env, environ, field), field)
         elif source.file:
-            found[companion] = _checked(_line(folder, source.file, field), field)
+            found[companion] = _checked(_read_file(folder, source.file, field), field)
     return found
 
 
-def settled(job: Job, known: Mapping[Companion, str], *, is_one_machine: bool) -> Settled:
-    """With the passwords that somebody has chosen, and others made up."""
-    shown: dict[Companion, dict[str, str]] = {}
+def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> ResolvedCompanions:
+    """Hash the chosen passwords, and generate the others."""
+    generated: dict[Companion, dict[str, str]] = {}
     hashes: dict[Companion, dict[str, str]] = {}
-    for companion, wanted in job.companions.items():
-        if isinstance(wanted, TensorBoard) or password_source(wanted).secret:
+    for companion, options in job.companions.items():
+        if isinstance(options, TensorBoard) or password_source(options).secret:
             continue
-        chosen = {ALL_USERS: known[companion]} if companion in known else {}
-        made_up = {user: passwords.generated() for user in _without_one(wanted, chosen)}
-        if made_up:
-            shown[companion] = made_up
-        texts = {**chosen, **made_up}
+        known = {ALL_USERS: chosen[companion]} if companion in chosen else {}
+        new = {user: passwords.generated() for user in _users_without_password(options, known)}
+        if new:
+            generated[companion] = new
+        texts = {**known, **new}
         hashes[companion] = {user: password_files.hashed(companion, text) for user, text in texts.items()}
-    return Settled(hashes=hashes, shown=shown, is_one_machine=is_one_machine)
+    return ResolvedCompanions(hashes=hashes, generated=generated, is_embedded=is_embedded)
 
 
-def shown_once(what: str, password: str) -> str:
-    """How somebody is told of one that was made up. Nothing else says what it is."""
-    return f"{what} is {password}: it is shown this once, and kept as a hash"
+def password_notice(subject: str, password: str) -> str:
+    """Return the sentence that shows a generated password."""
+    return f"{subject} is {password} (shown once; only its hash is stored)"
 
 
-def _without_one(wanted: Jupyter | Hub, chosen: Mapping[str, str]) -> tuple[str, ...]:
-    """For whom one is made up. Whoever may stop the servers of others has a password that these do not know."""
-    if isinstance(wanted, Jupyter):
-        return () if chosen else (ALL_USERS,)
-    others = () if chosen else wanted.users or (ALL_USERS,)
-    # A hub knows no capitals.
-    return tuple(dict.fromkeys(user.lower() for user in (*others, *wanted.admins)))
+def with_existing_passwords(
+    companion: Companion, resolved: ResolvedCompanions, chosen: Mapping[Companion, str], secret: Json
+) -> ResolvedCompanions:
+    """Keep the passwords in the Secret of an earlier submission.
 
-
-def kept(companion: Companion, now: Settled, known: Mapping[Companion, str], secret: Json) -> Settled:
-    """The same with what the Secret of an earlier submission has: whoever knows that password comes in as before.
-
-    One that somebody has chosen since takes its place; who has one of their own beside one for all keeps it.
+    A password that was chosen since then replaces the one for all users. Users with a password of their own keep it.
     """
-    before = password_files.hashes_in(companion, secret.get("data") or {})
-    text, planned = known.get(companion), now.hashes[companion]
-    is_for_all = ALL_USERS in before and ALL_USERS in planned
-    staying = {
+    existing = password_files.hashes_in(companion, secret.get("data") or {})
+    text, planned = chosen.get(companion), resolved.hashes[companion]
+    is_for_all = ALL_USERS in existing and ALL_USERS in planned
+    kept = {
         user: hashed
-        for user, hashed in before.items()
+        for user, hashed in existing.items()
         if (is_for_all or user in planned)
         and (text is None or user != ALL_USERS or password_files.fits(companion, hashed, text))
     }
-    shown = {user: made for user, made in now.shown.get(companion, {}).items() if user not in staying}
+    generated = {
+        user: password for user, password in resolved.generated.get(companion, {}).items() if user not in kept
+    }
     return msgspec.structs.replace(
-        now,
-        hashes={**now.hashes, companion: {**planned, **staying}},
-        shown={**now.shown, companion: shown},
+        resolved,
+        hashes={**resolved.hashes, companion: {**planned, **kept}},
+        generated={**resolved.generated, companion: generated},
     )
 
 
-def _variable(name: str, environ: Mapping[str, str], field: str) -> str:
+def _users_without_password(options: Jupyter | Hub, known: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the users to generate a password for. Admins, who can stop the servers of others, always get their own."""
+    if isinstance(options, Jupyter):
+        return () if known else (ALL_USERS,)
+    others = () if known else options.users or (ALL_USERS,)
+    # JupyterHub converts user names to lower case.
+    return tuple(dict.fromkeys(user.lower() for user in (*others, *options.admins)))
+
+
+def _read_variable(name: str, environ: Mapping[str, str], field: str) -> str:
     if name not in environ:
-        raise FaultyJobError(
-            f"{field}: the variable {name} is not set here: set it, or leave passwordFrom out: then a password is made "
-            "up and shown once"
-        )
+        raise FaultyJobError(f"{field}: the variable {name} is not set: set it, {_ADVICE}")
     text = environ[name]
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise FaultyJobError(f"{field}: the variable {name} is not UTF-8, in which people type") from error
+        raise FaultyJobError(f"{field}: the variable {name} is not valid UTF-8") from error
     return text
 
 
-def _line(folder: Path, file: str, field: str) -> str:
+def _read_file(folder: Path, file: str, field: str) -> str:
     path = folder / paths.expanded(file)
     try:
         with path.open("rb") as stream:
-            # No more than is taken, so that an endless file ends.
-            data = stream.read(LONGEST_PASSWORD_BYTES + 1)
+            # Reading is limited because the file may be endless.
+            data = stream.read(MAX_PASSWORD_BYTES + 1)
     except OSError as error:
-        remedy = "write the password into it, or leave passwordFrom out: then one is made up and shown once"
         raise FaultyJobError(
-            f"{field}: {path} cannot be read: {error.strerror or error}: {remedy}"
+            f"{field}: cannot read {path}: {error.strerror or error}. Write the password to it, {_ADVICE}"
         ) from error
-    if len(data) > LONGEST_PASSWORD_BYTES:
+    if len(data) > MAX_PASSWORD_BYTES:
         raise FaultyJobError(
-            f"{field}: {path} has more than {LONGEST_PASSWORD_BYTES} bytes: expected a password, and nothing else"
+            f"{field}: {path} has more than {MAX_PASSWORD_BYTES} bytes: expected only a password"
         )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise FaultyJobError(f"{field}: {path} is not UTF-8, in which people type: write it so") from error
+        raise FaultyJobError(f"{field}: {path} is not valid UTF-8") from error
     return text.removesuffix("\n").removesuffix("\r")
 
 
 def _checked(text: str, field: str) -> str:
-    """Without quoting it: what is printed may be seen by others."""
+    """Raise FaultyJobError for an unusable password, without quoting it."""
     if fault := passwords.why_not(text):
-        raise FaultyJobError(f"{field}: the password cannot be used: {fault}. Choose another one")
+        raise FaultyJobError(f"{field}: invalid password: {fault}. Choose another one")
     return text

@@ -1,7 +1,7 @@
-"""What a job needs before it starts, carried out step by step: `preparing_plans` says what there will be.
+"""Create the prerequisites of a job step by step. `plan` says which ones there are.
 
-When a step fails, what was made for this job alone goes again. Files stay, and so does the server of them. Companions
-that were there before go on.
+If a step fails, the objects that belong to this job alone are deleted again. Volumes, the NFS server and companions
+that existed before are kept.
 """
 
 import asyncio
@@ -14,7 +14,8 @@ from windlass.client.errors import ClientError, RefusedError
 from windlass.client.prerequisites import objects as prerequisites_objects
 from windlass.client.prerequisites import waits
 from windlass.client.prerequisites.objects import Object
-from windlass.client.prerequisites.plan import Preparation
+from windlass.client.prerequisites.plan import Prerequisites
+from windlass.client.submit.progress import Change, ObjectApplied, Progress, Step
 from windlass.kubeapi.errors import AnsweredError, ApiError
 from windlass.model.base import Json
 from windlass.model.framework import Framework
@@ -24,175 +25,181 @@ from windlass.render.storage.nfs_shares import Direct, Served
 
 _NO_ADDRESS = ("", "None")
 
-Tell = Callable[[str], None]
+Report = Callable[[Progress], None]
 
 
-class Prepared:
-    """What was made, and where the job finds its files."""
-
+class AppliedPrerequisites:
     def __init__(
-        self, connection: Connection, preparation: Preparation, tell: Tell, show: Tell, owner: str = ""
+        self, connection: Connection, prerequisites: Prerequisites, report: Report, owner: str = ""
     ) -> None:
-        self.share = preparation.share
+        self.share = prerequisites.share
         self.servers: tuple[Object, ...] = ()
-        """The Deployments of its companions."""
+        """Deployments of its companions."""
         self._connection = connection
-        self._preparation = preparation
-        self._name = preparation.job.name
-        self._tell = tell
-        self._show = show
+        self._prerequisites = prerequisites
+        self._name = prerequisites.job.name
+        self._report = report
         self._owner = owner
-        self._made: list[Object] = []
-        """Taken back when a step fails."""
-        self._own: list[Object] = []
-        """Of this job alone, and with it they go."""
-        self._staying: list[Object] = []
-        """Made by this call, to stay."""
+        self._created: list[Object] = []
+        """Objects that are deleted again if a step fails."""
+        self._owned: list[Object] = []
+        """Objects that are deleted together with the job."""
+        self._permanent: list[Object] = []
+        """Objects that were created here and stay when the job is deleted."""
 
-    async def carry_out(self) -> None:
+    async def apply(self) -> None:
         """Raises ClientError and AnsweredError."""
         for body in self._bodies(Part.SECRETS):
-            await self._hide(body)
+            await self._apply_secret(body)
         for body in self._bodies(Part.VOLUMES):
             await self._keep(body)
-        await self._serve()
-        await self._load()
-        await self._check()
-        await self._accompany()
+        await self._start_nfs_server()
+        await self._load_data()
+        await self._run_preflight()
+        await self._start_companions()
 
     async def give_to(self, framework: Framework) -> None:
-        """What was made for it alone goes with it."""
+        """Set the owner of the objects that are deleted together with the job."""
         try:
-            await prerequisites_objects.give(self._connection, self._own, framework)
+            await prerequisites_objects.give(self._connection, self._owned, framework)
         except AnsweredError as error:
-            left = ", ".join(map(str, self._own))
-            self._tell(f"{left} will stay when the job goes: {error.failure.message}")
+            left = ", ".join(map(str, self._owned))
+            self._step(f"{left} will not be deleted together with the job: {error.failure.message}")
 
-    async def take_back(self) -> None:
-        await prerequisites_objects.remove(self._connection, self._made)
+    async def delete_again(self) -> None:
+        await prerequisites_objects.remove(self._connection, self._created)
 
     @property
-    def what_stays(self) -> str:
-        """Empty where nothing does."""
-        names = ", ".join(map(str, self._staying))
-        return f"What was made for its files stays: {names}." if names else ""
+    def permanent_objects(self) -> str:
+        """Return a sentence about the objects that stay. Empty if there are none."""
+        names = ", ".join(map(str, self._permanent))
+        return f"These objects for its files were created and are kept: {names}." if names else ""
 
-    async def _hide(self, body: Json) -> None:
-        """Companions read the job's Secret too: where these go on, so does it."""
-        companions = self._preparation.job.companions.values()
+    async def _apply_secret(self, body: Json) -> None:
+        """Create the job's Secret. Companions use it too: if they are kept, so is the Secret."""
+        companions = self._prerequisites.job.companions.values()
         if not companions:
             await self._renew(body)
             return
         is_kept = any(each.keep for each in companions)
-        made = await self._adopt(body, is_kept=is_kept)
-        self._tell(f"{made} is created" if made.is_new else f"{made} is brought up to date")
+        self._report_object(await self._adopt(body, is_kept=is_kept), Change.UPDATED)
 
-    async def _serve(self) -> None:
+    async def _start_nfs_server(self) -> None:
         bodies = self._bodies(Part.NFS)
         if not bodies:
             return
-        made = [await self._keep(body) for body in bodies]
+        applied = [await self._keep(body) for body in bodies]
         if isinstance(self.share, Direct):
             return
-        by_kind = {each.body["kind"]: each for each in made}
+        by_kind = {each.body["kind"]: each for each in applied}
         service, deployment = by_kind["Service"], by_kind["Deployment"]
         address = service.body["spec"].get("clusterIP", "")
         if address in _NO_ADDRESS:
-            raise RefusedError(f"the {service} has no address of its own, which nodes could mount: delete it")
-        self._tell(f"the NFS server {service.name} is at {address}: waiting until it answers")
+            raise RefusedError(f"{service} has no cluster IP, which nodes need to mount it: delete it")
+        self._step(f"waiting for the NFS server {service.name} at {address}")
         await waits.until_served(self._connection, deployment)
         self.share = Served(address)
 
-    async def _load(self) -> None:
+    async def _load_data(self) -> None:
         for body in self._bodies(Part.LOAD_DATA):
-            made = await self._renew(body)
+            applied = await self._renew(body)
             if body["kind"] == "Job":
-                self._tell("its data is being loaded")
-                await waits.until_loaded(self._connection, made, self._places)
-                self._tell("its data is there")
+                self._step("loading data")
+                await waits.until_loaded(self._connection, applied, self._volume_places)
+                self._step("data loaded")
 
-    async def _check(self) -> None:
-        seconds = self._preparation.preflight_seconds
+    async def _run_preflight(self) -> None:
+        seconds = self._prerequisites.preflight_seconds
         for body in self._bodies(Part.PREFLIGHT) if seconds is not None else ():
-            made: list[Object] = []
+            created: list[Object] = []
             try:
-                pod = await prerequisites_objects.renewed(self._connection, body, self._name, made.append)
-                self._tell("preflight: looking whether its files are there")
-                await waits.until_checked(self._connection, pod, self._places, seconds or 0.0)
-                self._tell("preflight: all is there")
+                pod = await prerequisites_objects.renewed(self._connection, body, self._name, created.append)
+                self._step("preflight: looking for required files")
+                await waits.until_checked(self._connection, pod, self._volume_places, seconds or 0.0)
+                self._step("preflight: all required files found")
             finally:
-                await asyncio.shield(prerequisites_objects.remove(self._connection, made))
+                await asyncio.shield(prerequisites_objects.remove(self._connection, created))
 
-    async def _accompany(self) -> None:
-        wanted = self._preparation.job.companions
-        if not wanted:
+    async def _start_companions(self) -> None:
+        companions = self._prerequisites.job.companions
+        if not companions:
             return
-        settled = await creation.settled(self._connection, self._preparation, self._owner, self._tell)
-        for companion, each in wanted.items():
-            bodies = creation.bodies(self._preparation, companion, self.share, settled)
-            made = [await self._adopt(body, is_kept=each.keep) for body in bodies]
-            await creation.remove_the_rest(self._connection, self._name, companion, made)
-            creation.report(self._preparation, companion, made, settled, self._tell, self._show)
-            self.servers += tuple(one for one in made if one.body["kind"] == "Deployment")
+        resolved = await creation.resolve(self._connection, self._prerequisites, self._owner, self._report)
+        for companion, options in companions.items():
+            bodies = creation.bodies(self._prerequisites, companion, self.share, resolved)
+            applied = [await self._adopt(body, is_kept=options.keep) for body in bodies]
+            await creation.remove_unused(self._connection, self._name, companion, applied)
+            creation.report_started(self._prerequisites, companion, applied, resolved, self._report)
+            self.servers += tuple(each for each in applied if each.body["kind"] == "Deployment")
 
     def _bodies(self, part: Part) -> list[Json]:
-        """As they are with what is known by now."""
-        return [piece.body for piece in self._preparation.pieces(self.share) if piece.part is part]
+        """Render the objects of a part with what is known by now."""
+        return [piece.body for piece in self._prerequisites.pieces(self.share) if piece.part is part]
 
     @property
-    def _places(self) -> Mapping[str, str]:
-        """Of its volumes, in words."""
-        volumes = self._preparation.job.volumes
+    def _volume_places(self) -> Mapping[str, str]:
+        """Descriptions of the job's volumes, by name."""
+        volumes = self._prerequisites.job.volumes
         return {name: preflight.place_of(volume, name, self.share) for name, volume in volumes.items()}
 
     async def _renew(self, body: Json) -> Object:
-        made = await prerequisites_objects.renewed(self._connection, body, self._name, self._made.append)
-        self._own.append(made)
-        self._tell(f"{made} is created")
-        return made
+        applied = await prerequisites_objects.renewed(
+            self._connection, body, self._name, self._created.append
+        )
+        self._owned.append(applied)
+        self._report_object(applied, Change.CREATED)
+        return applied
 
     async def _adopt(self, body: Json, *, is_kept: bool) -> Object:
-        made = await prerequisites_objects.adopted(
-            self._connection, body, self._name, self._made.append, owner=self._owner, is_kept=is_kept
+        applied = await prerequisites_objects.adopted(
+            self._connection, body, self._name, self._created.append, owner=self._owner, is_kept=is_kept
         )
         if not is_kept:
-            self._own.append(made)
-        return made
+            self._owned.append(applied)
+        return applied
 
     async def _keep(self, body: Json) -> Object:
-        made = await prerequisites_objects.kept(self._connection, body, self._name, self._staying.append)
-        self._tell(f"{made} is created" if made.is_new else f"{made} is there already, and is used again")
-        return made
+        applied = await prerequisites_objects.kept(self._connection, body, self._name, self._permanent.append)
+        self._report_object(applied, Change.REUSED)
+        return applied
+
+    def _report_object(self, applied: Object, otherwise: Change) -> None:
+        change = Change.CREATED if applied.is_new else otherwise
+        self._report(ObjectApplied(self._name, str(applied), change))
+
+    def _step(self, text: str) -> None:
+        self._report(Step(self._name, text))
 
 
 @contextlib.asynccontextmanager
-async def prepared(
+async def applied(
     connection: Connection,
-    preparation: Preparation,
-    tell: Tell,
+    prerequisites: Prerequisites,
+    report: Report,
     *,
-    show: Tell | None = None,
     is_ephemeral: bool = False,
     owner: str = "",
-) -> AsyncIterator[Prepared]:
-    """All that the job needs is there in the block. If that fails, what was made for the job alone goes again.
+) -> AsyncIterator[AppliedPrerequisites]:
+    """Create the prerequisites. If that or the block fails, objects that belong to this job alone are deleted again.
 
-    `show` is told of passwords that were made up, in place of `tell`. `is_ephemeral`: the cluster goes too, and nobody
-    need hear of what stays on it. `owner` is the uid of a Framework that is there already: its companions go on. Raises
-    ClientError.
+    `is_ephemeral`: the cluster ends with the run, so that kept objects need no mention. `owner` is the uid of an
+    existing Framework, whose companions go on. Raises ClientError.
     """
-    work = Prepared(connection, preparation, tell, show or tell, owner)
+    work = AppliedPrerequisites(connection, prerequisites, report, owner)
+    if is_ephemeral and prerequisites.share is not None:
+        text = "the files of nfsServer are deleted when the run ends, unless --keep is given"
+        report(Step(prerequisites.job.name, text))
     try:
-        await work.carry_out()
+        await work.apply()
         yield work
     except (ClientError, ApiError) as error:
-        await asyncio.shield(work.take_back())
+        await asyncio.shield(work.delete_again())
         explained = connection.explained(error)
-        if is_ephemeral or not work.what_stays:
+        if is_ephemeral or not work.permanent_objects:
             raise explained from error
-        raise type(explained)(f"{str(explained).removesuffix('.')}. {work.what_stays}") from error
+        raise type(explained)(f"{str(explained).removesuffix('.')}. {work.permanent_objects}") from error
     except (Exception, asyncio.CancelledError):
-        await asyncio.shield(work.take_back())
-        if work.what_stays and not is_ephemeral:
-            tell(work.what_stays)
+        await asyncio.shield(work.delete_again())
+        if work.permanent_objects and not is_ephemeral:
+            report(Step(prerequisites.job.name, work.permanent_objects))
         raise

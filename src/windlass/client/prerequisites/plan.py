@@ -1,7 +1,6 @@
-"""What a job needs before it starts, as a value: its secrets, its volumes, an NFS server, its data, a preflight, its
-companions.
+"""Plan the objects that must exist before a job starts: secrets, volumes, an NFS server, data, a preflight, companions.
 
-How it is carried out is in `preparing`. Folders that are loaded are read here.
+`apply` creates them. Folders of `loadData` and password files are read here; no request is sent.
 """
 
 import hashlib
@@ -18,115 +17,110 @@ from windlass.model.base import Json
 from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render import prerequisites
-from windlass.render.companions.resolved import Settled
+from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.manifest_parts import COMPANIONS, Part, Piece
 from windlass.render.storage import nfs_shares
 from windlass.render.storage.load_data import Folder, Here
 from windlass.render.storage.nfs_shares import Direct, Share
 
 PREFLIGHT_SECONDS = 120.0
-"""For so long files may take to be found where a job needs them."""
+"""Default time limit of the search for required files."""
 
-_OF_THE_JOB = (Part.LOAD_DATA, Part.PREFLIGHT)
-"""Companions alone need neither. The code is brought with the Framework."""
-_OF_BOTH = (Part.SECRETS, Part.VOLUMES, Part.NFS, *COMPANIONS)
+_JOB_PARTS = (Part.LOAD_DATA, Part.PREFLIGHT)
+"""Parts that companions alone do not need. The code is created together with the Framework."""
+_SHARED_PARTS = (Part.SECRETS, Part.VOLUMES, Part.NFS, *COMPANIONS)
 
 
-class Preparation(msgspec.Struct, frozen=True):
-    """What is planned. Nothing was asked for it."""
+class Prerequisites(msgspec.Struct, frozen=True):
+    """The planned prerequisites of one job."""
 
     job: Job
-    """In its namespace."""
+    """The job, with its namespace."""
     folders: Mapping[str, Folder] = {}
-    """Those that are loaded, by the names that the job has for them."""
+    """Folders of `loadData`, by the paths in the job file."""
     share: Share | None = None
-    """Where this is known before its NFS server is there: on one machine, which needs none."""
+    """The NFS share, if its address is known before the server exists: on one machine, which needs no server."""
     preflight_seconds: float | None = PREFLIGHT_SECONDS
-    """None: nobody looks whether the files are there."""
-    settled: Settled = Settled()
-    """Of its companions."""
-    given: Mapping[Companion, str] = {}
-    """Their passwords, where somebody has chosen them: whether one is that of before is only to be seen from it."""
+    """None: no preflight."""
+    resolved: ResolvedCompanions = ResolvedCompanions()
+    chosen_passwords: Mapping[Companion, str] = {}
+    """Passwords from `passwordFrom`, which are compared with existing hashes."""
     companions_only: bool = False
-    """There will be no Framework."""
+    """Whether the job itself is not submitted."""
 
-    def pieces(self, share: Share | None = None, settled: Settled | None = None) -> tuple[Piece, ...]:
-        """In the order in which they are made. `settled` is what has become of it since."""
-        known = share or self.share
-        wanted = {*_OF_BOTH, *(() if self.companions_only else _OF_THE_JOB)}
+    def pieces(
+        self, share: Share | None = None, resolved: ResolvedCompanions | None = None
+    ) -> tuple[Piece, ...]:
+        """Render the objects in the order of their creation.
+
+        `share` and `resolved` replace the planned values once the cluster has provided them.
+        """
+        wanted = {*_SHARED_PARTS, *(() if self.companions_only else _JOB_PARTS)}
         if self.preflight_seconds is None:
             wanted.discard(Part.PREFLIGHT)
-        made = prerequisites.preparations(
-            self.job, share=known, folders=self.folders, settled=settled or self.settled
+        rendered = prerequisites.preparations(
+            self.job, share=share or self.share, folders=self.folders, resolved=resolved or self.resolved
         )
-        return tuple(piece for piece in made if piece.part in wanted)
+        return tuple(piece for piece in rendered if piece.part in wanted)
 
     @property
     def objects(self) -> tuple[Json, ...]:
         return tuple(piece.body for piece in self.pieces())
 
 
-def planned(
+def plan(
     job: Job,
-    namespace: str,
     folder: Path,
     *,
-    is_one_machine: bool,
+    is_embedded: bool,
     preflight_seconds: float | None = PREFLIGHT_SECONDS,
     companions_only: bool = False,
-) -> Preparation | None:
-    """None for a job that needs nothing of it. `folder` is that of the job file. Raises ClientError."""
-    loaded = () if companions_only else _folders_of(job)
-    given = resolution.given(job, folder, os.environ)
-    made = Preparation(
-        msgspec.structs.replace(job, namespace=job.namespace or namespace),
-        {name: _folder(name, folder, is_one_machine=is_one_machine) for name in loaded},
-        share_of(job) if is_one_machine else None,
+) -> Prerequisites | None:
+    """Return None for a job without prerequisites. `folder` is that of the job file. Raises ClientError."""
+    loaded = () if companions_only else _loaded_folders(job)
+    chosen = resolution.chosen_passwords(job, folder, os.environ)
+    planned = Prerequisites(
+        job,
+        {name: _folder(name, folder, is_embedded=is_embedded) for name in loaded},
+        direct_share(job) if is_embedded else None,
         preflight_seconds,
-        resolution.settled(job, given, is_one_machine=is_one_machine),
-        given,
+        resolution.resolve(job, chosen, is_embedded=is_embedded),
+        chosen,
         companions_only,
     )
-    return made if made.pieces() else None
+    return planned if planned.pieces() else None
 
 
-def no_companions(wanted: Collection[Companion] = tuple(Companion)) -> str:
-    """What is told of a file in which there is none of these."""
-    what = "companion" if len(wanted) > 1 else ", ".join(wanted)
-    fields = " or ".join(f"`{each}: {{}}`" for each in wanted)
-    return f"there is no {what} in it: write {fields} into the job"
-
-
-def share_of(job: Job) -> Share | None:
-    """On one machine."""
+def direct_share(job: Job) -> Share | None:
+    """Return the share of a job on one machine, where tasks use the claim of its NFS server directly."""
     return Direct(nfs_shares.server_name(job.name)) if job.nfs_server is not None else None
 
 
-def depends_on_the_machine(job: Job) -> bool:
-    """Whether it is prepared otherwise where its tasks run on this machine."""
-    return job.nfs_server is not None or bool(_folders_of(job)) or bool(job.companions)
+def depend_on_cluster_kind(job: Job) -> bool:
+    """Return whether the prerequisites are different on an embedded cluster."""
+    return job.nfs_server is not None or bool(_loaded_folders(job)) or bool(job.companions)
 
 
-def _folders_of(job: Job) -> Collection[str]:
+def _loaded_folders(job: Job) -> Collection[str]:
     return dict.fromkeys(entry.folder for entry in job.load_data if entry.folder).keys()
 
 
-def _folder(name: str, beside: Path, *, is_one_machine: bool) -> Folder:
-    path = Path(os.path.abspath(beside / paths.expanded(name)))  # noqa: PTH100 — links may be there on purpose
+def _folder(name: str, parent: Path, *, is_embedded: bool) -> Folder:
+    path = Path(os.path.abspath(parent / paths.expanded(name)))  # noqa: PTH100 — symbolic links are not resolved
     if not path.exists():
-        raise FaultyJobError(f"loadData: there is no {path}. Expected a folder, or one file.")
-    if not is_one_machine:
+        raise FaultyJobError(f"loadData: {path} does not exist. Expected a folder or a file.")
+    if not is_embedded:
         return _packed(path)
     try:
         return Here(str(path), _version(path))
     except OSError as error:
         raise ClientError(
-            f"loadData: {error.filename or path} cannot be read: {error.strerror or error}"
+            f"loadData: cannot read {error.filename or path}: {error.strerror or error}"
         ) from error
 
 
 def _packed(path: Path) -> bytes:
-    # It takes a while, and few jobs need it.
+    # Imported here: the import is slow, and few jobs need it.
     from windlass.client.submit import code_archive
 
     try:
@@ -136,16 +130,16 @@ def _packed(path: Path) -> bytes:
 
 
 def _version(path: Path) -> str:
-    """Another one when a file has come, gone or changed. Nothing is read: there may be much of it."""
-    seen = hashlib.sha256()
+    """Return a hash of names, sizes and times. Contents, which may be large, are not read."""
+    digest = hashlib.sha256()
     for folder, folders, files in os.walk(path):
         folders.sort()
         for name in sorted(files):
-            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — a path costs more than the look
-            seen.update(
+            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — creating a Path is slower than the call
+            digest.update(
                 repr((os.path.relpath(folder, path), name, found.st_size, found.st_mtime_ns)).encode()
             )
     if path.is_file():
         found = path.stat()
-        seen.update(repr((found.st_size, found.st_mtime_ns)).encode())
-    return seen.hexdigest()[:16]
+        digest.update(repr((found.st_size, found.st_mtime_ns)).encode())
+    return digest.hexdigest()[:16]

@@ -3,6 +3,7 @@
 What is left out is said by `.windlassignore`, or else by `.gitignore`, both in the folder itself, and by `NEVER`.
 """
 
+import base64
 import io
 import os
 import stat
@@ -46,6 +47,11 @@ class Archive(msgspec.Struct, frozen=True):
     files: int
     size: int
     """Of the files, in bytes."""
+
+    @property
+    def encoded(self) -> str:
+        """The data in base64, as a ConfigMap holds it."""
+        return base64.b64encode(self.data).decode()
 
     def __str__(self) -> str:
         number = "1 file" if self.files == 1 else f"{self.files} files"

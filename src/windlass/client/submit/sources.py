@@ -1,4 +1,4 @@
-"""What somebody hands in: a file, a Job, or a mapping. All of them are read as a file is, and checked as one is."""
+"""Read jobs from a file, a Job or a mapping. All of them are decoded and checked in the same way."""
 
 import os
 from collections.abc import Mapping
@@ -9,81 +9,107 @@ import msgspec
 
 from windlass.client import paths
 from windlass.client.errors import FaultyJobError
-from windlass.client.submit import templates
 from windlass.model.job import Job
 from windlass.render import documents
 from windlass.render.code import InPlace
 from windlass.render.documents import Contents, Submission
 from windlass.wire.yaml import text
 
-NO_JOB = "there is no job in it, only objects: make them with `windlass render` and `kubectl create`"
-"""Of a config without a cluster."""
+NO_JOB = "it has no job, only other objects: create them with `windlass render` and `kubectl create`"
+"""Error message for a config without a cluster."""
 
-Given = Job | Mapping[str, Any] | str | Path
+JobInput = Job | Mapping[str, Any] | str | Path
 
 
 class Source(msgspec.Struct, frozen=True):
     contents: Contents
-    """Without errors."""
     folder: Path
-    """To which a relative `code` is relative."""
+    """Folder that a relative `code` is relative to."""
 
     def code_of(self, submission: Submission) -> Path | None:
-        """Where the code of a job is, if it has any. Raises FaultyJobError."""
+        """Return the path of a job's code, or None. Raises FaultyJobError."""
         if not submission.code:
             return None
-        # Links may be there on purpose, and stay.
-        path = Path(os.path.abspath(self.folder / paths.expanded(submission.code)))  # noqa: PTH100
+        path = Path(os.path.abspath(self.folder / paths.expanded(submission.code)))  # noqa: PTH100 — keeps symbolic links
         if not path.exists():
-            raise FaultyJobError(f"code: there is no {path}. Expected a folder, or one file.")
+            raise FaultyJobError(f"code: {path} does not exist. Expected a folder or a file.")
         return path
 
 
 def in_place(code: Path) -> InPlace:
-    """For tasks on this machine, which sees the same files: they start where it is."""
+    """Return the code of tasks on this machine, which start in its folder."""
     return InPlace(str(code if code.is_dir() else code.parent))
 
 
-def read(given: Given, folder: str | Path | None = None) -> Source:
-    """Raises FaultyJobError."""
+def read(given: JobInput, folder: str | Path | None = None) -> Source:
+    """Return a source without errors. Raises FaultyJobError."""
     if isinstance(given, str | Path):
-        return of_file(Path(given), folder)
+        return read_file(Path(given), folder)
     try:
         data = msgspec.json.encode(given)
     except (TypeError, ValueError) as error:
-        raise FaultyJobError(f"the job cannot be written as JSON: {error}") from error
-    return of_bytes(data, "job", Path(folder or "."))
+        raise FaultyJobError(f"the job cannot be converted to JSON: {error}") from error
+    return _checked(data, "job", Path(folder or "."))
 
 
-def of_file(file: Path, folder: str | Path | None = None) -> Source:
-    """Raises FaultyJobError."""
-    try:
-        with file.open("rb") as stream:
-            # No more than is taken, so that an endless file ends.
-            data = stream.read(text.MOST_BYTES + 1)
-    except OSError as error:
-        raise FaultyJobError(f"{file}: cannot be read: {error.strerror or error}") from error
-    return of_bytes(data, str(file), Path(folder or file.parent))
+def read_file(file: Path, folder: str | Path | None = None) -> Source:
+    """Return a source without errors. Raises FaultyJobError."""
+    return _checked(_read_bytes(file), str(file), Path(folder or file.parent))
 
 
-def of_bytes(data: bytes, called: str, folder: Path) -> Source:
-    """Raises FaultyJobError."""
-    contents = documents.read(data, called, templates=templates.beside(data, folder))
-    if contents.errors:
-        raise FaultyJobError("\n".join(map(str, contents.errors)), contents.errors)
-    if not contents.submissions:
-        raise FaultyJobError(f"{called}: {NO_JOB}")
-    return Source(contents, folder)
+def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
+    """Return a source that may have errors. `name` is the file name for messages. Raises FaultyJobError for templates.
+
+    `namespace` is that of jobs that name none, if it is known.
+    """
+    return Source(documents.read(data, name, namespace, read_templates(data, folder)), folder)
 
 
 def load(file: str | Path) -> Job:
-    """The job of a job file, to be looked at or changed before it is submitted. Raises FaultyJobError.
+    """Return the job of a job file, to be inspected or changed before it is submitted. Raises FaultyJobError.
 
-    Its `code` is made absolute, so that it does not matter from where the job is submitted.
+    Its `code` is made absolute, so that the job can be submitted from any directory.
     """
-    source = of_file(Path(file))
+    source = read_file(Path(file))
     submission, *more = source.contents.submissions
-    if more or source.contents.others or submission.job is None:
+    if more or source.contents.extra_manifests or submission.job is None:
         raise FaultyJobError(f"{file}: expected one job file and nothing else")
-    job = submission.job
-    return msgspec.structs.replace(job, code=str(source.code_of(submission) or ""))
+    return msgspec.structs.replace(submission.job, code=str(source.code_of(submission) or ""))
+
+
+def read_templates(data: bytes, folder: Path) -> dict[str, str]:
+    """Read the files that a config imports, as far as they exist, by path. Raises FaultyJobError."""
+    files = {path: folder / path for path in documents.template_paths(data)}
+    return {path: _read_template(folder, file) for path, file in files.items() if file.is_file()}
+
+
+def _checked(data: bytes, name: str, folder: Path) -> Source:
+    source = decode(data, name, folder)
+    contents = source.contents
+    if contents.errors:
+        raise FaultyJobError("\n".join(map(str, contents.errors)), contents.errors)
+    if not contents.submissions:
+        raise FaultyJobError(f"{name}: {NO_JOB}")
+    return source
+
+
+def _read_template(folder: Path, file: Path) -> str:
+    """Raise FaultyJobError for a link to a file elsewhere, whose text would appear in the output."""
+    target = file.resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise FaultyJobError(
+            f"{file} is a link to {target}, which is outside the folder of the config: replace it with a copy"
+        )
+    try:
+        return text.decode(_read_bytes(file))
+    except text.ParseError as error:
+        raise FaultyJobError(f"{file}:{error.diagnostic.line}:{error.diagnostic.column}: {error}") from error
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            # Reading is limited because the file may be endless.
+            return stream.read(text.MOST_BYTES + 1)
+    except OSError as error:
+        raise FaultyJobError(f"{file}: cannot be read: {error.strerror or error}") from error

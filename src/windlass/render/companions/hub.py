@@ -16,8 +16,7 @@ from windlass.model.companions import HUB_INTERNAL_PORT, Companion, Hub
 from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import jupyter, password_files, rbac, servers, volume_links
-from windlass.render.companions.resolved import Settled
-from windlass.render.companions.servers import Server
+from windlass.render.companions.servers import ResolvedCompanions, Server
 from windlass.render.storage.nfs_shares import Share
 
 HUB_IMAGE = f"windlass-hub:{__version__}"
@@ -72,17 +71,19 @@ exec "$@"
 NAME=PATH says, then -- and the server."""
 
 
-def objects(job: Job, wanted: Hub, settled: Settled, share: Share | None, namespace: str) -> tuple[Json, ...]:
-    files = _files(job, wanted, settled, share)
-    begun = servers.begun(job, Companion.HUB, wanted, settled, namespace, ready_at="/hub/health")
+def objects(
+    job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None, namespace: str
+) -> tuple[Json, ...]:
+    files = _files(job, wanted, resolved, share)
+    begun = servers.begun(job, Companion.HUB, wanted, resolved, namespace, ready_at="/hub/health")
     server = msgspec.structs.replace(
         begun,
-        container=_container(job, wanted, settled, share),
-        pod=_pod(job, begun, settled, share),
+        container=_container(job, wanted, resolved, share),
+        pod=_pod(job, begun, resolved, share),
         files=files,
         annotations={names.CONFIGURATION_ANNOTATION: servers.digest(files)},
     )
-    own = () if settled.is_one_machine else rbac.to_give_users_pods(servers.metadata(server))
+    own = () if resolved.is_embedded else rbac.to_give_users_pods(servers.metadata(server))
     return (*own, *servers.objects(server))
 
 
@@ -104,18 +105,18 @@ def users_in(files: Mapping[str, str]) -> list[str]:
 # The hub
 
 
-def _container(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> Json:
+def _container(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     """On one machine it has what the job's tasks have, since so have the servers that it starts."""
     own = (
         servers.address_variable(),
         {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.OF_HUB}"},
     )
-    image = wanted.image or ("" if settled.is_one_machine else HUB_IMAGE)
+    image = wanted.image or ("" if resolved.is_embedded else HUB_IMAGE)
     return {
         **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_SERVE, ()), image),
-        **(servers.environment(job, settled, *own) if settled.is_one_machine else {"env": list(own)}),
+        **(servers.environment(job, resolved, *own) if resolved.is_embedded else {"env": list(own)}),
         "volumeMounts": [
-            *(helper_pods.mounts(job, share) if settled.is_one_machine else ()),
+            *(helper_pods.mounts(job, share) if resolved.is_embedded else ()),
             {"name": _CONFIGURATION_VOLUME, "mountPath": _CONFIGURATION_FOLDER, "readOnly": True},
             {"name": _PASSWORD_VOLUME, "mountPath": _PASSWORD_FOLDER, "readOnly": True},
             {"name": _STATE_VOLUME, "mountPath": _STATE_FOLDER},
@@ -123,14 +124,14 @@ def _container(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> 
     }
 
 
-def _pod(job: Job, server: Server, settled: Settled, share: Share | None) -> Json:
+def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | None) -> Json:
     spec = servers.pod_spec(job, share)
     own = [
         {"name": _CONFIGURATION_VOLUME, "configMap": {"name": server.name}},
         {"name": _PASSWORD_VOLUME, **server.passwords},
         {"name": _STATE_VOLUME, "emptyDir": {}},
     ]
-    if settled.is_one_machine:
+    if resolved.is_embedded:
         return {**spec, "volumes": [*spec["volumes"], *own]}
     return {
         **spec,
@@ -143,8 +144,8 @@ def _pod(job: Job, server: Server, settled: Settled, share: Share | None) -> Jso
 # What it is told
 
 
-def _files(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> dict[str, str]:
-    settings = msgspec.json.encode(_settings(job, wanted, settled, share), order="sorted")
+def _files(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
+    settings = msgspec.json.encode(_settings(job, wanted, resolved, share), order="sorted")
     files = {path.rpartition("/")[2]: _text(path) for path in _FILES}
     added = {_ADDED: wanted.config} if wanted.config else {}
     return {**files, _SETTINGS: msgspec.json.format(settings).decode() + "\n", **added}
@@ -155,7 +156,7 @@ def _text(path: str) -> str:
     return resources.files(__package__).joinpath(path).read_text(encoding="utf-8")
 
 
-def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> Json:
+def _settings(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
     own = jupyter.own_folder({each: volume.at for each, volume in job.volumes.items()}, "")
     links = (own, *(f"{name}={volume.at}" for name, volume in job.volumes.items()), "--")
@@ -167,14 +168,19 @@ def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> J
         "admins": list(wanted.admins),
         "folder": wanted.folder,
         "notebooks": own,
-        "isLocal": settled.is_one_machine,
+        "isLocal": resolved.is_embedded,
     }
-    if settled.is_one_machine:
+    if resolved.is_embedded:
         return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *links]}
-    return {**settings, "pod": _pod_of_a_user(job, wanted, settled, share, helper_pods.script(_START, links))}
+    return {
+        **settings,
+        "pod": _pod_of_a_user(job, wanted, resolved, share, helper_pods.script(_START, links)),
+    }
 
 
-def _pod_of_a_user(job: Job, wanted: Hub, settled: Settled, share: Share | None, command: list[str]) -> Json:
+def _pod_of_a_user(
+    job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
+) -> Json:
     """Without the hub's label, so that nobody who looks for the hub finds a user."""
     spec = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, wanted.user_image)
@@ -185,7 +191,7 @@ def _pod_of_a_user(job: Job, wanted: Hub, settled: Settled, share: Share | None,
         "spec": {**spec, "volumes": [*spec["volumes"], servers.HOME_VOLUME]},
         "container": {
             "command": command,
-            **servers.environment(job, settled, {"name": "HOME", "value": servers.HOME}),
+            **servers.environment(job, resolved, {"name": "HOME", "value": servers.HOME}),
             "volumeMounts": [*helper_pods.mounts(job, share), servers.HOME_MOUNT],
             "terminationMessagePolicy": "FallbackToLogsOnError",
             **({"securityContext": user} if user else {}),

@@ -13,8 +13,7 @@ from windlass.model.companions import Companion, Jupyter
 from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import rbac, servers, starter, volume_links
-from windlass.render.companions.resolved import Settled
-from windlass.render.companions.servers import Server
+from windlass.render.companions.servers import ResolvedCompanions, Server
 from windlass.render.storage.nfs_shares import Share
 
 CONFIG_FOLDER = "/windlass/jupyter"
@@ -77,12 +76,12 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def objects(
-    job: Job, wanted: Jupyter, settled: Settled, share: Share | None, namespace: str
+    job: Job, wanted: Jupyter, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    begun = servers.begun(job, Companion.JUPYTER, wanted, settled, namespace, ready_at=READY_AT)
+    begun = servers.begun(job, Companion.JUPYTER, wanted, resolved, namespace, ready_at=READY_AT)
     server = msgspec.structs.replace(
         begun,
-        container=_container(job, wanted, settled, share),
+        container=_container(job, wanted, resolved, share),
         pod={
             **servers.pod_spec(job, share),
             "serviceAccountName": wanted.service_account or begun.name,
@@ -98,10 +97,10 @@ def objects(
     return (*own, *servers.objects(with_desk(server, desk)))
 
 
-def _container(job: Job, wanted: Jupyter, settled: Settled, share: Share | None) -> Json:
+def _container(job: Job, wanted: Jupyter, resolved: ResolvedCompanions, share: Share | None) -> Json:
     return {
         **helper_pods.container(job, str(Companion.JUPYTER), [], wanted.image),
-        **servers.environment(job, settled, servers.address_variable()),
+        **servers.environment(job, resolved, servers.address_variable()),
         "volumeMounts": helper_pods.mounts(job, share),
         **servers.amounts(wanted.resources),
     }

@@ -3,11 +3,17 @@
 How a password is hashed is in `passwords`, which a hub has too.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
-from windlass.render.companions.resolved import ALL_USERS, ByUser
+
+ALL_USERS = ""
+"""Key of the password of all users that have none of their own."""
+
+ByUser = Mapping[str, str]
 
 OF_JUPYTER = "jupyter_server_config.json"
 OF_OLD_NOTEBOOKS = "jupyter_notebook_config.json"

@@ -7,12 +7,12 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion, CompanionSpec, ServiceType, password_source
+from windlass.model.companions import CompanionSpec, Companion, ServiceType, password_source
 from windlass.model.job import Job, Role
 from windlass.model.resources import Resources
 from windlass.render import cluster_spec, helper_pods
 from windlass.render.companions import password_files
-from windlass.render.companions.resolved import ByUser, Settled
+from windlass.render.companions.password_files import ByUser
 from windlass.render.framework import pods
 from windlass.render.storage.nfs_shares import Share
 
@@ -39,6 +39,24 @@ WITHOUT_LINKS: Json = {"enableServiceLinks": False}
 _PROBED_EVERY_SECONDS = 2
 """Somebody waits for it, and the first time is always too early."""
 _DIGITS = 16
+
+
+class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a job's companions that its job file leaves open."""
+
+    hashes: Mapping[Companion, ByUser] = {}
+    """Password hashes of `password_files.hashed`, by user (`ALL_USERS` for Jupyter). None for a companion whose
+    passwords are in a Secret of the user."""
+    generated: Mapping[Companion, ByUser] = {}
+    """Generated passwords, which are shown once."""
+    tensorboard_service: str = ""
+    """Name of TensorBoard's Service, if another job has the Service that the job file names."""
+    is_embedded: bool = False
+    """Whether pods run on this machine: a hub then starts processes for its users, not pods."""
+    is_plain: bool = False
+    """Whether the job becomes plain objects, whose tasks have other names than those of a Framework."""
+    prefix: str | None = None
+    """Prefix of the task names in plain objects (default: the name of the job)."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +98,13 @@ def name_of(job: str, companion: Companion) -> str:
 
 
 def begun(
-    job: Job, companion: Companion, wanted: CompanionSpec, settled: Settled, namespace: str, *, ready_at: str
+    job: Job,
+    companion: Companion,
+    wanted: CompanionSpec,
+    resolved: ResolvedCompanions,
+    namespace: str,
+    *,
+    ready_at: str,
 ) -> Server:
     """What is known of one without knowing what it is. `namespace` is for a job that leaves it open."""
     chosen = password_source(wanted).secret
@@ -93,7 +117,7 @@ def begun(
         service_type=wanted.service,
         port=wanted.port,
         ready_at=ready_at,
-        hashes={} if chosen else settled.hashes.get(companion, {}),
+        hashes={} if chosen else resolved.hashes.get(companion, {}),
         secret=chosen,
     )
 
@@ -144,7 +168,7 @@ def address_variable() -> Json:
     return {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
-def environment(job: Job, settled: Settled, *own: Json) -> Json:
+def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
     """`env` and `envFrom` of a container for people who work on the job: they have its variables, and are told who its
     tasks are. What is `own` counts before what the job says."""
     told = (
@@ -152,7 +176,7 @@ def environment(job: Job, settled: Settled, *own: Json) -> Json:
         {
             "name": cluster_spec.VARIABLE,
             "value": cluster_spec.of_job(
-                job, job.namespace, is_plain=settled.is_plain, prefix=settled.prefix
+                job, job.namespace, is_plain=resolved.is_plain, prefix=resolved.prefix
             ),
         },
     )

@@ -7,7 +7,7 @@ from windlass.model.companions import Companion, TensorBoard
 from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import servers
-from windlass.render.companions.resolved import Settled
+from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.storage.nfs_shares import Share
 
 _SCRIPT = f"""\
@@ -39,13 +39,13 @@ _RELOAD_SECONDS = 5
 
 
 def objects(
-    job: Job, wanted: TensorBoard, settled: Settled, share: Share | None, namespace: str
+    job: Job, wanted: TensorBoard, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    server = servers.begun(job, Companion.TENSORBOARD, wanted, settled, namespace, ready_at="/")
+    server = servers.begun(job, Companion.TENSORBOARD, wanted, resolved, namespace, ready_at="/")
     return servers.objects(
         msgspec.structs.replace(
             server,
-            service=settled.tensorboard_service or wanted.name,
+            service=resolved.tensorboard_service or wanted.name,
             container=_container(job, wanted, share),
             pod=servers.pod_spec(job, share),
         )

@@ -1,0 +1,353 @@
+"""Plan a submission: a job file and a target in, the objects to create out. No request is sent here.
+
+`run`, `submit`, `render`, `plan` and the SDK use this planner. `apply` creates what was planned.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from windlass.client.errors import FaultyJobError
+from windlass.client.prerequisites import plan as prerequisites_plan
+from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS, Prerequisites
+from windlass.client.submit import sources
+from windlass.client.submit.sources import Source
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.companions import Companion, companion_from_labels
+from windlass.model.framework import ExecutionType, Framework
+from windlass.render import manifest
+from windlass.render.code import ARCHIVE, Code, Packed, config_map_name
+from windlass.render.companions import servers
+from windlass.render.documents import Submission
+from windlass.render.framework import builder, pods
+from windlass.render.manifest import Manifest
+from windlass.render.storage.nfs_shares import Served, Share
+from windlass.wire.codec import Unreadable
+
+if TYPE_CHECKING:
+    from windlass.client.submit.code_archive import Archive
+
+Existing = Mapping[tuple[str, str], tuple[Framework | Unreadable, ...]]
+"""Frameworks on the cluster that have the name of a planned job, by namespace and name."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The cluster that a submission is planned for."""
+
+    namespace: str = names.DEFAULT_NAMESPACE
+    """Namespace of jobs that name none. May be empty only for `windlass render`."""
+    is_embedded: bool = False
+    """Whether tasks run on this machine: they need no image, and use its files in place."""
+    has_mounts: bool = True
+    """Whether pods have mounts of their own. Some machines do not allow this."""
+    description: str = "the cluster"
+    """Name of the cluster in messages."""
+    nfs_address: str = ""
+    """Address of a job's own NFS server, if it is known before the server exists."""
+
+
+class SubmitOptions(msgspec.Struct, frozen=True):
+    is_rerun: bool = False
+    """Whether a finished job of the same name is replaced."""
+    preflight_seconds: float | None = PREFLIGHT_SECONDS
+    """Time limit of the search for required files. None: no preflight."""
+    companions: tuple[Companion, ...] = tuple(Companion)
+    """Companions to start, if the job has them."""
+    companions_only: bool = False
+    """Whether to start companions without their jobs."""
+
+
+DEFAULT_TARGET = Target()
+DEFAULT_OPTIONS = SubmitOptions()
+
+
+class CompanionRef(msgspec.Struct, frozen=True):
+    """Identity of a companion on a cluster."""
+
+    companion: Companion
+    job: str
+    namespace: str
+    server: str
+    """Name of its Deployment, with which the names of its pods begin."""
+    prefix: str = ""
+    """Display prefix, as for tasks."""
+    is_kept: bool = False
+    """Whether the companion stays when the job ends."""
+
+    @property
+    def name(self) -> str:
+        """Name in all output."""
+        return f"{self.prefix}{self.companion}"
+
+
+class PlannedJob(Manifest, frozen=True):
+    """A job with its rendered Framework."""
+
+    submission: Submission = Submission()
+    target: Target = DEFAULT_TARGET
+    code: Code | None = None
+    archive: "Archive | None" = None
+    replaced: tuple[Framework | Unreadable, ...] = ()
+    """Finished Frameworks of the same name, which are deleted first."""
+    prerequisites: Prerequisites | None = None
+
+    @property
+    def has_placeholder(self) -> bool:
+        """Whether the Framework has the name of the NFS server's Service where its address will be."""
+        job, share = self.submission.job, self.prerequisites.share if self.prerequisites is not None else None
+        return job is not None and job.nfs_server is not None and share is None
+
+    @property
+    def companions(self) -> tuple[CompanionRef, ...]:
+        if self.prerequisites is None:
+            return ()
+        return tuple(
+            CompanionRef(
+                companion,
+                self.name,
+                self.namespace,
+                servers.name_of(self.name, companion),
+                self.display_prefix,
+                options.keep,
+            )
+            for companion, options in self.prerequisites.job.companions.items()
+        )
+
+    def with_share(self, share: Share | None) -> "PlannedJob":
+        """Render the Framework again when the address of the job's NFS server is known."""
+        if self.prerequisites is None or share == self.prerequisites.share:
+            return self
+        return msgspec.structs.replace(self, framework=self._render(self.target, share))
+
+    def for_target(self, target: Target) -> "PlannedJob":
+        share = self.prerequisites.share if self.prerequisites is not None else None
+        return msgspec.structs.replace(self, framework=self._render(target, share), target=target)
+
+    def _render(self, target: Target, share: Share | None) -> Json:
+        return render_framework(self.submission, target, self.code, share)
+
+    @property
+    def created_framework(self) -> Json:
+        """The Framework as it is created: with code in an archive, it is started only after that is stored."""
+        if self.archive is None:
+            return self.framework
+        spec = {**self.framework["spec"], "executionType": ExecutionType.CREATE.value}
+        return {**self.framework, "spec": spec}
+
+    def config_map(self, owner_uid: str = "") -> Json | None:
+        """Return the ConfigMap with the code, which is deleted together with the Framework."""
+        if self.archive is None:
+            return None
+        owner = {
+            "apiVersion": self.framework["apiVersion"],
+            "kind": names.KIND,
+            "name": self.name,
+            "uid": owner_uid,
+            "controller": False,
+            "blockOwnerDeletion": False,
+        }
+        metadata = {"name": config_map_name(self.name), "namespace": self.namespace}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**metadata, "ownerReferences": [owner]} if owner_uid else metadata,
+            "binaryData": {ARCHIVE: self.archive.encoded},
+        }
+
+
+class SubmitPlan(msgspec.Struct, frozen=True):
+    """All objects of one file."""
+
+    jobs: tuple[PlannedJob, ...]
+    """Jobs in the order of the file."""
+    manifests: tuple[Json, ...] = ()
+    """Other objects of the file, which are created before the jobs."""
+    passwords: Mapping[str, str] = {}
+    """Generated passwords of notebooks among the manifests, by notebook."""
+    companions_only: bool = False
+    """Whether only the companions of the jobs are started."""
+
+    @property
+    def name(self) -> str:
+        """Name of the whole submission in output."""
+        return self.jobs[0].name if len(self.jobs) == 1 else "jobs"
+
+    @property
+    def target(self) -> str:
+        """Name of the cluster in messages."""
+        return self.jobs[0].target.description if self.jobs else DEFAULT_TARGET.description
+
+    @property
+    def objects(self) -> tuple[Json, ...]:
+        """All objects in the order of their creation."""
+        created: list[Json] = []
+        for job in self.jobs:
+            created += job.prerequisites.objects if job.prerequisites is not None else ()
+            if not self.companions_only:
+                created += [body for body in (job.created_framework, job.config_map()) if body is not None]
+        return (*self.manifests, *created)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Namespaces that are used and that no manifest creates."""
+        created = {body["metadata"]["name"] for body in self.manifests if body["kind"] == "Namespace"}
+        used = [
+            *(job.namespace for job in self.jobs),
+            *(body["metadata"].get("namespace") or "" for body in self.manifests),
+        ]
+        existing = created | {"", names.DEFAULT_NAMESPACE}
+        return tuple(name for name in dict.fromkeys(used) if name not in existing)
+
+    @property
+    def companions(self) -> tuple[CompanionRef, ...]:
+        return (*(each for job in self.jobs for each in job.companions), *self.manifest_companions)
+
+    @property
+    def manifest_companions(self) -> tuple[CompanionRef, ...]:
+        """Companions among the manifests. A run does not stay open for these."""
+        found = [_companion_of(body["metadata"]) for body in self.manifests if body["kind"] == "Deployment"]
+        companions = tuple(each for each in found if each is not None)
+        if len(companions) == len(self.jobs) == 1:
+            return companions
+        return tuple(msgspec.structs.replace(each, prefix=f"{each.job}/") for each in companions)
+
+    @property
+    def display_names(self) -> tuple[str, ...]:
+        """Names of everything that a line of output may be about."""
+        of_jobs = (name for job in self.jobs for name in (job.name, *job.display_names))
+        return (*of_jobs, *(each.name for each in self.companions))
+
+    def with_manifests(self, manifests: Collection[Json]) -> "SubmitPlan":
+        return msgspec.structs.replace(self, manifests=(*self.manifests, *manifests))
+
+    def without_mounts(self) -> "SubmitPlan":
+        """Return the plan for a machine on which pods have no mounts of their own."""
+        jobs = (job.for_target(msgspec.structs.replace(job.target, has_mounts=False)) for job in self.jobs)
+        return msgspec.structs.replace(self, jobs=tuple(jobs))
+
+
+def plan(
+    source: Source, target: Target, options: SubmitOptions = DEFAULT_OPTIONS, existing: Existing | None = None
+) -> SubmitPlan:
+    """Plan all jobs of a file. `existing` are the Frameworks to be replaced. Raises ClientError."""
+    contents = source.contents
+    planned = SubmitPlan(
+        tuple(plan_job(source, each, target, options, existing) for each in contents.submissions),
+        contents.extra_manifests,
+        contents.generated_passwords,
+        options.companions_only,
+    )
+    if options.companions_only and not any(
+        each.companion in options.companions for each in planned.companions
+    ):
+        raise FaultyJobError(_no_companions(options.companions))
+    return planned
+
+
+def plan_job(
+    source: Source,
+    submission: Submission,
+    target: Target,
+    options: SubmitOptions = DEFAULT_OPTIONS,
+    existing: Existing | None = None,
+) -> PlannedJob:
+    """Plan one job of a file. Raises ClientError."""
+    submission = submission.in_namespace(target.namespace)
+    replaced = (existing or {}).get((submission.namespace or target.namespace, submission.name), ())
+    prefix = f"{submission.name}/" if len(source.contents.submissions) > 1 else ""
+    if submission.job is None:
+        framework = render_framework(submission, target)
+        return PlannedJob(framework, prefix, submission, target, replaced=replaced)
+    job = submission.job.with_companions(options.companions)
+    is_submitted = not options.companions_only
+    code, archive = _code(source, submission, target) if is_submitted else (None, None)
+    prerequisites = prerequisites_plan.plan(
+        job,
+        source.folder,
+        is_embedded=target.is_embedded,
+        preflight_seconds=options.preflight_seconds,
+        companions_only=options.companions_only,
+    )
+    share: Share | None = Served(target.nfs_address) if target.nfs_address and job.nfs_server else None
+    if prerequisites is not None:
+        share = share or prerequisites.share
+    framework = render_framework(submission, target, code, share)
+    if is_submitted or job.companions:
+        _require_image(submission, framework, target)
+    return PlannedJob(
+        framework,
+        prefix,
+        submission,
+        target,
+        code,
+        archive,
+        replaced,
+        prerequisites,
+    )
+
+
+def depends_on_cluster_kind(submission: Submission) -> bool:
+    """Return whether the plan of a job is different on an embedded cluster."""
+    job = submission.job
+    if job is None:
+        return False
+    may_lack_image = any(role.tasks > 0 and not (role.image or job.image) for role in job.roles.values())
+    return may_lack_image or bool(job.code) or prerequisites_plan.depend_on_cluster_kind(job)
+
+
+def render_framework(
+    submission: Submission,
+    target: Target = DEFAULT_TARGET,
+    code: Code | None = None,
+    share: Share | None = None,
+) -> Json:
+    """Render the Framework of a job. A Framework that was written by hand is only put into its namespace."""
+    if submission.job is None:
+        return manifest.in_namespace(submission.framework or {}, target.namespace)
+    job = submission.in_namespace(target.namespace).job or submission.job
+    return builder.framework(job, code, share, has_mounts=target.has_mounts)
+
+
+def _code(source: Source, submission: Submission, target: Target) -> "tuple[Code | None, Archive | None]":
+    """Return how the code reaches the tasks: in place on this machine, or in an archive."""
+    path = source.code_of(submission)
+    if path is None:
+        return None, None
+    if target.is_embedded:
+        return sources.in_place(path), None
+    # Imported here: the import is slow, and `windlass run` does not need it.
+    from windlass.client.submit import code_archive
+
+    return Packed(config_map_name(submission.name)), code_archive.pack(path)
+
+
+def _require_image(submission: Submission, framework: Json, target: Target) -> None:
+    """Raise FaultyJobError if a task has no image and the target is not an embedded cluster."""
+    is_missing = any(
+        container.get("image") == pods.NO_IMAGE
+        for role in framework["spec"]["taskRoles"]
+        if role["taskNumber"] > 0
+        for container in role["task"]["pod"]["spec"]["containers"]
+    )
+    if is_missing and not target.is_embedded:
+        raise FaultyJobError(
+            f"the job {submission.name} has no image, which is required on {target.description}. "
+            "Add one to the job file, e.g. `image: python:3.12`"
+        )
+
+
+def _companion_of(metadata: Json) -> CompanionRef | None:
+    labels = metadata.get("labels") or {}
+    companion, job = companion_from_labels(labels), labels.get(names.JOB_LABEL)
+    if companion is None or not job:
+        return None
+    namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE
+    return CompanionRef(companion, job, namespace, metadata["name"])
+
+
+def _no_companions(wanted: Collection[Companion]) -> str:
+    kind = "companion" if len(wanted) > 1 else ", ".join(wanted)
+    fields = " or ".join(f"`{each}: {{}}`" for each in wanted)
+    return f"no job has a {kind}: add {fields} to the job"
