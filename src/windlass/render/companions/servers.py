@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import CompanionSpec, Companion, ServiceType, password_source
+from windlass.model.companions import Companion, CompanionSpec, ServiceType, password_source
 from windlass.model.job import Job, Role
 from windlass.model.resources import Resources
 from windlass.render import cluster_spec, helper_pods
