@@ -1,7 +1,7 @@
-"""Embedded clusters of every kind that a machine may allow, and what they leave on it.
+"""Embedded clusters at every isolation level of this machine, and the files and processes they leave.
 
-What is common to all clusters is in tests/kubelet. Here a cluster is a process among others: it is killed, started
-again, and looked for.
+tests/kubelet contains the tests for all clusters. Here a cluster is a process that is killed, restarted and searched
+for.
 """
 
 import shutil
@@ -25,7 +25,7 @@ def skip_unless_possible(name: Name) -> None:
 
 @pytest.fixture(scope="module", params=(*daemons.WITH_MOUNTS, *daemons.WITHOUT_MOUNTS), ids=str)
 def local(request: pytest.FixtureRequest) -> Iterator[Daemon]:
-    """One for all tests of a module that do it no harm; nothing of it stays."""
+    """A cluster shared by the tests of a module that do not damage it; nothing of it stays."""
     kind: daemons.Kind = request.param
     skip_unless_possible(kind.level)
     with daemons.running(levels.level(kind.level), kind.network, is_ephemeral=True) as daemon:
@@ -38,14 +38,14 @@ def local(request: pytest.FixtureRequest) -> Iterator[Daemon]:
 
 @pytest.fixture
 def home(best: levels.Level) -> Iterator[Home]:
-    """Of somebody who may do as much as anybody can here."""
+    """The highest isolation level of this machine."""
     with commands.home(best) as made:
         yield made
 
 
 @pytest.fixture
 def anyone(level: levels.Level) -> Iterator[Home]:
-    """Of everybody in turn."""
+    """Each isolation level in turn."""
     with commands.home(level) as made:
         yield made
 
@@ -66,7 +66,7 @@ def outside() -> Iterator[str]:
 
 @pytest.fixture
 def best() -> levels.Level:
-    """As much as whoever runs the tests may have."""
+    """The highest level for the user who runs the tests."""
     names: tuple[Name, ...] = ("root", "nobody", "plain")
     return levels.level(next(name for name in names if not levels.why_not(name)))
 
@@ -79,7 +79,7 @@ def level(request: pytest.FixtureRequest) -> levels.Level:
 
 @pytest.fixture
 def lasting(level: levels.Level) -> Iterator[Daemon]:
-    """A cluster whose pods outlive its daemon. When it has no pods any more, it has nothing any more."""
+    """A cluster whose pods outlive its daemon. Once all pods are deleted, nothing of it is left."""
     with daemons.running(level) as daemon:
         yield daemon
         if not daemon.is_alive:
@@ -99,7 +99,7 @@ def passing(level: levels.Level) -> Iterator[Daemon]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Where the test and every pod may write, whoever they are."""
+    """A folder in which the test and every pod may write."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-shared-"))
     folder.chmod(0o777)
     yield folder

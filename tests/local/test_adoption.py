@@ -1,4 +1,4 @@
-"""A daemon is killed, and the next one takes over what runs."""
+"""The next daemon adopts the pods of a killed one."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from conformance.waiting import wait_for
 
 
 class Ticking:
-    """A container that writes line after line until its test lets it go; its exit code is 7."""
+    """A container that writes lines until its test ends it; its exit code is 7."""
 
     def __init__(self, daemon: Daemon, folder: Path, **spec: Any) -> None:
         self.daemon = daemon
@@ -30,7 +30,7 @@ class Ticking:
         self.go.touch()
 
     def again(self) -> Pod:
-        """The same pod as the next daemon shows it."""
+        """Return the same pod as the next daemon shows it."""
         self.daemon.start()
         self.place.client = self.daemon.client
         self.pod = Pod(self.place, self.pod.name)
@@ -42,7 +42,7 @@ def ticking(lasting: Daemon, open_folder: Path) -> Ticking:
     return Ticking(lasting, open_folder)
 
 
-def test_what_runs_goes_on(ticking: Ticking) -> None:
+def test_adopted_container_keeps_running(ticking: Ticking) -> None:
     before = ticking.pod.running()
     ticking.daemon.kill()
     pod = ticking.again()
@@ -52,7 +52,7 @@ def test_what_runs_goes_on(ticking: Ticking) -> None:
     assert after.address == before.address
 
 
-def test_its_log_goes_on(ticking: Ticking) -> None:
+def test_log_of_adopted_container_continues(ticking: Ticking) -> None:
     ticking.daemon.kill()
     pod = ticking.again()
     last = int(pod.log(tailLines="1").split()[1])
@@ -61,7 +61,7 @@ def test_its_log_goes_on(ticking: Ticking) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_its_exit_code_arrives(ticking: Ticking) -> None:
+def test_exit_code_of_adopted_container_is_reported(ticking: Ticking) -> None:
     ticking.daemon.kill()
     pod = ticking.again()
     pod.running()
@@ -71,7 +71,7 @@ def test_its_exit_code_arrives(ticking: Ticking) -> None:
     assert pod.log(tailLines="1") == "gone\n"
 
 
-def test_it_can_be_asked_and_deleted(ticking: Ticking) -> None:
+def test_adopted_pod_supports_exec_and_deletion(ticking: Ticking) -> None:
     ticking.daemon.kill()
     pod = ticking.again()
     assert pod.sh("exit 4").code == 4
@@ -80,7 +80,7 @@ def test_it_can_be_asked_and_deleted(ticking: Ticking) -> None:
     wait_for("no process", lambda: not ticking.daemon.all_inside(ticking.name))
 
 
-def test_what_ended_meanwhile_is_reported(ticking: Ticking) -> None:
+def test_end_without_daemon_is_reported(ticking: Ticking) -> None:
     before = ticking.pod.running()
     ticking.daemon.kill()
     ticking.let_go()
@@ -92,7 +92,7 @@ def test_what_ended_meanwhile_is_reported(ticking: Ticking) -> None:
     assert pod.log(tailLines="1") == "gone\n"
 
 
-def test_what_ended_meanwhile_is_started_again(lasting: Daemon, open_folder: Path) -> None:
+def test_container_that_ended_without_daemon_is_restarted(lasting: Daemon, open_folder: Path) -> None:
     ticking = Ticking(lasting, open_folder, restartPolicy="OnFailure")
     lasting.kill()
     ticking.let_go()
@@ -102,8 +102,8 @@ def test_what_ended_meanwhile_is_started_again(lasting: Daemon, open_folder: Pat
     assert seen.last()["exitCode"] == 7
 
 
-def test_a_deletion_goes_on(lasting: Daemon, open_folder: Path) -> None:
-    """It was asked for, and the daemon was killed before it was done."""
+def test_interrupted_deletion_continues(lasting: Daemon, open_folder: Path) -> None:
+    """The daemon was killed before the deletion was complete."""
     ticking = Ticking(lasting, open_folder, terminationGracePeriodSeconds=2)
     ticking.pod.delete()
     lasting.kill()
@@ -111,15 +111,15 @@ def test_a_deletion_goes_on(lasting: Daemon, open_folder: Path) -> None:
     wait_for("no process", lambda: not lasting.all_inside(ticking.name))
 
 
-def test_a_graceful_end_leaves_pods_alone(ticking: Ticking) -> None:
-    """A daemon that is stopped is one that will come back."""
+def test_graceful_stop_keeps_pods_running(ticking: Ticking) -> None:
+    """A stopped daemon is expected to come back."""
     before = ticking.pod.running()
     ticking.daemon.stop()
     assert ticking.daemon.all_inside(ticking.name)
     assert ticking.again().running().container() == before.container()
 
 
-def test_twice(ticking: Ticking) -> None:
+def test_pod_is_adopted_twice(ticking: Ticking) -> None:
     before = ticking.pod.running()
     for _ in range(2):
         ticking.daemon.kill()
@@ -129,8 +129,8 @@ def test_twice(ticking: Ticking) -> None:
     assert ticking.pod.ended().exit_code() == 7
 
 
-def test_back_off_is_not_forgotten(lasting: Daemon) -> None:
-    """A daemon that starts does not start everything at once that has failed again and again."""
+def test_back_off_survives_a_restart(lasting: Daemon) -> None:
+    """A new daemon does not at once restart containers that have failed repeatedly."""
     place = lasting.new_place()
     pod = place.start("exit 1", restartPolicy="Always")
     before = pod.waiting("CrashLoopBackOff")

@@ -1,4 +1,4 @@
-"""Tasks that learn who their peers are, with pods that run: by name before the start, and by the barrier after it."""
+"""Tasks learn their peers with running pods: by name before the start, and by the barrier after it."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ FOLDER: Final = "/mnt/frameworkbarrier"
 
 
 class Place:
-    """Where jobs are run, on a network of this kind."""
+    """A place to run jobs with this kind of network."""
 
     def __init__(self, home: Home, network: Network) -> None:
         self.home = home
@@ -32,7 +32,7 @@ class Place:
         return self.home.begin_run(job, options=("--network", self.network))
 
 
-# The barrier hands over files.
+# The barrier provides files.
 @pytest.fixture(params=daemons.WITH_MOUNTS, ids=str)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     kind: daemons.Kind = request.param
@@ -52,7 +52,7 @@ def home(best: levels.Level) -> Iterator[Home]:
 
 
 def all_of(*roles: Json) -> Json:
-    """Completes when every task has, and not with the first role."""
+    """Return a role that completes when all its tasks have."""
     for each in roles:
         each["frameworkAttemptCompletionPolicy"]["minSucceededTaskCount"] = -1
     return framework(*roles)
@@ -64,7 +64,7 @@ def asking(job: Json, **asks: str) -> Json:
 
 
 def said(done: Done, task: str) -> list[str]:
-    """By the task's main container."""
+    """Return the output of the task's main container."""
     spoken = (line.partition(" | ") for line in done.lines)
     return [
         words
@@ -77,7 +77,7 @@ OWN_ADDRESS: Final = field("OWN_ADDRESS", "status.podIP")
 
 
 def addresses(done: Done, *tasks: str) -> list[str]:
-    """What the tasks say of themselves, the last time."""
+    """Return the last output of each task."""
     return [
         [words.partition(" ")[2] for words in said(done, task) if words.startswith("own ")][-1]
         for task in tasks
@@ -98,7 +98,7 @@ echo "framework $(cat {FOLDER}/framework.json)"
 """
 
 
-def test_everybody_knows_everybodys_address(place: Place) -> None:
+def test_every_task_gets_all_addresses(place: Place) -> None:
     container = place.home.container(SHOW, ports=[{"containerPort": 49866}], env=[OWN_ADDRESS])
     job = asking(all_of(role(container, "ps"), role(container, tasks=2)), barrier="true")
     done = place.run(job).expect(0)
@@ -123,8 +123,8 @@ def test_everybody_knows_everybodys_address(place: Place) -> None:
     assert len(passed) == 3, done.stdout
 
 
-def test_what_was_told_before_is_in_the_file_too(place: Place) -> None:
-    """And the user's own variable comes before ours."""
+def test_file_contains_the_variables_known_before(place: Place) -> None:
+    """The user's own variable takes precedence."""
     run = f'test "$TF_CONFIG" = "$(cat {FOLDER}/tf_config.json)"; echo "same $? $PS_HOSTS"'
     container = place.home.container(run, env=[{"name": "PS_HOSTS", "value": "mine"}])
     job = asking(framework(role(container, tasks=2)), barrier="true", runtime="tensorflow")
@@ -133,8 +133,8 @@ def test_what_was_told_before_is_in_the_file_too(place: Place) -> None:
         assert "same 0 mine" in said(done, task)
 
 
-def test_a_task_that_is_tried_again(place: Place, open_folder: Path) -> None:
-    """Its new pod waits for a Gang in which it is listed, and passes while the others run on."""
+def test_retried_task_waits_for_its_new_address(place: Place, open_folder: Path) -> None:
+    """Its new pod waits for a Gang that lists it, while the others keep running."""
     once = open_folder / "once"
     script = (
         f'[ -e {once} ] || {{ touch {once}; exit 5; }}; echo "own $OWN_ADDRESS"; echo "again $FB_RETRIED_IPS"'
@@ -171,8 +171,8 @@ for each in os.environ["PS_HOSTS"].split(","):
 """
 
 
-def test_peers_meet_by_what_they_were_told(place: Place) -> None:
-    """Two servers on one declared port: on a shared network each has one of its own."""
+def test_peers_connect_by_their_names(place: Place) -> None:
+    """Two servers declare one port: on a shared network each gets its own."""
     container = place.home.container(["python3", "-c", SERVE])
     job = asking(all_of(role(container, "ps", 2), role(container, tasks=2)), runtime="plain")
     done = place.run(job).expect(0)
@@ -185,15 +185,15 @@ def test_peers_meet_by_what_they_were_told(place: Place) -> None:
             assert all(each.startswith("127.0.0.1:") for each in met)
 
 
-def test_who_asks_for_nothing_gets_nothing(home: Home) -> None:
+def test_job_without_discovery_gets_nothing(home: Home) -> None:
     run = "env | grep -E '^(TF_CONFIG|.*_HOSTS|RANK|WORLD_SIZE|JOB_NAME|WINDLASS_GANG|FB_)' ; true"
     done = home.run(framework(role(home.container(run)))).expect(0)
     assert said(done, "worker-0") == []
     assert "windlass-barrier" not in done.stdout
 
 
-def test_mpi(home: Home) -> None:
-    """The barrier comes with it."""
+def test_mpi_job_runs_with_the_barrier(home: Home) -> None:
+    """The MPI runtime includes the barrier."""
     run = 'cat "$WINDLASS_HOSTFILE"; echo "$OMPI_MCA_orte_default_hostfile"'
     container = home.container(run)
     job = asking(all_of(role(container, "launcher"), role(container, tasks=2)), runtime="mpi")
@@ -215,22 +215,22 @@ def test_mpi(home: Home) -> None:
         ("kill -9 $$$$; sleep 100000", 137, "ContainerSigKillReceived"),
     ],
 )
-def test_how_a_task_ends(run: str, exit_code: int, phrase: str, home: Home) -> None:
+def test_wrapped_command_keeps_its_exit_code(run: str, exit_code: int, phrase: str, home: Home) -> None:
     job = asking(framework(role(home.container(run))), barrier="true")
     done = home.run(job, options=("--output", "json")).expect(exit_code)
     assert done.told[-1]["phrase"] == phrase
 
 
-def test_arguments(home: Home) -> None:
+def test_wrapped_command_keeps_its_arguments(home: Home) -> None:
     container = home.container(["printf", "<%s>"], args=["a b", "", "$(FC_TASK_INDEX)", "$FB_WORKER_IPS"])
     done = home.run(asking(framework(role(container)), barrier="true")).expect(0)
     assert said(done, "worker-0")[-1] == "<a b><><0><$FB_WORKER_IPS>"
 
 
-# Pods that bring their own
+# Pods with their own barrier
 
 
-def test_own(home: Home) -> None:
+def test_own_barrier_container_is_kept(home: Home) -> None:
     container = home.container('echo "own $OWN_ADDRESS"; windlass barrier --print-hosts', env=[OWN_ADDRESS])
     done = home.run(asking(framework(role(container, tasks=2)), barrier="own")).expect(0)
     first, second = addresses(done, "worker-0", "worker-1")
@@ -238,13 +238,13 @@ def test_own(home: Home) -> None:
     assert "windlass-barrier" not in done.stdout
 
 
-# Those who wait in vain
+# Barriers that time out
 
 NOWHERE: Final = {"kubernetes.io/hostname": "nowhere"}
 
 
-def test_a_task_that_never_gets_an_address(home: Home) -> None:
-    """After the least time that a barrier can be told to wait: 201, which the controller takes for a conflict."""
+def test_task_without_address_times_out(home: Home) -> None:
+    """After the minimum timeout of a barrier it exits with 201, which the controller treats as a conflict."""
     least = [{"name": "BARRIER_CHECK_TIMEOUT_SEC", "value": "60"}]
     waits = role(home.container("echo never", env=least))
     missing = role(home.container("true"), "missing", nodeSelector=NOWHERE)
@@ -256,7 +256,7 @@ def test_a_task_that_never_gets_an_address(home: Home) -> None:
 
 
 def has_barrier(framework: str) -> bool:
-    """Among the processes of this machine: a barrier that waits says nothing."""
+    """Return the barriers among the processes of this machine: a waiting barrier prints nothing."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             is_barrier = b"\0barrier\0" in (folder / "cmdline").read_bytes()
@@ -268,8 +268,8 @@ def has_barrier(framework: str) -> bool:
     return False
 
 
-def test_a_job_that_is_stopped_while_its_barriers_wait(home: Home) -> None:
-    """They end at once: their pods' grace period is not waited for."""
+def test_stopping_a_job_ends_waiting_barriers(home: Home) -> None:
+    """They end at once, without waiting for the grace period."""
     waits = role(home.container("true"), terminationGracePeriodSeconds=600)
     missing = role(home.container("true"), "missing", nodeSelector=NOWHERE)
     name = f"job-{home.mark[:12]}"
@@ -282,10 +282,10 @@ def test_a_job_that_is_stopped_while_its_barriers_wait(home: Home) -> None:
     traces.wait_until_gone()
 
 
-# Code that comes along
+# Code of a job
 
 
-def test_config_map(home: Home, tmp_path: Path) -> None:
+def test_code_is_mounted_from_a_config_map(home: Home, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "train.py").write_text("import helper; print('trained with', helper.WORDS)\n")
@@ -299,7 +299,7 @@ def test_config_map(home: Home, tmp_path: Path) -> None:
     assert said(done, "worker-0") == ["trained with ümlauts", " ff 00"]
 
 
-def test_a_config_map_that_the_cluster_does_not_take(home: Home, tmp_path: Path) -> None:
+def test_rejected_config_map_fails_the_run(home: Home, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     job = framework(role(home.container("true")))
     done = home.run(job, options=("--config-map", f"Bad_Name={tmp_path}")).expect(2)

@@ -1,4 +1,4 @@
-"""Ways to companions where pods really run: to one that is replaced meanwhile, and to one that cannot start."""
+"""Forwarding to companions with running pods: to a replaced pod, and to one that cannot start."""
 
 import hashlib
 import http.client
@@ -41,7 +41,7 @@ http.server.ThreadingHTTPServer((host, PORT), Handler).serve_forever()
 
 
 class Cluster:
-    """One of `windlass local`, and whoever uses it."""
+    """A cluster of `windlass local` and its user."""
 
     def __init__(self, home: Home, local: Local) -> None:
         self.home = home
@@ -49,7 +49,7 @@ class Cluster:
         self.where = ("--kubeconfig", str(Path(local.status()["kubeconfig"])))
 
     def start(self, companion: Companion, run: str | list[str], port: int) -> None:
-        """Of the job digits, without the job."""
+        """Create the companion of the job digits, without the job."""
         variables = [servers.address_variable(), specs.field("POD", "metadata.name")]
         server = Server(
             companion=companion,
@@ -86,7 +86,7 @@ def ask(host: str, body: bytes | None = None) -> bytes:
         connection.close()
 
 
-def test_a_pod_that_is_replaced_meanwhile(cluster: Cluster) -> None:
+def test_forward_follows_a_replaced_pod(cluster: Cluster) -> None:
     port = specs.free_port()
     script = SERVE.replace("PORT", str(port), 1)
     cluster.start(Companion.TENSORBOARD, ["python3", "-c", script], port)
@@ -106,14 +106,14 @@ def test_a_pod_that_is_replaced_meanwhile(cluster: Cluster) -> None:
 
 
 def _asked(host: str) -> str:
-    """Who answers; nobody while there is no pod."""
+    """Return who answers; None while there is no pod."""
     try:
         return ask(host).decode()
     except (OSError, http.client.HTTPException):
         return ""
 
 
-def test_one_that_cannot_start_says_why(cluster: Cluster) -> None:
+def test_forward_reports_why_a_companion_cannot_start(cluster: Cluster) -> None:
     cluster.start(Companion.JUPYTER, "echo 'pip install it' >&2; exit 127", specs.free_port())
     done = cluster.home.windlass("jupyter", "digits", *cluster.where).expect(1)
     *_, told, said = done.stderr.splitlines()

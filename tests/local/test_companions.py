@@ -1,7 +1,7 @@
-"""Companions of `windlass run`, where pods really run: they are opened, told, left behind by the job, and gone.
+"""Companions of `windlass run` with running pods: they are opened, reported, outlive the job, and are deleted.
 
-In place of TensorBoard stands a program of that name which serves the files of its folder: what is tested is the way to
-it. The real programs are tested with the examples.
+A program called tensorboard serves the files of its folder: the connection is tested here, the real programs with the
+examples.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from conformance.client import Json
 
 WORDS = "as they were written"
 SERVES = 'exec python3 -u -m http.server --bind "$2" --directory "${4#--logdir=}" "${3#--port=}"'
-"""It is given: --host HOST --port=PORT --logdir=FOLDER --reload_interval=SECONDS."""
+"""Its arguments: --host HOST --port=PORT --logdir=FOLDER --reload_interval=SECONDS."""
 IS_NOT_INSTALLED = "echo 'pip install what it needs' >&2; exit 127"
 NEVER_ANSWERS = "trap '' TERM INT; while true; do sleep 0.1; done"
 
 
 @contextlib.contextmanager
 def watching(level: levels.Level, script: str) -> Iterator[Home]:
-    """The home of somebody who has a program called tensorboard."""
+    """A home folder with a program called tensorboard."""
     with commands.home(level) as made:
         path = made.folder / "bin" / "tensorboard"
         path.parent.mkdir()
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 class Watched:
-    """A job that writes into a folder which its TensorBoard shows, until a gate opens."""
+    """A job that writes into a folder shown by its TensorBoard, until a gate opens."""
 
     def __init__(self, home: Home, folder: Path, code: int = 0, **fields: Any) -> None:
         self.port = free_port()
@@ -82,8 +82,8 @@ def check_that_nothing_is_left(home: Home, traces: machine.Traces, port: int) ->
 
 
 @pytest.mark.parametrize("name", ["root", "plain"])
-def test_it_is_open_as_long_as_the_job_runs(name: levels.Name, open_folder: Path) -> None:
-    """On the next port, since somebody has that one."""
+def test_companion_is_open_while_the_job_runs(name: levels.Name, open_folder: Path) -> None:
+    """On the next port, because the first one is in use."""
     if reason := levels.why_not(name):
         pytest.skip(reason)
     with watching(levels.level(name), SERVES) as home:
@@ -103,7 +103,7 @@ def test_it_is_open_as_long_as_the_job_runs(name: levels.Name, open_folder: Path
         check_that_nothing_is_left(home, traces, urllib.parse.urlsplit(opened["url"]).port or 0)
 
 
-def test_one_that_is_kept_holds_the_run_open_and_it_ends_as_the_job_did(
+def test_kept_companion_holds_the_run_open_and_keeps_its_exit_code(
     best: levels.Level, open_folder: Path
 ) -> None:
     with watching(best, SERVES) as home:
@@ -119,9 +119,7 @@ def test_one_that_is_kept_holds_the_run_open_and_it_ends_as_the_job_did(
         check_that_nothing_is_left(home, traces, watched.port)
 
 
-def test_one_that_never_answers_and_will_not_end_is_gone_after_ctrl_c(
-    best: levels.Level, open_folder: Path
-) -> None:
+def test_ctrl_c_kills_a_companion_that_never_answers(best: levels.Level, open_folder: Path) -> None:
     with watching(best, NEVER_ANSWERS) as home:
         watched = Watched(home, open_folder, keep=True)
         watched.gate.touch()
@@ -133,8 +131,8 @@ def test_one_that_never_answers_and_will_not_end_is_gone_after_ctrl_c(
         check_that_nothing_is_left(home, traces, watched.port)
 
 
-def test_one_that_cannot_start_is_told_and_the_job_goes_on(best: levels.Level, open_folder: Path) -> None:
-    """Nor is a run held open for it."""
+def test_failing_companion_is_reported_and_the_job_continues(best: levels.Level, open_folder: Path) -> None:
+    """The run is not held open for it."""
     with watching(best, IS_NOT_INSTALLED) as home:
         watched = Watched(home, open_folder, keep=True)
         command = home.begin_run(watched.job)
@@ -144,7 +142,7 @@ def test_one_that_cannot_start_is_told_and_the_job_goes_on(best: levels.Level, o
         assert "has completed with Succeeded (0)" in command.done().expect(0).lines[-1]
 
 
-def test_companions_without_their_job(best: levels.Level, open_folder: Path) -> None:
+def test_companions_run_without_their_job(best: levels.Level, open_folder: Path) -> None:
     with watching(best, SERVES) as home:
         watched = Watched(home, open_folder)
         command = home.begin_run(watched.job, options=("--companions-only",))
@@ -158,7 +156,7 @@ def test_companions_without_their_job(best: levels.Level, open_folder: Path) -> 
         check_that_nothing_is_left(home, traces, watched.port)
 
 
-def test_they_stay_in_a_cluster_that_is_kept(best: levels.Level, open_folder: Path) -> None:
+def test_companions_stay_in_a_kept_cluster(best: levels.Level, open_folder: Path) -> None:
     with watching(best, SERVES) as home:
         watched = Watched(home, open_folder)
         watched.gate.touch()

@@ -1,4 +1,4 @@
-"""A daemon starts over a data directory in which something is not as the last one left it."""
+"""A daemon starts on a data directory that was changed or damaged."""
 
 import contextlib
 from pathlib import Path
@@ -18,7 +18,7 @@ def level(best: Level) -> Level:
     return best
 
 
-def test_what_a_running_pod_was_made_from_is_gone(lasting: Daemon) -> None:
+def test_running_pod_survives_without_its_volume_sources(lasting: Daemon) -> None:
     place = lasting.new_place()
     place.create(config_map("words", hello="world"))
     volumes = [{"name": "data", "configMap": {"name": "words"}}]
@@ -32,8 +32,8 @@ def test_what_a_running_pod_was_made_from_is_gone(lasting: Daemon) -> None:
     assert kept.pod.execute("true").code == 0
 
 
-def test_what_was_written_of_a_pod_cannot_be_read(lasting: Daemon) -> None:
-    """It begins anew, and what ran before does not run beside it."""
+def test_unreadable_pod_state_restarts_the_pod(lasting: Daemon) -> None:
+    """The pod starts again, and the earlier processes are ended."""
     kept = PodProcesses(lasting, run=["sleep", "100000"], restartPolicy="Always")
     lasting.kill()
     state = lasting.data / "pods" / kept.before.uid / "state.json"
@@ -47,7 +47,7 @@ def test_what_was_written_of_a_pod_cannot_be_read(lasting: Daemon) -> None:
 
 
 @pytest.mark.parametrize("level", ["root"], indirect=True)
-def test_control_groups_of_a_supervisor_that_was_killed(lasting: Daemon) -> None:
+def test_cgroups_of_a_killed_supervisor_are_removed(lasting: Daemon) -> None:
     kept = PodProcesses(lasting)
     groups = [Path(each) for each in lasting.traces().control_groups]
     if not groups:
@@ -60,8 +60,8 @@ def test_control_groups_of_a_supervisor_that_was_killed(lasting: Daemon) -> None
     assert kept.again().ended().phase == "Failed"
 
 
-def test_pods_of_a_cluster_that_is_ephemeral_from_now_on(best: Level) -> None:
-    """What was started before would not end with it: it is started anew."""
+def test_pods_are_restarted_when_the_cluster_becomes_ephemeral(best: Level) -> None:
+    """Pods started before would not end with the daemon, so they are started again."""
     with contextlib.ExitStack() as stack:
         lasting = stack.enter_context(daemons.running(best))
         kept = PodProcesses(lasting, restartPolicy="Always")

@@ -1,6 +1,6 @@
-"""Faults that are asked for are as those that nobody asked for: what a killed task comes to, and a deleted, a late one.
+"""Injected faults look like real ones: killed, deleted and delayed tasks.
 
-On every level, since how a container is ended depends on it.
+At every level, because ending a container depends on it.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ def moment(done: Done, task: str, reason: str) -> datetime:
     )
 
 
-def test_a_kill(anyone: Home) -> None:
-    """As if somebody had: one of two tasks ends with 137, and all processes of it are gone."""
+def test_injected_kill_fails_the_task_with_137(anyone: Home) -> None:
+    """One of two tasks ends with 137, and all its processes are gone."""
     done = injected(anyone, "kill worker-1", tasks=2).expect(137)
     last = done.told[-1]
     assert (last["code"], last["phrase"]) == (137, "ContainerSigKillReceived")
@@ -52,7 +52,7 @@ def test_a_kill(anyone: Home) -> None:
     assert not machine.marked(anyone.mark)
 
 
-def test_an_exit(anyone: Home) -> None:
+def test_injected_exit_code_is_reported(anyone: Home) -> None:
     done = injected(anyone, "exit 3 worker-0 after 100ms").expect(3)
     assert (done.told[-1]["code"], done.told[-1]["phrase"]) == (3, "ContainerUnrecognizedFailed")
     assert lines(done, "Injected") == [("worker-0", "injected: exit 3 worker-0")]
@@ -67,33 +67,33 @@ CODES = {
 
 
 @pytest.mark.parametrize(("wanted", "code", "phrase"), CODES.values(), ids=CODES)
-def test_a_code(home: Home, wanted: str, code: int, phrase: str) -> None:
+def test_injected_code_decides_the_completion(home: Home, wanted: str, code: int, phrase: str) -> None:
     done = injected(home, wanted).expect(code)
     assert (done.told[-1]["code"], done.told[-1]["phrase"]) == (code, phrase)
 
 
 @pytest.mark.parametrize("wanted", ["kill worker-0", "delete worker-0"])
-def test_the_first_attempt_alone(home: Home, wanted: str) -> None:
-    """The next one is left in peace, and succeeds."""
+def test_only_the_first_attempt_is_killed(home: Home, wanted: str) -> None:
+    """The second attempt succeeds."""
     done = injected(home, wanted, run=IN_THE_FIRST_ATTEMPT, retries=1).expect(0)
     assert lines(done, "Injected") == [("worker-0", f"injected: {wanted}")]
     assert len(lines(done, "TaskRetried")) == 1
 
 
-def test_every_attempt(home: Home) -> None:
+def test_every_attempt_is_killed(home: Home) -> None:
     done = injected(home, "kill worker-0 every time", retries=2).expect(137)
     assert lines(done, "Injected") == 3 * [("worker-0", "injected: kill worker-0")]
 
 
-def test_a_delay(anyone: Home) -> None:
-    """It is scheduled, and starts later; the other does not wait for it."""
+def test_injected_delay_holds_the_start(anyone: Home) -> None:
+    """It is scheduled and starts later; the other task does not wait."""
     done = injected(anyone, "delay worker-0 by 3s", run="true", tasks=2).expect(0)
     assert lines(done, "Injected") == [("worker-0", "injected: delay worker-0 by 3s")]
     late = moment(done, "worker-0", "Succeeded") - moment(done, "worker-0", "Injected")
     assert late.total_seconds() >= 2.9
 
 
-def test_what_never_happened(home: Home) -> None:
+def test_fault_that_never_happened_is_reported(home: Home) -> None:
     done = injected(home, "kill worker-0 after 1h", run="true").expect(0)
     assert lines(done, "Injected") == []
     ((task, message),) = lines(done, "NotInjected")
@@ -109,14 +109,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("wanted", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_happen(home: Home, wanted: str, words: str) -> None:
+def test_impossible_fault_is_rejected(home: Home, wanted: str, words: str) -> None:
     done = injected(home, wanted).expect(2)
     assert done.stdout == ""
     assert words in done.stderr
     assert not home.state.exists(), "nothing was started"
 
 
-# What a cluster lets be done to its pods
+# Faults injected into pods of a cluster
 
 
 class Local:
@@ -136,7 +136,7 @@ class Local:
         return seen
 
     async def delete(self, name: str) -> None:
-        """Returns when it is gone."""
+        """Delete the pod and return when it is gone."""
         await self._transport.send(requests.delete(PODS, "default", name))
         with contextlib.suppress(NotFoundError):
             while await self.pod(name):
@@ -165,7 +165,7 @@ def codes(seen: Any) -> dict[str, int | None]:
     return {each["name"]: each["state"].get("terminated", {}).get("exitCode") for each in statuses}
 
 
-def test_that_very_pod(tmp_path: Path) -> None:
+def test_only_the_pod_with_the_uid_is_killed(tmp_path: Path) -> None:
     async def test(local: Local) -> None:
         assert not local.end("one")
         await local.create(pod("one", FOREVER))
@@ -180,7 +180,7 @@ def test_that_very_pod(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_one_container_and_all_of_them(tmp_path: Path) -> None:
+def test_one_container_or_all_are_killed(tmp_path: Path) -> None:
     async def test(local: Local) -> None:
         await local.create(
             pod("one", container(FOREVER, "a"), container(FOREVER, "b"), container(FOREVER, "c"))
@@ -196,7 +196,7 @@ def test_one_container_and_all_of_them(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_pod_that_is_held_can_be_deleted(tmp_path: Path) -> None:
+def test_delayed_pod_can_be_deleted(tmp_path: Path) -> None:
     async def test(local: Local) -> None:
         held: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The core of what pods can do, with whatever the machine allows, on a network of their own and on a shared one."""
+"""The core features of pods at every isolation level, on an isolated and on a shared network."""
 
 import socket
 from pathlib import Path
@@ -26,39 +26,39 @@ from conformance.waiting import wait_for
 with_mounts = pytest.mark.parametrize("local", daemons.WITH_MOUNTS, ids=str, indirect=True)
 
 
-def test_success(place: Place) -> None:
+def test_succeeding_pod(place: Place) -> None:
     pod = place.start("echo hello")
     assert pod.output() == ["hello"]
     assert pod.seen().exit_code() == 0
 
 
 @pytest.mark.parametrize("code", [1, 42, 255])
-def test_exit_code(place: Place, code: int) -> None:
+def test_exit_code_is_reported(place: Place, code: int) -> None:
     seen = place.start(f"exit {code}").ended()
     assert (seen.phase, seen.exit_code()) == ("Failed", code)
 
 
 @pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139)])
-def test_a_signal(place: Place, name: str, code: int) -> None:
-    """The command is never process 1, so that a signal means to it what it means everywhere."""
+def test_signal_is_reported(place: Place, name: str, code: int) -> None:
+    """The command is never process 1, so that signals have their usual effect."""
     seen = place.start(f"kill -{name} $$$$; sleep 100000").ended()
     assert (seen.phase, seen.exit_code()) == ("Failed", code)
 
 
-def test_sigterm_ends_what_does_not_expect_it(place: Place) -> None:
+def test_sigterm_ends_a_plain_process(place: Place) -> None:
     with place.held(["sleep", "100000"], terminationGracePeriodSeconds=100000) as pod:
         pod.running()
         pod.delete()
         assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 143
 
 
-def test_environment(place: Place) -> None:
+def test_environment_is_passed(place: Place) -> None:
     env = [field("NAME", "metadata.name"), {"name": "A", "value": "of $(NAME)"}]
     pod = place.start(container('echo "$A"', env=env))
     assert pod.output() == [f"of {pod.name}"]
 
 
-def test_an_address(place: Place) -> None:
+def test_pod_gets_an_address(place: Place) -> None:
     first, second = (place.start(FOREVER).running().address for _ in range(2))
     assert first
     assert first != second
@@ -74,7 +74,7 @@ def test_log_and_restart(place: Place, open_folder: Path) -> None:
     assert pod.log(previous="true") == "first\n"
 
 
-def test_exec(place: Place) -> None:
+def test_exec_returns_output_and_code(place: Place) -> None:
     pod = place.start(container(FOREVER, env=[{"name": "COLOUR", "value": "blue"}]))
     pod.running()
     done = pod.sh("echo $COLOUR; echo err >&2; exit 3")
@@ -83,7 +83,7 @@ def test_exec(place: Place) -> None:
     assert pod.execute("head", "-c", "5", stdin=b"hello world").stdout == b"hello"
 
 
-def test_exec_probe(place: Place, open_folder: Path) -> None:
+def test_exec_probe_makes_a_pod_ready(place: Place, open_folder: Path) -> None:
     probe = {"exec": {"command": ["test", "-e", f"{open_folder}/good"]}, "periodSeconds": 1}
     pod = place.start(container(FOREVER, readinessProbe=probe))
     pod.event("Unhealthy")
@@ -91,7 +91,7 @@ def test_exec_probe(place: Place, open_folder: Path) -> None:
     assert pod.ready().phase == "Running"
 
 
-def test_a_stubborn_container_is_killed(place: Place) -> None:
+def test_container_that_ignores_sigterm_is_killed(place: Place) -> None:
     pod = place.start(
         "trap '' TERM; echo armed; while true; do sleep 1; done", terminationGracePeriodSeconds=1
     )
@@ -104,7 +104,7 @@ DETACHED = "import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(
 
 
 def test_deletion_leaves_no_process(place: Place, local: Daemon) -> None:
-    """However far a process went from the one that started it."""
+    """Including processes that were detached from their parents."""
     name = f"detached-{place.namespace}"
     env = [{"name": "CONTAINER", "value": name}]
     pod = place.start(container(["python3", "-c", DETACHED], env=env), terminationGracePeriodSeconds=1)
@@ -116,7 +116,7 @@ def test_deletion_leaves_no_process(place: Place, local: Daemon) -> None:
     wait_for("no process", lambda: not local.all_inside(name))
 
 
-def test_the_end_of_a_container_leaves_no_process(place: Place, local: Daemon) -> None:
+def test_end_of_a_container_leaves_no_process(place: Place, local: Daemon) -> None:
     name = f"left-{place.namespace}"
     env = [{"name": "CONTAINER", "value": name}]
     run = "setsid sleep 100000 > /dev/null 2>&1 & exit 3"
@@ -125,7 +125,7 @@ def test_the_end_of_a_container_leaves_no_process(place: Place, local: Daemon) -
     wait_for("no process", lambda: not local.all_inside(name))
 
 
-# A process whose parent has gone before it; its number is written.
+# A process whose parent has ended; its PID is written.
 ORPHAN = """
 import os, time
 if os.fork() == 0:
@@ -137,8 +137,8 @@ time.sleep(100000)
 """
 
 
-def test_orphans_are_reaped(place: Place) -> None:
-    """By whoever is above the command: no zombie stays in a container."""
+def test_orphaned_processes_are_reaped(place: Place) -> None:
+    """No zombie stays in a container."""
     pod = place.start(["python3", "-c", ORPHAN])
     orphan = int(pod.says("\n"))
     wait_for("it to be reaped", lambda: pod.sh(f"test -e /proc/{orphan}").code == 1)
@@ -190,8 +190,8 @@ def test_pods_reach_each_other(place: Place) -> None:
     assert server.ended().phase == "Succeeded"
 
 
-def test_two_pods_have_the_same_port(place: Place) -> None:
-    """Each at its own address."""
+def test_two_pods_listen_on_the_same_port(place: Place) -> None:
+    """Each on its own address."""
     port = str(free_port())
     servers = [place.start(talking("server", port)) for _ in range(2)]
     for server in servers:
@@ -206,12 +206,12 @@ def leading_out(place: Place, local: Daemon) -> Place:
     return place
 
 
-def test_pods_reach_the_world(leading_out: Place, outside: str) -> None:
+def test_pods_reach_the_internet(leading_out: Place, outside: str) -> None:
     assert leading_out.start(talking(outside, str(PORT))).output() == [WORDS]
 
 
 def test_pods_reach_the_machine(leading_out: Place) -> None:
-    """Something that listens on the machine, outside of all pods."""
+    """A server on the machine, outside of all pods."""
     with socket.create_server(("0.0.0.0", 0)) as server:  # noqa: S104
         server.settimeout(60)
         address = outward_address()
@@ -225,7 +225,7 @@ def test_pods_reach_the_machine(leading_out: Place) -> None:
 
 
 def outward_address() -> str:
-    """Of the interface that the world would be reached by; nothing is sent."""
+    """Return the address of the interface with the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -235,7 +235,7 @@ def outward_address() -> str:
 
 
 @with_mounts
-def test_http_probe(place: Place) -> None:
+def test_http_probe_makes_a_pod_ready(place: Place) -> None:
     port = free_port()
     probe = {"httpGet": {"port": port, "path": "/good"}, "periodSeconds": 1}
     pod = place.start(web_server(port, readinessProbe=probe), volumes=scratch())
@@ -248,7 +248,7 @@ def test_http_probe(place: Place) -> None:
 
 
 @with_mounts
-def test_volumes(place: Place) -> None:
+def test_volumes_are_mounted(place: Place) -> None:
     place.create(config_map("words", word="hello"))
     volumes = [*scratch(), {"name": "words", "configMap": {"name": "words"}}]
     mounts = [{"name": "data", "mountPath": "/there/was/none"}, {"name": "words", "mountPath": "/data"}]
@@ -260,14 +260,14 @@ def test_volumes(place: Place) -> None:
 
 
 @with_mounts
-def test_a_host_path(place: Place, open_folder: Path) -> None:
+def test_host_path_is_mounted(place: Place, open_folder: Path) -> None:
     pod = place.start(mounted("echo hello > /data/word"), volumes=host_path(str(open_folder), "Directory"))
     assert pod.output() == []
     assert (open_folder / "word").read_text() == "hello\n"
 
 
 @with_mounts
-def test_names(place: Place) -> None:
+def test_host_name_and_hosts_file(place: Place) -> None:
     pod = place.start("uname -n; cat /etc/hosts", hostname="chosen")
     lines = pod.output()
     assert lines[0] == "chosen"
@@ -275,15 +275,15 @@ def test_names(place: Place) -> None:
 
 
 @with_mounts
-def test_the_root_is_the_pods_own(place: Place) -> None:
-    """What it writes beside the folders of the machine is seen by nobody else."""
+def test_root_file_system_is_private(place: Place) -> None:
+    """Files outside of the machine's folders are visible in the pod only."""
     pod = place.start("mkdir -p /new/folder && touch /new/folder/x && ls /new/folder")
     assert pod.output() == ["x"]
     assert place.start("ls /new || echo none").output()[-1] == "none"
 
 
 @with_mounts
-def test_the_server_is_reached_from_inside(place: Place) -> None:
+def test_api_server_is_reachable_from_a_pod(place: Place) -> None:
     from_inside = """
 import os, ssl, urllib.request
 folder = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -296,19 +296,19 @@ print(urllib.request.urlopen(request, context=context, timeout=60).status)
     assert place.start(["python3", "-c", from_inside]).output() == ["200"]
 
 
-def test_memory(place: Place) -> None:
-    """By a control group where that may be had, else by looking."""
+def test_memory_limit_kills_a_container(place: Place) -> None:
+    """By a cgroup if possible, otherwise by polling."""
     run = "import time\nhoard = []\nwhile len(hoard) < 600: hoard.append(b'x' * 2**20); time.sleep(0.005)"
     main = container(["python3", "-c", run], resources={"limits": {"memory": "64Mi"}})
     seen = place.start(main).ended()
     assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (137, "OOMKilled")
 
 
-# Where nothing can be mounted
+# Without mounts
 
 
 @pytest.mark.parametrize("local", daemons.WITHOUT_MOUNTS, ids=str, indirect=True)
-def test_a_mount_that_cannot_be_had_is_refused(place: Place) -> None:
+def test_impossible_mount_is_rejected(place: Place) -> None:
     pod = place.start(mounted("true", at="/there/is/none"), volumes=scratch())
     seen = pod.wait("to be refused", lambda seen: seen.is_over or "Error" in seen.waits_for())
     assert seen.phase != "Succeeded"

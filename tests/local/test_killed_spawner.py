@@ -1,4 +1,4 @@
-"""The process that starts pods is killed with -9: it is no pod's keeper, and the next pod has another one."""
+"""The process that starts pods is killed with SIGKILL: running pods continue, and the next pod gets a new one."""
 
 import shutil
 import time
@@ -69,7 +69,7 @@ def isolated(best: Level) -> Iterator[Daemon]:
     yield from running(best, "isolated")
 
 
-def test_pods_notice_nothing(cluster: Daemon) -> None:
+def test_running_pods_are_unaffected(cluster: Daemon) -> None:
     port, place = str(free_port()), cluster.new_place()
     server = PodProcesses(cluster, "server", ["python3", "-c", SERVE, port], place=place)
     server.pod.says("listening")
@@ -85,7 +85,7 @@ def test_pods_notice_nothing(cluster: Daemon) -> None:
         each.wait_until_nothing_is_left()
 
 
-def test_the_next_one_is_killed_before_it_is_ready(lasting: Daemon) -> None:
+def test_next_spawner_is_killed_before_it_is_ready(lasting: Daemon) -> None:
     place = lasting.new_place()
     kill_spawner(lasting)
     pods = [place.start("echo hello")]
@@ -96,20 +96,20 @@ def test_the_next_one_is_killed_before_it_is_ready(lasting: Daemon) -> None:
 
 
 def next_spawner(daemon: Daemon) -> Process:
-    """As soon as there is one: it takes a fraction of a second to be ready."""
+    """Kill it as soon as it exists, before it is ready."""
     end = time.monotonic() + 60
     while not (found := spawners(daemon)):
         assert time.monotonic() < end, "no spawner is started again"
     return found[0]
 
 
-def test_the_server_is_reached_when_no_pod_has_kept_the_network(isolated: Daemon) -> None:
-    """With the last one who held it the network has gone, and the server's place in it."""
+def test_api_server_is_reachable_after_the_network_was_lost(isolated: Daemon) -> None:
+    """The network ends with its last process, and so does the server's socket in it."""
     kill_spawner(isolated)
     assert isolated.new_place().start(["python3", "-c", ASK]).output() == ["200"]
 
 
-def test_the_way_out_is_opened_again(isolated: Daemon, outside: str) -> None:
+def test_internet_access_is_restored(isolated: Daemon, outside: str) -> None:
     if shutil.which("pasta") is None:
         pytest.skip("needs pasta (Debian package passt)")
     place = isolated.new_place()

@@ -1,4 +1,4 @@
-"""The helper that looks for what is left: it has to find what there is, or it proves nothing."""
+"""The helper that searches for leftovers finds them."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from conformance.waiting import wait_for
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 
 
-def test_a_process_is_found_and_missed(tmp_path: Path) -> None:
+def test_process_is_found_while_it_runs(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     environment = {**os.environ, machine.MARKER: mark}
     with subprocess.Popen(["sleep", "100000"], env=environment) as process:  # noqa: S607
@@ -53,7 +53,7 @@ def test_namespaces_and_mounts_are_found(tmp_path: Path) -> None:
     assert traces.left() == {}
 
 
-def test_all_die_at_once() -> None:
+def test_kill_all_ends_all_processes_at_once() -> None:
     mark = uuid.uuid4().hex
     environment = {**os.environ, machine.MARKER: mark}
     loop = "while true; do sleep 0.01; done"

@@ -1,4 +1,4 @@
-"""`windlass run` on a terminal, with pods that run: what somebody sees who looks at it."""
+"""`windlass run` on a terminal with running pods."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ WORDS = "Words of the task"
 
 
 def job(home: Home, gate: Path, **fields: Json) -> Path:
-    """Two tasks that say how far they are, and go on when the gate opens."""
+    """A job of two tasks that report their progress and continue when the gate opens."""
     script = home.folder / "train.sh"
     script.write_text(
         "trap 'exit 0' TERM\n"
@@ -55,11 +55,11 @@ def shown(home: Home, *arguments: str | Path, columns: int = 120, lines: int = 2
 
 
 def row(made: Shown, task: str) -> list[str]:
-    """Its row, in words. A reason may begin with the name of a task too, but never with it alone."""
+    """Return the words of a task's row. A reason may start with a task name too, but has more words."""
     return next((line.split() for line in made.terminal.lines if line.startswith(f"{task} ")), [])
 
 
-def test_the_table(home: Home, open_folder: Path) -> None:
+def test_table_shows_the_tasks(home: Home, open_folder: Path) -> None:
     gate = open_folder / "gate"
     with shown(home, job(home, gate)) as made:
         made.terminal.shows("digits  running", "2 running")
@@ -79,7 +79,7 @@ def test_the_table(home: Home, open_folder: Path) -> None:
         assert "██████████ 100%" in made.terminal.text
 
 
-def test_a_small_terminal(home: Home, open_folder: Path) -> None:
+def test_table_fits_a_small_terminal(home: Home, open_folder: Path) -> None:
     gate = open_folder / "gate"
     with shown(home, job(home, gate), columns=40, lines=10) as made:
         wait_for("both tasks", lambda: {"running"} <= set(row(made, "worker-0")) & set(row(made, "worker-1")))
@@ -90,7 +90,7 @@ def test_a_small_terminal(home: Home, open_folder: Path) -> None:
         assert made.done() == 0
 
 
-def test_a_terminal_that_is_resized(home: Home, open_folder: Path) -> None:
+def test_table_follows_a_resize(home: Home, open_folder: Path) -> None:
     gate = open_folder / "gate"
     with shown(home, job(home, gate)) as made:
         made.terminal.shows("ATTEMPT", "2 running")
@@ -104,7 +104,7 @@ def test_a_terminal_that_is_resized(home: Home, open_folder: Path) -> None:
         assert made.done() == 0
 
 
-def test_logs_instead_of_the_table(home: Home, open_folder: Path) -> None:
+def test_logs_replace_the_table(home: Home, open_folder: Path) -> None:
     gate = open_folder / "gate"
     gate.touch()
     with shown(home, "--logs", job(home, gate)) as made:
@@ -115,7 +115,7 @@ def test_logs_instead_of_the_table(home: Home, open_folder: Path) -> None:
         assert "TASK " not in written
 
 
-def test_ctrl_c(home: Home, open_folder: Path) -> None:
+def test_ctrl_c_ends_the_run(home: Home, open_folder: Path) -> None:
     with shown(home, job(home, open_folder / "gate")) as made:
         made.terminal.shows("2 running", WORDS)
         os.killpg(made.process.pid, signal.SIGINT)
@@ -129,8 +129,8 @@ def test_ctrl_c(home: Home, open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["kill", "hang-up"])
-def test_a_shell_goes_on_below_the_table(home: Home, open_folder: Path, number: signal.Signals) -> None:
-    """However it ends: the cursor can be seen, and stands at the beginning of the line below."""
+def test_shell_continues_below_the_table(home: Home, open_folder: Path, number: signal.Signals) -> None:
+    """The cursor is visible and at the start of the line below, however the run ends."""
     with shown(home, job(home, open_folder / "gate")) as made:
         made.terminal.shows("2 running", WORDS)
         traces = home.traces()

@@ -1,4 +1,4 @@
-"""`windlass local` with a daemon and pods that run: up, status, down and reset, and what becomes of the pods."""
+"""`windlass local` with a daemon and running pods: up, status, down and reset."""
 
 import json
 import socket
@@ -33,15 +33,15 @@ def anyone(level: Level) -> Iterator[Local]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Local]:
-    """For tests that do it no harm."""
+    """A cluster for tests that do not damage it."""
     with commands.home(commands.best()) as home, commands.local(home, "--nodes", "2") as made:
         yield made
 
 
-# One that runs
+# A running cluster
 
 
-def test_the_kubeconfig_is_one_line_and_works(shared: Local) -> None:
+def test_up_prints_a_kubeconfig_that_works(shared: Local) -> None:
     done = shared.tell("up").expect(0)
     assert done.lines == [f"export KUBECONFIG={shared.data}/kubeconfig"]
     assert stat.S_IMODE((shared.data / "kubeconfig").stat().st_mode) == 0o600
@@ -49,7 +49,7 @@ def test_the_kubeconfig_is_one_line_and_works(shared: Local) -> None:
     assert place.start("echo hello").output() == ["hello"]
 
 
-def test_up_twice_is_harmless(shared: Local) -> None:
+def test_up_twice_changes_nothing(shared: Local) -> None:
     before = shared.status()
     done = shared.tell("up", "--nodes", "3").expect(0)
     assert f"the cluster was running already: {before['url']}, 2 nodes" in done.stderr
@@ -58,7 +58,7 @@ def test_up_twice_is_harmless(shared: Local) -> None:
     assert (after["pid"], after["nodes"]) == (before["pid"], before["nodes"])
 
 
-def test_status(shared: Local) -> None:
+def test_status_shows_the_cluster(shared: Local) -> None:
     pod = shared.new_place().start(FOREVER)
     pod.running()
     found = shared.status()
@@ -73,7 +73,7 @@ def test_status(shared: Local) -> None:
 
 
 def created(local: Local, body: object) -> Answer:
-    """As soon as the controller has defined what a Framework is."""
+    """Wait until the controller has created the CRD."""
 
     def look() -> Answer | None:
         answer = local.client.post(FRAMEWORKS, body)
@@ -82,7 +82,7 @@ def created(local: Local, body: object) -> Answer:
     return wait_for("Frameworks to be known", look).expect(201)
 
 
-def test_a_framework_completes(shared: Local) -> None:
+def test_framework_completes(shared: Local) -> None:
     run = 'test "$FC_TASK_INDEX" = 0 || exit 3'
     created(shared, framework(role(shared.home.container(run), tasks=2), name="failing"))
 
@@ -94,7 +94,7 @@ def test_a_framework_completes(shared: Local) -> None:
     assert answer.body["status"]["attemptStatus"]["completionStatus"]["code"] == 3
 
 
-def test_without_a_controller(home: Home) -> None:
+def test_cluster_without_controller(home: Home) -> None:
     with commands.local(home, "--no-controller") as local:
         assert local.status()["controller"] is False
         assert local.client.get(FRAMEWORKS).code == 404
@@ -105,14 +105,14 @@ def test_without_a_controller(home: Home) -> None:
 
 
 def polite(place: Place, told: Path) -> Pod:
-    """Takes its time to end, of which it has plenty, and says then that it did."""
+    """Return a pod that takes time to end and reports that it did."""
     run = f"trap 'sleep 0.5; echo asked >> {told}; exit 0' TERM; echo armed; sleep 100000 & wait"
     pod = place.start(run, terminationGracePeriodSeconds=600)
     pod.says("armed")
     return pod
 
 
-def test_down_ends_pods_in_their_own_time(anyone: Local, open_folder: Path) -> None:
+def test_down_waits_for_the_grace_period(anyone: Local, open_folder: Path) -> None:
     told = open_folder / "told"
     place = anyone.new_place()
     polite(place, told)
@@ -123,8 +123,8 @@ def test_down_ends_pods_in_their_own_time(anyone: Local, open_folder: Path) -> N
     traces.wait_until_gone()
 
 
-def test_what_is_stored_stays(local: Local) -> None:
-    """And the address with it."""
+def test_stored_objects_survive_down(local: Local) -> None:
+    """So does the address."""
     path = "/api/v1/namespaces/default/configmaps"
     local.client.post(path, config_map("words", a="b")).expect(201)
     url = local.status()["url"]
@@ -136,8 +136,8 @@ def test_what_is_stored_stays(local: Local) -> None:
     assert local.client.get(f"{path}/words").expect(200).body["data"] == {"a": "b"}
 
 
-def test_down_twice_is_harmless(local: Local, open_folder: Path) -> None:
-    """It has nothing to end, and starts nothing, although a pod is stored that will run again."""
+def test_down_twice_changes_nothing(local: Local, open_folder: Path) -> None:
+    """It starts nothing, although a stored pod will run again."""
     starts = open_folder / "starts"
     run = f"echo started >> {starts}; trap 'exit 0' TERM; echo armed; sleep 100000 & wait"
     local.new_place().start(run, restartPolicy="Always").says("armed")
@@ -149,7 +149,7 @@ def test_down_twice_is_harmless(local: Local, open_folder: Path) -> None:
 # A daemon that ended otherwise
 
 
-def test_the_next_daemon_adopts_what_runs(local: Local, open_folder: Path) -> None:
+def test_next_daemon_adopts_running_pods(local: Local, open_folder: Path) -> None:
     place = local.new_place()
     pod = place.start(f"echo begun; until [ -e {open_folder}/go ]; do sleep 0.1; done; echo gone; exit 7")
     pod.says("begun")
@@ -165,8 +165,8 @@ def test_the_next_daemon_adopts_what_runs(local: Local, open_folder: Path) -> No
     assert pod.log().splitlines() == ["begun", "gone"]
 
 
-def test_in_the_foreground(home: Home, open_folder: Path) -> None:
-    """Ctrl-C ends the daemon, and `down` what it left."""
+def test_foreground_daemon(home: Home, open_folder: Path) -> None:
+    """Ctrl-C ends the daemon, and `down` its pods."""
     told = open_folder / "told"
     command = home.begin("local", "up", "--foreground")
     command.says("export KUBECONFIG=")
@@ -189,7 +189,7 @@ def test_in_the_foreground(home: Home, open_folder: Path) -> None:
 # Folders
 
 
-def test_two_at_once(local: Local) -> None:
+def test_two_clusters_at_once(local: Local) -> None:
     with commands.local(local.home, data=local.home.folder / "the second one") as other:
         assert local.client.access.port != other.client.access.port
         pods = [each.new_place().start(FOREVER) for each in (local, other)]
@@ -200,7 +200,7 @@ def test_two_at_once(local: Local) -> None:
         assert local.status()["pods"] == {"Running": 1}
 
 
-def test_reset(local: Local, open_folder: Path) -> None:
+def test_reset_deletes_everything(local: Local, open_folder: Path) -> None:
     told = open_folder / "told"
     polite(local.new_place(), told)
     traces = local.home.traces()
@@ -215,7 +215,7 @@ def test_reset(local: Local, open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["reset", "--yes"], ["up"]], ids=lambda command: str(command[0]))
-def test_a_folder_of_somebody_else(home: Home, command: list[str]) -> None:
+def test_folder_of_another_user_is_rejected(home: Home, command: list[str]) -> None:
     folder = home.folder / "thesis"
     folder.mkdir()
     (folder / "thesis.tex").write_text("all of it")
@@ -227,10 +227,10 @@ def test_a_folder_of_somebody_else(home: Home, command: list[str]) -> None:
     assert [each.name for each in folder.iterdir()] == ["thesis.tex"]
 
 
-# One that cannot start
+# A cluster that cannot start
 
 
-def test_a_port_that_is_taken(home: Home) -> None:
+def test_port_in_use_is_reported(home: Home) -> None:
     local = Local(home)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -251,14 +251,14 @@ def test_a_port_that_is_taken(home: Home) -> None:
         ("127.0.0.1:100000", 2, "'127.0.0.1:100000' is not host:port"),
     ],
 )
-def test_an_address_that_it_does_not_take(home: Home, address: str, code: int, words: str) -> None:
+def test_non_loopback_address_is_rejected(home: Home, address: str, code: int, words: str) -> None:
     done = Local(home).tell("up", "--listen", address).expect(code)
     assert done.stdout == ""
     assert words in done.stderr.splitlines()[-1]
     wait_for("nothing to be left", lambda: not machine.marked(home.mark))
 
 
-def test_a_network_that_cannot_be_had() -> None:
+def test_unavailable_network_is_reported() -> None:
     with commands.home(levels.level("plain")) as home:
         done = Local(home).tell("up", "--network", "isolated").expect(1)
         assert done.stdout == ""
@@ -268,7 +268,7 @@ def test_a_network_that_cannot_be_had() -> None:
         wait_for("nothing to be left", lambda: not machine.marked(home.mark))
 
 
-def test_what_is_stored_cannot_be_read(home: Home) -> None:
+def test_unreadable_database_is_reported(home: Home) -> None:
     local = Local(home)
     home.windlass("local", "image", "add", "x", home.folder).expect(0)
     (local.data / "cluster.db").write_bytes(b"this is no database" * 1000)

@@ -1,4 +1,4 @@
-"""Local images: the files of a folder at the same paths in the containers of that image, and in no others."""
+"""Local images: the files of a folder at the same paths in the containers of that image only."""
 
 import json
 import tempfile
@@ -40,7 +40,7 @@ def local(able: Level) -> Iterator[Local]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """What an image for distributed training brings along."""
+    """Create an image folder with a Python package."""
     with tempfile.TemporaryDirectory(prefix="windlass-image-") as parent:
         Path(parent).chmod(0o755)
         made = Path(parent) / "tensorflow"
@@ -53,16 +53,16 @@ def folder() -> Iterator[Path]:
 
 
 def has_files(place: Place, image: str) -> bool:
-    """Whether a container of that image has them."""
+    """Return whether a container of that image has the files."""
     return place.start(container(HAS_FILES, image=image)).ended().phase == "Succeeded"
 
 
-def test_files_of_an_image(local: Local, folder: Path) -> None:
+def test_container_sees_the_files_of_its_image(local: Local, folder: Path) -> None:
     place = local.new_place()
     assert not has_files(place, NAME)
     local.home.windlass("local", "image", "add", NAME, folder).expect(0)
     run = "/get_ips.sh; python3 /benchmarks/scripts/run.py"
-    # A name is completed as Docker does it.
+    # Names are normalized as by Docker.
     for image in (NAME, f"docker.io/{NAME}"):
         assert place.start(container(run, image=image)).output() == ["10.0.0.1", "training"]
     for other in ("tensorflow/tensorflow:1.5", "tensorflow/tensorflow", "busybox"):
@@ -74,7 +74,7 @@ def test_files_of_an_image(local: Local, folder: Path) -> None:
     assert not has_files(place, NAME)
 
 
-def test_a_folder_that_vanished(local: Local, folder: Path) -> None:
+def test_missing_folder_fails_the_pod(local: Local, folder: Path) -> None:
     local.home.windlass("local", "image", "add", NAME, folder).expect(0)
     folder.rename(folder.with_name("elsewhere"))
     pod = local.new_place().start(container("/get_ips.sh", image=NAME))
@@ -114,7 +114,7 @@ def test_list_and_remove(home: Home, folder: Path) -> None:
     ],
     ids=["nowhere", "file", "name", "unknown"],
 )
-def test_what_cannot_be_done(home: Home, arguments: list[str], words: str) -> None:
+def test_invalid_images_are_rejected(home: Home, arguments: list[str], words: str) -> None:
     done = home.windlass("local", "image", *arguments).expect(1)
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
@@ -128,11 +128,11 @@ def job(home: Home, run: str = HAS_FILES) -> Json:
     return framework(role(home.container(run, image=NAME)))
 
 
-def test_an_image_of_a_run(home: Home, folder: Path) -> None:
+def test_image_option_of_a_run(home: Home, folder: Path) -> None:
     home.run(job(home), options=("--image", f"{NAME}={folder}")).expect(0)
 
 
-def test_the_images_of_the_machine_count_for_runs_too(home: Home, folder: Path) -> None:
+def test_images_of_the_machine_apply_to_runs(home: Home, folder: Path) -> None:
     home.windlass("local", "image", "add", NAME, folder).expect(0)
     home.run(job(home)).expect(0)
     other = folder.with_name("other")
@@ -146,7 +146,7 @@ def test_the_images_of_the_machine_count_for_runs_too(home: Home, folder: Path) 
 @pytest.mark.parametrize(
     ("binding", "words"), [("x", "expected NAME=DIR"), ("x=/no/such/folder", 'image "x" is not there')]
 )
-def test_a_binding_that_is_none(home: Home, binding: str, words: str) -> None:
+def test_invalid_binding_is_rejected(home: Home, binding: str, words: str) -> None:
     done = home.run(job(home), options=("--image", binding)).expect(2)
     assert done.stdout == ""
     assert words in done.stderr.splitlines()[-1]

@@ -17,7 +17,7 @@ def three(best: Level) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_there_are_three(three: Daemon) -> None:
+def test_three_logical_nodes_exist(three: Daemon) -> None:
     nodes = three.client.get("/api/v1/nodes").expect(200).body["items"]
     names = {node["metadata"]["name"] for node in nodes}
     assert len(names) == 3
@@ -29,7 +29,7 @@ def test_there_are_three(three: Daemon) -> None:
 
 
 @pytest.mark.parametrize("is_host_network", [True, False], ids=["host-network", "host-port"])
-def test_a_port_of_each_node(three: Daemon, is_host_network: bool) -> None:
+def test_host_port_is_free_on_each_node(three: Daemon, is_host_network: bool) -> None:
     place = three.new_place()
     port = {"containerPort": PORT, **({} if is_host_network else {"hostPort": PORT})}
     pods = [place.start(container(FOREVER, ports=[port]), hostNetwork=is_host_network) for _ in range(4)]

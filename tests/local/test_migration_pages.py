@@ -1,7 +1,7 @@
-"""The pages for those who come from somewhere else: their commands are typed, and say what the pages say.
+"""The migration pages: their commands are run and print what the pages show.
 
-Blocks of `console` are typed, from the top of a page to its end, in a folder with the examples and with those files
-that the page shows under their names. What needs a cluster or TensorFlow stands in other blocks, and is not typed.
+Blocks of `console` are run, from the top of a page to its end, in a folder with the examples and the files that the
+page shows. Commands that need a cluster or TensorFlow are in other blocks and not run.
 """
 
 import functools
@@ -22,7 +22,7 @@ FOLDER = DOCS / "migrating"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
 WAYS = [name for name in PAGES if name != "README.md"]
 SECONDS = 600.0
-"""How long a command may take. Only a broken one ever takes so long."""
+"""Timeout of a command."""
 
 _BLOCK = re.compile(
     r"(?:^`(?P<name>[\w./-]+)`:\n\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -35,7 +35,7 @@ _VARYING = re.compile(
 )
 _PATTERNS = {
     "time": r"\d\d:\d\d:\d\d\.\d{3}",
-    # Where pods share the network of the machine they have no names, and each port is another one.
+    # On a shared network pods have no names, and each port differs.
     "address": r"[a-z0-9.-]+:\d+",
     "ip": r"[0-9.]+",
     "any": ".*",
@@ -51,7 +51,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A command, and the lines that the page says it prints."""
+    """A command and its output on the page."""
 
     line: str
     expected: tuple[str, ...]
@@ -61,7 +61,7 @@ class Typed(msgspec.Struct, frozen=True):
         return "windlass run" in self.line
 
 
-# From a page to commands
+# Parsing a page
 
 
 def steps(page: str) -> Iterator[Shown | Typed]:
@@ -80,11 +80,11 @@ def _commands(lines: Sequence[str]) -> Iterator[Typed]:
         yield Typed(typed.removeprefix("$ "), tuple(lines[last + 1 : end]))
 
 
-# What was printed, beside what was expected
+# Comparing output
 
 
 def difference(typed: Typed, printed: str) -> str:
-    """Empty where there is none."""
+    """Return the fence of a block; empty if there is none."""
     lines = printed.splitlines()
     fits = _is_there if typed.runs_pods else _is_the_same
     if fits(typed.expected, lines):
@@ -98,7 +98,7 @@ def _is_the_same(expected: Sequence[str], lines: Sequence[str]) -> bool:
 
 
 def _is_there(expected: Sequence[str], lines: Sequence[str]) -> bool:
-    """In any order: tasks run at once."""
+    """Compare lines in any order, because tasks run concurrently."""
     rest = list(lines)
     for line in expected:
         if line == _ANYTHING:
@@ -111,7 +111,7 @@ def _is_there(expected: Sequence[str], lines: Sequence[str]) -> bool:
 
 
 def _pattern(line: str) -> str:
-    """A page shows times and addresses as they were once."""
+    """Replace times and addresses, which differ in each run."""
     parts, end = [], 0
     for found in _VARYING.finditer(line):
         parts += [re.escape(line[end : found.start()]), _PATTERNS[found.lastgroup or "any"]]
@@ -142,12 +142,12 @@ SAME = {
 
 
 @pytest.mark.parametrize(("line", "said", "printed", "is_the_same"), SAME.values(), ids=SAME.keys())
-def test_what_is_the_same(line: str, said: str, printed: str, *, is_the_same: bool) -> None:
+def test_normalized_lines_are_equal(line: str, said: str, printed: str, *, is_the_same: bool) -> None:
     (typed,) = _commands([line, *said.splitlines()])
     assert (difference(typed, printed) == "") is is_the_same
 
 
-def test_what_a_page_holds() -> None:
+def test_page_is_parsed_into_files_and_commands() -> None:
     page = (
         "`a.sh`:\n\n```sh\necho 1\n```\n\n```sh\nkubectl get pods\n```\n\n"
         "```console\n$ sh a.sh \\\n    --twice\n1\n$ true\n```\n"
@@ -159,12 +159,12 @@ def test_what_a_page_holds() -> None:
     ]
 
 
-# The pages
+# Pages
 
 
 @functools.cache
 def why_no_pods() -> str:
-    """Why pods have no mounts of their own on this machine. Asked in a process with one thread, as it has to be."""
+    """Return why pods have no mounts on this machine, from a process with one thread."""
     command = [sys.executable, "-c", _PROBE]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
 
@@ -191,7 +191,7 @@ def printed_by(line: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_commands_print_what_the_page_says(way: str) -> None:
+def test_commands_print_what_the_page_shows(way: str) -> None:
     with tempfile.TemporaryDirectory(prefix="windlass-page-") as made:
         folder = Path(made)
         (folder / "home").mkdir()
@@ -209,7 +209,7 @@ def test_commands_print_what_the_page_says(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_page_says_what_was_run_and_what_to_run_now(way: str) -> None:
+def test_every_page_names_the_old_and_the_new_command(way: str) -> None:
     page = (FOLDER / way).read_text()
     assert "You ran" in page
     assert "Now run" in page
@@ -217,7 +217,7 @@ def test_every_page_says_what_was_run_and_what_to_run_now(way: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_have_targets(page: str) -> None:
     links = [link for link in _LINK.findall((FOLDER / page).read_text()) if "://" not in link]
     assert links
     assert [link for link in links if not _leads_somewhere(link, page)] == []
@@ -230,7 +230,7 @@ def _leads_somewhere(link: str, page: str) -> bool:
 
 
 def _headings(page: str) -> set[str]:
-    """As links call them."""
+    """Return the anchors of the headings."""
     return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in _HEADING.findall(page)}
 
 

@@ -1,4 +1,4 @@
-"""Data directories whose path is unusual, whose machine is short of something, or that do not let go of a folder."""
+"""Data directories with unusual paths, low limits, or folders that cannot be deleted."""
 
 import os
 import shutil
@@ -29,10 +29,10 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
-def test_a_path(best: Level, folder: Path, path: bytes) -> None:
-    """A pod runs, speaks, is spoken to, and is adopted."""
+def test_unusual_path_works(best: Level, folder: Path, path: bytes) -> None:
+    """A pod runs, logs, accepts exec, and is adopted."""
     data = folder / os.fsdecode(path)
-    # Where the path is too long for a socket, that is among the temporary files, and a kill leaves it there.
+    # If the path is too long for a socket, the socket is in a temporary folder, where a kill leaves it.
     before = ("env", f"TMPDIR={folder}")
     with daemons.running(best, before=before, data=str(data)) as daemon:
         kept = PodProcesses(daemon, run="trap 'exit 0' TERM; echo hello; sleep 100000 & wait")
@@ -56,8 +56,8 @@ def level(best: Level) -> Level:
     return best
 
 
-def test_a_folder_that_cannot_be_removed(lasting: Daemon) -> None:
-    """It is told once, and tried again by the next daemon; nothing waits for it."""
+def test_folder_that_cannot_be_deleted_is_retried(lasting: Daemon) -> None:
+    """It is reported once and retried by the next daemon; nothing waits for it."""
     if os.geteuid() != 0:
         pytest.skip("only root can make such a folder")
     kept = PodProcesses(lasting)
@@ -100,8 +100,8 @@ def do(*command: str) -> None:
     subprocess.run(command, check=True)  # noqa: S603
 
 
-def test_few_files_may_be_open(best: Level) -> None:
-    """The soft limit is one that a process may raise by itself."""
+def test_low_limit_of_open_files_is_raised(best: Level) -> None:
+    """A process may raise its soft limit itself."""
     before = ("sh", "-c", 'ulimit -Sn 64 && exec "$@"', "sh")
     with daemons.running(best, is_ephemeral=True, before=before) as daemon:
         place = daemon.new_place()

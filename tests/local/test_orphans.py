@@ -1,4 +1,4 @@
-"""Whoever is killed with -9: nobody is left alone on the machine."""
+"""No process is left behind when any process is killed with SIGKILL."""
 
 import signal
 from pathlib import Path
@@ -25,7 +25,7 @@ def started(daemon: Daemon, name: str, policy: str = "Never") -> tuple[Place, Po
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
-def test_nothing_is_left_of_a_cluster(passing: Daemon, number: signal.Signals) -> None:
+def test_killed_cluster_leaves_nothing(passing: Daemon, number: signal.Signals) -> None:
     started(passing, "one")
     _, pod = started(passing, "two")
     pod.sh("setsid sleep 100000 > /dev/null 2>&1 &")
@@ -38,7 +38,7 @@ def test_nothing_is_left_of_a_cluster(passing: Daemon, number: signal.Signals) -
     traces.wait_until_gone()
 
 
-def test_nothing_is_left_of_a_cluster_that_is_killed_while_pods_start(passing: Daemon) -> None:
+def test_cluster_killed_while_pods_start_leaves_nothing(passing: Daemon) -> None:
     place = passing.new_place()
     pods = [place.start(FOREVER) for _ in range(8)]
     pods[0].running()
@@ -47,7 +47,7 @@ def test_nothing_is_left_of_a_cluster_that_is_killed_while_pods_start(passing: D
     traces.wait_until_gone()
 
 
-def test_nothing_is_left_of_a_cluster_that_is_killed_while_pods_end(passing: Daemon) -> None:
+def test_cluster_killed_while_pods_end_leaves_nothing(passing: Daemon) -> None:
     place = passing.new_place()
     pods = [place.start("trap '' TERM; echo armed; while true; do sleep 1; done") for _ in range(4)]
     for pod in pods:
@@ -59,7 +59,7 @@ def test_nothing_is_left_of_a_cluster_that_is_killed_while_pods_end(passing: Dae
 
 
 @pytest.mark.parametrize("which", ["spawner", "supervisor", "init"])
-def test_nothing_is_left_when_another_dies_first(passing: Daemon, which: str) -> None:
+def test_nothing_is_left_when_another_process_dies_first(passing: Daemon, which: str) -> None:
     started(passing, f"one-{passing.mark}")
     traces = passing.traces()
     victim(passing, f"one-{passing.mark}", which).kill()
@@ -68,7 +68,7 @@ def test_nothing_is_left_when_another_dies_first(passing: Daemon, which: str) ->
 
 
 def test_nothing_is_left_when_all_die_at_once(passing: Daemon) -> None:
-    """But control groups without a process in them, which nobody is left to remove: the next cluster does."""
+    """Except empty cgroups, which the next cluster removes."""
     started(passing, "one")
     traces = passing.traces()
     passing.kill_everything()
@@ -78,20 +78,19 @@ def test_nothing_is_left_when_all_die_at_once(passing: Daemon) -> None:
     traces.wait_until_gone()
 
 
-# A cluster that goes on
+# A cluster whose pods continue
 
 
 def victim(daemon: Daemon, name: str, which: str) -> Process:
-    """Of the processes above a command: the spawner of all pods, the supervisor of this one, the init of its
-    container."""
+    """Return the processes above a command: the spawner, the supervisor of the pod, the init of the container."""
     line = daemon.ancestors(daemon.inside(name))
     assert len(line) >= 2, f"too short a line of ancestors: {line}"
     return {"spawner": line[0], "supervisor": line[1], "init": line[-1]}[which]
 
 
 @pytest.mark.parametrize("which", ["spawner", "supervisor", "init"])
-def test_a_pod_whose_keeper_is_killed_fails(lasting: Daemon, which: str) -> None:
-    """Or goes on as if nothing had happened, where it can do without: then it still ends when it is told to."""
+def test_pod_whose_helper_process_is_killed_fails(lasting: Daemon, which: str) -> None:
+    """Or it continues without the process, and still ends when it is deleted."""
     name = f"one-{lasting.mark}"
     _, pod = started(lasting, name)
     groups = lasting.traces().control_groups
@@ -110,7 +109,7 @@ def test_a_pod_whose_keeper_is_killed_fails(lasting: Daemon, which: str) -> None
 
 
 @pytest.mark.parametrize("which", ["supervisor", "init"])
-def test_a_pod_whose_keeper_is_killed_is_started_again(lasting: Daemon, which: str) -> None:
+def test_pod_whose_helper_process_is_killed_is_restarted(lasting: Daemon, which: str) -> None:
     name = f"one-{lasting.mark}"
     _, pod = started(lasting, name, "Always")
     before = lasting.inside(name)
@@ -122,7 +121,7 @@ def test_a_pod_whose_keeper_is_killed_is_started_again(lasting: Daemon, which: s
 
 
 @pytest.mark.parametrize("which", ["spawner", "supervisor", "init"])
-def test_other_pods_can_still_be_had(lasting: Daemon, which: str) -> None:
+def test_other_pods_can_still_be_created(lasting: Daemon, which: str) -> None:
     name = f"one-{lasting.mark}"
     place, _ = started(lasting, name)
     victim(lasting, name, which).kill()
@@ -131,8 +130,8 @@ def test_other_pods_can_still_be_had(lasting: Daemon, which: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Never", "Always"])
-def test_everything_is_killed_at_once(lasting: Daemon, policy: str) -> None:
-    """As when the machine loses its power, except for what is on its disk."""
+def test_pods_are_restarted_after_everything_was_killed(lasting: Daemon, policy: str) -> None:
+    """Like a power failure with an intact disk."""
     name = f"one-{lasting.mark}"
     place, pod = started(lasting, name, policy)
     lasting.kill_everything()
@@ -149,8 +148,8 @@ def test_everything_is_killed_at_once(lasting: Daemon, policy: str) -> None:
     assert place.start("echo hello").output() == ["hello"]
 
 
-def test_a_keeper_is_killed_while_nobody_looks(lasting: Daemon) -> None:
-    """The daemon first, then the supervisor: the next daemon finds nobody, and says so."""
+def test_supervisor_killed_without_daemon_is_detected(lasting: Daemon) -> None:
+    """First the daemon is killed, then the supervisor: the next daemon reports the failure."""
     name = f"one-{lasting.mark}"
     place, pod = started(lasting, name)
     keeper = victim(lasting, name, "supervisor")
@@ -163,7 +162,7 @@ def test_a_keeper_is_killed_while_nobody_looks(lasting: Daemon) -> None:
     assert seen.phase == "Failed"
 
 
-def test_no_folder_of_a_pod_is_left(lasting: Daemon) -> None:
+def test_no_pod_folder_is_left(lasting: Daemon) -> None:
     _, pod = started(lasting, "one")
     uid = pod.seen().uid
     folder = Path(lasting.data, "pods", uid)

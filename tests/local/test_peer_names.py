@@ -1,4 +1,4 @@
-"""Pods find each other by the names that a headless service gives them."""
+"""Pods find each other by the names of a headless Service."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,8 +21,8 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_peers(daemon: Daemon) -> None:
-    """Those that came before and those that come later."""
+def test_pods_resolve_earlier_and_later_peers(daemon: Daemon) -> None:
+    """Pods created before and after it."""
     place = daemon.new_place()
     place.create(headless_service("ring", {"app": "ring"}))
     labels = {"labels": {"app": "ring"}}
@@ -41,7 +41,7 @@ def test_peers(daemon: Daemon) -> None:
         assert found == {name: addresses[name.partition(".")[0]] for name in asked}
 
 
-def test_a_peer_that_comes_again(daemon: Daemon) -> None:
+def test_name_of_a_recreated_peer_is_updated(daemon: Daemon) -> None:
     place = daemon.new_place()
     place.create(headless_service("ring", {"app": "ring"}))
     labels = {"labels": {"app": "ring"}}

@@ -1,4 +1,4 @@
-"""What stays of a pod and of its containers when they have ended, and for how long."""
+"""Which data of an ended pod are kept, and for how long."""
 
 import pytest
 from pod_processes import PodProcesses
@@ -16,7 +16,7 @@ def level(best: Level) -> Level:
     return best
 
 
-def test_the_end_of_a_pod_that_a_finalizer_holds(lasting: Daemon) -> None:
+def test_status_of_an_ended_pod_with_finalizer_is_final(lasting: Daemon) -> None:
     place = lasting.new_place()
     run = "trap 'exit 7' TERM; echo armed; sleep 100000 & wait"
     kept = PodProcesses(lasting, run=run, place=place, metadata={"finalizers": [FINALIZER]})
@@ -26,7 +26,7 @@ def test_the_end_of_a_pod_that_a_finalizer_holds(lasting: Daemon) -> None:
     seen = kept.pod.wait("to end", lambda seen: seen.terminated())
     is_kept(kept.pod, seen.terminated() or {})
     kept.pod.patch({"metadata": {"labels": {"colour": "blue"}}})
-    # By then the patch has been seen as well.
+    # The patch has been processed by then.
     assert place.start("echo hello").output() == ["hello"]
     is_kept(kept.pod, seen.terminated() or {})
     lasting.kill()
@@ -44,8 +44,8 @@ def is_kept(pod: Pod, end: dict[str, object]) -> None:
     assert pod.log() == "armed\n"
 
 
-def test_of_many_runs_the_last_two_are_kept(lasting: Daemon) -> None:
-    """One more than can be asked for would be one that stays for ever. Each further run would wait twice as long."""
+def test_logs_of_the_last_two_runs_are_kept(lasting: Daemon) -> None:
+    """Only two can be requested. Each further run would wait twice as long."""
     pod = lasting.new_place().start("echo $RANDOM; sleep 1", restartPolicy="Always")
     seen = pod.wait("to restart", lambda seen: seen.restarts() >= 2 and seen.running())
     folder = lasting.data / "pods" / seen.uid

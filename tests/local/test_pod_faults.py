@@ -1,4 +1,4 @@
-"""Pods that do what they should not, and machines that run out of something. The cluster stays up."""
+"""Misbehaving pods and machines that run out of resources do not affect the cluster."""
 
 import os
 import subprocess
@@ -27,12 +27,12 @@ LIMIT = 40
 
 
 def is_well(daemon: Daemon) -> None:
-    """It answers, and runs another pod."""
+    """Check that the API responds and another pod runs."""
     assert daemon.is_alive, f"it ended with {daemon.code}:\n{daemon.tail()}"
     assert daemon.new_place().start("echo hello").output() == ["hello"]
 
 
-def test_a_fork_bomb(best: Level) -> None:
+def test_fork_bomb_is_contained(best: Level) -> None:
     if best.name != "root":
         pytest.skip("only root may limit the number of processes")
     with daemons.running(best, "auto", "--pod-pids-limit", str(LIMIT), is_ephemeral=True) as daemon:
@@ -58,8 +58,8 @@ TALKATIVE = f"import sys\nfor n in range({LINES}): sys.stdout.write('%099d\\n' %
 MEGABYTE = 1024 * 1024
 
 
-def test_a_log_of_200_megabytes(daemon: Daemon) -> None:
-    """A kubelet keeps five files of ten megabytes; ours is not to keep much more."""
+def test_log_of_200_megabytes_is_rotated(daemon: Daemon) -> None:
+    """A kubelet keeps five files of ten megabytes; ours must not keep much more."""
     pod = daemon.new_place().start(["python3", "-c", TALKATIVE])
     most = [0]
 
@@ -81,7 +81,7 @@ def used(daemon: Daemon) -> int:
     return int(found.stdout.split()[0]) * 1024
 
 
-def test_a_talkative_pod_does_not_silence_others(daemon: Daemon) -> None:
+def test_busy_log_does_not_block_others(daemon: Daemon) -> None:
     place = daemon.new_place()
     noisy = place.start("yes")
     noisy.running()
@@ -90,8 +90,8 @@ def test_a_talkative_pod_does_not_silence_others(daemon: Daemon) -> None:
     noisy.wait_until_gone()
 
 
-def test_a_disk_that_is_full(best: Level) -> None:
-    """The disk of the cluster is a small one, in a mount namespace of its own, and a pod writes on it what it can."""
+def test_full_disk_evicts_a_pod(best: Level) -> None:
+    """The disk is a small mount in its own namespace, which a pod fills."""
     if best.name != "root":
         pytest.skip("only root can make a small disk")
     script = 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"'
@@ -116,7 +116,7 @@ def test_a_disk_that_is_full(best: Level) -> None:
 
 
 def is_full(daemon: Daemon, folder: str) -> bool:
-    """As the daemon sees its disk."""
+    """Return the disk as the daemon sees it."""
     disk = os.statvfs(f"/proc/{daemon.pid}/root{folder}")
     return disk.f_bavail * disk.f_frsize < MEGABYTE
 
@@ -127,8 +127,8 @@ def test_many_pods_at_once(daemon: Daemon) -> None:
     assert all(pod.output() == ["hello"] for pod in pods)
 
 
-def test_a_pod_that_is_deleted_at_once(daemon: Daemon) -> None:
-    """Before, while and after it starts; with grace and without."""
+def test_pod_deleted_immediately_leaves_nothing(daemon: Daemon) -> None:
+    """Before, during and after its start, with and without grace period."""
     place = daemon.new_place()
     for number in range(12):
         pod = place.start("trap '' TERM; while true; do sleep 1; done", name=f"brief-{number}")
@@ -139,8 +139,8 @@ def test_a_pod_that_is_deleted_at_once(daemon: Daemon) -> None:
     wait_for("their supervisors to be gone", lambda: not any(folder.glob("*/socket")))
 
 
-def test_it_writes_to_the_files_that_keep_it(daemon: Daemon) -> None:
-    """A container may do what it likes with its own files: links to elsewhere are not followed by others."""
+def test_container_cannot_redirect_files_of_the_supervisor(daemon: Daemon) -> None:
+    """Links in a container's files are not followed by others."""
     run = "rm -f /dev/termination-log; ln -s /etc/passwd /dev/termination-log; exit 1"
     pod = daemon.new_place().start(run)
     seen = pod.ended()

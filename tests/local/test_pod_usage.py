@@ -1,4 +1,4 @@
-"""What pods use, as `kubectl top` reads it: on every level, with limits, without, and by a daemon that adopts them."""
+"""The usage of pods as read by `kubectl top`: at every level, with and without limits, and after adoption."""
 
 import re
 from typing import Any
@@ -32,7 +32,7 @@ def _number(text: str, unit: str) -> int:
 
 
 def used(client: Client, namespace: str, pod: str) -> dict[str, Used]:
-    """By container; nothing while it is not measured."""
+    """Return the usage by container; empty while it is not measured."""
     answer = client.get(f"{METRICS}/namespaces/{namespace}/pods/{pod}")
     return {each["name"]: Used(each) for each in answer.body["containers"]} if answer.code == 200 else {}
 
@@ -41,7 +41,7 @@ LIMITS = {"none": {}, "memory": {"memory": "200Mi"}, "both": {"memory": "200Mi",
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-def test_memory_and_cpu(place: Place, limits: dict[str, str]) -> None:
+def test_memory_and_cpu_are_measured(place: Place, limits: dict[str, str]) -> None:
     resources = {"limits": limits, "requests": {"memory": "1Mi", "cpu": "1m"}} if limits else {}
     pod = place.start(
         container(BUSY, "busy", resources=resources), container(HOLDS, "holds", resources=resources)
@@ -59,7 +59,7 @@ def test_memory_and_cpu(place: Place, limits: dict[str, str]) -> None:
     wait_for("the pod to be measured", look)
 
 
-def test_what_has_ended_is_not_measured(place: Place) -> None:
+def test_ended_containers_are_not_measured(place: Place) -> None:
     pod = place.start("true")
     pod.ended()
     other = place.start(FOREVER)
@@ -68,8 +68,8 @@ def test_what_has_ended_is_not_measured(place: Place) -> None:
     wait_for("one of two pods", lambda: place.client.get(path).expect(200).names == [other.name])
 
 
-def test_processes_that_a_command_left_behind_count(place: Place) -> None:
-    """Its own process has nothing, and what it has started is nobody's child any more."""
+def test_orphaned_processes_are_measured(place: Place) -> None:
+    """The command itself uses nothing; its orphaned child does."""
     script = f'(setsid python3 -c "{HOLDS[2]}" &) ; sleep 100000'.replace("\n", "; ")
     pod = place.start(script)
     pod.running()
@@ -81,7 +81,7 @@ def test_processes_that_a_command_left_behind_count(place: Place) -> None:
     wait_for("what was left behind", look)
 
 
-def test_a_daemon_that_adopts_pods_measures_them(lasting: Daemon) -> None:
+def test_adopted_pods_are_measured(lasting: Daemon) -> None:
     place = lasting.new_place()
     pod = place.start(HOLDS)
     pod.running()

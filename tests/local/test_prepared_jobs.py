@@ -1,4 +1,4 @@
-"""Jobs that need something before they start, where pods really run: storage, data, and a last look."""
+"""Jobs with prerequisites and running pods: storage, data and preflight checks."""
 
 import base64
 import functools
@@ -22,11 +22,11 @@ CORE = "/api/v1/namespaces/default"
 READS = (
     "test $(cat /data/digits/here.csv) = here && test $(cat /data/web/far.csv) = far && test $TOKEN = 's:#3'"
 )
-"""And tells by its exit code what it found."""
+"""The exit code tells what it found."""
 
 
 class Web:
-    """A server with one file, and how often it was asked for."""
+    """A server with one file that counts its downloads."""
 
     def __init__(self, url: str, asked: list[str]) -> None:
         self.url = url
@@ -67,7 +67,7 @@ class Cluster:
         return self.home.windlass("submit", *self.options, file, *arguments)
 
     def names(self, path: str, name: str) -> set[str]:
-        """Of what was made for that job."""
+        """Return the objects created for that job."""
         listed = self.local.client.get(path).expect(200).body["items"]
         return {found for item in listed if (found := item["metadata"]["name"]).startswith(name)}
 
@@ -92,7 +92,7 @@ def folder(cluster: Cluster) -> Path:
 
 
 def with_folder(home: Home) -> Path:
-    """Where whoever runs the commands can read it."""
+    """A folder that the user of the commands can read."""
     made = home.folder / "seed"
     made.mkdir(exist_ok=True)
     (made / "here.csv").write_text("here")
@@ -125,7 +125,7 @@ def written(home: Home, body: Json) -> Path:
     return home.file(yaml.safe_dump(body))
 
 
-def test_its_data_is_there_and_is_not_loaded_again(cluster: Cluster, folder: Path, web: Web) -> None:
+def test_data_is_loaded_once(cluster: Cluster, folder: Path, web: Web) -> None:
     file = written(cluster.home, job("digits", web.url))
     done = cluster.submit(file, "--wait").expect(0)
     told = [line.removeprefix("digits: ") for line in done.lines if line.startswith("digits: ")]
@@ -148,7 +148,7 @@ def test_its_data_is_there_and_is_not_loaded_again(cluster: Cluster, folder: Pat
     cluster.is_clean_but_for_storage("digits")
 
 
-def test_a_file_that_is_not_there(cluster: Cluster, folder: Path, web: Web) -> None:
+def test_missing_file_is_reported(cluster: Cluster, folder: Path, web: Web) -> None:
     file = written(cluster.home, job("lacking", web.url, needs=["/data/digits/none.csv"]))
     done = cluster.submit(file).expect(1)
     (message,) = done.stderr.splitlines()
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there(cluster: Cluster, folder: Path, web: Web) -> N
     cluster.is_clean_but_for_storage("lacking")
 
 
-def test_a_claim_that_is_not_there(cluster: Cluster) -> None:
+def test_missing_claim_is_reported(cluster: Cluster) -> None:
     body = {
         "name": "unclaimed",
         "image": "none",
@@ -184,7 +184,7 @@ def test_ctrl_c_while_data_is_loaded(cluster: Cluster, folder: Path, web: Web) -
     cluster.is_clean_but_for_storage("endless")
 
 
-def test_a_dry_run_shows_all_of_it_and_makes_nothing(cluster: Cluster, folder: Path, web: Web) -> None:
+def test_dry_run_shows_everything_and_creates_nothing(cluster: Cluster, folder: Path, web: Web) -> None:
     file = written(cluster.home, job("shown", web.url))
     shown = cluster.submit(file, "--dry-run").expect(0).stdout
     kinds = [body["kind"] for body in yaml.safe_load_all(shown)]
@@ -193,7 +193,7 @@ def test_a_dry_run_shows_all_of_it_and_makes_nothing(cluster: Cluster, folder: P
     assert not cluster.names(f"{CORE}/secrets", "shown")
 
 
-def test_run_does_the_same(web: Web) -> None:
+def test_run_loads_data_like_submit(web: Web) -> None:
     with commands.home(commands.best()) as home:
         with_folder(home)
         file = written(home, job("digits", web.url))

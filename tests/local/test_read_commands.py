@@ -1,4 +1,4 @@
-"""`windlass exec` and `windlass logs` where pods really run: what goes in, what comes out, and how it ends."""
+"""`windlass exec` and `windlass logs` with running pods: input, output and exit codes."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ PAIR = "echo begun; trap 'exit 0' TERM; sleep 100000 & wait"
 
 
 class Cluster:
-    """One of `windlass local`, and whoever uses it."""
+    """A cluster of `windlass local` and its user."""
 
     def __init__(self, home: Home, local: Local) -> None:
         self.home = home
@@ -62,40 +62,40 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-# Commands beside a task
+# Commands in a task's container
 
 
 @pytest.mark.parametrize("code", [0, 1, 42, 255])
-def test_exit_codes(cluster: Cluster, code: int) -> None:
+def test_exit_codes_are_returned(cluster: Cluster, code: int) -> None:
     done = cluster.windlass("exec", "pair/worker-1", "--", "sh", "-c", f"exit {code}").expect(code)
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_outputs_are_apart(cluster: Cluster) -> None:
+def test_stdout_and_stderr_are_separate(cluster: Cluster) -> None:
     run = "echo $FC_TASK_INDEX; echo err >&2"
     done = cluster.windlass("exec", "pair/worker-1", "--", "sh", "-c", run).expect(0)
     assert (done.stdout, done.stderr) == ("1\n", "err\n")
 
 
-def test_a_command_with_options_of_its_own(cluster: Cluster) -> None:
+def test_options_after_the_command_belong_to_it(cluster: Cluster) -> None:
     done = cluster.windlass("exec", "pair/worker-0", "--", "echo", "-n", "--stdin", "-t", "--").expect(0)
     assert done.stdout == "--stdin -t --"
 
 
-def test_input_and_its_end(cluster: Cluster) -> None:
-    """More of it than any buffer holds; the command waits for its end."""
+def test_input_and_its_end_are_sent(cluster: Cluster) -> None:
+    """More input than any buffer holds; the command waits for its end."""
     given = os.urandom(300_000)
     count = ("sh", "-c", "wc -c; exit 7")
     done = cluster.windlass("exec", "pair/worker-0", "-i", "--", *count, given=given).expect(7)
     assert done.stdout.strip() == str(len(given))
 
 
-def test_no_input_unless_asked_for(cluster: Cluster) -> None:
+def test_no_input_without_the_option(cluster: Cluster) -> None:
     done = cluster.windlass("exec", "pair/worker-0", "--", "cat", given=b"unheard").expect(0)
     assert done.stdout == ""
 
 
-def test_much_output(cluster: Cluster) -> None:
+def test_large_output_is_complete(cluster: Cluster) -> None:
     run = "head -c 20000000 /dev/zero | tr '\\0' x"
     done = cluster.windlass("exec", "pair/worker-0", "--", "sh", "-c", run).expect(0)
     assert len(done.stdout) == 20_000_000
@@ -110,7 +110,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("task", "command", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_run(cluster: Cluster, task: str, command: str, words: str) -> None:
+def test_missing_program_is_reported(cluster: Cluster, task: str, command: str, words: str) -> None:
     done = cluster.windlass("exec", task, "--", command)
     assert done.code != 0
     assert done.stdout == ""
@@ -118,7 +118,7 @@ def test_what_cannot_be_run(cluster: Cluster, task: str, command: str, words: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_task_that_does_not_run(cluster: Cluster) -> None:
+def test_task_that_is_not_running_is_reported(cluster: Cluster) -> None:
     cluster.submit(framework(role(cluster.home.container("exit 5")), name="brief", completedPods="Keep"))
     cluster.wait_for_completed("brief")
     done = cluster.windlass("exec", "brief/worker-0", "--", "true").expect(1)
@@ -148,8 +148,8 @@ def _runs(words: str) -> bool:
 # On a terminal
 
 
-def test_a_terminal(cluster: Cluster) -> None:
-    """Keys go there, Ctrl-C too; its size follows ours; it is left as it was."""
+def test_terminal_is_forwarded_and_restored(cluster: Cluster) -> None:
+    """Keys, Ctrl-C and the size are forwarded, and the terminal is restored."""
     home = cluster.home
     words = home.level.command(
         *("-m", "windlass.cli.main", "exec", *cluster.where, "-it", "pair/worker-0", "--"),
@@ -164,7 +164,7 @@ def test_a_terminal(cluster: Cluster) -> None:
             os.write(screen.master, text.encode())
 
         screen.shows("inside")
-        # Sizes come beside the keys, and not always before them.
+        # Sizes are sent separately from keys, and not always first.
         until = "until [ \"$(stty size)\" = '{}' ]; do sleep 0.1; done; echo {} | tr a-z A-Z\r"
         type_in(until.format("33 91", "ready"))
         screen.shows("READY")
@@ -184,15 +184,15 @@ def test_a_terminal(cluster: Cluster) -> None:
 # Logs
 
 
-def test_logs_of_both(cluster: Cluster) -> None:
+def test_logs_of_both_tasks(cluster: Cluster) -> None:
     wait_for("both to have begun", lambda: len(cluster.windlass("logs", "pair").lines) == 2)
     done = cluster.windlass("logs", "pair").expect(0)
     assert sorted(done.lines) == ["worker-0 | begun", "worker-1 | begun"]
     assert cluster.windlass("logs", "pair", "worker-1").expect(0).stdout == "begun\n"
 
 
-def test_followed_over_a_restart_of_the_cluster(cluster: Cluster) -> None:
-    """The daemon is killed and started again, and its pods go on: no line comes twice, and none is lost."""
+def test_follow_continues_over_a_daemon_restart(cluster: Cluster) -> None:
+    """The daemon is killed and restarted while its pods run: no line is duplicated or lost."""
     cluster.submit(framework(role(cluster.home.container(TICKS)), name="ticks"))
     cluster.wait_for_running("ticks", 1)
     following = cluster.begin("logs", "-f", "ticks", "worker-0")
@@ -208,8 +208,8 @@ def test_followed_over_a_restart_of_the_cluster(cluster: Cluster) -> None:
     assert done.code == 0
 
 
-def test_why_it_failed(cluster: Cluster) -> None:
-    """By its log while its pod is there."""
+def test_why_shows_the_log_of_the_failed_pod(cluster: Cluster) -> None:
+    """While the pod exists."""
     container = cluster.home.container("for i in 1 2 3; do echo line $$i; done; exit 3")
     cluster.submit(framework(role(container), name="broken", completedPods="Keep"))
     cluster.wait_for_completed("broken")

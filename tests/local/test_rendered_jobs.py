@@ -1,4 +1,4 @@
-"""A job that was rendered to plain objects runs on a cluster that knows nothing of Windlass's Frameworks."""
+"""A job rendered to plain objects runs on a cluster without Frameworks."""
 
 import json
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def log_of(place: Place, selector: str) -> str:
 
 
 def completed(place: Place, name: str) -> None:
-    """Waits for the end of a Job, which is a success."""
+    """Wait for the success of a Job."""
 
     def is_complete() -> bool:
         status = place.client.get(path(place, "Job", name)).expect(200).body.get("status") or {}
@@ -101,8 +101,8 @@ def completed(place: Place, name: str) -> None:
         raise AssertionError(f"{error}\n{log_of(place, 'windlass.dev/job=digits')}") from None
 
 
-def test_tasks_find_each_other(place: Place, tmp_path: Path) -> None:
-    """Servers that stay, two workers of an Indexed Job, and a chief that is alone."""
+def test_rendered_tasks_find_each_other(place: Place, tmp_path: Path) -> None:
+    """Servers that keep running, two workers of an Indexed Job, and a single chief."""
     job = {
         "name": "digits",
         "runtime": "tensorflow",
@@ -122,8 +122,8 @@ def test_tasks_find_each_other(place: Place, tmp_path: Path) -> None:
     assert servers["status"]["readyReplicas"] == 2
 
 
-def test_tasks_wait_for_their_data(place: Place, tmp_path: Path) -> None:
-    """All objects are made at once, and those that bring the files last."""
+def test_rendered_tasks_wait_for_their_data(place: Place, tmp_path: Path) -> None:
+    """All objects are created at once, and those with the files last."""
     (tmp_path / "files").mkdir(mode=0o777)
     job = {
         "name": "digits",

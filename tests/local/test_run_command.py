@@ -1,4 +1,4 @@
-"""`windlass run` with pods that run: what it exits with, how it is ended, and that nothing of it stays."""
+"""`windlass run` with running pods: exit codes, signals, and no leftovers."""
 
 import contextlib
 import shlex
@@ -23,7 +23,7 @@ from conformance.waiting import wait_for
 HELLO = Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml"
 
 
-# How it ends
+# Exit codes
 
 
 class End(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-def test_exit_code(home: Home, end: End) -> None:
+def test_exit_code_follows_the_job(home: Home, end: End) -> None:
     job = framework(role(home.container(end.run)), **end.framework)
     done = home.run(job, options=("--output", "json")).expect(end.exit)
     assert all({"event", "time", "object"} <= line.keys() for line in done.told)
@@ -81,7 +81,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize(("text", "words"), BAD_FILES.values(), ids=BAD_FILES.keys())
-def test_a_bad_file(home: Home, text: str, words: str) -> None:
+def test_invalid_file_is_reported(home: Home, text: str, words: str) -> None:
     file = home.file(text)
     done = home.windlass("run", file).expect(2)
     assert done.stdout == ""
@@ -99,14 +99,14 @@ def test_a_bad_file(home: Home, text: str, words: str) -> None:
         ([], "Error: Missing argument 'FILE'"),
     ],
 )
-def test_usage(home: Home, arguments: list[str], words: str) -> None:
+def test_usage_error(home: Home, arguments: list[str], words: str) -> None:
     done = home.windlass("run", *arguments).expect(2)
     assert done.stdout == ""
     assert words in done.stderr.splitlines()[-1]
     assert not home.state.exists(), "nothing was started"
 
 
-def test_an_object_that_the_cluster_does_not_take(home: Home) -> None:
+def test_object_rejected_by_the_cluster_is_reported(home: Home) -> None:
     done = home.run(config_map("Bad_Name"), JOB, options=("--output", "json")).expect(2)
     (last,) = [line for line in done.told if line["event"] != "note"]
     assert (last["event"], last["exit"]) == ("error", 2)
@@ -114,8 +114,8 @@ def test_an_object_that_the_cluster_does_not_take(home: Home) -> None:
     assert not home.runs
 
 
-def test_timeout(home: Home) -> None:
-    """However long its pods would like to take."""
+def test_timeout_ends_the_run(home: Home) -> None:
+    """However long its pods would take to end."""
     job = framework(role(home.container(STUBBORN), terminationGracePeriodSeconds=600))
     done = home.run(job, options=("--timeout", "2", "--output", "json")).expect(124)
     last = done.told[-1]
@@ -124,8 +124,8 @@ def test_timeout(home: Home) -> None:
     assert not machine.marked(home.mark)
 
 
-def test_a_network_that_cannot_be_had() -> None:
-    """What it says is all that is left of it."""
+def test_unavailable_network_is_reported() -> None:
+    """Nothing is left except its message."""
     with commands.home(levels.level("plain")) as home:
         done = home.run(JOB, options=("--network", "isolated")).expect(124)
         (message,) = done.lines
@@ -134,11 +134,11 @@ def test_a_network_that_cannot_be_had() -> None:
         assert not home.runs
 
 
-# How it is ended
+# Signals
 
 
 def polite(home: Home, folder: Path) -> Json:
-    """Says what it was told, in a folder of the machine; until then, it says something every moment."""
+    """A pod that records its signals in a folder of the machine, and prints something until then."""
     run = f"trap 'echo asked >> {folder}/told; exit 0' TERM; while true; do echo tick; sleep 0.1; done"
     container = home.container(run, volumeMounts=[mount(str(folder))])
     return framework(role(container, terminationGracePeriodSeconds=600, volumes=host_path(str(folder))))
@@ -156,15 +156,15 @@ def check_that_it_stops(home: Home, folder: Path, ask: Callable[[Command], None]
     traces.wait_until_gone()
 
 
-def test_ctrl_c(anyone: Home, open_folder: Path) -> None:
+def test_ctrl_c_ends_the_pods(anyone: Home, open_folder: Path) -> None:
     check_that_it_stops(anyone, open_folder, Command.press_ctrl_c)
 
 
-def test_sigterm(home: Home, open_folder: Path) -> None:
+def test_sigterm_ends_the_pods(home: Home, open_folder: Path) -> None:
     check_that_it_stops(home, open_folder, lambda command: command.process.send_signal(signal.SIGTERM))
 
 
-def test_nobody_reads_any_more(home: Home, open_folder: Path) -> None:
+def test_closed_output_ends_the_run(home: Home, open_folder: Path) -> None:
     """As with `| head -1`."""
     file = home.written(polite(home, open_folder))
     process = home.started(("run", file), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -178,7 +178,7 @@ def test_nobody_reads_any_more(home: Home, open_folder: Path) -> None:
 
 
 def stubborn(home: Home) -> Command:
-    """A run of two pods that would take ten minutes to end, with processes that have gone far from their parents."""
+    """Start two pods that take ten minutes to end, with detached processes."""
     container = home.container(f"setsid sleep 100000 & {STUBBORN}")
     command = home.begin_run(framework(role(container, tasks=2, terminationGracePeriodSeconds=600)))
     for number in range(2):
@@ -186,7 +186,7 @@ def stubborn(home: Home) -> Command:
     return command
 
 
-def test_ctrl_c_twice(home: Home) -> None:
+def test_second_ctrl_c_kills_the_pods(home: Home) -> None:
     command = stubborn(home)
     traces = home.traces()
     command.press_ctrl_c()
@@ -199,8 +199,8 @@ def test_ctrl_c_twice(home: Home) -> None:
     traces.wait_until_gone()
 
 
-def test_kill_9(anyone: Home) -> None:
-    """Its pods end with it, and the next run removes what it had stored."""
+def test_sigkill_ends_the_pods(anyone: Home) -> None:
+    """The next run deletes its stored data."""
     command = stubborn(anyone)
     traces = anyone.traces()
     assert traces.left().keys() >= {"processes"}
@@ -212,8 +212,8 @@ def test_kill_9(anyone: Home) -> None:
     assert not anyone.runs
 
 
-def test_another_one_that_runs_is_left_alone(home: Home) -> None:
-    """By a run that looks for what others left behind."""
+def test_running_cluster_of_another_run_is_kept(home: Home) -> None:
+    """A run that removes leftovers ignores it."""
     command = stubborn(home)
     (first,) = home.runs
     home.run(framework(role(home.container("true")))).expect(0)
@@ -222,14 +222,14 @@ def test_another_one_that_runs_is_left_alone(home: Home) -> None:
     command.kill()
 
 
-# What it is given, and what it says
+# Input and output
 
 
 class Kind(msgspec.Struct, frozen=True):
     level: Name
     network: Network
     address: str
-    """What every address of a pod begins with."""
+    """Prefix of all pod addresses."""
 
     def __str__(self) -> str:
         return f"{self.level}-{self.network}"
@@ -244,7 +244,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_the_example(kind: Kind) -> None:
+def test_hello_example(kind: Kind) -> None:
     if reason := levels.why_not(kind.level):
         pytest.skip(reason)
     with commands.home(levels.level(kind.level)) as home:
@@ -261,7 +261,7 @@ def test_the_example(kind: Kind) -> None:
         traces.wait_until_gone()
 
 
-def test_a_task_is_retried(home: Home, open_folder: Path) -> None:
+def test_failed_task_is_retried(home: Home, open_folder: Path) -> None:
     once = open_folder / "once"
     done = home.run(
         framework(role(home.container(f"[ -e {once} ] || {{ touch {once}; exit 5; }}"), retries=2))
@@ -271,7 +271,7 @@ def test_a_task_is_retried(home: Home, open_folder: Path) -> None:
     assert [line for line in done.lines if words in line], done.stdout
 
 
-def test_what_else_is_in_the_file(home: Home) -> None:
+def test_other_objects_of_the_file_are_created(home: Home) -> None:
     if not home.level.has_mounts:
         pytest.skip("a ConfigMap is a volume only where pods have mounts of their own")
     container = home.container('test "$(cat /words/greeting)" = hello', volumeMounts=[mount("/words")])
@@ -279,7 +279,7 @@ def test_what_else_is_in_the_file(home: Home) -> None:
     home.run(config_map("words", greeting="hello"), framework(role(container, volumes=volumes))).expect(0)
 
 
-def test_nodes(home: Home) -> None:
+def test_nodes_option(home: Home) -> None:
     wanted = {f"role{number}": f"windlass-{number}" for number in range(3)}
     roles = [
         role(home.container("true"), name, nodeSelector={"kubernetes.io/hostname": node})
@@ -294,7 +294,7 @@ def test_nodes(home: Home) -> None:
     assert scheduled == {f"{name}-0": f"is scheduled to {node}" for name, node in wanted.items()}
 
 
-def test_without_logs(home: Home, open_folder: Path) -> None:
+def test_output_without_logs(home: Home, open_folder: Path) -> None:
     run = f"echo my words; touch {open_folder}/said; until [ -e {open_folder}/go ]; do sleep 0.1; done"
     command = home.begin_run(framework(role(home.container(run))), options=("--no-logs",))
     wait_for("the container to say something", (open_folder / "said").exists)
@@ -319,12 +319,12 @@ def check_progress(home: Home, told: list[Json], name: str) -> None:
     found = [line for line in told if line["event"] == "progress" and line["object"] == name]
     first, *rest = found
     assert (first["source"], first["step"], first["total"], first["values"]) == ("log", 1, 2, {"loss": "0.5"})
-    # Without mounts of its own, a pod has no place for the file, and is not told of one.
+    # Without mounts a pod cannot have the file and gets no variable for it.
     of_files = [(line["source"], line["step"], line["values"]) for line in rest]
     assert of_files == ([("file", 2, {"accuracy": "0.9"})] if home.level.has_mounts else [])
 
 
-def test_a_job_file(anyone: Home) -> None:
+def test_job_file_runs(anyone: Home) -> None:
     (anyone.folder / "train.py").write_text(TRAIN)
     job = {"name": "digits", "code": ".", "command": "python3 train.py", "roles": {"worker": {"tasks": 2}}}
     done = anyone.run(job, options=("--output", "json")).expect(0)
@@ -335,7 +335,7 @@ def test_a_job_file(anyone: Home) -> None:
     assert done.told[-1]["object"] == "digits"
 
 
-def test_a_command(home: Home) -> None:
+def test_command_runs(home: Home) -> None:
     (home.folder / "train.py").write_text(TRAIN)
     done = home.windlass("run", "--workers", "2", "--output", "json", "--", "python3", "train.py").expect(0)
     said = {
@@ -347,8 +347,8 @@ def test_a_command(home: Home) -> None:
     assert done.told[-1]["object"] == "train"
 
 
-def test_several_jobs(home: Home) -> None:
-    """At the same time, on one cluster: each waits for what the other does."""
+def test_several_jobs_run_on_one_cluster(home: Home) -> None:
+    """Each waits for the other."""
     meet = "mkdir -p {0}; touch {0}/$FC_FRAMEWORK_NAME; until [ -e {0}/{1} ]; do sleep 0.1; done; exit {2}"
     folder = home.folder / "meeting"
     volumes = host_path(str(home.folder))
@@ -367,11 +367,11 @@ def test_several_jobs(home: Home) -> None:
     assert exits == [("one", 0), ("other", 7), ("jobs", 7)]
 
 
-# What is kept
+# Kept clusters
 
 
-def test_a_cluster_that_is_kept(home: Home, open_folder: Path) -> None:
-    """It goes on, as a client finds out by what was printed and by nothing else; no later run takes it away."""
+def test_kept_cluster_continues(home: Home, open_folder: Path) -> None:
+    """A client finds it by the printed text, and no later run deletes it."""
     done = home.run(framework(role(home.container("echo my words"))), options=("--keep",)).expect(0)
     assert "worker-0 | my words" in done.lines
     _, export, why, down, reset = done.stderr.splitlines()
@@ -391,7 +391,7 @@ def test_a_cluster_that_is_kept(home: Home, open_folder: Path) -> None:
     assert not machine.marked(home.mark)
 
 
-def test_a_kept_cluster_that_cannot_start() -> None:
+def test_kept_cluster_that_cannot_start() -> None:
     with commands.home(levels.level("plain")) as home:
         done = home.run(JOB, options=("--keep", "--network", "isolated")).expect(124)
         assert "the cluster cannot start: " in done.stderr

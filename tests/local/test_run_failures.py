@@ -1,4 +1,4 @@
-"""`windlass run` where its output goes nowhere: what it exits with, what it says of that, and that nothing stays."""
+"""`windlass run` whose output fails: exit code, message, and no leftovers."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,7 @@ ENDLESS = "while true; do echo tick; sleep 0.1; done"
 class Output(msgspec.Struct, frozen=True):
     options: tuple[str, ...]
     first: bytes
-    """What a line has that comes when the job runs."""
+    """A part of a line that is printed while the job runs."""
 
 
 OUTPUTS = {
@@ -35,8 +35,8 @@ def arguments(home: Home, output: Output) -> tuple[str | Path, ...]:
     return ("run", *output.options, home.written(framework(role(home.container(ENDLESS)))))
 
 
-def test_a_reader_who_goes_away(home: Home, output: Output) -> None:
-    """As `| head -1` does."""
+def test_closed_reader_ends_the_run(home: Home, output: Output) -> None:
+    """As with `| head -1`."""
     process = home.started(
         arguments(home, output),
         stdin=subprocess.DEVNULL,
@@ -57,7 +57,7 @@ def test_a_reader_who_goes_away(home: Home, output: Output) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
-def test_a_full_disk(home: Home, output: Output) -> None:
+def test_full_disk_is_reported(home: Home, output: Output) -> None:
     with Path("/dev/full").open("wb") as full:
         process = home.started(
             arguments(home, output), stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE

@@ -1,4 +1,4 @@
-"""Somebody stops a process with SIGSTOP, which it cannot refuse: nobody waits for it for ever."""
+"""Processes stopped with SIGSTOP block nothing forever."""
 
 import signal
 
@@ -15,8 +15,8 @@ def level(best: Level) -> Level:
     return best
 
 
-def test_pods_whose_keepers_are_stopped_are_deleted(lasting: Daemon) -> None:
-    """With force and without, all at once, since each takes as long as it is given to answer."""
+def test_pods_with_stopped_helper_processes_are_deleted(lasting: Daemon) -> None:
+    """With and without force, all at once, because each waits for a timeout."""
     place = lasting.new_place()
     ways = [(which, grace) for which in ("init", "supervisor") for grace in (0, 1)]
     pods = {way: PodProcesses(lasting, f"{way[0]}-{way[1]}", place=place) for way in ways}
@@ -28,7 +28,7 @@ def test_pods_whose_keepers_are_stopped_are_deleted(lasting: Daemon) -> None:
         kept.wait_until_nothing_is_left()
 
 
-def test_a_stopped_supervisor_does_not_keep_a_daemon_from_starting(lasting: Daemon) -> None:
+def test_stopped_supervisor_does_not_block_a_new_daemon(lasting: Daemon) -> None:
     place = lasting.new_place()
     stopped, other = (PodProcesses(lasting, name, place=place) for name in ("stopped", "other"))
     stopped.supervisor.kill(signal.SIGSTOP)
@@ -43,7 +43,7 @@ def test_a_stopped_supervisor_does_not_keep_a_daemon_from_starting(lasting: Daem
 
 
 def test_pods_end_while_the_spawner_is_stopped(lasting: Daemon) -> None:
-    """It starts pods, and nothing else; those that wait for it are started when it goes on."""
+    """It only starts pods; waiting pods start when it continues."""
     kept = PodProcesses(lasting)
     (spawner,) = spawners(lasting)
     spawner.kill(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The templates to begin with, edited and rendered: they run on a cluster that knows no Frameworks, and are deleted."""
+"""The templates, edited and rendered, run on a cluster without Frameworks and are deleted."""
 
 import json
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def windlass(*words: str) -> Result:
 
 
 def rendered(mode: str, numbers: tuple[str, ...], folder: Path, namespace: str) -> list[Json]:
-    """With a folder of this machine in place of the NFS server, which cannot be mounted here."""
+    """Replace the NFS server, which cannot be mounted here, by a folder of this machine."""
     template = folder / "t.jinja"
     windlass("init", "--template", mode, "--out", str(template))
     text = template.read_text().replace('namespace = "default"', f'namespace = "{namespace}"')
@@ -93,7 +93,7 @@ def path(place: Place, kind: str, name: str = "") -> str:
 
 
 def job_ends(place: Place) -> Json:
-    """Its conditions."""
+    """Return its conditions."""
 
     def look() -> Json | None:
         status = place.client.get(path(place, "Job", "web-ckpt-1")).expect(200).body.get("status") or {}
@@ -110,7 +110,7 @@ def put_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", WAYS)
-def test_it_runs_and_is_deleted(mode: str, daemon: Daemon, tmp_path: Path) -> None:
+def test_template_runs_and_is_deleted(mode: str, daemon: Daemon, tmp_path: Path) -> None:
     numbers, expected = WAYS[mode]
     place = daemon.new_place()
     put_files(tmp_path)
@@ -132,7 +132,7 @@ def test_it_runs_and_is_deleted(mode: str, daemon: Daemon, tmp_path: Path) -> No
     assert place.client.get(place.path("pods")).expect(200).names == []
 
 
-def test_a_file_that_is_missing(daemon: Daemon, tmp_path: Path) -> None:
+def test_missing_file_is_reported(daemon: Daemon, tmp_path: Path) -> None:
     place = daemon.new_place()
     put_files(tmp_path)
     (tmp_path / "data" / "web" / "train.csv").unlink()

@@ -1,4 +1,4 @@
-"""`windlass upload` where pods really run: what is in the volume then, what goes again, and that nothing else stays."""
+"""`windlass upload` with running pods: contents of the volume, retries, and no leftovers."""
 
 import asyncio
 import hashlib
@@ -53,7 +53,7 @@ class Cluster:
         return self.home.windlass(command, "--kubeconfig", self.kubeconfig, *arguments)
 
     def seen(self, command: str) -> str:
-        """What a job sees that has mounted the volume."""
+        """Return the files that a job with the volume sees."""
         return self.windlass("exec", "reader/worker-0", "--", "sh", "-c", command).expect(0).stdout
 
     def digest(self, path: str) -> str:
@@ -79,7 +79,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def folder(cluster: Cluster) -> Path:
-    """Where whoever runs the commands can read it."""
+    """A folder that the user of the commands can read."""
     made = cluster.home.folder / "data"
     (made / "deep" / "er").mkdir(parents=True, exist_ok=True)
     (made / "a file").write_text("hello")
@@ -92,16 +92,16 @@ def digest(path: Path) -> str:
 
 
 def random_file(path: Path, size: int) -> Path:
-    """Whose pieces differ, so that none passes for another."""
+    """Write a file with distinct pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(os.urandom(size))
     return path
 
 
-# What arrives
+# Complete uploads
 
 
-def test_a_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
+def test_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
     done = cluster.windlass("upload", folder, "my-data").expect(0)
     assert done.stdout == "2 files, 2 MiB, are on pvc://my-data (2 sent: 2 MiB went)\n"
     assert cluster.seen("cat '/data/a file'") == "hello"
@@ -109,14 +109,14 @@ def test_a_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
     cluster.wait_until_alone()
 
 
-def test_one_file_into_a_folder_of_the_volume(cluster: Cluster, folder: Path) -> None:
+def test_file_into_a_folder_of_the_volume(cluster: Cluster, folder: Path) -> None:
     (folder / "a file").write_text("hello again")
     done = cluster.windlass("upload", folder / "a file", "pvc://my-data/models/one/").expect(0)
     assert done.stdout == "1 file, 11 B, is on pvc://my-data/models/one (1 sent: 11 B went)\n"
     assert cluster.seen("cat '/data/models/one/a file'") == "hello again"
 
 
-def test_a_project_and_what_is_sent_the_second_time(cluster: Cluster, folder: Path) -> None:
+def test_second_upload_sends_only_changes(cluster: Cluster, folder: Path) -> None:
     script = folder.parent / "train.py"
     script.write_text("print(1)\n")
     script.chmod(0o755)
@@ -132,7 +132,7 @@ def test_a_project_and_what_is_sent_the_second_time(cluster: Cluster, folder: Pa
     assert cluster.seen("cat '/data/projects/data/digits/a file'") == "other"
 
 
-def test_names_that_a_shell_would_read_otherwise(cluster: Cluster) -> None:
+def test_file_names_with_shell_characters(cluster: Cluster) -> None:
     names = ["-rf", "a\nb", "$(id)", "'", '"', "\\", "\\0101", " lead", "ünïcode", "*", "x" * 255]
     top = cluster.home.folder / "odd"
     for at, name in enumerate(names):
@@ -147,7 +147,7 @@ def test_names_that_a_shell_would_read_otherwise(cluster: Cluster) -> None:
     assert sorted(each.removeprefix("./") for each in there if each) == here
 
 
-# What was cut
+# Interrupted uploads
 
 
 KILLED = """
@@ -175,7 +175,7 @@ asyncio.run(main())
 """
 
 
-def test_a_client_that_is_killed(cluster: Cluster) -> None:
+def test_killed_client_is_resumed(cluster: Cluster) -> None:
     large = random_file(cluster.home.folder / "cut" / "large", 24 * MIB)
     killed = subprocess.run(  # noqa: S603
         [
@@ -191,7 +191,7 @@ def test_a_client_that_is_killed(cluster: Cluster) -> None:
     )
     assert killed.returncode == -signal.SIGKILL
     assert cluster.seen("ls /data/large 2>/dev/null || echo nothing") == "nothing\n"
-    # Nobody writes to it any more: its pod, which nobody was left to delete, has no more to do.
+    # Its pod, which no client deletes, has nothing left to do.
     cluster.local.client.delete(f"{PODS}/upload-killed").expect(200)
     cluster.wait_until_alone()
     done = cluster.windlass("upload", large, "pvc://my-data", "-o", "json").expect(0)
@@ -213,7 +213,7 @@ def upload(
     return asyncio.run(work())
 
 
-def test_a_pod_that_is_deleted(cluster: Cluster) -> None:
+def test_deleted_pod_is_replaced(cluster: Cluster) -> None:
     large = random_file(cluster.home.folder / "taken" / "bulk", 24 * MIB)
     gone: list[int] = []
 
@@ -233,7 +233,7 @@ def test_a_pod_that_is_deleted(cluster: Cluster) -> None:
     assert cluster.digest("bulk") == digest(large)
 
 
-def test_ctrl_c_takes_the_pod_away(cluster: Cluster, folder: Path) -> None:
+def test_ctrl_c_deletes_the_pod(cluster: Cluster, folder: Path) -> None:
     never = {**CLAIM, "metadata": {"name": "later"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
     cluster.local.client.post(CLAIMS, never).expect(201)
     running = cluster.home.begin("upload", "--kubeconfig", cluster.kubeconfig, folder, "later")
@@ -243,7 +243,7 @@ def test_ctrl_c_takes_the_pod_away(cluster: Cluster, folder: Path) -> None:
     cluster.wait_until_alone()
 
 
-# What is refused
+# Rejected uploads
 
 WRONG = {
     "no such claim": (
@@ -264,7 +264,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "code", "said"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong(cluster: Cluster, folder: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_invalid_uploads_are_rejected(
+    cluster: Cluster, folder: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
     cluster.seen("echo no folder > /data/taken; mkdir -p '/data/full/a file'")
     before = cluster.seen("find /data | sort")
     done = cluster.windlass("upload", *(word.replace("FOLDER", str(folder)) for word in words)).expect(code)
@@ -274,7 +276,7 @@ def test_what_is_wrong(cluster: Cluster, folder: Path, words: tuple[str, ...], c
     cluster.wait_until_alone()
 
 
-def test_a_volume_that_cannot_be_had_in_time(cluster: Cluster, folder: Path) -> None:
+def test_volume_timeout_is_reported(cluster: Cluster, folder: Path) -> None:
     never = {**CLAIM, "metadata": {"name": "never"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
     cluster.local.client.post(CLAIMS, never).expect(201)
     done = cluster.windlass("upload", folder, "never", "--timeout", "1s").expect(124)
@@ -282,7 +284,7 @@ def test_a_volume_that_cannot_be_had_in_time(cluster: Cluster, folder: Path) -> 
     cluster.wait_until_alone()
 
 
-def test_an_nfs_server_that_does_not_answer(cluster: Cluster, folder: Path) -> None:
+def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> None:
     noted: list[str] = []
     with pytest.raises(TimedOutError) as late:
         upload(

@@ -1,4 +1,4 @@
-"""Jobs, StatefulSets and Deployments run, find each other by name, and outlive the daemon as pods do."""
+"""Jobs, StatefulSets and Deployments run, find each other by name, and survive the daemon."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +43,7 @@ def replicas(kind: str, number: int, run: str | list[str] = FOREVER, **spec: Any
 
 
 def ended(place: Place, name: str = "w") -> Json:
-    """The status of a Job, as soon as it has come to something."""
+    """Return the status of a Job once it has finished."""
 
     def look() -> Json:
         status = place.client.get(place.path("jobs", name)).expect(200).body["status"]
@@ -109,15 +109,15 @@ JOBS: dict[str, tuple[Json, tuple[str, str], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize(("body", "expected", "counts"), JOBS.values(), ids=JOBS)
-def test_a_job_ends(place: Place, body: Json, expected: tuple[str, str], counts: dict[str, int]) -> None:
+def test_job_completes(place: Place, body: Json, expected: tuple[str, str], counts: dict[str, int]) -> None:
     place.create(body)
     status = ended(place)
     assert outcome(status) == expected
     assert {key: status[key] for key in ("succeeded", "failed") if key in status} == counts
 
 
-def test_a_failed_pod_is_made_again(place: Place, open_folder: Any) -> None:
-    """Ten seconds later, so there is one such test only."""
+def test_failed_pod_of_a_job_is_replaced(place: Place, open_folder: Any) -> None:
+    """It takes ten seconds, so there is only one such test."""
     file = open_folder / "failed"
     once = f"if [ -e {file} ]; then exit 0; fi; touch {file}; exit 9"
     volumes = [{"name": "data", "hostPath": {"path": str(open_folder)}}]
@@ -132,7 +132,7 @@ def test_a_failed_pod_is_made_again(place: Place, open_folder: Any) -> None:
 
 
 def test_tasks_of_a_job_know_their_index_and_find_each_other(place: Place) -> None:
-    """By one Service per task, and by the hostname of each in a Service for all."""
+    """By one Service per task, and by hostname in a Service for all."""
     index = "batch.kubernetes.io/job-completion-index"
     place.create(headless_service("ring", {"app": "w"}))
     for number in range(2):
@@ -166,7 +166,7 @@ def test_tasks_of_a_job_know_their_index_and_find_each_other(place: Place) -> No
 
 
 @pytest.mark.parametrize(("kind", "plural"), [("Deployment", "deployments"), ("StatefulSet", "statefulsets")])
-def test_pods_are_replaced(place: Place, kind: str, plural: str) -> None:
+def test_deleted_pods_are_replaced(place: Place, kind: str, plural: str) -> None:
     more = {"serviceName": "ring"} if kind == "StatefulSet" else {}
     place.create(replicas(kind, 2, **more))
     rolled_out(place, plural)
@@ -178,7 +178,7 @@ def test_pods_are_replaced(place: Place, kind: str, plural: str) -> None:
     assert not before & {pod.seen().uid for pod in place.pods(app="w")}
 
 
-def test_a_stateful_set_keeps_names_and_files(place: Place) -> None:
+def test_stateful_set_keeps_names_and_files(place: Place) -> None:
     claim = {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
@@ -204,7 +204,7 @@ def test_a_stateful_set_keeps_names_and_files(place: Place) -> None:
     wait_for("both", lambda: again.sh("cat /data/names").text.split() == ["w-0", "w-0"], SECONDS)
 
 
-def test_a_restart_of_the_daemon_changes_nothing(lasting: Daemon) -> None:
+def test_daemon_restart_changes_nothing(lasting: Daemon) -> None:
     place = lasting.new_place()
     place.create(job(FOREVER, "j", completionMode="Indexed", completions=2, parallelism=2))
     place.create(replicas("Deployment", 2, selector={"matchLabels": {"app": "d"}}, template=_labelled("d")))
@@ -220,7 +220,7 @@ def test_a_restart_of_the_daemon_changes_nothing(lasting: Daemon) -> None:
     lasting.start()
     place.client = lasting.client
     assert wait_for("all pods again", running, SECONDS) == before
-    # What is created now is looked at after all that was there before.
+    # New objects are processed after all existing ones.
     place.create(job("true", "later"))
     ended(place, "later")
     assert before.items() <= {pod.name: pod.seen().uid for pod in place.pods()}.items()
