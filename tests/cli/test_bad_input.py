@@ -146,7 +146,10 @@ def test_a_web_server(tmp_path: Path) -> None:
     with web_server() as server:
         result = windlass("list", "--kubeconfig", kubeconfig(tmp_path, {"server": server}))
     assert result.exit_code == 124
-    assert all(word in result.stderr for word in (server, "context lab", "is no Kubernetes", "404 text/html"))
+    assert all(
+        word in result.stderr
+        for word in (server, "context lab", "is not a Kubernetes API server", "404 text/html")
+    )
     assert result.stderr.count("\n") == 1
 
 
@@ -157,7 +160,7 @@ def test_a_server_that_is_another_one(place: ClusterNamespace, tmp_path: Path) -
     result = windlass("list", "--kubeconfig", kubeconfig(tmp_path, {"server": server}))
     assert result.exit_code == 124
     assert all(word in result.stderr for word in (server, "context lab", "is not trusted", "--kubeconfig"))
-    assert "does not answer" not in result.stderr
+    assert "does not respond" not in result.stderr
 
 
 UNREACHABLE = {
@@ -224,7 +227,7 @@ def test_a_kubeconfig_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert str(file) in result.stderr
     assert faulty.words in result.stderr
-    assert ". Or begin with a cluster on this machine" in result.stderr
+    assert ". Or start a cluster on this machine" in result.stderr
     assert result.stderr.count("\n") == 1
 
 

@@ -119,7 +119,7 @@ def test_a_server_that_does_not_answer(
     with UNREACHABLE[kind]() as server:
         code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert code == 124
-    assert all(word in message for word in (server, "context lab", "does not answer", "--context"))
+    assert all(word in message for word in (server, "context lab", "does not respond", "--context"))
 
 
 def test_a_time_that_is_none(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +167,12 @@ def answering(code: int, reason: str, message: str) -> Iterator[str]:
 
 
 REFUSALS: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
-    "unauthorized": (401, "Unauthorized", "Unauthorized", ("does not know who you are", "--context")),
+    "unauthorized": (401, "Unauthorized", "Unauthorized", ("rejected your credentials", "--context")),
     "forbidden": (
         403,
         "Forbidden",
         'frameworks is forbidden: User "me" cannot list in the namespace "default"',
-        ("does not allow it", 'User "me" cannot', "--namespace"),
+        ("denied access", 'User "me" cannot', "--namespace"),
     ),
     "without Windlass": (404, "NotFound", "not here", ("windlass install --apply",)),
     "broken": (500, "InternalError", "etcd is gone", ("etcd is gone",)),

@@ -282,7 +282,7 @@ def test_one_that_takes_too_long(scene: Scene) -> None:
     scene.start()
     result = windlass(scene, "tensorboard", "digits", "--timeout", "1s")
     assert (result.exit_code, result.stdout) == (124, "")
-    assert "tensorboard of digits does not answer, after 1 s" in result.stderr
+    assert "tensorboard of digits does not answer within 1 s" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("--port", "65536"), ("--port", "x"), ("--timeout", "0s")])

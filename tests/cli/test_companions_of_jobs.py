@@ -140,7 +140,7 @@ def test_they_stay_when_asked(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     assert run(place, "delete", "digits", "--keep-companions").stdout.splitlines() == [
         "digits is deleted",
-        f"Its companions stay (tensorboard); this removes them: windlass delete digits -n {place.name}",
+        f"Its companions are kept (tensorboard). Delete them with: windlass delete digits -n {place.name}",
     ]
     assert deployments(place) == ["digits-tensorboard"]
     assert run(place, "delete", "digits").stdout == "digits is deleted\n"

@@ -32,11 +32,11 @@ def running(place: ClusterNamespace) -> ClusterNamespace:
 
 
 def test_stop(running: ClusterNamespace) -> None:
-    assert "is asked to stop" in run(running, "stop", "digits").stdout
+    assert "stopping digits" in run(running, "stop", "digits").stdout
     body = running.wait_for_completed("digits")
     assert completion_of(body)["phrase"] == "StopFrameworkRequested"
-    assert run(running, "stop", "digits").stdout == "digits has completed already\n"
-    assert "cannot be scaled any more" in run(running, "scale", "digits", "worker=4", code=1).stderr
+    assert run(running, "stop", "digits").stdout == "digits has already completed\n"
+    assert "cannot be scaled" in run(running, "scale", "digits", "worker=4", code=1).stderr
     for verb in ("suspend", "resume"):
         assert f"cannot be {verb}" in run(running, verb, "digits", code=1).stderr
 
@@ -46,16 +46,16 @@ def test_one_that_is_being_stopped(running: ClusterNamespace) -> None:
     running.submit(jobs.framework("slow", jobs.role(life=stays)))
     running.wait_for_running("slow", 1)
     run(running, "stop", "slow")
-    assert run(running, "stop", "slow").stdout == "slow is being stopped already\n"
+    assert run(running, "stop", "slow").stdout == "slow is already being stopped\n"
     assert "is being stopped" in run(running, "suspend", "slow", code=1).stderr
 
 
 def test_suspend_and_resume(running: ClusterNamespace) -> None:
     assert "windlass resume digits" in run(running, "suspend", "digits").stdout
     running.wait_for_condition("digits", "Suspended")
-    assert run(running, "suspend", "digits").stdout == "digits is suspended already\n"
+    assert run(running, "suspend", "digits").stdout == "digits is already suspended\n"
     assert not running.pods("digits")
-    assert "a new attempt begins" in run(running, "resume", "digits").stdout
+    assert "a new attempt starts" in run(running, "resume", "digits").stdout
     running.wait_for_running("digits", 3)
     assert run(running, "resume", "digits").stdout == "digits is not suspended\n"
 
@@ -67,21 +67,21 @@ def test_one_that_is_held(place: ClusterNamespace) -> None:
 
 def test_one_that_is_not_there_keeps_no_other_from_its_turn(running: ClusterNamespace) -> None:
     result = run(running, "stop", "nobody", "digits", code=1)
-    assert "digits is asked to stop" in result.stdout
+    assert "stopping digits" in result.stdout
     assert 'there is no job "nobody"' in result.stderr
 
 
 def test_scale(running: ClusterNamespace) -> None:
     said = run(running, "scale", "digits", "worker=4", "ps=2").stdout
     assert said == (
-        "digits: worker has 4 tasks instead of 2; its minSucceededTaskCount is 4 instead of 2; "
-        "ps has 2 tasks instead of 1\n"
+        "digits: scaled worker from 2 to 4 tasks; changed its minSucceededTaskCount from 2 to 4; "
+        "scaled ps from 1 to 2 tasks\n"
     )
     running.wait_for_running("digits", 6)
     ps, worker = running.framework("digits")["spec"]["taskRoles"]
     assert (ps["taskNumber"], worker["taskNumber"]) == (2, 4)
     assert worker["frameworkAttemptCompletionPolicy"]["minSucceededTaskCount"] == 4
-    assert "has 4 tasks already" in run(running, "scale", "digits", "worker=4").stdout
+    assert "already has 4 tasks" in run(running, "scale", "digits", "worker=4").stdout
 
 
 def test_a_job_that_is_scaled_does_not_end_early(running: ClusterNamespace) -> None:
@@ -128,7 +128,7 @@ def test_delete_that_takes_longer(place: ClusterNamespace) -> None:
     stays = lifecycle.annotations(runs_for="never", stops_after="never")
     place.submit(jobs.framework("digits", jobs.role(life=stays)))
     place.wait_for_running("digits", 1)
-    assert "not gone after 0.05 s" in run(place, "delete", "digits", "--timeout", "0.05s", code=124).stderr
+    assert "not deleted after 0.05 s" in run(place, "delete", "digits", "--timeout", "0.05s", code=124).stderr
     assert run(place, "delete", "digits", "--no-wait").stdout == "digits is being deleted\n"
     assert (
         "not deleted"
@@ -174,7 +174,7 @@ def test_wait_for_one_that_fails_before_it_runs(place: ClusterNamespace) -> None
     waits = jobs.role("ps", life=jobs.PENDING)
     place.submit(jobs.framework("digits", role, waits))
     result = run(place, "wait", "digits", "--for", "running", code=5)
-    assert "has completed before all of it ran" in result.stderr
+    assert "completed before all tasks ran" in result.stderr
 
 
 def test_wait_for_one_that_is_deleted(running: ClusterNamespace) -> None:

@@ -47,7 +47,7 @@ def test_list_with_more(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list", "-o", "wide").stdout.splitlines()
     assert header.split()[-2:] == ["ROLES", "REASON"]
     assert "ps=1 worker=2" in rows[1]
-    assert "(9)" in rows[2]
+    assert "worker-0 exited with code 9" in rows[2]
 
 
 def test_list_of_all_namespaces(busy: ClusterNamespace) -> None:

@@ -54,9 +54,7 @@ def test_a_job_may_be_deleted_without_them(submissions: Submissions) -> None:
     assert submissions.owners() == {""}
     assert submissions.pod_of("digits-jupyter") == pod
     assert submissions.place.client.get(submissions.place.path("secrets", "digits-secrets")).code == 200
-    with pytest.raises(
-        NotThereError, match=r"no job \"digits\" .* any more. Its companions stay \(jupyter\)"
-    ):
+    with pytest.raises(NotThereError, match=r"no job \"digits\" .* Its companions are kept \(jupyter\)"):
         submissions.client.delete("digits", keep_companions=True)
     submissions.client.delete("digits")
     assert not submissions.everything

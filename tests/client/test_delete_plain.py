@@ -131,7 +131,7 @@ def test_files_stay_and_it_is_said_how_they_go(anywhere: ClusterNamespace) -> No
     )
     first, second = delete(anywhere, NAME).stdout.splitlines()
     assert first == f"{NAME} is deleted"
-    assert second.startswith(f"Its files stay (Deployment {NAME}-nfs, ")
+    assert second.startswith(f"Its files are kept (Deployment {NAME}-nfs, ")
     assert second.endswith(remedy)
     stayed = {
         f"{kind} {NAME}-nfs" for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap")
@@ -155,7 +155,7 @@ def test_it_is_gone_only_when_its_pods_are(bare: ClusterNamespace) -> None:
     }
     make(bare, "Pod", f"{NAME}-x", ownerReferences=[owner], finalizers=["test.example/hold"])
     said = delete(bare, NAME, "--timeout", "0.2s", code=124).stderr
-    assert f"{NAME} is not gone after 0.2 s" in said
+    assert f"{NAME} is not deleted after 0.2 s" in said
     assert f"kubectl get pods -n {bare.name} -l windlass.dev/job={NAME}" in said
     assert delete(bare, NAME, "--no-wait").stdout == f"{NAME} is being deleted\n"
     bare.client.patch(bare.path("pods", f"{NAME}-x"), {"metadata": {"finalizers": None}}).expect(200)
@@ -173,7 +173,10 @@ def delete_if_there(place: ClusterNamespace, name: str) -> None:
 def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", f"{NAME}-worker", NAME)
     said = delete(anywhere, f"{NAME}-worker", code=1).stderr
-    assert f"{NAME}-worker is a part of the job {NAME}: `windlass delete {NAME} -n {anywhere.name}`" in said
+    assert (
+        f"{NAME}-worker belongs to the job {NAME}. Delete that job with `windlass delete {NAME} -n {anywhere.name}`"
+        in said
+    )
     assert left(anywhere) == {f"Job {NAME}-worker"}
 
 
@@ -211,7 +214,7 @@ def test_a_framework_with_what_was_made_for_it(place: ClusterNamespace) -> None:
     make(place, "Job", "digits-load-data", "digits")
     make(place, "PersistentVolumeClaim", "digits-nfs", "digits")
     said = delete(place, "digits").stdout
-    assert said.startswith("digits is deleted\nIts files stay (PersistentVolumeClaim digits-nfs); ")
+    assert said.startswith("digits is deleted\nIts files are kept (PersistentVolumeClaim digits-nfs). ")
     assert place.client.get(place.framework_path("digits")).code == 404
     assert left(place) == {"Job digits", "PersistentVolumeClaim digits-nfs"}
 
@@ -239,7 +242,8 @@ def test_whoever_may_see_jobs_only_deletes_them(
     result = delete(bare, NAME)
     assert result.stdout == f"{NAME} is deleted\n"
     assert (
-        result.stderr == f"you may not list {', '.join(hidden[1:])}: what there is of them for {NAME} stays\n"
+        result.stderr
+        == f"you may not list {', '.join(hidden[1:])}: objects of {NAME} of these kinds are kept\n"
     )
     monkeypatch.undo()
     assert left(bare) == {"Secret keys"}
@@ -253,7 +257,7 @@ def test_what_may_not_be_deleted_keeps_nothing_else(
     make(place, "Secret", "keys", NAME)
     refuse(monkeypatch, (Verb.DELETE, "configmaps"))
     said = delete(place, NAME, code=1).stderr
-    assert "does not let go of ConfigMap spec: configmaps are not for you" in said
+    assert "ConfigMap spec: configmaps are not for you" in said
     monkeypatch.undo()
     place.wait_for("the end of the others", lambda: left(place) == {"ConfigMap spec"} or None)
 
@@ -261,4 +265,4 @@ def test_what_may_not_be_deleted_keeps_nothing_else(
 def test_whoever_may_see_nothing_is_told_so(place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     make(place, "Job", NAME)
     refuse(monkeypatch, (None, "frameworks"), (None, "jobs"))
-    assert "does not allow it: frameworks are not for you" in delete(place, NAME, code=1).stderr
+    assert "denied access: frameworks are not for you" in delete(place, NAME, code=1).stderr

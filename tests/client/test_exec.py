@@ -35,11 +35,26 @@ def execute(place: Place, job: str, task: Task, container: str = "") -> int:
 
 
 NOT_THERE = {
-    "ended": ("over", Task("worker", 0), "", "worker-0 does not run, its container main ended with 4"),
-    "not-begun": ("live", Task("slow", 0), "", "slow-0 does not run yet"),
-    "gone": ("gone", Task("worker", 0), "", "worker-0 has no pod: `windlass why gone`"),
-    "no-such-task": ("live", Task("worker", 3), "", "live has no task worker-3, it has worker-0, slow-0"),
-    "no-such-container": ("live", Task("worker", 0), "side", "worker-0 has no container side, it has main"),
+    "ended": (
+        "over",
+        Task("worker", 0),
+        "",
+        "worker-0 is not running: its container main exited with code 4",
+    ),
+    "not-begun": ("live", Task("slow", 0), "", "slow-0 is not running yet"),
+    "gone": ("gone", Task("worker", 0), "", "worker-0 has no pod. Find out why with `windlass why gone`"),
+    "no-such-task": (
+        "live",
+        Task("worker", 3),
+        "",
+        "live has no task worker-3; its tasks are worker-0, slow-0",
+    ),
+    "no-such-container": (
+        "live",
+        Task("worker", 0),
+        "side",
+        "worker-0 has no container side; its containers are main",
+    ),
     "no-such-job": ("nobody", Task("worker", 0), "", 'there is no job "nobody"'),
 }
 
@@ -52,7 +67,7 @@ def test_nothing_to_run_it_in(place: Place, job: str, task: Task, container: str
 
 
 def test_a_command_that_cannot_be_started(place: Place) -> None:
-    with pytest.raises(RefusedError, match=r"true could not be run in worker-0: .*nothing runs here"):
+    with pytest.raises(RefusedError, match=r"cannot run true in worker-0: .*nothing runs here"):
         execute(place, "live", Task("worker", 0))
 
 

@@ -91,7 +91,7 @@ def test_a_pod_that_was_replaced(scene: Scene) -> None:
                 assert await who(forward.url) == "two"
 
     played(play)
-    assert scene.notes == ["there is no pod that runs: a connection was closed"]
+    assert scene.notes == ["no pod is running: closed a connection"]
 
 
 def test_of_several_pods_the_one_that_answers(scene: Scene) -> None:
@@ -270,9 +270,9 @@ def test_a_port_that_is_taken(scene: Scene) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             wanted = taken.getsockname()[1]
             async with scene.forward(port=wanted) as forward:
-                assert wanted < forward.port <= wanted + port_forward.FURTHER_PORTS
+                assert wanted < forward.port <= wanted + port_forward.PORTS_TO_TRY
                 assert forward.url == f"http://127.0.0.1:{forward.port}/"
-                assert scene.notes == [f"port {wanted} is taken: {forward.port} is used"]
+                assert scene.notes == [f"port {wanted} is in use: using port {forward.port}"]
 
     played(play)
 
@@ -282,7 +282,9 @@ def test_no_port_at_all(scene: Scene) -> None:
         with contextlib.ExitStack() as taken:
             with contextlib.suppress(OSError):
                 taken.enter_context(socket.create_server(("127.0.0.1", port_forward.LAST_PORT)))
-            with pytest.raises(ClientError, match=r"port 65535 and those after it are taken: .* --port"):
+            with pytest.raises(
+                ClientError, match=r"port 65535 and the following ports are in use. .* --port"
+            ):
                 async with scene.forward(port=port_forward.LAST_PORT):
                     pass
 
@@ -292,8 +294,8 @@ def test_no_port_at_all(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("address", "words"),
     {
-        "203.0.113.7": "203.0.113.7 is no address of this machine: choose another one with --address",
-        "no such host": "no such host cannot be listened on: .*--address",
+        "203.0.113.7": "203.0.113.7 is not an address of this machine. Choose another one with --address",
+        "no such host": "cannot listen on no such host: .*--address",
     }.items(),
 )
 def test_what_is_no_address_of_this_machine(scene: Scene, address: str, words: str) -> None:

@@ -164,9 +164,7 @@ def test_what_goes_wrong_is_one_message(case: str, client: Client) -> None:
 def test_waiting_has_an_end(client: Client) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")
-    with pytest.raises(
-        errors.TimedOutError, match=r"digits is not completed after 0\.01 s: its state is Running"
-    ):
+    with pytest.raises(errors.TimedOutError, match=r"digits is not completed after 0\.01 s: it is Running"):
         client.wait("digits", timeout=0.01)
     client.delete("digits", wait=False)
     assert client.wait("digits", until="deleted").name == "digits"

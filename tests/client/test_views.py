@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Framework, JobState, str]] = {
     "succeeded": (
         framework(State.COMPLETED, code=CompletionCode.SUCCEEDED),
         JobState.SUCCEEDED,
-        "Succeeded (0): because of it",
+        "0 of 0 tasks succeeded",
     ),
     "failed": (
         framework(State.COMPLETED, code=CompletionCode.CONTAINER_PERMANENT_FAILED),

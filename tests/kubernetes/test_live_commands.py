@@ -239,7 +239,7 @@ def test_commands_beside_a_task(running: Console) -> None:
     echoed = running("exec", "-i", "job/worker-0", "--", "python3", "-c", count, given=given).text
     assert echoed == f"{hashlib.sha256(given).hexdigest()}\n"
     assert "nosuch" in running.message("exec", "job/worker-0", "--", "nosuch")
-    assert "it has worker-0..1" in running.message("exec", "job/worker-7", "--", "true")
+    assert "its tasks are worker-0..1" in running.message("exec", "job/worker-7", "--", "true")
 
 
 def test_what_a_task_is_told_of_its_peers(console: Console, place: Place) -> None:
@@ -280,7 +280,7 @@ def test_one_that_is_scaled_ends_when_all_of_it_is_done(console: Console, place:
     console("submit", console.write_job("job", runtime="tensorflow", roles={"ps": {"tasks": 1}, **ROLE}))
     console("wait", "job", "--for", "running")
     said = console("scale", "job", "worker=3").text
-    assert "minSucceededTaskCount is 3 instead of 2" in said
+    assert "changed its minSucceededTaskCount from 2 to 3" in said
     assert console("wait", "job", "--for", "running").lines[-1] == "job: Running (4 running of 4)"
     for index in (0, 1):
         console.end(f"job/worker-{index}")

@@ -39,7 +39,7 @@ BAD_KUBECONFIGS: Final[dict[str, tuple[Any, int, str]]] = {
     "nobody it knows": (
         lambda config: _with_other_fields(config, user={"token": "wrong"}),
         1,
-        "does not know who you are",
+        "rejected your credentials",
     ),
     "its certificate is not trusted": (_without_certificate, 124, "ertificate"),
 }

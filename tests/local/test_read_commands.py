@@ -104,7 +104,7 @@ def test_large_output_is_complete(cluster: Cluster) -> None:
 
 REFUSED = {
     "no-such-command": ("pair/worker-0", "there-is-no-such-command", "there-is-no-such-command"),
-    "no-such-task": ("pair/worker-7", "true", "pair has no task worker-7, it has worker-0..1"),
+    "no-such-task": ("pair/worker-7", "true", "pair has no task worker-7; its tasks are worker-0..1"),
     "no-such-job": ("pear/worker-0", "true", 'Did you mean "pair"?'),
 }
 

@@ -223,7 +223,7 @@ def test_deleted_pod_is_replaced(cluster: Cluster) -> None:
             cluster.local.client.delete(f"{PODS}/upload-lost").expect(200)
             cluster.wait_until_alone()
 
-    with pytest.raises(ClientError, match="goes on where this one ended"):
+    with pytest.raises(ClientError, match="to resume the upload"):
         upload(cluster, large, Claim("my-data"), "upload-lost", Watch(moved=moved), 60)
     assert cluster.seen("ls /data/bulk 2>/dev/null || echo nothing") == "nothing\n"
     done = cluster.windlass("upload", large, "pvc://my-data", "-o", "json").expect(0)
@@ -252,7 +252,7 @@ WRONG = {
         "there is no PersistentVolumeClaim your-data in the namespace default",
     ),
     "no such folder": (("/nowhere", "my-data"), 2, "there is no /nowhere"),
-    "out of the volume": (("FOLDER", "my-data:../etc"), 2, "leads out of the share"),
+    "out of the volume": (("FOLDER", "my-data:../etc"), 2, "outside of the share"),
     "no claim": (("FOLDER", ":models"), 2, "expected one of"),
     "a file where a folder is needed": (("FOLDER", "my-data:taken"), 1, "pvc://my-data/taken is no folder"),
     "a folder where a file is to be": (
@@ -280,7 +280,7 @@ def test_volume_timeout_is_reported(cluster: Cluster, folder: Path) -> None:
     never = {**CLAIM, "metadata": {"name": "never"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
     cluster.local.client.post(CLAIMS, never).expect(201)
     done = cluster.windlass("upload", folder, "never", "--timeout", "1s").expect(124)
-    assert "the claim never could not be had within 1 s" in done.stderr
+    assert "cannot mount the claim never within 1 s" in done.stderr
     cluster.wait_until_alone()
 
 
@@ -293,5 +293,5 @@ def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> N
     named = "/exports/data of the NFS server 127.0.0.9 could"
     assert str(late.value).startswith(f"{named} not be had within 10 s: ")
     assert "does not say why" not in str(late.value)
-    assert noted[0].startswith("/exports/data of the NFS server 127.0.0.9 cannot be had yet: ")
+    assert noted[0].startswith("cannot mount /exports/data of the NFS server 127.0.0.9 yet: ")
     cluster.wait_until_alone()

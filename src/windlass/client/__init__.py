@@ -1,4 +1,4 @@
-"""The use cases: what people do with jobs on a cluster. The Python SDK, and what `cli` calls.
+"""Use cases for jobs on a cluster, called by `cli` and by the Python SDK.
 
-Every use case is a function over a `Connection`, in a module of its own; `sdk` gathers them for Python programs.
+A use case is a function that takes a `Connection`. `sdk` offers all of them to Python programs.
 """

@@ -1,4 +1,4 @@
-"""The way to one cluster and one namespace of it; what its API server says becomes one message for a person."""
+"""A connection to one cluster and namespace. Translates errors of the API server into messages for users."""
 
 import contextlib
 import os
@@ -14,29 +14,28 @@ from windlass.model import names
 from windlass.wire import durations
 
 FIRST_ANSWER_SECONDS = 4.0
-"""A server that does not answer by then is called unreachable. Nobody should look at a silent terminal for more than
-5 s, of which the start of the program is a part."""
+"""Timeout of the first request. Including the start of the program, a user waits at most 5 s for an error."""
 CONNECT_TIMEOUT = "WINDLASS_CONNECT_TIMEOUT"
-"""In the environment: another time in place of that, for slow lines and busy machines."""
+"""Environment variable that overrides FIRST_ANSWER_SECONDS, for slow networks and busy machines."""
 ANSWER_SECONDS = 30.0
 
 
 class Connection:
     def __init__(self, transport: Transport, namespace: str, *, has_answered: bool = False) -> None:
-        """`has_answered`: somebody has spoken with this server already."""
+        """`has_answered`: the server has responded to an earlier connection."""
         self.transport = transport
         self.namespace = namespace
         self._has_answered = has_answered
 
     @property
     def where(self) -> str:
-        """For messages: the address, and the context that led to it."""
+        """The address and its kubeconfig context, for messages."""
         access = self.transport.access
         address = access.socket_path or access.server
         return f"{address} of {access.source}" if access.source else address
 
     async def send(self, request: Request) -> bytes:
-        """The body of the answer. Raises errors.AnsweredError for callers that expect one, and ClientError."""
+        """Return the body of the response. Raises errors.AnsweredError for error responses, and ClientError."""
         seconds = ANSWER_SECONDS if self._has_answered else _first_answer_seconds()
         try:
             answer = await self.transport.send(request, seconds)
@@ -50,7 +49,7 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of the answer in pieces, as they come. Raises as `send` does."""
+        """Yield the body of the response in chunks. Raises as `send` does."""
         try:
             async with self.transport.stream(request) as chunks:
                 self._has_answered = True
@@ -59,21 +58,21 @@ class Connection:
             raise self.explained(error) from error
 
     def at(self, namespace: str) -> "Connection":
-        """The same way, to another namespace."""
+        """Return a connection to another namespace of the same cluster."""
         if namespace in ("", self.namespace):
             return self
         return Connection(self.transport, namespace, has_answered=self._has_answered)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
-        """An error of the API server that nobody on the way has treated leaves as a ClientError."""
+        """Convert unhandled errors of the API server to ClientError."""
         try:
             yield
         except (errors.ApiError, errors.AccessError) as error:
             raise self.explained(error) from error
 
     def explained(self, error: Exception) -> ClientError:
-        """What somebody is told who can do nothing else about it."""
+        """Return the error for the user."""
         match error:
             case ClientError():
                 return error
@@ -81,30 +80,31 @@ class Connection:
                 return NoClusterError(str(error))
             case errors.UnauthorizedError():
                 return RefusedError(
-                    f"{self.where} does not know who you are: {error.failure.message}. "
+                    f"{self.where} rejected your credentials: {error.failure.message}. "
                     "Check --kubeconfig and --context."
                 )
             case errors.ForbiddenError():
                 return RefusedError(
-                    f"{self.where} does not allow it: {error.failure.message}. "
-                    "Ask for a role in this namespace, or choose another with --namespace."
+                    f"{self.where} denied access: {error.failure.message}. "
+                    "Ask for a role in this namespace, or choose another one with --namespace."
                 )
             case errors.NotFoundError():
                 return NotThereError(f"{self.where}: {error.failure.message}")
             case errors.AnsweredError():
-                return RefusedError(f"{self.where} does not take it: {error.failure.message}")
+                return RefusedError(f"{self.where} rejected the request: {error.failure.message}")
             case errors.NotTrustedError():
                 return UnreachableError(
-                    f"{self.where} is not trusted: {error}. Check that --kubeconfig and --context are those of this "
-                    "cluster: its certificate-authority-data says whom to trust."
+                    f"{self.where} is not trusted: {error}. Check that --kubeconfig and --context belong to this "
+                    "cluster and contain its certificate-authority-data."
                 )
             case errors.NotKubernetesError():
                 return UnreachableError(
-                    f"{self.where} is no Kubernetes: {error}. Check --kubeconfig and --context, and whether a proxy "
-                    "stands between."
+                    f"{self.where} is not a Kubernetes API server: {error}. Check --kubeconfig and --context, and "
+                    "whether there is a proxy in between."
                 )
         return UnreachableError(
-            f"{self.where} does not answer: {error}. Check that the cluster runs, and --kubeconfig and --context."
+            f"{self.where} does not respond: {error}. "
+            "Check that the cluster is running, and check --kubeconfig and --context."
         )
 
 
@@ -112,12 +112,12 @@ class Connection:
 async def connected(
     kubeconfig: str = "", context: str = "", namespace: str = ""
 ) -> AsyncIterator[Connection]:
-    """To the cluster that a person means, as kubectl finds it. Raises NoClusterError."""
+    """Connect to the cluster that kubectl would use. Raises NoClusterError."""
     try:
         access = await accesses.load(kubeconfig, context)
     except errors.AccessError as error:
         raise NoClusterError(
-            f'{str(error).removesuffix(".")}. Or begin with a cluster on this machine: eval "$(windlass local up)".'
+            f'{str(error).removesuffix(".")}. Or start a cluster on this machine: eval "$(windlass local up)".'
         ) from error
     async with connected_by(access, namespace) as connection:
         yield connection
@@ -125,7 +125,7 @@ async def connected(
 
 @contextlib.asynccontextmanager
 async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
-    """What goes wrong in the block leaves as a ClientError."""
+    """Connect with known credentials. API errors in the block become ClientError."""
     async with Transport(access, user_agent="windlass") as transport:
         connection = Connection(transport, namespace or access.namespace or names.DEFAULT_NAMESPACE)
         with connection.explaining():

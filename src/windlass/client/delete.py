@@ -1,7 +1,7 @@
-"""A job goes with all that belongs to it: in the foreground, so that it is gone only when its pods are.
+"""Delete a job and the objects it owns, with foreground propagation: pods are deleted before the job.
 
-It is a Framework, or where there is none, Jobs and what else carries its label. Files stay, and the server of them, and
-its companions where somebody wants that.
+A job is a Framework, or the Jobs and other objects with its label. Storage, the NFS server of the job and, on request,
+its companions are kept.
 """
 
 import contextlib
@@ -24,17 +24,16 @@ from windlass.wire.codec import Unreadable
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A job that was asked to go."""
+    """A job whose deletion was requested."""
 
     name: str
     frameworks: tuple[Framework | Unreadable, ...]
-    """One of each group, where both have one of that name."""
+    """At most one of each API group."""
     others: tuple[OwnedObject, ...] = ()
-    staying: tuple[OwnedObject, ...] = ()
-    companions: tuple[str, ...] = ()
-    """Those that were to stay, and do."""
-    hidden: tuple[str, ...] = ()
-    """As `belongings.Found` has them."""
+    kept: tuple[OwnedObject, ...] = ()
+    kept_companions: tuple[str, ...] = ()
+    unlistable: tuple[str, ...] = ()
+    """The kinds that the user may not list."""
 
 
 async def delete(
@@ -46,13 +45,13 @@ async def delete(
     keeps_companions: bool = False,
 ) -> None:
     """Raises TimedOutError and what `request_deletion` raises."""
-    going = await request_deletion(connection, name, keeps_companions=keeps_companions)
+    deletion = await request_deletion(connection, name, keeps_companions=keeps_companions)
     if waits:
-        await wait_for_deletion(connection, going, timeout)
+        await wait_for_deletion(connection, deletion, timeout)
 
 
 async def request_deletion(connection: Connection, name: str, *, keeps_companions: bool = False) -> Deletion:
-    """Whoever has rights on some of the kinds only deletes of those. Raises NotThereError and RefusedError."""
+    """Request the deletion of all objects that the user may list. Raises NotThereError and RefusedError."""
     found: tuple[Framework | Unreadable, ...] = ()
     denied: ForbiddenError | None = None
     try:
@@ -61,65 +60,59 @@ async def request_deletion(connection: Connection, name: str, *, keeps_companion
         denied = error
     if not formats.is_object_name(name):
         raise await lookup.not_found_error(connection, name)
-    beside = await owned_objects.find(connection, name)
-    alone = None if found else await owned_objects.find_job(connection, name)
-    kept = _companions_among(beside.going, name) if keeps_companions else ()
+    owned = await owned_objects.find(connection, name)
+    plain_job = None if found else await owned_objects.find_job(connection, name)
+    kept = _companions_among(owned.deletable, name) if keeps_companions else ()
     companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
-    listed = (*((alone,) if alone is not None else ()), *beside.going)
+    listed = (*((plain_job,) if plain_job is not None else ()), *owned.deletable)
     others = tuple(each for each in dict.fromkeys(listed) if each not in kept)
     if not found and not others:
-        raise denied or await _not_there(connection, name, beside.staying, companions)
+        raise denied or await _not_found_error(connection, name, owned.kept, companions)
     await owned_objects.remove_owner_references(connection, kept)
     for each in found:
         await delete_framework(connection, each)
     await owned_objects.delete_objects(connection, others)
-    return Deletion(name, found, others, beside.staying, companions, beside.hidden)
+    return Deletion(name, found, others, owned.kept, companions, owned.unlistable)
 
 
 def _companions_among(found: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
-    """With the Secret of the job, which their pods read when they start again."""
+    """Return the objects of companions, with the Secret of the job that their pods read when they restart."""
     kept = tuple(each for each in found if each.companion)
     secrets = (each for each in found if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
     return (*kept, *secrets) if kept else ()
 
 
-async def _not_there(
-    connection: Connection, name: str, staying: tuple[OwnedObject, ...], companions: tuple[str, ...]
+async def _not_found_error(
+    connection: Connection, name: str, kept: tuple[OwnedObject, ...], companions: tuple[str, ...]
 ) -> NotThereError:
-    """On a cluster that knows no Frameworks there may still be Jobs, of which one was probably meant."""
+    """Return the error for a missing job. The Jobs of a cluster without Frameworks are suggested too."""
+    missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if companions:
-        return NotThereError(
-            f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace} any more. "
-            f"{kept_companions_message(companions, name, connection.namespace)}"
-        )
-    if staying:
-        return NotThereError(
-            f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace} any more. "
-            f"{kept_storage_message(staying, connection.namespace)}"
-        )
+        return NotThereError(f"{missing}. {kept_companions_message(companions, name, connection.namespace)}")
+    if kept:
+        return NotThereError(f"{missing}. {kept_storage_message(kept, connection.namespace)}")
     jobs = await owned_objects.list_job_names(connection)
-    missing = await lookup.not_found_error(connection, name, jobs)
-    if isinstance(missing, NotInstalledError):
+    error = await lookup.not_found_error(connection, name, jobs)
+    if isinstance(error, NotInstalledError):
         return NotThereError(
-            f"there is no Job {diagnostics.quoted(name)} in the namespace {connection.namespace}. And {missing}"
+            f"there is no Job {diagnostics.quoted(name)} in the namespace {connection.namespace}, and {error}"
         )
-    return missing
+    return error
 
 
-def kept_storage_message(staying: tuple[OwnedObject, ...], namespace: str) -> str:
-    """With the command that removes it."""
-    what = ", ".join(map(str, staying))
-    remedy = " ".join(each.for_kubectl for each in staying)
-    return f"Its files stay ({what}); this removes them for good: kubectl delete -n {namespace} {remedy}"
+def kept_storage_message(kept: tuple[OwnedObject, ...], namespace: str) -> str:
+    objects = ", ".join(map(str, kept))
+    arguments = " ".join(each.for_kubectl for each in kept)
+    return f"Its files are kept ({objects}). Delete them with: kubectl delete -n {namespace} {arguments}"
 
 
 def kept_companions_message(companions: tuple[str, ...], job: str, namespace: str) -> str:
-    """With the command that removes them."""
-    return f"Its companions stay ({', '.join(companions)}); this removes them: windlass delete {job} -n {namespace}"
+    listed = ", ".join(companions)
+    return f"Its companions are kept ({listed}). Delete them with: windlass delete {job} -n {namespace}"
 
 
 async def delete_framework(connection: Connection, found: Framework | Unreadable) -> None:
-    """Of this very Framework: one that has its name by now stays."""
+    """Request the deletion of exactly this Framework, not of a later one of the same name."""
     request = requests.delete(
         frameworks(names.group_of(found.api_version)),
         connection.namespace,
@@ -130,44 +123,41 @@ async def delete_framework(connection: Connection, found: Framework | Unreadable
     try:
         await connection.send(request)
     except (NotFoundError, ConflictError):
-        return  # it is gone already
+        return  # already deleted
 
 
-async def wait_for_deletion(connection: Connection, going: Deletion, timeout: float | None = None) -> None:
-    """Raises TimedOutError. What runs no pods goes at once, and is not waited for."""
+async def wait_for_deletion(connection: Connection, deletion: Deletion, timeout: float | None = None) -> None:
+    """Wait for the Frameworks and for objects with pods; others are deleted immediately. Raises TimedOutError."""
 
     async def look() -> None:
-        for framework in going.frameworks:
+        for framework in deletion.frameworks:
             await wait_for_framework_deletion(connection, framework)
-        for each in going.others:
+        for each in deletion.others:
             if each.kind.runs_pods:
                 await watch.wait_until_deleted(connection, each.kind.resource, each.name, each.uid)
 
-    await wait.with_timeout(timeout, look(), lambda: _too_late(connection, going, timeout))
+    await wait.with_timeout(timeout, look(), lambda: _timeout_message(connection, deletion, timeout))
 
 
 async def wait_for_framework_deletion(
     connection: Connection, found: Framework | Unreadable, timeout: float | None = None
 ) -> None:
     """Raises TimedOutError."""
-    going = Deletion(found.metadata.name, (found,))
+    deletion = Deletion(found.metadata.name, (found,))
 
     async def look() -> None:
         async with contextlib.aclosing(watch.watch_framework(connection, found)) as changes:
             async for _ in changes:
                 pass
 
-    await wait.with_timeout(timeout, look(), lambda: _too_late(connection, going, timeout))
+    await wait.with_timeout(timeout, look(), lambda: _timeout_message(connection, deletion, timeout))
 
 
-def _too_late(connection: Connection, going: Deletion, timeout: float | None) -> str:
+def _timeout_message(connection: Connection, deletion: Deletion, timeout: float | None) -> str:
     where = f"-n {connection.namespace}"
     command = (
-        f"windlass describe {going.name} {where}"
-        if going.frameworks
-        else f"kubectl get pods {where} -l {names.JOB_LABEL}={going.name}"
+        f"windlass describe {deletion.name} {where}"
+        if deletion.frameworks
+        else f"kubectl get pods {where} -l {names.JOB_LABEL}={deletion.name}"
     )
-    return (
-        f"{going.name} is not gone after {timeout:g} s: something of it is still there. "
-        f"`{command}` shows its pods."
-    )
+    return f"{deletion.name} is not deleted after {timeout:g} s. Show its pods with `{command}`."

@@ -1,4 +1,4 @@
-"""All that there is to see of a job: the Framework, its pods, its companions and its events."""
+"""Read everything about a job: the Framework, its pods, its companions and its events."""
 
 import msgspec
 
@@ -17,25 +17,25 @@ class Description(msgspec.Struct, frozen=True):
     pods: tuple[Pod, ...] = ()
     companions: tuple[CompanionView, ...] = ()
     events: tuple[Event, ...] = ()
-    unseen: tuple[str, ...] = ()
-    """What may not be read, and why."""
+    unreadable: tuple[str, ...] = ()
+    """The parts that the user may not read, each with the error."""
 
 
 async def describe(connection: Connection, name: str) -> Description:
-    """Raises what `finding.find` raises. Who may see the job but not its pods is told so."""
+    """Return what the user may read of the job. Raises what `lookup.find` raises."""
     framework = await lookup.find(connection, name)
-    unseen: list[str] = []
+    unreadable: list[str] = []
     pods: list[Pod] = []
-    happened: list[Event] = []
+    found_events: list[Event] = []
     try:
         pods = await tasks.list_pods(connection, framework)
     except ForbiddenError as error:
-        unseen.append(f"pods: {error.failure.message}")
+        unreadable.append(f"pods: {error.failure.message}")
     notes: list[str] = []
-    beside = await companion_status.read(connection, name, notes.append)
-    unseen.extend(dict.fromkeys(notes if beside else ()))
+    companions = await companion_status.read(connection, name, notes.append)
+    unreadable.extend(dict.fromkeys(notes if companions else ()))
     try:
-        happened = await events.read(connection, framework)
+        found_events = await events.read(connection, framework)
     except ForbiddenError as error:
-        unseen.append(f"events: {error.failure.message}")
-    return Description(framework, tuple(pods), beside, tuple(happened), tuple(unseen))
+        unreadable.append(f"events: {error.failure.message}")
+    return Description(framework, tuple(pods), companions, tuple(found_events), tuple(unreadable))

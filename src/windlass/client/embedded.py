@@ -1,4 +1,4 @@
-"""Whether a cluster is one of Windlass's own, whose pods are processes of one machine."""
+"""Detect whether a cluster is an embedded cluster, whose pods are processes on one machine."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import Resource
 
 _MARK = "+windlass"
-"""In the version of one."""
+"""Part of the version of an embedded cluster."""
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -16,10 +16,10 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 async def is_embedded(connection: Connection) -> bool:
-    """Raises what `Connection.send` raises, but for refusals."""
+    """Raises what `Connection.send` raises, except AnsweredError."""
     request = Request(Verb.GET, "GET", Resource("", "", ""), "/version")
     try:
         answer = await connection.send(request)
     except AnsweredError:
-        return False  # nobody need be allowed to ask
+        return False  # the user may not have access to /version
     return _MARK in msgspec.json.decode(answer, type=_Version).git_version

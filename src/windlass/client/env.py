@@ -1,4 +1,4 @@
-"""What a task of a job in a cluster is told of itself and of its peers."""
+"""Read the environment variables with which a task finds its peers."""
 
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
@@ -16,22 +16,21 @@ from windlass.wire import codec
 
 
 async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
-    """Raises NotThereError, and what `Connection.send` raises."""
+    """Return the discovery variables of a task. Raises NotThereError, and what `Connection.send` raises."""
     framework = await lookup.find(connection, job)
     tasks.require_tasks(framework, TaskSelector(task.role, task.index))
     ports = await _ports(connection, framework)
-    told = environment.variables_of(framework, ports)
+    variables = environment.variables_of(framework, ports)
     gang = gangs.gang_of(framework, ports)
     return {
         **_identity(framework, task),
-        **told(task.role, task.index),
+        **variables(task.role, task.index),
         **({} if gang is None else files.variables(gang)),
     }
 
 
 async def _ports(connection: Connection, framework: Framework) -> dict[str, int] | None:
-    """Those of its own that the tasks have on a network that they share: that of an embedded cluster, whose user may
-    read everything."""
+    """Return the port of each task on a shared network of an embedded cluster; None on other clusters."""
     name = names.config_map_name(framework.name)
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, framework.namespace, name))
@@ -41,7 +40,7 @@ async def _ports(connection: Connection, framework: Framework) -> dict[str, int]
 
 
 def _identity(framework: Framework, task: Task) -> dict[str, str]:
-    """FC_…, once the task has a status."""
+    """Return the FC_… variables; none before the task has a status."""
     attempt = None if framework.status is None else framework.status.attempt_status
     for role in () if attempt is None else attempt.roles:
         for status in role.task_statuses if role.name == task.role else ():
@@ -51,14 +50,14 @@ def _identity(framework: Framework, task: Task) -> dict[str, str]:
 
 
 def _filled(framework: Framework, known: dict[str, str], status: TaskStatus) -> dict[str, str]:
-    """What its containers are told of themselves, with what the kubelet fills in once there is a pod."""
-    told = {each["name"]: each.get("value", "") for each in identities.variables(framework.group, known)}
+    """Return the variables of the container, with the values that the kubelet fills in when there is a pod."""
+    variables = {each["name"]: each.get("value", "") for each in identities.variables(framework.group, known)}
     pod = status.attempt_status.pod_uid
     if not pod:
-        del told[names.POD_UID], told[names.TASK_ATTEMPT_INSTANCE_UID]
-        return told
+        del variables[names.POD_UID], variables[names.TASK_ATTEMPT_INSTANCE_UID]
+        return variables
     filled = {
         names.POD_UID: pod,
         names.TASK_ATTEMPT_INSTANCE_UID: names.instance_uid(status.attempt_status.id, pod),
     }
-    return {**told, **filled}
+    return {**variables, **filled}

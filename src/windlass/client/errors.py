@@ -1,4 +1,4 @@
-"""How a use case may fail. Each error is one message: what, where, what to do."""
+"""Errors of use cases. Each message says what failed, why, and what to do."""
 
 from collections.abc import Sequence
 
@@ -6,52 +6,52 @@ from windlass.wire.diagnostics import Diagnostic
 
 
 class ClientError(Exception):
-    """It could not be done."""
+    """Base class of all errors of use cases."""
 
 
 class NoClusterError(ClientError):
-    """Where the cluster is, or who we are, is not known."""
+    """No cluster or no credentials are configured."""
 
 
 class UnreachableError(ClientError):
-    """The API server does not answer."""
+    """The API server does not respond."""
 
 
 class RefusedError(ClientError):
-    """The API server answers, and does not do it: not allowed, not valid."""
+    """The API server rejected the request as forbidden or invalid."""
 
 
 class NotThereError(ClientError):
-    """There is no job, task, pod or container of that name."""
+    """The job, task, pod or container does not exist."""
 
 
 class NotInstalledError(NotThereError):
-    """The cluster knows no Frameworks."""
+    """The cluster has no Framework definition."""
 
 
 class GoneError(NotThereError):
-    """It was deleted while somebody waited for something else."""
+    """The object was deleted during a wait for another condition."""
 
 
 class AlreadyThereError(ClientError):
-    """There is a job of that name."""
+    """A job of that name already exists."""
 
 
 class CompletedError(ClientError):
-    """The job has come to its end, and what was wanted of it cannot happen any more."""
+    """The job has completed, so the operation is no longer possible."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         self.code = code
-        """That of the job's completion."""
+        """The completion code of the job."""
 
 
 class TimedOutError(ClientError):
-    """It has not happened in time."""
+    """The timeout of a wait has expired."""
 
 
 class FaultyJobError(ClientError):
-    """The job makes no sense as it is written."""
+    """The job file or the command line is invalid."""
 
     def __init__(self, message: str, faults: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""What happened to a job and to its pods: their Kubernetes events, oldest first, each once with how often it happened.
+"""Read the Kubernetes events of a job and its pods, oldest first. Repeated events are merged.
 
-The API server keeps events for an hour, unless it is told otherwise.
+The API server keeps events for an hour by default.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that happened, perhaps several times."""
+    """An event, which may have occurred several times."""
 
     first: datetime
     last: datetime
@@ -32,17 +32,17 @@ class Event(msgspec.Struct, frozen=True):
     """Normal or Warning."""
     reason: str
     object: str
-    """The job's name, or that of a task: `worker-1`."""
+    """Name of the job or of a task, e.g. `worker-1`."""
     message: str
     uid: str = ""
-    """Of the Framework or of the pod: a task that is tried again has another pod."""
+    """UID of the Framework or of the pod. A retried task has another pod."""
 
     @property
     def is_warning(self) -> bool:
         return self.type == "Warning"
 
 
-# What is read of them
+# Events as the API server returns them
 
 
 class _Involved(Sparse, frozen=True):
@@ -57,7 +57,7 @@ class _Series(Sparse, frozen=True):
 
 
 class ApiEvent(Sparse, frozen=True):
-    """As the API server has it: of whatever there is in the namespace."""
+    """An event of any object in the namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
     involved_object: _Involved = _Involved()
@@ -88,14 +88,14 @@ decode = msgspec.json.Decoder(ApiEvent).decode
 
 
 def _task_of(framework: Framework, pod: str) -> str:
-    """Role and index of a pod by its name, since it may be gone; empty for somebody else's."""
+    """Return the task of a pod by its name, since the pod may be deleted; empty for a pod of another job."""
     known = {role.name for role in framework.spec.task_roles}
     found = re.fullmatch(rf"{re.escape(framework.name)}-(([a-z0-9]{{1,63}})-[0-9]{{1,5}})", pod)
     return found[1] if found and found[2] in known else ""
 
 
-def _of(framework: Framework, written: ApiEvent) -> Event | None:
-    """None for what is about something else. A job that had its name before it was another one."""
+def _event_of(framework: Framework, written: ApiEvent) -> Event | None:
+    """Return None for an event of another object, e.g. of an earlier job of the same name."""
     involved = written.involved_object
     if involved.kind == names.KIND:
         is_ours = involved.name == framework.name and involved.uid in ("", framework.uid)
@@ -120,12 +120,11 @@ def _of(framework: Framework, written: ApiEvent) -> Event | None:
 
 
 def merge_repeated(events: Iterable[Event]) -> list[Event]:
-    """Oldest first; of the same second, in the order given. What was told several times is one, with how often it
-    happened altogether."""
-    together: dict[tuple[str, str, str, str], Event] = {}
+    """Merge repeated events and add up their counts. The result is ordered by time, then as given."""
+    merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)
-        known = together.get(key)
+        known = merged.get(key)
         if known is not None:
             event = msgspec.structs.replace(
                 event,
@@ -133,19 +132,19 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
                 last=max(known.last, event.last),
                 count=known.count + event.count,
             )
-        together[key] = event
-    return sorted(together.values(), key=lambda event: event.last)
+        merged[key] = event
+    return sorted(merged.values(), key=lambda event: event.last)
 
 
 async def read(connection: Connection, framework: Framework) -> list[Event]:
     """Raises what `Connection.send` raises."""
     listed = await lookup.list_objects(connection, EVENTS, connection.namespace)
-    found = (_of(framework, written) for written in _in_order(listed))
+    found = (_event_of(framework, written) for written in _in_order(listed))
     return merge_repeated(event for event in found if event is not None)
 
 
 def _in_order(listed: Iterable[msgspec.Raw]) -> list[ApiEvent]:
-    """As they were stored: their times are those of seconds, and a list is sorted by name."""
+    """Sort by resource version, since times have a resolution of seconds and a list is sorted by name."""
     return sorted(map(decode, listed), key=lambda written: _number(written.metadata.resource_version))
 
 
@@ -154,13 +153,13 @@ def _number(version: str) -> int:
 
 
 async def follow(connection: Connection, framework: Framework) -> AsyncGenerator[Event, None]:
-    """Those that there are, then each that comes, and each that happens once more, for ever. Raises ApiError."""
-    told: dict[tuple[str, datetime], int] = {}
+    """Yield existing events, then new and repeated ones, without end. Raises ApiError."""
+    seen: dict[tuple[str, datetime], int] = {}
 
     def take(written: ApiEvent) -> list[Event]:
-        event = _of(framework, written)
-        is_new = told.get((written.metadata.uid, written.last), 0) < written.times
-        told[written.metadata.uid, written.last] = written.times
+        event = _event_of(framework, written)
+        is_new = seen.get((written.metadata.uid, written.last), 0) < written.times
+        seen[written.metadata.uid, written.last] = written.times
         return [event] if event is not None and is_new else []
 
     async with contextlib.aclosing(watch.watch_objects(connection, EVENTS)) as changes:

@@ -1,4 +1,4 @@
-"""One more process in the container of a task, with its streams here and its exit code ours."""
+"""Run a command in the container of a task, with local streams, and return its exit code."""
 
 import asyncio
 import contextlib
@@ -22,17 +22,17 @@ __all__ = ["Size", "Streams", "Write", "execute", "in_pod"]
 
 
 class Streams(msgspec.Struct, frozen=True):
-    """What is here of the process."""
+    """The local ends of the command's streams."""
 
     stdout: Write
     stderr: Write
     stdin: AsyncIterator[bytes] | None = None
-    """None: it has no input."""
+    """None: the command has no standard input."""
     sizes: AsyncIterator[Size] | None = None
-    """Of the terminal, whenever it changes."""
+    """The sizes of the terminal after each change."""
     tty: bool = False
     note: Callable[[str], None] = lambda _: None
-    """Is told what the process cannot be told."""
+    """Receives messages for the user."""
 
 
 async def execute(
@@ -40,12 +40,12 @@ async def execute(
     job: str,
     task: Task,
     command: Sequence[str],
-    here: Streams,
+    local: Streams,
     container: str = "",
 ) -> int:
-    """The exit code of the command. Raises NotThereError, RefusedError and what `Connection.send` raises."""
+    """Return the exit code of the command. Raises NotThereError, RefusedError and what `Connection.send` raises."""
     pod, container = await _target(connection, job, task, container)
-    return await in_pod(connection, pod.name, container, command, here, called=str(task))
+    return await in_pod(connection, pod.name, container, command, local, called=str(task))
 
 
 async def in_pod(
@@ -53,42 +53,41 @@ async def in_pod(
     pod: str,
     container: str,
     command: Sequence[str],
-    here: Streams,
+    local: Streams,
     *,
     called: str = "",
 ) -> int:
-    """The same in a pod that is known by its name. Messages call it as they are told. Raises RefusedError, ApiError."""
+    """Run a command in a pod. Messages call the pod `called`. Raises RefusedError and ApiError."""
     request = streams.exec_request(
         connection.namespace,
         pod,
         container,
         tuple(command),
-        stdin=here.stdin is not None,
-        tty=here.tty,
+        stdin=local.stdin is not None,
+        tty=local.tty,
     )
     async with connection.transport.channels(request, streams.PROTOCOLS) as channels:
-        ended = await _converse(channels, here)
+        ended = await _converse(channels, local)
     if ended.code is None:
-        raise RefusedError(f"{command[0]} could not be run in {called or pod}: {ended.message}")
+        raise RefusedError(f"cannot run {command[0]} in {called or pod}: {ended.message}")
     return ended.code
 
 
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
-    """The pod and the container, which runs."""
+    """Return the pod and its running container."""
     framework = await lookup.find(connection, job)
     choice = TaskSelector(task.role, task.index)
     tasks.require_tasks(framework, choice)
     found = await tasks.list_pods(connection, framework, choice)
     if not found:
-        raise NotThereError(f"{task} has no pod: `windlass why {job}` says what became of it")
+        raise NotThereError(f"{task} has no pod. Find out why with `windlass why {job}`.")
     pod = found[0]
     name = tasks.require_container(pod, container)
     status = pod.status_of(name)
     if status is not None and status.is_running:
         return pod, name
     raise NotThereError(
-        f"{task} does not run{_why_not_running(pod, name)}: there is nothing to run a command in. "
-        f"`windlass logs {job} {task}` shows what it wrote."
+        f"{task} is not running{_why_not_running(pod, name)}. Show its log with `windlass logs {job} {task}`."
     )
 
 
@@ -96,55 +95,55 @@ def _why_not_running(pod: Pod, container: str) -> str:
     status = pod.status_of(container)
     ended = None if status is None else status.state.terminated
     if ended is not None:
-        return f", its container {container} ended with {ended.exit_code}"
+        return f": its container {container} exited with code {ended.exit_code}"
     reason = tasks.waiting_reason(pod, container)
     return f" yet ({reason})" if reason else " yet"
 
 
-async def _converse(channels: Channels, here: Streams) -> streams.Ended:
-    speaking = [asyncio.create_task(_speak(channels, here))]
-    if here.sizes is not None:
-        speaking.append(asyncio.create_task(_tell_sizes(channels, here.sizes)))
+async def _converse(channels: Channels, local: Streams) -> streams.Ended:
+    sending = [asyncio.create_task(_send_input(channels, local))]
+    if local.sizes is not None:
+        sending.append(asyncio.create_task(_send_sizes(channels, local.sizes)))
     try:
-        return await _listen(channels, here)
+        return await _receive(channels, local)
     finally:
-        for task in speaking:
+        for task in sending:
             task.cancel()
-        await asyncio.gather(*speaking, return_exceptions=True)
+        await asyncio.gather(*sending, return_exceptions=True)
 
 
-async def _listen(channels: Channels, here: Streams) -> streams.Ended:
-    """Until the server says how it ended."""
+async def _receive(channels: Channels, local: Streams) -> streams.Ended:
+    """Pass output on until the server reports the exit code."""
     async for received in channels.messages():
         channel, data = streams.parsed(received)
         match channel:
             case streams.STDOUT:
-                here.stdout(data)
+                local.stdout(data)
             case streams.STDERR:
-                here.stderr(data)
+                local.stderr(data)
             case streams.ERROR if data:
                 return streams.ended(data)
-    raise UnansweredError("the connection was closed before the server said how the command ended")
+    raise UnansweredError("the connection was closed before the command ended")
 
 
-async def _speak(channels: Channels, here: Streams) -> None:
-    """What cannot be sent any more is lost: the process has ended, which the other direction is about to say."""
-    if here.stdin is None:
+async def _send_input(channels: Channels, local: Streams) -> None:
+    """Send standard input. A send error is ignored: the process has ended, and `_receive` reports its exit code."""
+    if local.stdin is None:
         return
     with contextlib.suppress(ApiError):
-        async for data in here.stdin:
+        async for data in local.stdin:
             await channels.send(streams.message(streams.STDIN, data))
         end = streams.end_of_input(channels.protocol)
         if end is not None:
             await channels.send(end)
         else:
-            here.note(
-                "this cluster cannot tell the command that its input has ended (Kubernetes 1.30 and newer can): "
-                "if it waits for that, end it with Ctrl-C"
+            local.note(
+                "this cluster cannot close the standard input of the command (Kubernetes 1.30 and newer can): "
+                "if the command does not end, press Ctrl-C"
             )
 
 
-async def _tell_sizes(channels: Channels, sizes: AsyncIterator[Size]) -> None:
+async def _send_sizes(channels: Channels, sizes: AsyncIterator[Size]) -> None:
     with contextlib.suppress(ApiError):
         async for size in sizes:
             await channels.send(streams.resized(size))

@@ -1,6 +1,7 @@
-"""What was made for a job beside its Framework, or in place of one: found by its label, with the rights that there are.
+"""Find and delete the objects of a job other than its Framework, by their label.
 
-Storage is found too, and never deleted: files outlive the jobs that wrote them.
+Kinds that the user may not list are skipped. Storage is found too but never deleted: files outlive the jobs that wrote
+them.
 """
 
 import asyncio
@@ -34,14 +35,14 @@ from windlass.render.storage import nfs_shares
 from windlass.wire import diagnostics
 
 FOREGROUND = "Foreground"
-LONGEST_LABEL = 63
+MAX_LABEL_LENGTH = 63
 
 
 class Kind(msgspec.Struct, frozen=True):
     name: str
     resource: Resource
     runs_pods: bool = False
-    """It is gone only when they are."""
+    """Deletion of the object completes only after its pods are deleted."""
 
 
 JOB = Kind("Job", JOBS, runs_pods=True)
@@ -50,7 +51,7 @@ RBAC_KINDS = (
     Kind("Role", ROLES),
     Kind("ServiceAccount", SERVICE_ACCOUNTS),
 )
-"""Of companions. Many people may not see them, who have made none then."""
+"""Created for companions. Users who may not list these kinds cannot have created any."""
 DELETED_KINDS = (
     JOB,
     Kind("StatefulSet", STATEFUL_SETS, runs_pods=True),
@@ -61,12 +62,12 @@ DELETED_KINDS = (
     Kind("Secret", SECRETS),
     *RBAC_KINDS,
 )
-"""In this order: what runs goes before that with which it runs."""
+"""In the order of deletion: workloads before the objects that they use."""
 STORAGE_KINDS = (
     Kind("PersistentVolumeClaim", PERSISTENT_VOLUME_CLAIMS),
     Kind("PersistentVolume", PERSISTENT_VOLUMES),
 )
-_OF_A_SERVER = ("Deployment", "Service", "ConfigMap")
+_NFS_SERVER_KINDS = ("Deployment", "Service", "ConfigMap")
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -83,16 +84,16 @@ class _Object(msgspec.Struct, frozen=True):
 
     @property
     def has_a_controller(self) -> bool:
-        """It goes when that does."""
+        """The object is deleted together with its controller."""
         return any(owner.controller for owner in self.metadata.owner_references)
 
     @property
-    def goes_with_a_framework(self) -> bool:
+    def is_owned_by_framework(self) -> bool:
         return any(owner.kind == names.KIND for owner in self.metadata.owner_references)
 
     @property
     def job(self) -> str:
-        """That for which it was made; empty where nobody says so."""
+        """The name of the job in its label; empty without one."""
         return self.metadata.labels.get(names.JOB_LABEL, "")
 
     @property
@@ -108,8 +109,8 @@ class OwnedObject(msgspec.Struct, frozen=True):
     name: str
     uid: str
     companion: str = ""
-    """Of which it is a part; empty for what is the job's own."""
-    goes_with_a_framework: bool = False
+    """The companion that the object belongs to; empty for an object of the job itself."""
+    is_owned_by_framework: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind.name} {self.name}"
@@ -120,16 +121,16 @@ class OwnedObject(msgspec.Struct, frozen=True):
 
 
 class OwnedObjects(msgspec.Struct, frozen=True):
-    going: tuple[OwnedObject, ...] = ()
-    staying: tuple[OwnedObject, ...] = ()
-    """Files, and the server of them."""
-    hidden: tuple[str, ...] = ()
-    """Kinds of which nobody may say whether there are any."""
+    deletable: tuple[OwnedObject, ...] = ()
+    kept: tuple[OwnedObject, ...] = ()
+    """Storage and the NFS server of the job."""
+    unlistable: tuple[str, ...] = ()
+    """The kinds that the user may not list."""
 
 
 async def find(connection: Connection, name: str) -> OwnedObjects:
-    """All that carries the label of this job. Raises what `Connection.send` raises, but for refusals."""
-    if len(name) > LONGEST_LABEL:
+    """Return the objects with the label of this job. Raises what `Connection.send` raises, except ForbiddenError."""
+    if len(name) > MAX_LABEL_LENGTH:
         return OwnedObjects()
     kinds = (*DELETED_KINDS, *STORAGE_KINDS)
     listed = await asyncio.gather(*(_labelled(connection, kind, name) for kind in kinds))
@@ -140,27 +141,27 @@ async def find(connection: Connection, name: str) -> OwnedObjects:
             each.metadata.name,
             each.metadata.uid,
             each.companion,
-            each.goes_with_a_framework,
+            each.is_owned_by_framework,
         )
         for kind, objects in by_kind.items()
         for each in objects or ()
     ]
     return OwnedObjects(
-        going=tuple(each for each in found if not _holds_files(each, name)),
-        staying=tuple(each for each in found if _holds_files(each, name)),
-        hidden=tuple(
+        deletable=tuple(each for each in found if not _holds_files(each, name)),
+        kept=tuple(each for each in found if _holds_files(each, name)),
+        unlistable=tuple(
             kind.resource.plural for kind in DELETED_KINDS if by_kind[kind] is None and kind not in RBAC_KINDS
         ),
     )
 
 
 def _holds_files(each: OwnedObject, job: str) -> bool:
-    is_of_the_server = each.kind.name in _OF_A_SERVER and each.name == nfs_shares.server_name(job)
-    return each.kind in STORAGE_KINDS or is_of_the_server
+    is_nfs_server = each.kind.name in _NFS_SERVER_KINDS and each.name == nfs_shares.server_name(job)
+    return each.kind in STORAGE_KINDS or is_nfs_server
 
 
 async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Object] | None:
-    """None where nobody may know. A kind that is not served has no objects."""
+    """Return None if the user may not list the kind. A kind that is not served has no objects."""
     selector = f"{names.JOB_LABEL}={name}"
     try:
         listed = await lookup.list_objects(connection, kind.resource, connection.namespace, selector)
@@ -169,31 +170,33 @@ async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Obje
     except ForbiddenError:
         return None
     found = [each for each in map(_decode, listed) if not each.has_a_controller]
-    return [each for each in found if kind.resource.is_namespaced or _is_of(each, connection.namespace)]
+    return [
+        each for each in found if kind.resource.is_namespaced or _is_in_namespace(each, connection.namespace)
+    ]
 
 
-def _is_of(volume: _Object, namespace: str) -> bool:
-    """Volumes are in no namespace: that of the claim says whose they are."""
+def _is_in_namespace(volume: _Object, namespace: str) -> bool:
+    """PersistentVolumes are cluster-scoped: the namespace of the claim decides."""
     claim = volume.spec.claim_ref if volume.spec is not None else None
     return claim is None or claim.namespace == namespace
 
 
 async def find_job(connection: Connection, name: str) -> OwnedObject | None:
-    """The Job of that name, labelled or not. Raises ClientError for one that is a part of something else."""
+    """Return the Job of that name, labelled or not. Raises ClientError if it belongs to another job."""
     try:
         found = _decode(await connection.send(requests.get(JOB.resource, connection.namespace, name)))
     except (NotFoundError, ForbiddenError):
         return None
     if found.job not in ("", name):
         raise ClientError(
-            f"{name} is a part of the job {found.job}: `windlass delete {found.job} -n {connection.namespace}` "
-            "deletes all of it."
+            f"{name} belongs to the job {found.job}. Delete that job with "
+            f"`windlass delete {found.job} -n {connection.namespace}`."
         )
     return OwnedObject(JOB, name, found.metadata.uid)
 
 
 async def list_job_names(connection: Connection) -> set[str]:
-    """By which Jobs can be deleted. None where they are not to be seen."""
+    """Return the names of the jobs that consist of plain Jobs; none if the user may not list Jobs."""
     try:
         listed = await lookup.list_objects(connection, JOB.resource, connection.namespace)
     except AnsweredError:
@@ -201,26 +204,26 @@ async def list_job_names(connection: Connection) -> set[str]:
     return {each.job or each.metadata.name for each in map(_decode, listed)}
 
 
-async def remove_owner_references(connection: Connection, staying: Iterable[OwnedObject]) -> None:
-    """They do not go with their Framework. Raises RefusedError."""
-    for each in staying:
-        if not each.goes_with_a_framework:
+async def remove_owner_references(connection: Connection, kept: Iterable[OwnedObject]) -> None:
+    """Keep these objects when their Framework is deleted. Raises RefusedError."""
+    for each in kept:
+        if not each.is_owned_by_framework:
             continue
         change = {"metadata": {"uid": each.uid, "ownerReferences": None}}
         try:
             await lifecycle.merge_patch(connection, each.kind.resource, each.name, change)
         except (NotFoundError, ConflictError):
-            continue  # it is gone already
+            continue  # already deleted
         except AnsweredError as error:
             raise RefusedError(
-                f"{connection.where} does not let {each} stay: {error.failure.message}"
+                f"cannot keep {each} on {connection.where}: {error.failure.message}"
             ) from error
 
 
-async def delete_objects(connection: Connection, going: Iterable[OwnedObject]) -> None:
-    """Each of them is asked to go, whatever becomes of the others. Raises RefusedError."""
+async def delete_objects(connection: Connection, objects: Iterable[OwnedObject]) -> None:
+    """Request the deletion of each object, even if others fail. Raises RefusedError."""
     refusals = []
-    for each in going:
+    for each in objects:
         request = requests.delete(
             each.kind.resource,
             connection.namespace,
@@ -231,10 +234,10 @@ async def delete_objects(connection: Connection, going: Iterable[OwnedObject]) -
         try:
             await connection.send(request)
         except (NotFoundError, ConflictError):
-            continue  # it is gone already
+            continue  # already deleted
         except AnsweredError as error:
             refusals.append(f"{each}: {error.failure.message}")
     if refusals:
         raise RefusedError(
-            f"{connection.where} does not let go of {'; '.join(map(diagnostics.cut, refusals))}"
+            f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.cut, refusals))}"
         )

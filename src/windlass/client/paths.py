@@ -1,9 +1,9 @@
-"""The `~` at the beginning of a path that somebody has written down."""
+"""Expand `~` in paths from the command line and from job files."""
 
 import os
 from pathlib import Path
 
 
 def expanded(path: str) -> Path:
-    """That of nobody stays: then there is no such file, and whoever opens it says so."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 — that of Path has no message for people
+    """Expand `~` and `~user`. An unknown user is left as it is, so that opening the file fails with a clear message."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 — Path.expanduser raises RuntimeError instead

@@ -1,4 +1,4 @@
-"""Pods that somebody waits for, such as those of a job's preparation: how far they are, and what is wrong. By watch."""
+"""Watch pods and their events during a wait, and explain why the pods do not start."""
 
 import asyncio
 import contextlib
@@ -19,24 +19,24 @@ from windlass.model.pods import ContainerWaiting
 T = TypeVar("T")
 
 FATAL_REASONS = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
-"""Reasons of events: what fails for one of these may still come right, but not often."""
+"""Reasons of warning events that rarely recover."""
 FATAL_COUNT = 3
-"""So many times."""
+"""Number of such events after which a pod is considered unrecoverable."""
 MAX_MESSAGE_LENGTH = 500
-"""Of what an event or a container says."""
+"""Maximum length of the message of an event or a container."""
 
 Places = Mapping[str, str]
-"""By the names of volumes: where their files are, in words."""
+"""Descriptions of where the files of volumes are, by volume name."""
 
-_OF_MOUNTS = ("FailedMount", "FailedMapVolume")
+_MOUNT_REASONS = ("FailedMount", "FailedMapVolume")
 _volume_in = re.compile(r'volume "([^"]+)"').search
-_is_unheard_of = re.compile(r"failed to sync (configmap|secret) cache").search
-"""A node has not heard yet what is in a volume, and asks again: that says nothing about the volume."""
+_is_cache_sync = re.compile(r"failed to sync (configmap|secret) cache").search
+"""The kubelet has not received the object yet and retries. This does not indicate a problem with the volume."""
 _missing_claim = re.compile(r'persistentvolumeclaim "[^"]+" not found').search
 
 
 class PodWatcher:
-    """The pods of one Deployment or Job, or one pod alone."""
+    """Watches the pods of one Deployment or Job, or a single pod."""
 
     def __init__(
         self,
@@ -46,21 +46,21 @@ class PodWatcher:
         label_selector: str = "",
         name: str = "",
     ) -> None:
-        """Those with these labels, or the one of that name."""
+        """Watch the pods with these labels, or the pod of that name."""
         self._connection = connection
         self._places = places
         self._label_selector = label_selector
         self._name = name
         self._pods: dict[str, Pod] = {}
         self.is_lost = False
-        """There is none of them, or none any more."""
+        """Whether there is no pod, or no longer one."""
         self._events: dict[str, events.ApiEvent] = {}
-        """By their UIDs, the newest last."""
+        """By UID, the newest last."""
         self._changed = asyncio.Condition()
 
     @property
     def pods(self) -> Sequence[Pod]:
-        """Those that are there, the newest last."""
+        """The existing pods, the newest last."""
         return sorted(self._pods.values(), key=lambda pod: str(pod.metadata.creation_timestamp))
 
     @property
@@ -69,27 +69,27 @@ class PodWatcher:
 
     @property
     def is_pulling(self) -> bool:
-        """A node mounts the volumes first: who waits for an image has them."""
+        """Whether a pod pulls an image. Its volumes are mounted at that point."""
         pulled = {each.involved_object.uid for each in self._events.values() if each.reason == "Pulling"}
         return any(pod.uid in pulled for pod in self.pods)
 
-    def looks(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """To be run while somebody waits. They end only by an error."""
-        yield self._look_at_pods()
-        yield self._look_at_events()
+    def watches(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the coroutines to run during a wait. They end only with an error."""
+        yield self._watch_pods()
+        yield self._watch_events()
 
-    async def watched(
+    async def run_while_watching(
         self,
         *works: Coroutine[Any, Any, T],
         seconds: float | None,
         may_go_on: Callable[[], bool] = lambda: False,
     ) -> T:
-        """What the first of `works` gives, for which they are looked at. Raises TimeoutError, and ApiError.
+        """Return the result of the first of `works` to finish. Raises TimeoutError and ApiError.
 
-        `may_go_on` is asked when the time is over.
+        After the timeout, `may_go_on` decides whether to wait longer.
         """
         working = [asyncio.create_task(work) for work in works]
-        tasks = {*working, *(asyncio.create_task(look) for look in self.looks())}
+        tasks = {*working, *(asyncio.create_task(each) for each in self.watches())}
         try:
             done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not done and may_go_on():
@@ -101,32 +101,32 @@ class PodWatcher:
         for task in working:
             if task in done:
                 return task.result()
-        for look in done:
-            look.result()  # it never ends by itself: this raises
+        for ended_watch in done:
+            ended_watch.result()  # raises, since a watch ends only with an error
         raise TimeoutError
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        """Asked again whenever something has changed."""
+    async def wait_until(self, is_met: Callable[[], bool]) -> None:
+        """Wait for a condition, which is evaluated after each change."""
         async with self._changed:
-            await self._changed.wait_for(is_so)
+            await self._changed.wait_for(is_met)
 
-    async def until_over(self) -> Pod:
-        """One of them has come to its end. Raises GoneError."""
-        await self.until(lambda: self.is_lost or any(pod.is_over for pod in self.pods))
+    async def wait_until_finished(self) -> Pod:
+        """Return the first pod that terminates. Raises GoneError."""
+        await self.wait_until(lambda: self.is_lost or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
-            raise GoneError("somebody has deleted its pod meanwhile")
+            raise GoneError("its pod was deleted meanwhile")
         return ended[-1]
 
-    async def until_hopeless(self) -> str:
-        """Why none of them will come to anything."""
-        await self.until(self._is_hopeless)
-        return self.why()
+    async def wait_until_unrecoverable(self) -> str:
+        """Wait until the pods cannot start any more and return the reason."""
+        await self.wait_until(self._is_unrecoverable)
+        return self.pending_reason()
 
-    def why(self) -> str:
-        """What keeps the newest of them; empty where nobody knows."""
+    def pending_reason(self) -> str:
+        """Return why the newest pod does not run; empty if unknown."""
         if not self._pods:
-            return "there is no pod of it yet"
+            return "its pod is not created yet"
         pod = self.pods[-1]
         warnings = self._warnings_of(pod)
         if warnings and not _unscheduled(pod):
@@ -135,19 +135,19 @@ class PodWatcher:
 
     @property
     def blocking_reasons(self) -> Sequence[str]:
-        """All that the cluster says of why the newest of them does not begin, in its own words, the newest last."""
+        """All messages of the cluster about why the newest pod does not start, the newest last."""
         if not self._pods:
             return ()
         pod = self.pods[-1]
-        said = (
+        messages = (
             _unscheduled(pod),
-            *(each.message for each in _waits(pod)),
+            *(each.message for each in _waiting_states(pod)),
             *(each.message for each in self._warnings_of(pod)),
         )
-        reasons = (each.strip().removesuffix(".") for each in said)
+        reasons = (each.strip().removesuffix(".") for each in messages)
         return [each for each in reasons if each]
 
-    def _is_hopeless(self) -> bool:
+    def _is_unrecoverable(self) -> bool:
         pod = self.pods[-1] if self._pods else None
         if pod is None or pod.is_over:
             return False
@@ -159,17 +159,17 @@ class PodWatcher:
         return [each for each in known if each.type == "Warning"]
 
     def _explained(self, warning: events.ApiEvent) -> str:
-        """Where the files are that cannot be had: an event says the name of the volume only."""
-        said = _cut(warning.message)
+        """Return the message with the location of the volume, since an event contains only the volume name."""
+        message = _shorten(warning.message)
         found = _volume_in(warning.message)
         place = self._places.get(found[1], "") if found else ""
-        if found and place and warning.reason in _OF_MOUNTS:
-            return f"the volume {found[1]} ({place}) cannot be mounted: {said}"
-        return said if warning.reason == "Failed" else f"{warning.reason}: {said}"
+        if found and place and warning.reason in _MOUNT_REASONS:
+            return f"cannot mount volume {found[1]} ({place}): {message}"
+        return message if warning.reason == "Failed" else f"{warning.reason}: {message}"
 
-    # What the watches say
+    # Watches
 
-    async def _look_at_pods(self) -> None:
+    async def _watch_pods(self) -> None:
         fields = f"metadata.name={self._name}" if self._name else ""
         found = watch.watch_objects(
             self._connection, PODS, label_selector=self._label_selector, field_selector=fields
@@ -186,10 +186,10 @@ class PodWatcher:
                     case Deleted(object=body):
                         self._pods.pop(pods.decode(body).uid, None)
                         self.is_lost = not self._pods
-                await self._tell()
+                await self._notify()
 
-    async def _look_at_events(self) -> None:
-        """All of one pod, and warnings only where it could be any of the namespace."""
+    async def _watch_events(self) -> None:
+        """Watch all events of a named pod, or the warnings of all pods in the namespace."""
         which = f"involvedObject.name={self._name}" if self._name else "type=Warning"
         found = watch.watch_objects(
             self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}"
@@ -197,13 +197,13 @@ class PodWatcher:
         try:
             async with contextlib.aclosing(found) as changes:
                 async for change in changes:
-                    self._take_events(change)
-                    await self._tell()
+                    self._store_events(change)
+                    await self._notify()
         except ForbiddenError:
-            # Whoever may not read events learns less, and later.
+            # Without permission for events, problems are detected later and in less detail.
             await asyncio.Event().wait()
 
-    def _take_events(self, change: News) -> None:
+    def _store_events(self, change: News) -> None:
         if isinstance(change, Deleted):
             return
         for body in change.items if isinstance(change, Listed) else (change.object,):
@@ -211,37 +211,37 @@ class PodWatcher:
             self._events.pop(event.metadata.uid, None)
             self._events[event.metadata.uid] = event
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
 
 def are_unrecoverable(warnings: Sequence[events.ApiEvent]) -> bool:
-    """These of one pod: does it fail for the same again and again?"""
-    told = [each for each in warnings if each.reason in FATAL_REASONS and not _is_unheard_of(each.message)]
-    # The same mount may fail in several words. An image that is not had at once is told in several, too.
+    """Return whether the warnings of one pod show that it fails repeatedly for the same reason."""
+    fatal = [each for each in warnings if each.reason in FATAL_REASONS and not _is_cache_sync(each.message)]
+    # The same mount may fail with different messages, and so may pulling an image.
     mounts: Counter[str] = Counter()
-    for each in told:
-        if each.reason in _OF_MOUNTS:
+    for each in fatal:
+        if each.reason in _MOUNT_REASONS:
             found = _volume_in(each.message)
             mounts[found[1] if found else ""] += each.times
     of_any = mounts.pop("", 0)
-    times = (of_any + max(mounts.values(), default=0), *(each.times for each in told))
+    times = (of_any + max(mounts.values(), default=0), *(each.times for each in fatal))
     return max(times) >= FATAL_COUNT
 
 
 def blocking_reason(pod: Pod) -> str:
-    """What keeps it, as far as it says so itself; empty where it does not."""
+    """Return why the pod does not start according to its own status; empty if unknown."""
     unscheduled = _unscheduled(pod)
     if unscheduled:
-        return f"the pod {pod.name} has no node: {_cut(unscheduled)}"
-    said = (f"{each.reason}: {each.message}".strip(": ") for each in _waits(pod) if each.reason)
-    waits = next(said, "")
-    return f"the pod {pod.name} waits: {_cut(waits)}" if waits else ""
+        return f"pod {pod.name} is not scheduled: {_shorten(unscheduled)}"
+    states = (f"{each.reason}: {each.message}".strip(": ") for each in _waiting_states(pod) if each.reason)
+    waiting = next(states, "")
+    return f"pod {pod.name} is waiting: {_shorten(waiting)}" if waiting else ""
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:
-    """The one that has ended badly, now or before it was started again."""
+    """Return the container that failed, now or before its restart."""
     for status in pod.container_statuses:
         ended = status.state.terminated or status.last_state.terminated
         if ended is not None and ended.exit_code:
@@ -250,7 +250,7 @@ def failed_container(pod: Pod) -> ContainerStatus | None:
 
 
 def termination_message(pod: Pod) -> str:
-    """Of a pod that has failed, by its own word; empty where it says nothing."""
+    """Return the termination message of the failed container, or the message of the pod; empty without one."""
     failed = failed_container(pod)
     ended = failed.state.terminated or failed.last_state.terminated if failed is not None else None
     if ended is not None and ended.message.strip():
@@ -258,7 +258,7 @@ def termination_message(pod: Pod) -> str:
     return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
 
 
-def _waits(pod: Pod) -> list[ContainerWaiting]:
+def _waiting_states(pod: Pod) -> list[ContainerWaiting]:
     return [each.state.waiting for each in pod.container_statuses if each.state.waiting is not None]
 
 
@@ -269,7 +269,7 @@ def _unscheduled(pod: Pod) -> str:
     )
 
 
-def _cut(said: str) -> str:
-    """In one line."""
-    line = " ".join(said.split())
+def _shorten(message: str) -> str:
+    """Return the message on one line."""
+    line = " ".join(message.split())
     return line if len(line) <= MAX_MESSAGE_LENGTH else line[: MAX_MESSAGE_LENGTH - 1] + "…"

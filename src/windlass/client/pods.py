@@ -1,6 +1,6 @@
-"""What is read of pods for people: which task one runs, how its containers do. Values only.
+"""Typed views of pods for use cases: the task of a pod and the status of its containers.
 
-What the controller decides by is in `windlass.model.pods`, and is less.
+`windlass.model.pods` has the smaller view that the controller needs.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, ContainerTerminated, ContainerWaiting, PodPhase
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-"""The annotation by which a pod says which of its containers people mean."""
+"""Annotation that names the default container of a pod."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class ContainerStatus(Sparse, frozen=True):
 
     @property
     def has_begun(self) -> bool:
-        """It has written something, or may have."""
+        """Whether it may have written a log."""
         return self.is_running or self.state.terminated is not None
 
     @property
@@ -128,10 +128,10 @@ class Run(NamedTuple):
     """One run of a container."""
 
     pod: str
-    """Its UID."""
+    """UID of the pod."""
     container: str
     restart_count: int
-    """How often it was restarted before."""
+    """Number of restarts before this run."""
 
 
 class Pod(Sparse, frozen=True):
@@ -149,12 +149,12 @@ class Pod(Sparse, frozen=True):
 
     @property
     def job_key(self) -> tuple[str, str]:
-        """The namespace and the name of its job."""
+        """Namespace and name of its job."""
         return self.metadata.namespace, self.metadata.labels.get(names.FRAMEWORK_NAME, "")
 
     @property
     def is_task(self) -> bool:
-        """Somebody may give the labels of a job to another pod."""
+        """Whether the pod runs a task. Other pods may have the labels of a job too."""
         labels = self.metadata.labels
         return bool(labels.get(names.TASKROLE_NAME)) and labels.get(names.TASK_INDEX, "").isdecimal()
 
@@ -166,7 +166,7 @@ class Pod(Sparse, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """Of the task: how often it was tried before, in its attempt of the job."""
+        """Attempt of the task, counted from 0 within the attempt of the job."""
         written = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
         return int(written) if written.isdecimal() else 0
 
@@ -184,7 +184,7 @@ class Pod(Sparse, frozen=True):
 
     @property
     def container_statuses(self) -> tuple[ContainerStatus, ...]:
-        """Init containers first, as they ran."""
+        """Statuses of init containers, then of containers."""
         return self.status.init_container_statuses + self.status.container_statuses
 
     @property
@@ -197,7 +197,7 @@ class Pod(Sparse, frozen=True):
 
     @property
     def default_container(self) -> str:
-        """The one that is meant when none is named."""
+        """The container to use if none is named."""
         asked = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
         return asked if asked in self.container_names else next(iter(self.main_containers), "")
 
@@ -208,7 +208,7 @@ class Pod(Sparse, frozen=True):
         return Run(self.uid, status.name, status.restart_count)
 
     def is_of(self, framework: Framework) -> bool:
-        """And not of another of that name that was there before."""
+        """Return whether the pod belongs to this Framework, not to an earlier one of the same name."""
         return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
 
 

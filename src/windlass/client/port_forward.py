@@ -1,6 +1,6 @@
-"""A port of this machine that leads to a pod: every connection goes through the API server, on a WebSocket of its own.
+"""Forward a local port to a pod through the API server, with one WebSocket per connection.
 
-Which pod that is, is asked for each connection: one that is replaced meanwhile needs nobody's attention.
+The pod is looked up for each connection, so that forwarding continues after the pod is replaced.
 """
 
 import asyncio
@@ -25,28 +25,28 @@ from windlass.model.pods import PodPhase
 
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65535
-FURTHER_PORTS = 100
-"""So many are tried after one that is taken."""
+PORTS_TO_TRY = 100
+"""How many ports are tried after one that is in use."""
 LINGER_SECONDS = 30.0
-"""Who has said all that they had to say may wait for an answer, or be gone: that is not to be seen. For so long nothing
-need come before they are taken for gone."""
+"""After a client closes its sending side, it may still wait for a response or be gone. The connection is closed after
+this time without data from the pod."""
 CLOSING_SECONDS = 2.0
-"""For so long an API server may take to say goodbye."""
+"""How long to wait for the API server to close a WebSocket."""
 
 _CHUNK_BYTES = 64 * 1024
-_EVERY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 — for whoever asked to listen there
-_AT_ONCE = struct.pack("ii", 1, 0)
+_EVERY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 — only if the user asked for it
+_LINGER_ZERO = struct.pack("ii", 1, 0)
 
 Note = Callable[[str], None]
-"""Is told what keeps connections from being made."""
+"""Receives messages about failed connections."""
 
 
-class _CutError(Exception):
-    """The other end has said why it goes no further."""
+class _RemoteError(Exception):
+    """The API server reported an error for the forwarded connection."""
 
 
 class Forward:
-    """Listens as long as the block lasts. Nothing of it stays behind."""
+    """Listens while the `async with` block is active."""
 
     def __init__(
         self,
@@ -58,15 +58,15 @@ class Forward:
         address: str = LOOPBACK,
         note: Note = lambda _: None,
     ) -> None:
-        """The pods are those with these labels. `port` is the wanted one here: without it, that of the pod."""
+        """Forward to a pod with these labels. `port` is the local port (default: the port of the pod)."""
         self.address = address
         self.port = pod_port if port is None else port
-        """In the block: the one on which it listens."""
+        """Inside the block: the port on which it listens."""
         self._connection = connection
         self._label_selector = label_selector
         self._pod_port = pod_port
         self._note = note
-        self._noted = ""
+        self._last_note = ""
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
 
@@ -76,20 +76,22 @@ class Forward:
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def __aenter__(self) -> Self:
-        """Raises ClientError where no port can be had."""
+        """Raises ClientError if no port is available."""
         wanted = self.port
-        for port in range(wanted, min(wanted + FURTHER_PORTS, LAST_PORT) + 1):
+        for port in range(wanted, min(wanted + PORTS_TO_TRY, LAST_PORT) + 1):
             try:
                 self._server = await asyncio.start_server(self._accept, self.address, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    raise ClientError(_why_not(self.address, port, error)) from error
+                    raise ClientError(_listen_error(self.address, port, error)) from error
                 continue
             self.port = self._server.sockets[0].getsockname()[1]
             if wanted not in (0, self.port):
-                self._note(f"port {wanted} is taken: {self.port} is used")
+                self._note(f"port {wanted} is in use: using port {self.port}")
             return self
-        raise ClientError(f"port {wanted} and those after it are taken: choose another one with --port")
+        raise ClientError(
+            f"port {wanted} and the following ports are in use. Choose another one with --port."
+        )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -98,7 +100,7 @@ class Forward:
             return
         self._server.close()
         left = set(self._conversations)
-        # The first time they say goodbye, the second time they do not wait for an answer.
+        # The first cancellation closes the WebSockets, the second one aborts those that do not close in time.
         for _ in range(2):
             for task in left:
                 task.cancel()
@@ -116,21 +118,21 @@ class Forward:
             pod = await self._pod()
             request = port_forwards.request(self._connection.namespace, pod.name, self._pod_port)
             async with self._connection.transport.channels(request, port_forwards.PROTOCOLS) as channels:
-                await _Conversation(channels, reader, writer).go_on()
-            self._noted = ""
+                await _Conversation(channels, reader, writer).run()
+            self._last_note = ""
             writer.close()
             await writer.wait_closed()
         except (ApiError, AccessError, ClientError) as error:
-            self._tell(self._connection.explained(error))
-        except _CutError as error:
-            self._tell(error)
+            self._report(self._connection.explained(error))
+        except _RemoteError as error:
+            self._report(error)
         except OSError:
-            pass  # whoever has connected is gone
+            pass  # the client is gone
         finally:
-            _cut(writer)
+            _abort(writer)
 
     async def _pod(self) -> Pod:
-        """The one that is to be reached. Raises NotThereError, and what `Connection.send` raises."""
+        """Return the pod to connect to. Raises NotThereError, and what `Connection.send` raises."""
         listed = await lookup.list_objects(
             self._connection, PODS, self._connection.namespace, self._label_selector
         )
@@ -140,19 +142,19 @@ class Forward:
             if pod.status.phase == PodPhase.RUNNING and not pod.is_deleting
         ]
         if not running:
-            raise NotThereError("there is no pod that runs: a connection was closed")
+            raise NotThereError("no pod is running: closed a connection")
         return max(running, key=lambda pod: (pod.is_ready, str(pod.metadata.creation_timestamp)))
 
-    def _tell(self, error: Exception) -> None:
-        """Once, and not for every connection that a browser tries again."""
-        said = str(error)
-        if said != self._noted:
-            self._note(said)
-        self._noted = said
+    def _report(self, error: Exception) -> None:
+        """Report an error once, not for every connection that a browser retries."""
+        message = str(error)
+        if message != self._last_note:
+            self._note(message)
+        self._last_note = message
 
 
 class _Conversation:
-    """Between who has connected and the pod."""
+    """One connection between a local client and the pod."""
 
     def __init__(
         self, channels: Channels, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -161,10 +163,10 @@ class _Conversation:
         self._reader = reader
         self._writer = writer
         self._received = 0
-        """Messages."""
+        """Number of messages."""
 
-    async def go_on(self) -> None:
-        """Until the pod has closed it, or nobody is here any more. Raises ApiError, OSError and _CutError."""
+    async def run(self) -> None:
+        """Copy data until the pod or the client closes the connection. Raises ApiError, OSError and _RemoteError."""
         sending = asyncio.create_task(self._send())
         receiving = asyncio.create_task(self._receive())
         try:
@@ -180,7 +182,7 @@ class _Conversation:
             await asyncio.gather(sending, receiving, return_exceptions=True)
 
     async def _send(self) -> None:
-        """What cannot be sent any more is lost: why, the other direction is about to say."""
+        """Send what the client writes. A send error is ignored, since `_receive` reports its cause."""
         with contextlib.suppress(ApiError):
             while data := await self._reader.read(_CHUNK_BYTES):
                 await self._channels.send(port_forwards.message(data))
@@ -191,32 +193,32 @@ class _Conversation:
             self._received += 1
             piece = incoming.piece(received)
             if piece.error:
-                raise _CutError(piece.error)
+                raise _RemoteError(piece.error)
             if piece.data:
                 self._writer.write(piece.data)
                 await self._writer.drain()
 
     async def _linger(self, receiving: "asyncio.Task[None]") -> None:
-        """As long as something comes."""
+        """Wait as long as data arrives."""
         seen = -1
         while not receiving.done() and seen != self._received:
             seen = self._received
             await asyncio.wait({receiving}, timeout=LINGER_SECONDS)
 
 
-def _cut(writer: asyncio.StreamWriter) -> None:
-    """At once, and so that nobody takes what has come for the whole. What is closed already is left as it is."""
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Reset the connection, so that the client does not take partial data for complete. No effect after a close."""
     if not writer.is_closing():
         own: socket.socket = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
     writer.transport.abort()
 
 
-def _why_not(address: str, port: int, error: OSError) -> str:
+def _listen_error(address: str, port: int, error: OSError) -> str:
     match error.errno:
         case errno.EACCES:
-            return f"port {port} is for root alone: choose another one with --port"
+            return f"port {port} requires root. Choose another one with --port."
         case errno.EADDRNOTAVAIL:
-            return f"{address} is no address of this machine: choose another one with --address"
-    return f"{address} cannot be listened on: {error.strerror or error}. Choose another one with --address."
+            return f"{address} is not an address of this machine. Choose another one with --address."
+    return f"cannot listen on {address}: {error.strerror or error}. Choose another address with --address."

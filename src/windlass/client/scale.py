@@ -1,5 +1,7 @@
-"""More tasks, or fewer, while a job runs. The completion policy follows in the same request: a job of four workers of
-which two have to succeed would otherwise end when half of them have.
+"""Change the number of tasks of a running job.
+
+The completion policy is updated in the same request: if two workers that both must succeed were scaled to four, the job
+would otherwise complete when half of them have succeeded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,20 +21,20 @@ from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Fram
 from windlass.wire import codec, diagnostics
 
 _ATTEMPTS = 8
-"""The controller writes the status of a busy job often, and each time the version is another one."""
+"""The controller may write the status of a busy job between our read and our patch, which then conflicts."""
 _POLICY = "frameworkAttemptCompletionPolicy"
 
 
 class ScalePlan(msgspec.Struct, frozen=True):
-    """What is to be changed, and what is said of it."""
+    """The changes of a spec and their descriptions."""
 
     operations: tuple[Json, ...]
-    """A JSON patch; empty if everything is so already."""
+    """A JSON patch; empty if nothing changes."""
     notes: tuple[str, ...]
 
 
 async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> lifecycle.Change:
-    """Raises FaultyJobError for what makes no sense, CompletedError, and what `finding.find` raises."""
+    """Raises FaultyJobError for invalid numbers or roles, CompletedError, and what `lookup.find` raises."""
     for _ in range(_ATTEMPTS):
         framework = await lookup.find(connection, name)
         lifecycle.require_active(framework, "scaled")
@@ -44,7 +46,9 @@ async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) ->
             return lifecycle.Change(await _send(connection, framework, planned), f"{name}: {said}")
         except ConflictError:
             continue
-    raise ClientError(f"{name} changes faster than it can be scaled. Run the command again.")
+    raise ClientError(
+        f"cannot scale {name}: it was changed {_ATTEMPTS} times meanwhile. Run the command again."
+    )
 
 
 async def _send(connection: Connection, framework: Framework, planned: ScalePlan) -> Framework:
@@ -77,28 +81,28 @@ def plan_scaling(framework: Framework, wanted: Mapping[str, int]) -> ScalePlan:
             operations.append({"op": "add", "path": f"/spec/taskRoles/{at}/{field}", "value": value})
             notes.append(note)
         if framework.spec.task_roles[at].task_number == number:
-            notes.append(f"{name} has {number} tasks already")
+            notes.append(f"{name} already has {number} tasks")
     return ScalePlan(tuple(operations), tuple(notes))
 
 
 def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
-    """The fields of a role, what they become, and what is said of it."""
+    """Yield the changed fields of a role with their new values and descriptions."""
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:
         return
-    yield "taskNumber", new, f"{role.name} has {new} tasks instead of {old}"
+    yield "taskNumber", new, f"scaled {role.name} from {old} to {new} tasks"
     for field, value, becomes in (
         ("minSucceededTaskCount", policy.min_succeeded_task_count, _succeeded(policy, old, new)),
         ("minFailedTaskCount", policy.min_failed_task_count, _failed(policy, old, new)),
     ):
         if value != becomes:
-            yield f"{_POLICY}/{field}", becomes, f"its {field} is {becomes} instead of {value}"
+            yield f"{_POLICY}/{field}", becomes, f"changed its {field} from {value} to {becomes}"
 
 
 def _succeeded(policy: CompletionPolicySpec, old: int, new: int) -> int:
-    """Whoever wanted all of them to succeed still does. A number that can no longer be reached is the largest that can.
+    """Return the new minSucceededTaskCount: all tasks if it was all before, and never more than there are tasks.
 
-    Without any task nothing can be reached, and the number is kept for when there are some again.
+    It does not change when a role is scaled to 0.
     """
     least = policy.min_succeeded_task_count
     if least <= 0 or new == 0:
@@ -108,7 +112,7 @@ def _succeeded(policy: CompletionPolicySpec, old: int, new: int) -> int:
 
 
 def _failed(policy: CompletionPolicySpec, old: int, new: int) -> int:
-    """One failure that ends a job still does."""
+    """Return the new minFailedTaskCount. A single failure that ends the job still does."""
     least = policy.min_failed_task_count
     if least <= 1 or new == 0:
         return least

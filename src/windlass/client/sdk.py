@@ -185,7 +185,7 @@ class AsyncClient:
             where = shares.parse(share)
         except ValueError as error:
             raise FaultyJobError(str(error)) from error
-        if fault := shares.project_fault(project):
+        if fault := shares.project_name_error(project):
             raise FaultyJobError(fault)
         wanted = transfer.project_sources(project, _paths(code), _paths(data))
         cargo = await asyncio.to_thread(upload_items.gather, wanted)

@@ -1,6 +1,6 @@
-"""A job and its tasks as people see them: a Framework in, a small typed value out. Pure.
+"""Summaries of jobs and tasks for users. Pure.
 
-The nine states of the controller become words that need no manual; the state itself stays in `framework_state`.
+The nine states of the controller are mapped to common words; `framework_state` has the original state.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,26 +19,25 @@ from windlass.wire.codec import Unreadable
 
 class JobState(StrEnum):
     SUBMITTED = "Submitted"
-    """No controller has said anything about it yet."""
+    """No controller has processed the job yet."""
     BLOCKED = "Blocked"
-    """The controller cannot run it; the reason says why."""
+    """The controller cannot run the job; see the reason."""
     HELD = "Held"
-    """Its executionType is Create: it waits to be started."""
+    """The executionType is Create, so the job does not start."""
     SUSPENDED = "Suspended"
     PENDING = "Pending"
-    """None of its tasks has run in this attempt."""
+    """No task has run in this attempt."""
     RUNNING = "Running"
     STOPPING = "Stopping"
-    """How the attempt ended is decided, and its pods are on their way out."""
+    """The outcome of the attempt is decided, and its pods are being deleted."""
     RETRYING = "Retrying"
-    """The attempt has ended, and perhaps another one follows."""
+    """The attempt has ended, and another one may follow."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
-    """Somebody asked for it."""
+    """The job was stopped on request."""
     DELETING = "Deleting"
     DELETED = "Deleted"
-    """It is not there any more."""
 
 
 class TaskState(StrEnum):
@@ -49,7 +48,7 @@ class TaskState(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     ENDED = "Ended"
-    """It ended because its job did, such as a parameter server, or because it was scaled away."""
+    """The task was ended with its job, e.g. a parameter server, or by scaling down."""
 
 
 _JOB_STATES: Mapping[State, JobState] = {
@@ -63,7 +62,7 @@ _JOB_STATES: Mapping[State, JobState] = {
     states.ATTEMPT_COMPLETED: JobState.RETRYING,
 }
 _TASK_STATES: Mapping[State, TaskState] = {state: TaskState(word) for state, word in _JOB_STATES.items()}
-_ENDED_BY_OTHERS = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
+_ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
 _BLOCKING = (ConditionType.INVALID, ConditionType.NAME_TAKEN, ConditionType.OTHER_CONTROLLER)
 
 
@@ -72,25 +71,25 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     state: TaskState
     attempt: int
-    """From 0, as the task is told in FC_TASK_ATTEMPT_ID."""
+    """Attempt of the task, counted from 0 as in FC_TASK_ATTEMPT_ID."""
     pod: str
     node: str = ""
     ip: str = ""
     has_run: bool = False
-    """In this attempt."""
+    """Whether the task has run in this attempt."""
     code: int | None = None
-    """How the attempt ended: 0, an exit code, or a completion code of the controller's. None: it has not."""
+    """0, an exit code, or a completion code of the controller; None before the attempt has ended."""
     reason: str = ""
-    """The code in words."""
+    """The phrase of the code."""
 
     @property
     def name(self) -> str:
-        """As the command line has it: `worker-0`."""
+        """Role and index: `worker-0`."""
         return f"{self.role}-{self.index}"
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it was seen at one moment."""
+    """The state of a job at one moment."""
 
     name: str
     namespace: str
@@ -98,19 +97,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     state: JobState
     framework_state: str = ""
-    """As the controller has it; empty before it has seen the job."""
+    """State of the controller; empty before it has processed the job."""
     reason: str = ""
-    """Why it is in that state, where there is something to say."""
+    """Why the job is in that state; empty if there is nothing to explain."""
     code: int | None = None
-    """Of a completed job: 0, an exit code, or a completion code of the controller's."""
+    """0, an exit code, or a completion code of the controller; None before the job has completed."""
     attempt: int = 0
-    """From 0, as tasks are told in FC_FRAMEWORK_ATTEMPT_ID."""
+    """Attempt of the job, counted from 0 as in FC_FRAMEWORK_ATTEMPT_ID."""
     created: datetime | None = None
     changed: datetime | None = None
     """When the state was entered."""
     completed: datetime | None = None
     roles: dict[str, int] = {}
-    """How many tasks each role has, as it is wanted."""
+    """Number of tasks of each role in the spec."""
     running: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -127,7 +126,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def have_all_tasks_run(self) -> bool:
-        """In this attempt, which goes on: all that are wanted, those too that the controller has not heard of yet."""
+        """Whether all tasks of the spec have run in the current attempt."""
         are_all_known = len(self.tasks) >= sum(self.roles.values()) > 0
         return self.state is JobState.RUNNING and are_all_known and all(task.has_run for task in self.tasks)
 
@@ -207,15 +206,27 @@ def _completed_state(status: FrameworkStatus) -> JobState:
 
 
 def _reason(state: JobState, status: FrameworkStatus) -> str:
-    """Of the last attempt that ended, if there is nothing more pressing."""
+    """Return why the job is blocked, or how its last attempt ended."""
     if state is JobState.BLOCKED:
         return _blocking_message(status)
     completion = status.attempt_status.completion_status
     if completion is None:
         return ""
-    because = completion.trigger.message if completion.trigger is not None else completion.diagnostics
-    how = f"{completion.phrase} ({completion.code})"
-    return f"{how}: {because}" if because else how
+    trigger = completion.trigger
+    if not completion.type.is_failed:
+        return f"{status.summary.succeeded} of {status.summary.tasks} tasks succeeded"
+    if trigger is not None and trigger.task_role_name and trigger.task_index >= 0:
+        return failure_text(
+            f"{trigger.task_role_name}-{trigger.task_index}", completion.code, completion.phrase
+        )
+    message = completion.diagnostics if trigger is None else trigger.message
+    code = f"{completion.phrase} ({completion.code})"
+    return f"{code}: {message}" if message else code
+
+
+def failure_text(task: str, code: int, phrase: str) -> str:
+    """Return `worker-1 exited with code 3`, or the phrase of a completion code of the controller."""
+    return f"{task} exited with code {code}" if code > 0 else f"{task} failed: {phrase} ({code})"
 
 
 def _blocking_message(status: FrameworkStatus) -> str:
@@ -251,5 +262,5 @@ def _task_state(task: TaskStatus, completion: TaskAttemptCompletionStatus | None
         return _TASK_STATES[task.state]
     if completion is not None and not completion.type.is_failed:
         return TaskState.SUCCEEDED
-    is_of_others = completion is not None and completion.code in _ENDED_BY_OTHERS
-    return TaskState.ENDED if is_of_others else TaskState.FAILED
+    is_ended_by_controller = completion is not None and completion.code in _ENDED_BY_CONTROLLER
+    return TaskState.ENDED if is_ended_by_controller else TaskState.FAILED

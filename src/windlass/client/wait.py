@@ -1,4 +1,4 @@
-"""Until a job is as somebody wants it. By watch: nothing is asked again and again."""
+"""Wait for a condition of a job, with a watch instead of polling."""
 
 import asyncio
 import contextlib
@@ -35,9 +35,10 @@ async def wait(
     timeout: float | None = None,
     seen: Callable[[JobView], None] = _ignore,
 ) -> JobView:
-    """The job as it was seen last; `seen` is told of every change on the way.
+    """Wait until the condition holds and return the job. `seen` is called for every change.
 
-    Raises TimedOutError, GoneError, CompletedError, and what `finding.find` raises. One that is not there is deleted.
+    A job that does not exist counts as deleted. Raises TimedOutError, GoneError, CompletedError, and what `lookup.find`
+    raises.
     """
     framework = await lookup.find_or_none(connection, name)
     if framework is None:
@@ -57,26 +58,26 @@ async def wait_for(
     timeout: float | None = None,
     seen: Callable[[JobView], None] = _ignore,
 ) -> JobView:
-    """The same, of this very Framework and of no other of its name."""
+    """Wait for exactly this Framework, not for a later one of the same name."""
     last = views.job_view(framework)
 
     async def look() -> JobView:
         nonlocal last
-        async with contextlib.aclosing(watch_job(connection, framework)) as views_of_it:
-            async for view in views_of_it:
+        async with contextlib.aclosing(watch_job(connection, framework)) as changes:
+            async for view in changes:
                 if view is None:
-                    return _of_a_gone_one(last, until)
+                    return _view_after_deletion(last, until)
                 last = view
                 seen(view)
-                if _is_over(view, until):
+                if _is_met(view, until):
                     return view
         raise AssertionError("a watch ends with None")
 
-    return await with_timeout(timeout, look(), lambda: _too_late(last, until, timeout))
+    return await with_timeout(timeout, look(), lambda: _timeout_message(last, until, timeout))
 
 
 async def watch_job(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:
-    """As `watch.watch_framework` gives them."""
+    """Yield the view of the job after each change, and None after its deletion."""
     async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
         async for found in changes:
             yield None if found is None else views.job_view(found)
@@ -91,8 +92,8 @@ async def with_timeout(timeout: float | None, work: Coroutine[Any, Any, T], too_
         raise TimedOutError(too_late()) from error
 
 
-def _is_over(view: JobView, until: Until) -> bool:
-    """Raises CompletedError when it can never be so."""
+def _is_met(view: JobView, until: Until) -> bool:
+    """Return whether the condition holds. Raises CompletedError if it never will."""
     match until:
         case Until.COMPLETED:
             return view.is_completed
@@ -100,18 +101,16 @@ def _is_over(view: JobView, until: Until) -> bool:
             return False
         case Until.RUNNING:
             if view.is_completed and not view.has_succeeded:
-                raise CompletedError(
-                    f"{view.name} has completed before all of it ran: {view.reason}", view.code
-                )
+                raise CompletedError(f"{view.name} completed before all tasks ran: {view.reason}", view.code)
             return view.is_completed or view.have_all_tasks_run
 
 
-def _of_a_gone_one(last: JobView, until: Until) -> JobView:
+def _view_after_deletion(last: JobView, until: Until) -> JobView:
     if until is Until.DELETED:
         return msgspec.structs.replace(last, state=views.JobState.DELETED)
     raise GoneError(f"{last.name} was deleted before it was {until}")
 
 
-def _too_late(last: JobView, until: Until, timeout: float | None) -> str:
+def _timeout_message(last: JobView, until: Until, timeout: float | None) -> str:
     reason = f": {last.reason}" if last.reason else ""
-    return f"{last.name} is not {until} after {timeout:g} s: its state is {last.state}{reason}"
+    return f"{last.name} is not {until} after {timeout:g} s: it is {last.state}{reason}"

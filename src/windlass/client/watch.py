@@ -1,4 +1,4 @@
-"""Objects as they change, one job above all. A watch is begun anew when it is cut; only what does not pass ends it."""
+"""Watch objects, in particular one Framework. An interrupted watch is resumed; only permanent errors end it."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,15 @@ from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 
 MAX_OUTAGE_SECONDS = 120.0
-"""An API server may be away for so long, as when it is upgraded: whoever waits for hours should not notice."""
+"""How long the API server may be unavailable, e.g. during an upgrade, before a watch fails."""
 QUIET_SECONDS = 100.0
-"""Longer than a failure follows on another while nothing goes: between two that are further apart, all went well."""
+"""Failures that are further apart than this belong to different outages."""
 
-_HOPELESS = (UnauthorizedError, ForbiddenError, NotFoundError)
+_PERMANENT = (UnauthorizedError, ForbiddenError, NotFoundError)
 
 
-def _is_hopeless(error: ApiError) -> bool:
-    return isinstance(error, _HOPELESS)
+def _is_permanent(error: ApiError) -> bool:
+    return isinstance(error, _PERMANENT)
 
 
 async def watch_objects(
@@ -40,19 +40,19 @@ async def watch_objects(
     *,
     label_selector: str = "",
     field_selector: str = "",
-    is_hopeless: Callable[[ApiError], bool] = _is_hopeless,
+    is_permanent: Callable[[ApiError], bool] = _is_permanent,
 ) -> AsyncGenerator[News, None]:
-    """What there is and what changes, for ever. Raises ApiError where it is hopeless to ask again."""
-    seen: asyncio.Queue[News | Exception] = asyncio.Queue()
+    """Yield the existing objects and all later changes. Raises ApiError if retrying cannot help."""
+    queue: asyncio.Queue[News | Exception] = asyncio.Queue()
 
     def on_error(error: ApiError) -> None:
-        if is_hopeless(error):
-            seen.put_nowait(error)
+        if is_permanent(error):
+            queue.put_nowait(error)
 
     def ended(work: "asyncio.Task[NoReturn]") -> None:
-        """It goes on for ever: whoever waits for its news must not wait for one that has failed."""
+        """Forward an unexpected error: the follower never returns otherwise."""
         if not work.cancelled() and isinstance(error := work.exception(), Exception):
-            seen.put_nowait(error)
+            queue.put_nowait(error)
 
     follower = Follower(
         connection.transport,
@@ -60,33 +60,33 @@ async def watch_objects(
         namespace=connection.namespace,
         label_selector=label_selector,
         field_selector=field_selector,
-        receive=seen.put_nowait,
+        receive=queue.put_nowait,
         on_error=on_error,
     )
     work = asyncio.create_task(follower.run())
     work.add_done_callback(ended)
     try:
-        while not isinstance(found := await seen.get(), Exception):
+        while not isinstance(found := await queue.get(), Exception):
             yield found
         raise found
     finally:
         work.cancel()
-        # Whoever is cancelled while it waits here stays cancelled.
+        # A cancellation during this wait still propagates.
         await asyncio.gather(work, return_exceptions=True)
 
 
 async def watch_framework(
     connection: Connection, wanted: Framework | Unreadable, clock: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[Framework | None, None]:
-    """The Framework now, and again whenever it has changed; None at last, when it is gone.
+    """Yield the Framework now and after each change, and None after its deletion.
 
-    One that has the same name later is another one. Raises ApiError.
+    A later Framework of the same name is ignored. Raises ApiError.
     """
     resource = frameworks(names.group_of(wanted.api_version))
     name, uid = wanted.metadata.name, wanted.metadata.uid
-    async with contextlib.aclosing(_of_one(connection, resource, name, clock)) as found:
+    async with contextlib.aclosing(_watch_one(connection, resource, name, clock)) as found:
         async for change in found:
-            for framework in _seen(change, uid):
+            for framework in _framework_in(change, uid):
                 yield framework
                 if framework is None:
                     return
@@ -99,23 +99,26 @@ async def wait_until_deleted(
     uid: str,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """An object of any kind; one that has the same name later is another one. Raises ApiError."""
-    async with contextlib.aclosing(_of_one(connection, resource, name, clock)) as found:
+    """Wait until the object is deleted. A later object of the same name is ignored. Raises ApiError."""
+    async with contextlib.aclosing(_watch_one(connection, resource, name, clock)) as found:
         async for change in found:
-            if _is_gone(change, uid):
+            if _is_deleted(change, uid):
                 return
 
 
-def _of_one(
+def _watch_one(
     connection: Connection, resource: Resource, name: str, clock: Callable[[], float]
 ) -> AsyncGenerator[News, None]:
     return watch_objects(
-        connection, resource, field_selector=f"metadata.name={name}", is_hopeless=_without_patience(clock)
+        connection,
+        resource,
+        field_selector=f"metadata.name={name}",
+        is_permanent=_permanent_after_outage(clock),
     )
 
 
-def _seen(change: News, uid: str) -> Iterator[Framework | None]:
-    """What cannot be read may be put right again."""
+def _framework_in(change: News, uid: str) -> Iterator[Framework | None]:
+    """Yield the Framework in a watch event, or None if it was deleted. An unreadable Framework may be fixed later."""
     match change:
         case Listed(items=items):
             listed = [codec.read_framework(item) for item in items]
@@ -131,7 +134,7 @@ def _seen(change: News, uid: str) -> Iterator[Framework | None]:
         yield found
 
 
-def _is_gone(change: News, uid: str) -> bool:
+def _is_deleted(change: News, uid: str) -> bool:
     match change:
         case Listed(items=items):
             return all(metadata.decode_identity(item).metadata.uid != uid for item in items)
@@ -141,15 +144,15 @@ def _is_gone(change: News, uid: str) -> bool:
             return metadata.decode_identity(body).metadata.uid == uid
 
 
-def _without_patience(clock: Callable[[], float]) -> Callable[[ApiError], bool]:
-    """Whoever cannot be reached for long is given up. A watch that is cut says that there was somebody to cut it."""
+def _permanent_after_outage(clock: Callable[[], float]) -> Callable[[ApiError], bool]:
+    """Return a predicate that is also true after a long outage, in which no request could be sent."""
     began, last = clock(), clock()
 
-    def is_hopeless(error: ApiError) -> bool:
+    def is_permanent(error: ApiError) -> bool:
         nonlocal began, last
         now = clock()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
         began, last = now if is_new else began, now
-        return _is_hopeless(error) or now - began > MAX_OUTAGE_SECONDS
+        return _is_permanent(error) or now - began > MAX_OUTAGE_SECONDS
 
-    return is_hopeless
+    return is_permanent

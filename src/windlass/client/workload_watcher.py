@@ -1,4 +1,4 @@
-"""Deployments and Jobs that somebody waits for: until they are as wanted, or their pods come to nothing. By watch."""
+"""Wait for Deployments and Jobs until a condition holds or their pods fail permanently."""
 
 import contextlib
 from collections.abc import Callable, Coroutine
@@ -21,11 +21,11 @@ from windlass.model.base import Sparse
 T = TypeVar("T")
 
 LAST_LINES = 10
-"""Of a log, in the message of a failure."""
+"""Number of log lines in an error message."""
 
 
-class Wanted(Protocol):
-    """Which one it is, by more than its name."""
+class WorkloadRef(Protocol):
+    """Identifies a workload by name and UID."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class Workload(Sparse, frozen=True):
 
     @property
     def is_available(self) -> bool:
-        """With what was asked for last."""
+        """Whether a replica of the latest generation is available."""
         status = self.status
         is_seen = status.observed_generation >= self.metadata.generation
         return is_seen and status.updated_replicas > 0 and status.available_replicas > 0
@@ -69,49 +69,53 @@ class Workload(Sparse, frozen=True):
 _decode = msgspec.json.Decoder(Workload).decode
 
 
-async def seen(
-    connection: Connection, resource: Resource, wanted: Wanted, is_so: Callable[[Workload], bool]
+async def wait_until(
+    connection: Connection, resource: Resource, ref: WorkloadRef, is_met: Callable[[Workload], bool]
 ) -> Workload:
-    """As soon as it is so. One that has the same name later is another one. Raises GoneError and ApiError."""
-    news = watch.watch_objects(connection, resource, field_selector=f"metadata.name={wanted.name}")
+    """Return the workload when the condition holds. A later workload of the same name is ignored.
+
+    Raises GoneError and ApiError.
+    """
+    news = watch.watch_objects(connection, resource, field_selector=f"metadata.name={ref.name}")
     async with contextlib.aclosing(news) as changes:
         async for change in changes:
             bodies = change.items if isinstance(change, Listed) else (change.object,)
-            mine = [found for found in map(_decode, bodies) if found.metadata.uid == wanted.uid]
+            mine = [found for found in map(_decode, bodies) if found.metadata.uid == ref.uid]
             is_gone = bool(mine) if isinstance(change, Deleted) else isinstance(change, Listed) and not mine
             if is_gone:
                 break
             for found in mine:
-                if is_so(found):
+                if is_met(found):
                     return found
-    raise GoneError(f"somebody has deleted {wanted} meanwhile")
+    raise GoneError(f"{ref} was deleted meanwhile")
 
 
-async def until(
+async def run_with_pods(
     work: Coroutine[Any, Any, T],
-    crew: PodWatcher,
+    pods: PodWatcher,
     seconds: float | None,
-    otherwise: str,
+    failure: str,
     *others: Coroutine[Any, Any, NoReturn],
     may_go_on: Callable[[], bool] = lambda: False,
 ) -> T:
-    """What `work` gives. Raises RefusedError when its pods come to nothing, TimedOutError, and what `others` raise.
+    """Return the result of `work` while watching its pods.
 
-    `may_go_on` is asked when the time is over. `otherwise` is what is told then, with the reason.
+    After the timeout, `may_go_on` decides whether to wait longer. `failure` is the beginning of the error message.
+    Raises RefusedError if the pods fail permanently, TimedOutError, and what `others` raise.
     """
 
-    async def give_up() -> NoReturn:
-        raise RefusedError(f"{otherwise}: {await crew.until_hopeless()}")
+    async def fail() -> NoReturn:
+        raise RefusedError(f"{failure}: {await pods.wait_until_unrecoverable()}")
 
     try:
-        return await crew.watched(work, give_up(), *others, seconds=seconds, may_go_on=may_go_on)
+        return await pods.run_while_watching(work, fail(), *others, seconds=seconds, may_go_on=may_go_on)
     except TimeoutError as error:
-        late, why = f"{otherwise}, after {seconds:g} s", crew.why()
-        raise TimedOutError(f"{late}: {why}" if why else late) from error
+        message, reason = f"{failure} within {seconds:g} s", pods.pending_reason()
+        raise TimedOutError(f"{message}: {reason}" if reason else message) from error
 
 
 async def last_lines(connection: Connection, pod: Pod) -> str:
-    """The end of the log of the container that failed, as well as it can be had."""
+    """Return the end of the log of the failed container; empty if it cannot be read."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return ""

@@ -183,7 +183,7 @@ def test_posix_shells_themselves(shell: str) -> None:
 def test_unknown(cluster: Cluster) -> None:
     cluster.create(framework("known", {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""], "empty": []}))
     for task, words in {
-        "known/worker-2": "known has no task worker-2, it has ps-0, worker-0..1",
+        "known/worker-2": "known has no task worker-2; its tasks are ps-0, worker-0..1",
         "known/chief-0": "known has no task chief-0, it has ps-0, worker-0..1",
         "known/empty-0": "known has no task empty-0",
         "nobody/worker-0": 'there is no job "nobody" in the namespace default',
@@ -254,7 +254,7 @@ def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ({"get_launcher": [refusal(403, "you may not")]}, "does not allow it: you may not."),
+        ({"get_launcher": [refusal(403, "you may not")]}, "denied access: you may not."),
         ({"get_framework": [Answer(200, {"kind": "Framework"})]}, "Framework, at the top: "),
         ({"get_launcher": [Answer(200, b"<html>")]}, "Expected JSON"),
     ],

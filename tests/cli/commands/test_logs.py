@@ -88,7 +88,7 @@ USAGE = {
     "since-now": (("a", "--since", "0s"), "more than nothing"),
     "tail": (("a", "--tail", "-1"), "--tail"),
     "two-tasks": (("a/b-0", "c-1"), "expected one task"),
-    "task": (("a", "worker_1"), "expected a task, such as worker-1"),
+    "task": (("a", "worker_1"), "expected a task, e.g. worker-1"),
 }
 
 

@@ -175,7 +175,7 @@ def test_a_share_that_takes_no_more(share: Path, project: Path) -> None:
     )
     assert failed.returncode == 1
     assert "data/digits/large cannot be written: File too large" in failed.stderr
-    assert "goes on where this one ended" in failed.stderr
+    assert "to resume the upload" in failed.stderr
     assert files_of(share) == {"data/digits/.large.windlass-part"}
     told = json.loads(upload(*words[1:], "-o", "json").stdout)
     assert (told["resumed"], told["bytes"]) == (1, 3 * MIB)

@@ -75,7 +75,7 @@ digits has ended attempt 1: worker-1 ended with 137 (1 min ago)
 
   task      worker-1, attempt 2 of attempt 1 of the job
   code      137 ContainerSigKillReceived
-  class     Transient: the next try may do better
+  class     Transient: may succeed when retried
   container main (OOMKilled)
   node      node-7
   ended     2026-01-01 11:59:00
@@ -87,9 +87,9 @@ digits has ended attempt 1: worker-1 ended with 137 (1 min ago)
 
 Retries
   task      2 retries so far: 2 counted (maxRetryCount 2)
-            worker-1 is not tried again: it is used up
+            worker-1 is not retried: it is used up
   job       1 retry so far: 0 counted (maxRetryCount 3), 1 not counted
-            digits is tried again: transient failure, at 2026-01-01 12:00:40 (in 40 s)
+            digits is retried: transient failure, at 2026-01-01 12:00:40 (in 40 s)
 
 Before
   2026-01-01 12:00:00 ! digits       AttemptEnding (x2): Attempt 0 ends
@@ -125,9 +125,9 @@ def test_on_a_cluster(place: Place) -> None:
     result = place.windlass("why", "gone")
     assert result.exit_code == 0
     first, *_ = result.stdout.splitlines()
-    assert first.startswith("gone failed: worker-0 ended with 3 (ContainerUnrecognizedFailed) on hollow (")
+    assert first.startswith("gone failed: worker-0 exited with code 3 on hollow (")
     assert "    \\x1b[2Jlast words\n" in result.stdout
-    assert "class     unknown: nobody can tell whether a retry helps" in result.stdout
+    assert "class     unknown: it is unknown whether a retry would help" in result.stdout
     told = json.loads(place.windlass("why", "gone", "--output", "json").stdout)
     assert (told["state"], told["failure"]["task"], told["failure"]["class"]) == (
         "Failed",

@@ -74,12 +74,12 @@ STANDINGS: dict[str, tuple[Json | None, State, str]] = {
     "image": (
         {"phase": "Pending", "containerStatuses": container(state=waiting("ErrImagePull", "no i"))},
         State.WAITING,
-        "the pod p waits: ErrImagePull: no i",
+        "pod p is waiting: ErrImagePull: no i",
     ),
     "no-node": (
         {"phase": "Pending", "conditions": [UNSCHEDULED]},
         State.WAITING,
-        "the pod p has no node: 0/1 nodes",
+        "pod p is not scheduled: 0/1 nodes",
     ),
     "ended": (
         {"phase": "Running", "containerStatuses": container(state=ended(127, "a\npip install it\n"))},
@@ -118,7 +118,7 @@ def test_how_one_stands(scene: Scene, status: Json | None, state: State, reason:
 def test_one_without_a_pod(scene: Scene) -> None:
     scene.start()
     view = scene.view()
-    assert (view.state, view.reason) == (State.WAITING, "there is no pod of it yet")
+    assert (view.state, view.reason) == (State.WAITING, "its pod is not created yet")
     assert (view.port, view.pod_port, view.logdir, view.is_kept) == (6006, 6006, "/output", True)
     assert (view.name, view.service) == ("digits-tensorboard", "digits-tensorboard")
     assert view.opens == "windlass tensorboard digits"
@@ -235,11 +235,11 @@ def test_one_that_is_given_up(scene: Scene, status: Json, words: str) -> None:
 
 
 LATE: dict[str, tuple[Json | None, str]] = {
-    "no-pod": (None, "there is no pod of it yet"),
-    "no-node": ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "the pod p has no node: 0/1 nodes"),
+    "no-pod": (None, "its pod is not created yet"),
+    "no-node": ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "pod p is not scheduled: 0/1 nodes"),
     "image": (
         {"phase": "Pending", "containerStatuses": container(state=waiting("ImagePullBackOff", "no i"))},
-        "the pod p waits: ImagePullBackOff: no i",
+        "pod p is waiting: ImagePullBackOff: no i",
     ),
     "one-bad-end": (
         {"phase": "Running", "containerStatuses": container(state=ended(1))},
@@ -251,16 +251,16 @@ LATE: dict[str, tuple[Json | None, str]] = {
 @pytest.fixture
 def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever time there is for it is over as soon as it was looked at."""
-    watched = PodWatcher.watched
+    watched = PodWatcher.run_while_watching
 
     async def briefly(self: PodWatcher, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
         async def time_is_over() -> NoReturn:
-            await self.until(lambda: self.is_lost or bool(self.pods))
+            await self.wait_until(lambda: self.is_lost or bool(self.pods))
             raise TimeoutError
 
         return await watched(self, *works, time_is_over(), **options)
 
-    monkeypatch.setattr(PodWatcher, "watched", briefly)
+    monkeypatch.setattr(PodWatcher, "run_while_watching", briefly)
 
 
 @pytest.mark.usefixtures("short_time")
@@ -271,7 +271,7 @@ def test_one_that_may_still_come(scene: Scene, status: Json | None, words: str) 
         scene.pod(status)
     with pytest.raises(TimedOutError) as error:
         scene.until_ready(100.0)
-    assert str(error.value).startswith("tensorboard of digits does not answer, after 100 s")
+    assert str(error.value).startswith("tensorboard of digits does not answer within 100 s")
     assert words in str(error.value)
 
 
@@ -366,8 +366,10 @@ def test_one_that_is_deleted_while_somebody_waits_for_it(scene: Scene) -> None:
     scene.start()
     view = scene.view()
     scene.client.delete(scene.path("deployments", view.name)).expect(200)
-    with pytest.raises(GoneError, match=r"^somebody has deleted tensorboard of digits meanwhile$"):
-        scene.use(lambda connection: workload_watcher.seen(connection, DEPLOYMENTS, view, lambda _: True))
+    with pytest.raises(GoneError, match=r"^tensorboard of digits was deleted meanwhile$"):
+        scene.use(
+            lambda connection: workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda _: True)
+        )
 
 
 def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:

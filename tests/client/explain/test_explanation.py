@@ -174,13 +174,13 @@ def test_what_is_known_of_a_failure() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "words"),
     [
-        (TRANSIENT, "Transient", "the next try may do better"),
-        (PERMANENT, "Permanent", "every try would end so"),
-        (UNKNOWN, "unknown", "nobody can tell whether a retry helps"),
+        (TRANSIENT, "Transient", "may succeed when retried"),
+        (PERMANENT, "Permanent", "would fail again when retried"),
+        (UNKNOWN, "unknown", "it is unknown whether a retry would help"),
         (
             CompletionType(attributes=("Transient", "Conflict")),
             "Transient Conflict",
-            "the next try may do better",
+            "may succeed when retried",
         ),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_task_whose_job_was_faster() -> None:
     )
     found = explained(framework).task_retries
     assert found is not None
-    assert (found.follows, found.reason) == (False, "its attempt of the job was over")
+    assert (found.follows, found.reason) == (False, "the attempt of the job had ended")
 
 
 def test_when_the_next_try_begins() -> None:
@@ -335,7 +335,7 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
     "failed": (
         job(task(0, ended(3)), state=State.COMPLETED, completion=by("worker", 0, ended(3))),
         JobState.FAILED,
-        "job failed: worker-0 ended with 3 (Broken) on node-7",
+        "job failed: worker-0 exited with code 3 on node-7",
     ),
     "failed-without-a-task": (
         job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=DEADLINE),
@@ -350,38 +350,38 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
     "stopped": (
         job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=stopped()),
         JobState.STOPPED,
-        "job was stopped: somebody asked for it",
+        "job was stopped on request",
     ),
     "succeeded": (
         job(task(0), state=State.COMPLETED, completion=SUCCESS, retried=RetryPolicyStatus(2, 2)),
         JobState.SUCCEEDED,
-        "job succeeded at attempt 2",
+        "job succeeded in attempt 2",
     ),
     "succeeded-although": (
         job(task(0, ended(1)), state=State.COMPLETED, completion=SUCCESS, summary=Summary(2, 0, 1, 1)),
         JobState.SUCCEEDED,
         "job succeeded, although 1 of its tasks failed",
     ),
-    "runs": (job(task(0), task(1)), JobState.RUNNING, "job runs: 2 of 2 tasks run"),
+    "runs": (job(task(0), task(1)), JobState.RUNNING, "job is running: 2 of 2 tasks"),
     "runs-again": (
         job(task(0), retried=RetryPolicyStatus(1, 1)),
         JobState.RUNNING,
-        "job runs: 1 of 1 tasks run, in attempt 1",
+        "job is running: 1 of 1 tasks, in attempt 1",
     ),
     "runs-with-a-loss": (
         job(task(0), task(1, ended(9))),
         JobState.RUNNING,
-        "job runs: 1 of 2 tasks run; worker-1 ended with 9 (Broken) on node-7",
+        "job is running: 1 of 2 tasks; worker-1 exited with code 9 on node-7",
     ),
     "ends": (
         job(task(0, ended(3)), state=State.ATTEMPT_DELETING, completion=by("worker", 0, ended(3))),
         JobState.STOPPING,
-        "job ends attempt 0: worker-0 ended with 3 (Broken) on node-7; its pods are on their way out",
+        "job is stopping attempt 0: worker-0 exited with code 3 on node-7; its pods are being deleted",
     ),
     "suspended": (
         job(task(0), state=PENDING, suspend=True),
         JobState.SUSPENDED,
-        "job is suspended, and has no pods",
+        "job is suspended",
     ),
     "held": (
         job(task(0), state=PENDING, execution_type=ExecutionType.CREATE),
@@ -391,12 +391,12 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
     "name-taken": (
         job(task(0), state=PENDING, conditions=condition("NameTaken", "it is Bob's")),
         JobState.BLOCKED,
-        "job is not run by the controller: it is Bob's",
+        "job is blocked: it is Bob's",
     ),
     "invalid": (
         job(task(0), state=PENDING, conditions=condition("Invalid", "spec.x makes no sense")),
         JobState.BLOCKED,
-        "job is not run by the controller: spec.x makes no sense",
+        "job is blocked: spec.x makes no sense",
     ),
     "about-to-start": (
         job(state=PENDING, retried=RetryPolicyStatus(1, 1)),
@@ -415,8 +415,8 @@ def test_in_one_sentence(framework: Framework, state: JobState, words: str) -> N
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (3, "job was submitted a moment ago, and no controller has taken it up yet"),
-        (300, "job waits for a controller: none has taken it up in 5 min, so none seems to run"),
+        (3, "job was just submitted; no controller has processed it yet"),
+        (300, "job is pending: no controller has processed it for 5 min"),
     ],
 )
 def test_without_a_controller(seconds: float, words: str) -> None:
@@ -484,7 +484,7 @@ WAITS: dict[str, tuple[tuple[Pod, ...], tuple[Event, ...], str]] = {
             ),
         ),
         (),
-        "its init container barrier runs",
+        "its init container barrier is running",
     ),
     "volume": (
         (pod(**waiting("ContainerCreating")),),
@@ -506,14 +506,14 @@ def test_waits(pods: tuple[Pod, ...], events: tuple[Event, ...], reason: str) ->
     framework = job(task(0, state=State.ATTEMPT_PREPARING), state=State.ATTEMPT_PREPARING)
     found = explained(framework, pods=pods, events=events)
     assert [(wait.tasks, wait.reason) for wait in found.waits] == [(("worker-0",), reason)]
-    assert found.summary == f"job waits: worker-0: {reason}"
+    assert found.summary == f"job is pending: worker-0: {reason}"
 
 
 def test_those_that_wait_for_the_same_are_named_together() -> None:
     tasks = [task(index, state=State.ATTEMPT_PREPARING) for index in range(6)]
     framework = job(*tasks, state=State.ATTEMPT_PREPARING)
     found = explained(framework, pods=tuple(pod(index, **UNSCHEDULABLE) for index in range(6)))
-    assert found.summary.startswith("job waits: worker-0, worker-1, worker-2 and 3 more: Unschedulable")
+    assert found.summary.startswith("job is pending: worker-0, worker-1, worker-2 and 3 more: Unschedulable")
 
 
 def test_a_container_that_falls_again_and_again() -> None:
@@ -526,7 +526,7 @@ def test_a_container_that_falls_again_and_again() -> None:
     }
     found = explained(job(task(0)), pods=(pod(containerStatuses=[status]),))
     (wait,) = found.waits
-    assert wait.reason == "CrashLoopBackOff: container main was restarted 3 times, after it ended with 7"
+    assert wait.reason == "CrashLoopBackOff: container main was restarted 3 times after exit code 7"
 
 
 # On a cluster
@@ -578,7 +578,7 @@ def test_pods_that_are_gone(place: Place) -> None:
     place.wait_for_completed("gone")
     wait_for("its pods to be gone", lambda: not place.pods("gone"))
     found = ask(place, "gone", lines=1)
-    assert found.summary == "gone failed: worker-0 ended with 3 (ContainerUnrecognizedFailed) on hollow"
+    assert found.summary == "gone failed: worker-0 exited with code 3 on hollow"
     assert found.failure is not None
     assert (found.failure.lines, found.failure.lines_from) == (("last words",), "status")
     assert found.job_retries is not None
@@ -607,7 +607,7 @@ def test_one_that_waits_for_a_node(place: Place) -> None:
         path = place.path("pods", f"pending-worker-{index}", "status")
         place.client.patch(path, {"status": status}).expect(200)
     found = ask(place, "pending")
-    assert found.summary == "pending waits: worker-0, worker-1: Unschedulable: 0/1 nodes are available"
+    assert found.summary == "pending is pending: worker-0, worker-1: Unschedulable: 0/1 nodes are available"
 
 
 def test_one_that_succeeded(place: Place) -> None:

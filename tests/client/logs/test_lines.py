@@ -40,7 +40,7 @@ def test_lines_of_any_chunks(chunks: list[bytes]) -> None:
 
 
 def test_a_line_that_is_very_long() -> None:
-    splitter = Splitter(longest=4)
+    splitter = Splitter(max_bytes=4)
     pieces = [*splitter.feed(b"0123456"), *splitter.feed(b"78\nnext"), *splitter.end()]
     assert [(piece.data, piece.is_begun, piece.is_ended) for piece in pieces] == [
         (b"0123", False, False),
@@ -69,22 +69,22 @@ def test_every_line_comes_once(times: list[tuple[int, bytes]], cuts: list[int]) 
     for cut in [*cuts, len(stamps)]:
         cursor.resume()
         coming = answer(stamps, cursor.since)
-        taken += sum(cursor.takes(stamp) for stamp in coming[:cut])
+        taken += sum(cursor.accepts(stamp) for stamp in coming[:cut])
     assert taken == len(stamps)
 
 
 def test_a_clock_that_is_set_back() -> None:
     cursor = Cursor()
-    assert all(map(cursor.takes, (b"2026-01-01T00:00:05Z", b"2026-01-01T00:00:06Z")))
+    assert all(map(cursor.accepts, (b"2026-01-01T00:00:05Z", b"2026-01-01T00:00:06Z")))
     cursor.resume()
     again = (b"2026-01-01T00:00:06Z", b"2026-01-01T00:00:02Z", b"2026-01-01T00:00:06Z")
-    assert [cursor.takes(stamp) for stamp in again] == [False, True, True]
+    assert [cursor.accepts(stamp) for stamp in again] == [False, True, True]
 
 
 def test_from_where_it_goes_on() -> None:
     cursor = Cursor()
     assert (cursor.since, cursor.has_begun) == ("", False)
-    cursor.takes(b"2026-01-01T00:00:05.123456789Z")
+    cursor.accepts(b"2026-01-01T00:00:05.123456789Z")
     assert (cursor.since, cursor.has_begun) == ("2026-01-01T00:00:05Z", True)
 
 

@@ -109,10 +109,10 @@ def test_which_container(place: Place) -> None:
 @pytest.mark.parametrize(
     ("task", "wanted", "words"),
     [
-        ("worker-2", {}, "digits has no task worker-2, it has ps-0, worker-0..1"),
-        ("chief", {}, "digits has no task chief, it has ps-0, worker-0..1"),
-        ("ps-0", {"container": "side"}, "ps-0 has no container side, it has main"),
-        ("ps-0", {"previous": True}, "ps-0 has no earlier run: no container of it was restarted"),
+        ("worker-2", {}, "digits has no task worker-2; its tasks are ps-0, worker-0..1"),
+        ("chief", {}, "digits has no task chief; its tasks are ps-0, worker-0..1"),
+        ("ps-0", {"container": "side"}, "ps-0 has no container side; its containers are main"),
+        ("ps-0", {"previous": True}, "ps-0 has no previous run: none of its containers was restarted"),
     ],
 )
 def test_what_is_not_there(kept: Place, task: str, wanted: dict[str, Any], words: str) -> None:
@@ -123,21 +123,21 @@ def test_what_is_not_there(kept: Place, task: str, wanted: dict[str, Any], words
 
 @pytest.mark.parametrize(
     ("name", "task", "words"),
-    [("", "", "the name of a job"), ("a/b-0", "c-0", "expected one task"), ("a", "B 1", "a task, such as")],
+    [("", "", "the name of a job"), ("a/b-0", "c-0", "expected one task"), ("a", "B 1", "a task, e.g.")],
 )
 def test_what_makes_no_sense(name: str, task: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        tasks.parse_choice(name, task)
+        tasks.parse_selector(name, task)
 
 
 def test_pods_that_are_gone(place: Place) -> None:
     place.submit(jobs.framework("brief", jobs.role(life=jobs.SUCCEEDS)))
     place.wait_for_completed("brief")
     for task, words in {
-        "": "the pods of brief are gone, and their logs with them: `windlass why brief` says",
-        "worker-0": "the pod of worker-0 is gone, and its log with it: `windlass why brief` says",
+        "": "the pods of brief and their logs are deleted. See `windlass why brief`",
+        "worker-0": "the pod of worker-0 and its log are deleted. See `windlass why brief`",
     }.items():
-        with pytest.raises(NotThereError, match="gone") as error:
+        with pytest.raises(NotThereError, match="deleted") as error:
             read(place, "brief", task)
         assert str(error.value).startswith(words)
 
@@ -145,7 +145,7 @@ def test_pods_that_are_gone(place: Place) -> None:
 def test_pods_that_have_not_begun(place: Place) -> None:
     place.submit(jobs.framework("early", jobs.role(life=jobs.PENDING)))
     place.wait_for_state("early", "AttemptPreparing")
-    with pytest.raises(NotThereError, match="worker-0 has not begun to write"):
+    with pytest.raises(NotThereError, match="worker-0 has not started yet"):
         read(place, "early", "worker-0")
     assert read(place, "early") == []
 
@@ -161,7 +161,7 @@ def test_a_log_that_the_node_has_removed(place: Place) -> None:
         return [line async for line in lines]
 
     assert texts(place.use(work)) == ["worker-0 one"]
-    assert notes == [f"the log of worker-1 cannot be read: {LOST.decode()}"]
+    assert notes == [f"cannot read the log of worker-1: {LOST.decode()}"]
 
 
 def test_the_run_before(place: Place) -> None:
@@ -180,7 +180,7 @@ def test_the_attempt_before(place: Place) -> None:
     retry = {"maxRetryCount": 1}
     place.submit(jobs.framework("retried", jobs.role(life=jobs.fails(1), retry=retry), completedPods="Keep"))
     place.wait_for_completed("retried")
-    with pytest.raises(NotThereError, match="the pods of earlier attempts are gone, with their logs"):
+    with pytest.raises(NotThereError, match="the pods and logs of earlier attempts are deleted"):
         read(place, "retried", "worker-0", previous=True)
 
 
@@ -194,7 +194,7 @@ class Following:
         self.lines: list[Line] = []
         self.notes: list[str] = []
         self.place = place
-        job, choice = tasks.parse_choice(name, task)
+        job, choice = tasks.parse_selector(name, task)
         self.work: Future[None] = asyncio.run_coroutine_threadsafe(
             self._follow(job, choice, LogOptions(follow=True, **wanted)), place.stage._loop
         )
@@ -295,7 +295,7 @@ def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) ->
     started.finish("live-worker-0", "live-worker-1")
     following.end()
     assert following.texts == ["worker-0 one"]
-    assert set(following.notes) == {f"the log of worker-1 cannot be read: {LOST.decode()}"}
+    assert set(following.notes) == {f"cannot read the log of worker-1: {LOST.decode()}"}
 
 
 def test_only_the_last_lines_at_first(started: Place) -> None:
@@ -379,10 +379,10 @@ def test_a_job_that_is_deleted_while_it_is_followed(started: Place) -> None:
 
 
 def test_too_many_to_follow(place: Place) -> None:
-    role = jobs.role(tasks=reader.MOST_FOLLOWED + 1)
+    role = jobs.role(tasks=reader.MAX_FOLLOWED + 1)
     place.submit(jobs.framework("huge", role, executionType="Create"))
     with pytest.raises(
-        ClientError, match="501 tasks cannot be followed at once, but 500: name a role or a task"
+        ClientError, match=r"cannot follow 501 tasks: the maximum is 500\. Select a role or a task"
     ):
         read(place, "huge", follow=True)
 

@@ -360,10 +360,10 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
         NEEDS,
         refused_mount,
         RefusedError,
-        r"the volume data \(/exports/data of the NFS server nfs.example\) cannot be mounted: .*exit status 32",
+        r"cannot mount volume data \(/exports/data of the NFS server nfs.example\): .*exit status 32",
     ),
     "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
-    "somebody deletes it": (NEEDS, deleted, ClientError, "somebody has deleted its pod"),
+    "somebody deletes it": (NEEDS, deleted, ClientError, "its pod was deleted"),
     "data": (LOADS, failed_load, RefusedError, "its data could not be loaded: .*backoff limit"),
     "a step": (
         LOADS,
@@ -391,7 +391,7 @@ def test_what_fails_leaves_nothing(case: str, scene: Scene) -> None:
 
 
 def test_a_preflight_that_never_answers(scene: Scene) -> None:
-    with pytest.raises(TimedOutError, match=r"the preflight .*--no-preflight.* has no answer, after 0\.5 s"):
+    with pytest.raises(TimedOutError, match=r"the preflight .*--no-preflight.* has no answer within 0\.5 s"):
         scene.submit(NEEDS, preflight_seconds=0.5)
     assert not scene.has_framework
     assert scene.get("pods", "digits-preflight") is None
@@ -417,7 +417,7 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
 
     async def look(here: Connection) -> None:
         crew = PodWatcher(here, {}, name="digits-preflight")
-        looks = [asyncio.ensure_future(each) for each in crew.looks()]
+        looks = [asyncio.ensure_future(each) for each in crew.watches()]
         try:
             async with asyncio.timeout(SECONDS):
                 while not crew.pods:

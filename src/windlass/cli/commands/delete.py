@@ -1,4 +1,4 @@
-"""`windlass delete`: see `windlass.client.delete`."""
+"""The command `windlass delete`."""
 
 from typing import TYPE_CHECKING
 
@@ -51,21 +51,21 @@ async def _delete(
     waits: bool,
     keeps_companions: bool,
 ) -> None:
-    """All of them begin to go before one is waited for."""
+    """Request the deletion of all jobs before waiting for any of them."""
     from windlass.client import delete
 
-    going, refusals = await job_changes.each(
+    deletions, refusals = await job_changes.each(
         names, lambda name: delete.request_deletion(connection, name, keeps_companions=keeps_companions)
     )
-    for each in going:
+    for each in deletions:
         if waits:
             await delete.wait_for_deletion(connection, each, timeout)
         click.echo(f"{each.name} is {'deleted' if waits else 'being deleted'}")
-        if each.companions:
-            click.echo(delete.kept_companions_message(each.companions, each.name, connection.namespace))
-        if each.staying:
-            click.echo(delete.kept_storage_message(each.staying, connection.namespace))
-        if each.hidden:
-            unseen = f"you may not list {', '.join(each.hidden)}"
-            click.echo(f"{unseen}: what there is of them for {each.name} stays", err=True)
+        if each.kept_companions:
+            click.echo(delete.kept_companions_message(each.kept_companions, each.name, connection.namespace))
+        if each.kept:
+            click.echo(delete.kept_storage_message(each.kept, connection.namespace))
+        if each.unlistable:
+            kinds = ", ".join(each.unlistable)
+            click.echo(f"you may not list {kinds}: objects of {each.name} of these kinds are kept", err=True)
     job_changes.insist(refusals)

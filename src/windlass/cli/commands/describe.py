@@ -82,8 +82,8 @@ def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str
         left_out = len(found.events) - MOST_EVENTS
         yield f"\nevents, the last {MOST_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
         yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MOST_EVENTS:]], room)
-    for unseen in found.unseen:
-        yield tables.paragraph("not seen", unseen, room)
+    for message in found.unreadable:
+        yield tables.paragraph("not readable", message, room, indent=14)
 
 
 def _wishes(found: "Description") -> Iterator[tuple[str, str]]:

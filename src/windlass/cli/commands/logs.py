@@ -74,7 +74,7 @@ def logs(
     if follow and previous:
         raise click.UsageError("--previous is over: there is nothing to --follow")
     try:
-        job, choice = tasks.parse_choice(name, task)
+        job, selector = tasks.parse_selector(name, task)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     is_json = output == "json"
@@ -90,10 +90,10 @@ def logs(
 
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, job)
-        width = _width(framework, choice)
+        width = _width(framework, selector)
         painted = colours.of_tasks(tasks.task_names(framework)) if is_coloured else {}
-        form = _json if is_json else _text(choice, width, painted, has_times=timestamps)
-        lines = reader.read(connection, framework, choice, options, note=_note)
+        form = _json if is_json else _text(selector, width, painted, has_times=timestamps)
+        lines = reader.read(connection, framework, selector, options, note=_note)
         async with contextlib.aclosing(lines):
             await _write(lines, form, sys.stdout.buffer, is_live=follow)
 
@@ -114,12 +114,12 @@ async def _write(
     out.flush()
 
 
-def _width(framework: "Framework", choice: "TaskSelector") -> int:
+def _width(framework: "Framework", selector: "TaskSelector") -> int:
     """Of the longest name that can come."""
     longest = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
         for role in framework.spec.task_roles
-        if choice.role in ("", role.name)
+        if selector.role in ("", role.name)
     ]
     return min(LONGEST_LABEL, max(longest, default=0))
 
@@ -140,12 +140,12 @@ def _json(line: "Line") -> bytes:
 
 
 def _text(
-    choice: "TaskSelector", width: int, painted: Mapping[str, int], *, has_times: bool
+    selector: "TaskSelector", width: int, painted: Mapping[str, int], *, has_times: bool
 ) -> "Callable[[Line], bytes]":
     """As the container wrote it: who prints colours wants to see them."""
 
     def form(line: "Line") -> bytes:
-        is_alone = choice.is_one and line.label == line.task
+        is_alone = selector.is_one and line.label == line.task
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_alone:
             return time + line.data + (b"\n" if line.is_ended else b"")

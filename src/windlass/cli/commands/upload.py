@@ -17,7 +17,7 @@ from windlass.cli.cluster_options import Where
 if TYPE_CHECKING:
     from windlass.cli.terminal.progress_bar import ProgressBar
     from windlass.client.connection import Connection
-    from windlass.client.upload.items import Cargo
+    from windlass.client.upload.items import UploadItems
     from windlass.client.upload.shares import Share
     from windlass.client.upload.transfer import Uploaded, Watch
 
@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, frozen=True):
     """What somebody has written, as it is meant."""
 
     share: "Share"
-    cargo: "Cargo"
+    cargo: "UploadItems"
     label: str
     """What the loader pod is found by."""
 
@@ -170,7 +170,7 @@ def _asked(what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Pat
     from windlass.client.upload import shares, transfer
 
     is_project = bool(sent_code or data)
-    fault = shares.project_fault(what) if is_project else None
+    fault = shares.project_name_error(what) if is_project else None
     if fault:
         raise click.UsageError(fault)
     try:

@@ -14,7 +14,7 @@ from windlass.client.companions import objects as companion_objects
 from windlass.client.companions.objects import Deployment, Found, Service, ServicePort
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
-from windlass.client.owned_objects import LONGEST_LABEL
+from windlass.client.owned_objects import MAX_LABEL_LENGTH
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
 from windlass.client.port_forward import LOOPBACK, Forward
@@ -100,7 +100,7 @@ def selector(job: str, companion: Companion) -> str:
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
     """Those of one job, in the order of `Companion`. Raises what `Connection.send` raises, but for refusals."""
-    if not formats.is_object_name(job) or len(job) > LONGEST_LABEL:
+    if not formats.is_object_name(job) or len(job) > MAX_LABEL_LENGTH:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
     found = Found(
@@ -147,12 +147,12 @@ async def until_ready(
     otherwise = f"{companion} of {job} does not answer"
 
     async def crash() -> NoReturn:
-        await crew.until(lambda: _is_given_up(crew.pods))
+        await crew.wait_until(lambda: _is_given_up(crew.pods))
         raise RefusedError(f"{companion} of {job} cannot be started: {_how_it_ended(crew.pods[-1])}")
 
     try:
         with connection.explaining():
-            await workload_watcher.until(
+            await workload_watcher.run_with_pods(
                 _answering(connection, view, crew), crew, timeout, otherwise, crash()
             )
     except (RefusedError, TimedOutError) as error:
@@ -185,9 +185,9 @@ def forward(
 async def _answering(connection: Connection, view: CompanionView, crew: PodWatcher) -> None:
     """Whoever may not see the Deployment looks at the pod."""
     if view.uid:
-        await workload_watcher.seen(connection, DEPLOYMENTS, view, lambda found: found.is_available)
+        await workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda found: found.is_available)
     else:
-        await crew.until(lambda: bool(crew.pods) and crew.pods[-1].is_ready)
+        await crew.wait_until(lambda: bool(crew.pods) and crew.pods[-1].is_ready)
 
 
 # What is read of them

@@ -1,7 +1,6 @@
-"""Why a job failed, or what it waits for: the first task that failed, its last lines, and what the retry policies did.
+"""Explain why a job failed or is pending: the first failed task, its last log lines, and the retries.
 
-What is said follows from the Framework, its pods and its events by a pure function; without pods and events, from what
-the status keeps.
+`explain` is a pure function of the Framework, its pods and its events. Without pods and events it uses the status only.
 """
 
 import contextlib
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from windlass.client import events as happenings
+from windlass.client import events as job_events
 from windlass.client import lookup, tasks, views
 from windlass.client.connection import Connection
 from windlass.client.events import Event
@@ -27,23 +26,23 @@ from windlass.kubeapi.errors import ApiError, ForbiddenError
 from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.framework import Framework
 
-NOTICE_SECONDS = 15.0
-"""A job that nobody has taken up by then has no controller."""
+NO_CONTROLLER_SECONDS = 15.0
+"""Age after which a job without status is assumed to have no controller."""
 LAST_LINES = 10
-MOST_HISTORY = 10
-_OF_EARLIER_ATTEMPTS = ("TaskFailed", "TaskRetried", "AttemptEnding", "FrameworkRetried", "RetryScheduled")
-"""The events of the controller that say how earlier attempts ended and what followed."""
+MAX_HISTORY = 10
+_HISTORY_REASONS = ("TaskFailed", "TaskRetried", "AttemptEnding", "FrameworkRetried", "RetryScheduled")
+"""Reasons of the events about the ends of earlier attempts."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How the attempt of the job ended."""
+    """The outcome of an attempt of the job."""
 
     code: int
     phrase: str
     failure_class: str = msgspec.field(name="class", default="")
     """Empty for a success."""
     because: str = ""
-    """Which rule was met, or what ended it otherwise."""
+    """The completion policy that was met, or another cause."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -51,21 +50,21 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
     state: JobState
     summary: str
-    """All of it in one sentence."""
+    """The explanation in one sentence."""
     attempt: int = 0
     since: datetime | None = None
-    """When it came into this state."""
+    """When the job entered this state."""
     outcome: Outcome | None = None
-    """Of the attempt, once that is decided."""
+    """Outcome of the attempt; None while it is running."""
     failure: Failure | None = None
-    """The first of the attempt."""
+    """First failure of the attempt."""
     task_retries: Retries | None = None
-    """Of the task that failed."""
+    """Retries of the failed task."""
     job_retries: Retries | None = None
     waits: tuple[Wait, ...] = ()
     advice: str = ""
     history: tuple[Event, ...] = ()
-    """What the controller has said of the attempts before this one, of the job and of its tasks."""
+    """Events about earlier attempts of the job and its tasks."""
 
 
 # Pure
@@ -89,7 +88,7 @@ def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], 
         waits=() if outcome is not None else pending.waits(framework, pods, events),
         history=_history(framework, events),
     )
-    summary, advice = _said(_Case(framework, known, now))
+    summary, advice = _summarize(_Case(framework, known, now))
     return msgspec.structs.replace(known, summary=f"{framework.name} {summary}", advice=advice)
 
 
@@ -109,7 +108,7 @@ def _because(ended: FrameworkAttemptCompletionStatus) -> str:
     trigger = ended.trigger
     if trigger is None:
         return ended.diagnostics
-    return f"{trigger.message} (decided by {trigger.task_role_name}-{trigger.task_index})"
+    return f"{trigger.message} (by {trigger.task_role_name}-{trigger.task_index})"
 
 
 def _retries_of(framework: Framework, failure: Failure | None) -> Retries | None:
@@ -127,13 +126,13 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
     )
     if not has_earlier:
         return ()
-    told = [event for event in events if event.uid == framework.uid and event.reason in _OF_EARLIER_ATTEMPTS]
-    return tuple(told[-MOST_HISTORY:])
+    earlier = [event for event in events if event.uid == framework.uid and event.reason in _HISTORY_REASONS]
+    return tuple(earlier[-MAX_HISTORY:])
 
 
-# What each state is called in words, and what to do about it
+# Summaries and advice by state
 
-_Said = tuple[str, str]
+_Summary = tuple[str, str]
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -142,113 +141,113 @@ class _Case(msgspec.Struct, frozen=True):
     now: datetime
 
 
-def _of_submitted(case: _Case) -> _Said:
+def _submitted(case: _Case) -> _Summary:
     created = case.framework.metadata.creation_timestamp
     age = (case.now - created).total_seconds() if created is not None else 0.0
-    if age < NOTICE_SECONDS:
-        return "was submitted a moment ago, and no controller has taken it up yet", ""
+    if age < NO_CONTROLLER_SECONDS:
+        return "was just submitted; no controller has processed it yet", ""
     advice = (
-        "Look whether one runs (`kubectl get pods -A | grep windlass`), put one on the cluster with "
-        "`windlass install --apply`, or run one from here with `windlass controller`."
+        "Check whether a controller is running (`kubectl get pods -A | grep windlass`), install one with "
+        "`windlass install --apply`, or run one on this machine with `windlass controller`."
     )
-    return f"waits for a controller: none has taken it up in {duration(age)}, so none seems to run", advice
+    return f"is pending: no controller has processed it for {duration(age)}", advice
 
 
-def _of_blocked(case: _Case) -> _Said:
-    return f"is not run by the controller: {views.job_view(case.framework).reason}", ""
+def _blocked(case: _Case) -> _Summary:
+    return f"is blocked: {views.job_view(case.framework).reason}", ""
 
 
-def _of_suspended(case: _Case) -> _Said:
-    return "is suspended, and has no pods", f"`windlass resume {case.framework.name}` lets it go on."
+def _suspended(case: _Case) -> _Summary:
+    return "is suspended", f"Resume it with `windlass resume {case.framework.name}`."
 
 
-def _of_pending(case: _Case) -> _Said:
+def _pending(case: _Case) -> _Summary:
     if case.known.waits:
         first = case.known.waits[0]
-        return f"waits: {pending.named(first.tasks)}: {first.reason}", ""
+        return f"is pending: {pending.named(first.tasks)}: {first.reason}", ""
     has_tasks = any(role.task_number for role in case.framework.spec.task_roles)
     if not has_tasks:
-        scale = f"`windlass scale {case.framework.name} ROLE=1` gives it one."
-        return "waits: it has no tasks", scale
+        scale = f"Add a task with `windlass scale {case.framework.name} ROLE=1`."
+        return "is pending: it has no tasks", scale
     return f"is about to start attempt {case.known.attempt}", ""
 
 
-def _of_running(case: _Case) -> _Said:
+def _running(case: _Case) -> _Summary:
     view = views.job_view(case.framework)
-    how = f"runs: {view.running} of {view.total} tasks run"
+    how = f"is running: {view.running} of {view.total} tasks"
     again = f", in attempt {case.known.attempt}" if case.known.attempt else ""
     if case.known.failure is not None:
         return f"{how}{again}; {_failed(case.known.failure)}", ""
     waiting = [name for wait in case.known.waits for name in wait.tasks]
-    return f"{how}{again}" + (f"; {pending.named(waiting)} wait" if waiting else ""), ""
+    return f"{how}{again}" + (f"; pending: {pending.named(waiting)}" if waiting else ""), ""
 
 
-def _of_stopping(case: _Case) -> _Said:
-    return f"ends attempt {case.known.attempt}: {_ended(case.known)}; its pods are on their way out", ""
+def _stopping(case: _Case) -> _Summary:
+    return f"is stopping attempt {case.known.attempt}: {_ended(case.known)}; its pods are being deleted", ""
 
 
-def _of_retrying(case: _Case) -> _Said:
-    return f"has ended attempt {case.known.attempt}: {_ended(case.known)}", ""
+def _retrying(case: _Case) -> _Summary:
+    return f"completed attempt {case.known.attempt}: {_ended(case.known)}", ""
 
 
-def _of_succeeded(case: _Case) -> _Said:
+def _succeeded(case: _Case) -> _Summary:
     failed = 0 if case.framework.status is None else case.framework.status.summary.failed
     although = f", although {failed} of its tasks failed" if failed else ""
     retries = case.known.job_retries.total if case.known.job_retries is not None else 0
-    after = f" at attempt {retries}" if retries else ""
+    after = f" in attempt {retries}" if retries else ""
     return f"succeeded{after}{although}", ""
 
 
-def _of_failed(case: _Case) -> _Said:
+def _failed_job(case: _Case) -> _Summary:
     return f"failed: {_ended(case.known)}", ""
 
 
-_SUMMARIES: dict[JobState, Callable[[_Case], _Said]] = {
-    JobState.SUBMITTED: _of_submitted,
-    JobState.BLOCKED: _of_blocked,
-    JobState.SUSPENDED: _of_suspended,
-    JobState.PENDING: _of_pending,
-    JobState.RUNNING: _of_running,
-    JobState.STOPPING: _of_stopping,
-    JobState.RETRYING: _of_retrying,
-    JobState.SUCCEEDED: _of_succeeded,
-    JobState.FAILED: _of_failed,
+_SUMMARIES: dict[JobState, Callable[[_Case], _Summary]] = {
+    JobState.SUBMITTED: _submitted,
+    JobState.BLOCKED: _blocked,
+    JobState.SUSPENDED: _suspended,
+    JobState.PENDING: _pending,
+    JobState.RUNNING: _running,
+    JobState.STOPPING: _stopping,
+    JobState.RETRYING: _retrying,
+    JobState.SUCCEEDED: _succeeded,
+    JobState.FAILED: _failed_job,
 }
 
 
-_FIXED: dict[JobState, _Said] = {
+_FIXED: dict[JobState, _Summary] = {
     JobState.HELD: (
         "is held: its executionType is Create",
-        "It begins when its executionType becomes Start.",
+        "Set its executionType to Start to start it.",
     ),
-    JobState.STOPPED: ("was stopped: somebody asked for it", ""),
+    JobState.STOPPED: ("was stopped on request", ""),
     JobState.DELETING: ("is being deleted", ""),
 }
 
 
-def _said(case: _Case) -> _Said:
+def _summarize(case: _Case) -> _Summary:
     state = case.known.state
     return _FIXED[state] if state in _FIXED else _SUMMARIES[state](case)
 
 
 def _ended(known: Explanation) -> str:
-    """By a task, or in another way."""
+    """Return how the attempt ended: by a failed task or by another cause."""
     outcome, failure = known.outcome, known.failure
     if failure is not None and (outcome is None or outcome.code == failure.code):
         return _failed(failure)
     if outcome is None:
-        return "how is not known"
-    said = f"{outcome.phrase} ({outcome.code})"
-    return f"{said}: {outcome.because}" if outcome.because else said
+        return "unknown outcome"
+    code = f"{outcome.phrase} ({outcome.code})"
+    return f"{code}: {outcome.because}" if outcome.because else code
 
 
 def _failed(failure: Failure) -> str:
     on = f" on {failure.node}" if failure.node else ""
-    return f"{failure.task} ended with {failure.code} ({failure.phrase}){on}"
+    return f"{views.failure_text(failure.task, failure.code, failure.phrase)}{on}"
 
 
 def duration(seconds: float) -> str:
-    """`3 min`; the largest two units at most, so that it is read at a glance."""
+    """Return the duration in at most two units, e.g. `3 min` or `1 h 5 min`."""
     whole = max(0, int(seconds))
     for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
@@ -257,7 +256,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-# With what the cluster says
+# Reading from the cluster
 
 
 async def read(
@@ -267,14 +266,17 @@ async def read(
     lines: int = LAST_LINES,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Explanation:
-    """Raises NotThereError, and what `Connection.send` raises. Rights on pods and events are not needed."""
+    """Explain a job. Permissions for pods and events are optional.
+
+    Raises NotThereError, and what `Connection.send` raises.
+    """
     framework = await lookup.find(connection, name)
     pods: list[Pod] = []
     events: list[Event] = []
     with contextlib.suppress(ForbiddenError):
         pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):
-        events = await happenings.read(connection, framework)
+        events = await job_events.read(connection, framework)
     found = explain(framework, pods, events, now())
     if found.failure is None:
         return found
@@ -283,7 +285,7 @@ async def read(
 
 
 async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[Pod], count: int) -> Failure:
-    """Those of the log, where there is one; otherwise what the status keeps of it."""
+    """Add the last lines of the log, or those stored in the status if there is no log."""
     kept = failure.lines[-count:] if count else ()
     failure = msgspec.structs.replace(failure, lines=kept, lines_from=failure.lines_from if kept else "")
     pod = next((each for each in pods if each.uid == failure.pod_uid), None)
@@ -291,7 +293,7 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
         return failure
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
-    # With times: they tell a line of the log from what a node says in place of one that is gone.
+    # A message of the kubelet in place of a log has no timestamp.
     request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
     try:
         written = [

@@ -1,4 +1,4 @@
-"""Which task of an attempt failed first, and how: from the status alone, since its pod may be gone. Pure."""
+"""Find the first failed task of an attempt, from the status alone, since its pod may be deleted. Pure."""
 
 from datetime import UTC, datetime
 
@@ -15,50 +15,50 @@ from windlass.model.completion import (
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
 
-ENDED_BY_OTHERS = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
-"""Of a task that did not fail: its attempt ended, or it was scaled away."""
+ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
+"""Codes of tasks that did not fail: the attempt of the job ended, or the task was removed by scaling."""
 UNKNOWN = "unknown"
 MEANINGS = {
-    "Transient": "the next try may do better",
-    "Permanent": "every try would end so",
-    UNKNOWN: "nobody can tell whether a retry helps",
+    "Transient": "may succeed when retried",
+    "Permanent": "would fail again when retried",
+    UNKNOWN: "it is unknown whether a retry would help",
 }
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How one attempt of one task ended."""
+    """A failed attempt of a task."""
 
     task: str
     attempt: int
     code: int
     phrase: str
     failure_class: str = msgspec.field(name="class")
-    """Transient, Permanent, with what else is known of it; or unknown."""
+    """Attributes of the completion type, e.g. Transient or Permanent; or unknown."""
     diagnostics: str = ""
     at: datetime | None = None
     node: str = ""
     pod: str = ""
     pod_uid: str = ""
     container: str = ""
-    """The one that failed; empty where none did."""
+    """The failed container; empty if none failed."""
     container_reason: str = ""
-    """OOMKilled, for one."""
+    """Reason of the container status, e.g. OOMKilled."""
     signal: int = 0
     lines: tuple[str, ...] = ()
-    """The last ones that it wrote."""
+    """Last lines of its log."""
     lines_from: str = ""
-    """`log`, or `status`: what is kept of a pod that is gone."""
+    """Source of the lines: `log`, or `status` if the pod is deleted."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
-    """Of the current attempt of the job. None if no task of it failed."""
+    """Return the first failure of the current attempt; None if no task failed."""
     failed = [
         (task, status, ended)
         for task, status in tasks.statuses(framework)
         if (ended := status.attempt_status.completion_status) is not None
         and ended.type.is_failed
-        and ended.code not in ENDED_BY_OTHERS
+        and ended.code not in ENDED_BY_CONTROLLER
         and not status.deletion_pending
     ]
     if not failed:
@@ -68,7 +68,7 @@ def first_failure(framework: Framework) -> Failure | None:
 
 
 def _order(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
-    """Times are those of seconds: of tasks that ended together, the one that decided the attempt comes first."""
+    """Order by time, which has a resolution of seconds, then put the task that completed the attempt first."""
     attempt = None if framework.status is None else framework.status.attempt_status
     ended = None if attempt is None else attempt.completion_status
     trigger = None if ended is None else ended.trigger
@@ -104,7 +104,7 @@ def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus)
 
 
 def failed_container(ended: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
-    """The one whose exit code became the task's, or else the first that failed."""
+    """Return the container whose exit code is the completion code, or else the first failed one."""
     failed = [each for each in (ended.pod.containers if ended.pod is not None else ()) if each.code]
     return next((each for each in failed if each.code == ended.code), next(iter(failed), None))
 

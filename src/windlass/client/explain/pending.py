@@ -1,4 +1,4 @@
-"""What the tasks of a job wait for, in the words of whoever keeps them waiting. Pure."""
+"""Find out why tasks are pending. Pure."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,20 +13,20 @@ from windlass.model.status import TaskAttemptStatus, TaskStatus
 
 _WAITING = (CREATION_PENDING, CREATION_REQUESTED, PREPARING)
 _POSTPONED = "Postponed"
-"""The event by which the controller says that the API server did not take a pod."""
-STARTING = "its containers are being started"
-NO_POD = "its pod is not made yet"
+"""Reason of the controller's event about a pod that the API server rejected."""
+STARTING = "its containers are starting"
+NO_POD = "its pod is not created yet"
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """What some tasks wait for."""
+    """Tasks that are pending for the same reason."""
 
     tasks: tuple[str, ...]
     reason: str
 
 
 def waits(framework: Framework, pods: Sequence[Pod], events: Sequence[Event]) -> tuple[Wait, ...]:
-    """Tasks that wait for the same are named together. In the order of the tasks."""
+    """Group pending tasks by reason, in the order of the tasks."""
     by_name = {pod.name: pod for pod in pods}
     found: dict[str, list[str]] = {}
     for task, status in tasks.statuses(framework):
@@ -37,7 +37,7 @@ def waits(framework: Framework, pods: Sequence[Pod], events: Sequence[Event]) ->
 
 
 def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> str:
-    """Empty for a task that does not wait."""
+    """Return why the task is pending; empty if it is not."""
     pod = _pod_of(status.attempt_status, pods)
     if status.state is RUNNING and pod is not None:
         return _why_restarted(pod)
@@ -45,15 +45,15 @@ def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -
         return ""
     if pod is None:
         return _last(events, lambda event: event.reason == _POSTPONED) or NO_POD
-    said = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_containers)), "")
-    is_said_by_a_word = said in ("", "ContainerCreating", "PodInitializing")
-    if is_said_by_a_word:
+    reason = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_containers)), "")
+    is_unspecific = reason in ("", "ContainerCreating", "PodInitializing")
+    if is_unspecific:
         return _last(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING
-    return said
+    return reason
 
 
 def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
-    """That of this attempt, which the status may not know yet."""
+    """Return the pod of this attempt, even if the status does not contain its UID yet."""
     pod = pods.get(attempt.pod_name)
     if pod is None or attempt.pod_uid not in (None, pod.uid):
         return None
@@ -62,12 +62,12 @@ def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
 
 
 def _why_restarted(pod: Pod) -> str:
-    """Of a pod that runs: a container that is down for now."""
+    """Return why a container of a running pod is waiting for its restart."""
     for container in pod.status.container_statuses:
         waiting, last = container.state.waiting, container.last_state.terminated
         if waiting is None:
             continue
-        ended = f", after it ended with {last.exit_code}" if last is not None else ""
+        ended = f" after exit code {last.exit_code}" if last is not None else ""
         times = f"container {container.name} was restarted {container.restart_count} times{ended}"
         return f"{waiting.reason}: {times}"
     return ""
@@ -79,7 +79,7 @@ def _last(events: Sequence[Event], is_meant: Callable[[Event], bool]) -> str:
 
 
 def named(names: Sequence[str], most: int = 4) -> str:
-    """`worker-0, worker-1, worker-2 and 5 more`."""
+    """Return the names in a short form: `worker-0, worker-1, worker-2 and 5 more`."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"

@@ -1,7 +1,7 @@
-"""What the retry policies of a task and of its job made of a failure, and why: from spec and status. Pure.
+"""Explain the retries of a task and of its job, from spec and status. Pure.
 
-The rule itself is `windlass.decide.retry`. Which delay was chosen is in the status; what the controller's own
-configuration would choose is not known here.
+`windlass.decide.retry` has the rule. The delay comes from the status, since the configuration of the controller is
+unknown here.
 """
 
 from datetime import datetime, timedelta
@@ -16,32 +16,32 @@ from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED, Framework, R
 from windlass.model.states import ATTEMPT_COMPLETED
 from windlass.model.status import RetryPolicyStatus, TaskStatus
 
-JOB_ENDED_FIRST = "its attempt of the job was over"
+JOB_ENDED_FIRST = "the attempt of the job had ended"
 _RULES = Rules()
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often something was tried again, and whether it will be."""
+    """Retries of a task or a job so far, and whether another one follows."""
 
     total: int
     counted: int
-    """Those that are held against the limit."""
+    """Retries that count towards the limit."""
     uncounted: int
     limit: int
-    """maxRetryCount: -2 always, -1 after any failure."""
+    """maxRetryCount: -2 for always, -1 for any failure."""
     uncounted_limit: int | None = None
-    """maxTransientRetryCount; None: there is none."""
+    """maxTransientRetryCount; None for no limit."""
     is_fancy: bool = False
-    """fancyRetryPolicy: transient failures are retried without being counted, permanent ones are not retried."""
+    """fancyRetryPolicy: retries of transient failures are not counted, permanent failures are not retried."""
     follows: bool | None = None
-    """Whether another attempt follows the one that ended. None: none has ended yet."""
+    """Whether another attempt follows; None while no attempt has ended."""
     at: datetime | None = None
-    """When it begins; None: as soon as it can."""
+    """When the retry starts; None for immediately."""
     reason: str = ""
 
 
 def of_job(framework: Framework) -> Retries | None:
-    """None before the controller has seen the job."""
+    """Return the retries of the job; None before the controller has processed it."""
     status = framework.status
     if status is None:
         return None
@@ -63,7 +63,7 @@ def of_job(framework: Framework) -> Retries | None:
 
 
 def of_task(framework: Framework, task: Task) -> Retries | None:
-    """None for a task of which nothing is known."""
+    """Return the retries of a task; None if it has no status."""
     status, role = tasks.status_of(framework, task), framework.spec.role(task.role)
     if status is None:
         return None
@@ -97,7 +97,7 @@ def _known(policy: RetryPolicySpec, retried: RetryPolicyStatus, suspended: int) 
 
 
 def _has_job_ended_first(framework: Framework, task: TaskStatus) -> bool:
-    """Of a job whose attempt is decided, no task is tried again."""
+    """Return whether the attempt of the job has ended, so that the task is not retried."""
     status = framework.status
     is_decided = status is not None and status.attempt_status.completion_status is not None
     return task.is_completed or is_decided
@@ -110,7 +110,7 @@ def _due(ended: datetime | None, retried: RetryPolicyStatus) -> datetime | None:
 
 
 def in_words(retries: Retries) -> str:
-    """`2 retries so far: 1 of maxRetryCount 3, and 1 that was not counted`."""
+    """Return `2 retries so far: 1 counted (maxRetryCount 3), 1 not counted`."""
     limits = {
         ALWAYS_RETRY: "maxRetryCount -2: always",
         RETRY_IF_FAILED: "maxRetryCount -1: after any failure",
@@ -127,9 +127,9 @@ def in_words(retries: Retries) -> str:
 
 
 def next_in_words(retries: Retries, what: str) -> str:
-    """What follows; empty while nothing has ended. A permanent failure counts only under fancyRetryPolicy."""
+    """Return whether a retry follows, with the reason; empty while no attempt has ended."""
     if retries.follows is None:
         return ""
     if not retries.follows:
-        return f"{what} is not tried again: {retries.reason}"
-    return f"{what} is tried again: {retries.reason}"
+        return f"{what} is not retried: {retries.reason}"
+    return f"{what} is retried: {retries.reason}"

@@ -17,22 +17,22 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Request
 
 Note = Callable[[str], None]
-"""Is told what is no line of a log, such as that one could not be read."""
+"""Receives messages that are not log lines, e.g. that a log cannot be read."""
 
 
 class LogOptions(msgspec.Struct, frozen=True):
-    """Which part of the logs."""
+    """Which part of the logs to read, and how."""
 
     follow: bool = False
     previous: bool = False
-    """Of the run before, where a container was restarted."""
+    """Read the log of the previous run of a restarted container."""
     since_seconds: float | None = None
     tail: int | None = None
-    """So many lines of each container."""
+    """Number of last lines of each container; None for all."""
     times: bool = False
-    """Each line says when it was written."""
+    """Whether lines have timestamps."""
     container: str = ""
-    """Without it: all that are no init containers."""
+    """Name of the container; empty for all except init containers."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def ignore_note(message: str) -> None:
 
 
 def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
-    """Raises NotThereError when none of the pods has the container that is asked for."""
+    """Raises NotThereError if no pod has the requested container."""
     if options.container and pods and not any(sources_of(pod, options) for pod in pods):
         tasks.require_container(pods[0], options.container)
 
@@ -72,7 +72,7 @@ def sources_of(pod: Pod, options: LogOptions) -> list[Source]:
 
 
 def request(source: Source, namespace: str, options: LogOptions, *, since: str = "", times: bool) -> Request:
-    """`since` takes the place of what is asked for the first time."""
+    """Return the request for a log. `since` replaces the time limit and the tail when a read is resumed."""
     asked = {"sinceTime": since}
     if not since:
         seconds, tail = options.since_seconds, options.tail
@@ -97,29 +97,29 @@ async def lines_of(
     is_meant: Callable[[], Awaitable[bool]] | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
-    """The lines of one answer that the cursor takes. A line that is cut with the connection is left out.
+    """Yield the lines of one response that the cursor accepts. A line cut off by a lost connection is dropped.
 
-    A log is asked for by the name of a pod, which the next attempt's has too: `is_meant` says, once the answer has
-    begun, whether it is the right one's. `note` is told what a node says in place of a log that is gone: it is sent
-    as if it were a line, and where times are asked for, it is the only one without. Raises ApiError.
+    A log is requested by pod name, which the pod of the next attempt has too: after the response has started,
+    `is_meant` returns whether it comes from the right pod. If a log is gone, the kubelet sends a message in place of a
+    line. With timestamps it is the only line without one, and goes to `note`. Raises ApiError.
     """
-    splitter, stamp, is_taken = Splitter(), b"", True
+    splitter, stamp, is_accepted = Splitter(), b"", True
     if cursor is not None:
         cursor.resume()
 
     def lines(pieces: Sequence[log_lines.Piece]) -> list[Line]:
-        nonlocal stamp, is_taken
+        nonlocal stamp, is_accepted
         found = []
         for piece in pieces:
             data = piece.data
             if times and not piece.is_begun:
                 stamp, data = log_lines.stamped(data)
                 data = log_lines.joined(data)
-                is_of_node = not stamp
-                is_taken = not is_of_node and (cursor is None or cursor.takes(stamp))
-                if is_of_node:
-                    note(f"the log of {source.label} cannot be read: {data.decode(errors='replace')}")
-            if is_taken:
+                is_kubelet_message = not stamp
+                is_accepted = not is_kubelet_message and (cursor is None or cursor.accepts(stamp))
+                if is_kubelet_message:
+                    note(f"cannot read the log of {source.label}: {data.decode(errors='replace')}")
+            if is_accepted:
                 found.append(source.line(data, stamp, is_ended=piece.is_ended))
         return found
 

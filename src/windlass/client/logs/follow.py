@@ -1,6 +1,6 @@
-"""Logs as they are written: of the pods that are there and of those that come later, until the job is over.
+"""Follow the logs of existing and later pods until the job has completed.
 
-A connection that is cut is made anew from where the log was read to.
+A lost connection is resumed at the position that was reached.
 """
 
 import asyncio
@@ -34,46 +34,46 @@ from windlass.model.states import State
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
-MOST_TRIES = 5
-"""So often the end of a run that is over is asked for."""
-MOST_WAITING = 1000
-"""So many lines wait for whoever reads them; until then no more are taken from the connections."""
+MAX_TRIES = 5
+"""Number of attempts to read the end of the log of a terminated container."""
+MAX_QUEUED = 1000
+"""Maximum number of lines that are read ahead of the consumer."""
 
 
 async def follow(
-    connection: Connection, framework: Framework, choice: TaskSelector, options: LogOptions, note: Note
+    connection: Connection, framework: Framework, selector: TaskSelector, options: LogOptions, note: Note
 ) -> AsyncGenerator[Line, None]:
-    following = _Following(connection, framework, choice, options, note)
-    work = asyncio.create_task(following.work())
+    follower = _Follower(connection, framework, selector, options, note)
+    work = asyncio.create_task(follower.work())
     try:
-        while (line := await following.lines.get()) is not None:
+        while (line := await follower.lines.get()) is not None:
             yield line
         await work
     finally:
-        await _cancelled({work})
-    if following.error is not None:
-        raise following.error
+        await _cancel({work})
+    if follower.error is not None:
+        raise follower.error
 
 
-class _Following:
+class _Follower:
     def __init__(
         self,
         connection: Connection,
         framework: Framework,
-        choice: TaskSelector,
+        selector: TaskSelector,
         options: LogOptions,
         note: Note,
     ) -> None:
-        self.lines: asyncio.Queue[Line | None] = asyncio.Queue(MOST_WAITING)
-        """None comes last."""
+        self.lines: asyncio.Queue[Line | None] = asyncio.Queue(MAX_QUEUED)
+        """None marks the end."""
         self.error: Exception | None = None
         self._connection = connection
         self._framework = framework
-        self._choice = choice
+        self._selector = selector
         self._wanted = options
         self._note = note
-        self._is_first_sight = True
-        self._is_trouble_told = False
+        self._is_initial = True
+        self._is_outage_reported = False
         self._runs: dict[Run, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
@@ -85,26 +85,26 @@ class _Following:
         await self.lines.put(None)
 
     async def _work(self) -> None:
-        looking: set[asyncio.Task[None]] = set()
+        watches: set[asyncio.Task[None]] = set()
         try:
-            pods = await tasks.list_pods(self._connection, self._framework, self._choice)
+            pods = await tasks.list_pods(self._connection, self._framework, self._selector)
             container_log.check_container(pods, self._wanted)
             for pod in pods:
-                self._see(pod)
-            self._is_first_sight = False
-            looking = {asyncio.create_task(self._pods().run()), asyncio.create_task(self._until_over())}
-            done, _ = await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
+                self._start_reading(pod)
+            self._is_initial = False
+            watches = {asyncio.create_task(self._pods().run()), asyncio.create_task(self._until_over())}
+            done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            # The watch of the pods may be behind that of the job.
-            for pod in await tasks.list_pods(self._connection, self._framework, self._choice):
-                self._see(pod)
+            # The watch of the pods may lag behind the watch of the job.
+            for pod in await tasks.list_pods(self._connection, self._framework, self._selector):
+                self._start_reading(pod)
             while self._reading:
                 await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled({*looking, *self._reading})
+            await _cancel({*watches, *self._reading})
 
-    # What is seen
+    # Watches
 
     def _pods(self) -> Follower:
         return Follower(
@@ -113,34 +113,34 @@ class _Following:
             namespace=self._connection.namespace,
             label_selector=tasks.pod_selector(self._framework),
             receive=self._receive_pods,
-            on_error=self._trouble,
+            on_error=self._report_outage,
         )
 
     def _receive_pods(self, news: News) -> None:
         match news:
             case Listed(items=items):
                 for item in items:
-                    self._see(pods.decode(item))
+                    self._start_reading(pods.decode(item))
             case Changed(object=body):
-                self._see(pods.decode(body))
+                self._start_reading(pods.decode(body))
 
     async def _until_over(self) -> None:
-        """The job has completed, or is gone. Raises ApiError when it cannot be looked at any more."""
+        """Wait until the job has completed or is deleted. Raises ApiError if it cannot be watched any more."""
         async with contextlib.aclosing(watch.watch_framework(self._connection, self._framework)) as changes:
             async for framework in changes:
                 status = None if framework is None else framework.status
                 if framework is None or (status is not None and status.state is State.COMPLETED):
                     return
 
-    def _trouble(self, error: Exception) -> None:
-        if isinstance(error, UnansweredError | AccessError) and not self._is_trouble_told:
-            self._is_trouble_told = True
-            self._note(f"{self._connection.where} does not answer ({error}); it is tried again")
+    def _report_outage(self, error: Exception) -> None:
+        if isinstance(error, UnansweredError | AccessError) and not self._is_outage_reported:
+            self._is_outage_reported = True
+            self._note(f"{self._connection.where} does not respond ({error}); retrying")
 
-    # What is read
+    # Logs
 
-    def _see(self, pod: Pod) -> None:
-        if not pod.is_of(self._framework) or not self._choice.holds(pod.task):
+    def _start_reading(self, pod: Pod) -> None:
+        if not pod.is_of(self._framework) or not self._selector.matches(pod.task):
             return
         for source in container_log.sources_of(pod, self._wanted):
             status = pod.status_of(source.container)
@@ -149,7 +149,7 @@ class _Following:
             run = pod.run_of(status)
             if run not in self._runs:
                 # Of what comes later all is options.
-                tail = self._wanted.tail if self._is_first_sight else None
+                tail = self._wanted.tail if self._is_initial else None
                 options = msgspec.structs.replace(self._wanted, tail=tail)
                 task = asyncio.create_task(self._follow(source, status.restart_count, options))
                 self._runs[run] = task
@@ -157,44 +157,46 @@ class _Following:
                 task.add_done_callback(self._reading.discard)
 
     async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
-        """One run of a container, from its beginning to its end."""
+        """Follow one run of a container from its start to its end."""
         cursor, pause, tries = Cursor(), FIRST_PAUSE_SECONDS, 0
-        is_over = is_whole = False
-        while tries < MOST_TRIES:
+        has_ended = is_complete = False
+        while tries < MAX_TRIES:
             before = cursor.position
             try:
-                is_whole = await self._read(source, cursor, options)
-                if is_whole and is_over:
+                is_complete = await self._read(source, cursor, options)
+                if is_complete and has_ended:
                     return
                 status = await self._status(source)
             except NotFoundError:
-                # A restarted node does not know its pods yet: only the API server knows whether the pod is gone.
-                if await self._is_gone(source):
-                    if not is_whole:
-                        self._note(f"the pod of {source.label} was gone before all of its log could be read")
+                # A restarted kubelet may not know its pods yet: ask the API server whether the pod is deleted.
+                if await self._is_deleted(source):
+                    if not is_complete:
+                        self._note(
+                            f"the pod of {source.label} was deleted before its log was read completely"
+                        )
                     return
-                is_whole, status = False, None
+                is_complete, status = False, None
             except AnsweredError as error:
-                self._note(f"the log of {source.label} cannot be read: {error.failure.message}")
+                self._note(f"cannot read the log of {source.label}: {error.failure.message}")
                 return
             except ClientError:
-                # Told already. Whether it goes on is not known.
-                is_whole, status = False, None
+                # Already reported. Whether the container still runs is unknown.
+                is_complete, status = False, None
             else:
                 if status is None or status.restart_count > restart_count + 1:
                     return
             if status is not None:
-                is_over, options = _next(options, status, restart_count)
-            if is_whole and is_over:
+                has_ended, options = _next_request(options, status, restart_count)
+            if is_complete and has_ended:
                 continue
-            tries += is_over
+            tries += has_ended
             pause = FIRST_PAUSE_SECONDS if cursor.position != before else pause
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-        self._note(f"the end of the log of {source.label} cannot be read")
+        self._note(f"cannot read the end of the log of {source.label}")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
-        """Whether the answer ended in good order. Raises ClientError, and AnsweredError for what will not change."""
+        """Return whether the response was complete. Raises ClientError, and AnsweredError for permanent errors."""
         asked = container_log.request(
             source, self._connection.namespace, options, since=cursor.since, times=True
         )
@@ -203,7 +205,7 @@ class _Following:
             return await self._status(source) is not None
 
         def tell(message: str) -> None:
-            # One that was read goes with its container, as when a job is stopped.
+            # A log that was read before is deleted with its container, e.g. when a job is stopped.
             if not cursor.has_begun:
                 self._note(message)
 
@@ -213,28 +215,28 @@ class _Following:
         try:
             async with contextlib.aclosing(lines):
                 async for line in lines:
-                    self._is_trouble_told = False
+                    self._is_outage_reported = False
                     await self.lines.put(line)
         except (UnansweredError, AccessError) as error:
-            self._trouble(error)
+            self._report_outage(error)
             return False
         except AnsweredError as error:
-            # A container that is about to start, a node that is away for a moment.
-            is_for_good = isinstance(error, NotFoundError | ForbiddenError | UnauthorizedError)
-            if is_for_good:
+            # Other errors are temporary, e.g. a container that is about to start.
+            is_permanent = isinstance(error, NotFoundError | ForbiddenError | UnauthorizedError)
+            if is_permanent:
                 raise
             return False
         return True
 
-    async def _is_gone(self, source: Source) -> bool:
-        """Return whether the pod is gone. While the API server does not answer, it is not known to be."""
+    async def _is_deleted(self, source: Source) -> bool:
+        """Return whether the pod is deleted. If the API server does not respond, assume that it is not."""
         try:
             return await self._status(source) is None
         except ClientError:
             return False
 
     async def _status(self, source: Source) -> ContainerStatus | None:
-        """Of the container as it is now. Another pod that has the name is another attempt's. Raises ClientError."""
+        """Return the current status of the container; None if its pod is deleted or replaced. Raises ClientError."""
         try:
             body = await self._connection.send(
                 requests.get(PODS, self._connection.namespace, source.pod.name)
@@ -245,18 +247,20 @@ class _Following:
         return pod.status_of(source.container) if pod.uid == source.pod.uid else None
 
 
-def _next(options: LogOptions, status: ContainerStatus, restart_count: int) -> tuple[bool, LogOptions]:
-    """Whether the run is over, and how what is left of it is asked for.
+def _next_request(
+    options: LogOptions, status: ContainerStatus, restart_count: int
+) -> tuple[bool, LogOptions]:
+    """Return whether the run has ended, and the options for reading the rest of its log.
 
-    Only what was asked for after a run was over is all of it: an answer may end in good order while the container
-    writes on.
+    Only a response to a request after the end of the run is complete: an earlier one may end while the container still
+    writes.
     """
     is_previous = status.restart_count > restart_count
-    is_over = is_previous or not status.is_running
-    return is_over, msgspec.structs.replace(options, follow=not is_over, previous=is_previous)
+    has_ended = is_previous or not status.is_running
+    return has_ended, msgspec.structs.replace(options, follow=not has_ended, previous=is_previous)
 
 
-async def _cancelled(started: "Collection[asyncio.Task[Any]]") -> None:
+async def _cancel(started: "Collection[asyncio.Task[Any]]") -> None:
     for task in started:
         task.cancel()
     await asyncio.gather(*started, return_exceptions=True)

@@ -1,17 +1,17 @@
-"""What comes of a container's log: pieces of any size → lines with their times; and how far it was read. Pure."""
+"""Split the bytes of a container log into lines with timestamps, and keep the read position. Pure."""
 
 import re
 from datetime import datetime
 
 import msgspec
 
-LONGEST_PIECE = 1024 * 1024
-"""Bytes of a line that are waited for; what is longer is told in pieces."""
+MAX_PIECE_BYTES = 1024 * 1024
+"""Maximum size of a piece. A longer line is returned in several pieces."""
 
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _INNER_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
 _PART = 16 * 1024
-"""containerd and Docker keep a longer line in parts of so many bytes."""
+"""containerd and Docker store a longer line in parts of this size."""
 _NANOSECONDS = 10**9
 
 
@@ -22,15 +22,15 @@ class Line(msgspec.Struct, frozen=True):
     """Role and index: `worker-1`."""
     container: str
     attempt: int
-    """Of the task: how often it was tried before, in its attempt of the job."""
+    """Attempt of the task, counted from 0 within the attempt of the job."""
     data: bytes
-    """As the container wrote it, without the end of the line."""
+    """The bytes that the container wrote, without the line end."""
     time: str = ""
-    """When the node read it, as the API server says it (RFC 3339); empty where nobody asked."""
+    """Timestamp of the line (RFC 3339); empty unless requested."""
     is_ended: bool = True
-    """Whether the end of the line follows. A container may stop in the middle of one."""
+    """Whether the line is complete. A container may stop in the middle of a line."""
     label: str = ""
-    """Who wrote it, for people: the task, and the container where its pod has several."""
+    """The task, and the container if the pod has several."""
 
     @property
     def text(self) -> str:
@@ -38,33 +38,32 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A line, or a part of one that is very long."""
+    """A line, or a part of a very long line."""
 
     data: bytes
     is_begun: bool
-    """It continues what came before."""
+    """Whether the piece continues the previous one."""
     is_ended: bool
 
 
 class Splitter:
-    """Pieces of any size → lines, empty ones included."""
+    """Splits chunks of any size into lines, including empty ones."""
 
-    def __init__(self, longest: int = LONGEST_PIECE) -> None:
-        """`longest`: so many bytes of a line are waited for."""
-        self._longest = longest
+    def __init__(self, max_bytes: int = MAX_PIECE_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._rest = b""
         self._is_begun = False
 
     def feed(self, chunk: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         pieces = [self._piece(line, is_ended=True) for line in lines]
-        while len(self._rest) > self._longest:
-            pieces.append(self._piece(self._rest[: self._longest], is_ended=False))
-            self._rest = self._rest[self._longest :]
+        while len(self._rest) > self._max_bytes:
+            pieces.append(self._piece(self._rest[: self._max_bytes], is_ended=False))
+            self._rest = self._rest[self._max_bytes :]
         return pieces
 
     def end(self) -> list[Piece]:
-        """What comes after the last line's end."""
+        """Return the incomplete last line."""
         rest, self._rest = self._rest, b""
         return [self._piece(rest, is_ended=False)] if rest else []
 
@@ -75,15 +74,15 @@ class Splitter:
 
 
 def stamped(data: bytes) -> tuple[bytes, bytes]:
-    """The time that stands before a line, and the line; no time where there is none."""
+    """Split a line into its timestamp and the rest. The timestamp is empty if there is none."""
     found = _STAMP.match(data)
     return (data[: found.end() - 1], data[found.end() :]) if found else (b"", data)
 
 
 def joined(line: bytes) -> bytes:
-    """As the container wrote it: old kubelets put the time before each part of a long line, not only before the first.
+    """Remove the timestamps that old kubelets put before each part of a long line, not only before the first.
 
-    Where a line is longer than `LONGEST_PIECE`, this is known of its first piece only.
+    Only the first piece of a line longer than `MAX_PIECE_BYTES` is corrected.
     """
     parts, at = [], 0
     while found := _INNER_STAMP.match(line, at + _PART):
@@ -93,7 +92,7 @@ def joined(line: bytes) -> bytes:
 
 
 def nanoseconds(stamp: bytes) -> int:
-    """Since 1970. A datetime could not hold them, and Go leaves zeros at the end out."""
+    """Return the nanoseconds since 1970. A datetime has only microseconds; Go omits trailing zeros."""
     found = _STAMP.match(stamp + b" ")
     if found is None:
         return 0
@@ -103,18 +102,18 @@ def nanoseconds(stamp: bytes) -> int:
 
 
 class Cursor:
-    """How far a log was read, so that who goes on from there repeats nothing and leaves nothing out.
+    """The read position in a log, for resuming without repeated or missing lines.
 
-    The API asks by the second, and several lines may have the same time: lines that come again are told by their times,
-    and those of the last time by their number.
+    `sinceTime` has a resolution of seconds, and several lines may have the same timestamp. Repeated lines are
+    recognized by their timestamps, and lines with the last timestamp by their number.
     """
 
     def __init__(self) -> None:
         self._stamp = b""
         self._count = 0
-        """How many lines of that time were read."""
+        """Number of lines read with that timestamp."""
         self._repeated = 0
-        """How many of them came again."""
+        """Number of these lines that were received again."""
         self._is_behind = False
 
     @property
@@ -123,22 +122,22 @@ class Cursor:
 
     @property
     def position(self) -> tuple[bytes, int]:
-        """Changes when something is read."""
+        """A value that changes with each line."""
         return self._stamp, self._count
 
     @property
     def since(self) -> str:
-        """From where to ask, for `sinceTime`."""
+        """The value for `sinceTime`."""
         found = _STAMP.match(self._stamp + b" ")
         return (found[1] + found[3]).decode() if found else ""
 
     def resume(self) -> None:
-        """What comes next is an answer to `since`."""
+        """Expect lines from `since` on."""
         self._is_behind = self.has_begun
         self._repeated = 0
 
-    def takes(self, stamp: bytes) -> bool:
-        """Whether a line with that time is new."""
+    def accepts(self, stamp: bytes) -> bool:
+        """Return whether a line with that timestamp is new, and count it."""
         if self._is_behind and self._is_repeated(stamp):
             return False
         self._is_behind = False
@@ -150,5 +149,5 @@ class Cursor:
         if stamp == self._stamp:
             self._repeated += 1
             return self._repeated <= self._count
-        # After the last one that was read, an earlier time is that of a clock that was set back.
+        # An earlier time after the last line that was read means that the clock was set back.
         return self._repeated < self._count and nanoseconds(stamp) < nanoseconds(self._stamp)

@@ -25,7 +25,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
     """The NFS server can be mounted. Raises ClientError."""
     crew = PodWatcher(connection, {}, label_selector=_selector(deployment))
     try:
-        await workload_watcher.until(
+        await workload_watcher.run_with_pods(
             _seen(connection, deployment, lambda found: found.is_available),
             crew,
             SERVER_SECONDS,
@@ -39,7 +39,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
 async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
     """The Job has succeeded. Raises ClientError, with the last lines of what failed."""
     crew = PodWatcher(connection, places, label_selector=_selector(job))
-    ended = await workload_watcher.until(
+    ended = await workload_watcher.run_with_pods(
         _seen(connection, job, lambda found: found.is_complete or found.failure is not None),
         crew,
         START_SECONDS,
@@ -54,8 +54,8 @@ async def until_loaded(connection: Connection, job: Object, places: Places) -> N
 async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
     """Every file is where it is needed. Raises ClientError, which says what is not there."""
     crew = PodWatcher(connection, places, name=pod.name)
-    ended = await workload_watcher.until(
-        crew.until_over(),
+    ended = await workload_watcher.run_with_pods(
+        crew.wait_until_finished(),
         crew,
         seconds,
         f"the preflight ({WITHOUT}) has no answer",
@@ -68,7 +68,7 @@ async def until_checked(connection: Connection, pod: Object, places: Places, sec
 
 async def _seen(connection: Connection, wanted: Object, is_so: Callable[[Workload], bool]) -> Workload:
     """As soon as it is so. Raises GoneError and ApiError."""
-    return await workload_watcher.seen(connection, wanted.belonging.kind.resource, wanted, is_so)
+    return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_so)
 
 
 def _selector(workload: Object) -> str:

@@ -1,6 +1,6 @@
-"""What is uploaded: files and folders of this machine, each with the path that it is to have there.
+"""Collect the local files and directories to upload, with their target paths.
 
-All of it is looked at before anything is sent: what cannot be sent is refused here.
+All files are checked before anything is sent.
 """
 
 import os
@@ -13,16 +13,16 @@ import msgspec
 from windlass.client.errors import ClientError, FaultyJobError
 
 PART_SUFFIX = ".windlass-part"
-"""What has not arrived as a whole lies beside its place under a name that ends so."""
+"""Suffix of a partially uploaded file, which lies next to its target."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """A file that has another one has changed."""
+    """Identifies the version of a file: a changed file has another stamp."""
 
     size: int
     modified: int
-    """In nanoseconds."""
-    number: int
+    """Modification time in nanoseconds."""
+    inode: int
 
     @classmethod
     def of(cls, found: os.stat_result) -> "Stamp":
@@ -33,37 +33,37 @@ class Item(msgspec.Struct, frozen=True):
     """One file."""
 
     name: str
-    """Where it goes: relative, with slashes."""
+    """Target path: relative, with slashes."""
     path: Path
     stamp: Stamp
     mode: int
-    """Its permissions."""
+    """Permission bits."""
 
     @property
     def size(self) -> int:
         return self.stamp.size
 
-    def looked_at_again(self) -> "Item":
-        """Raises OSError."""
+    def refreshed(self) -> "Item":
+        """Return the item with the current stamp of the file. Raises OSError."""
         found = self.path.stat()
         return Item(self.name, self.path, Stamp.of(found), stat.S_IMODE(found.st_mode))
 
 
-class Cargo(msgspec.Struct, frozen=True):
+class UploadItems(msgspec.Struct, frozen=True):
     items: tuple[Item, ...]
     """Sorted by name."""
     folders: tuple[str, ...]
-    """All that are needed, parents first."""
+    """The target directories, parents first."""
 
     @property
     def size(self) -> int:
         return sum(item.size for item in self.items)
 
 
-def gather(sources: Mapping[str, Sequence[Path]]) -> Cargo:
-    """What is in each folder, or the file itself, under the path that the sources are listed by ("" for none).
+def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
+    """Return the files below each source, by target directory ("" for the root of the share).
 
-    Raises FaultyJobError for what cannot be sent, and ClientError for what cannot be read.
+    Raises FaultyJobError for files that cannot be sent, and ClientError for files that cannot be read.
     """
     found: dict[str, Item] = {}
     folders: set[str] = set()
@@ -78,13 +78,13 @@ def gather(sources: Mapping[str, Sequence[Path]]) -> Cargo:
                     folders.update(_with_parents(entry.name.rpartition("/")[0]))
     for name in sorted(folders & found.keys()):
         raise FaultyJobError(
-            f"{found[name].path} would lie at {name}, where another source has a folder: rename one of them"
+            f"{found[name].path} conflicts with the directory {name} of another source. Rename one of them."
         )
-    return Cargo(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
+    return UploadItems(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
 
 
 def part_name(name: str) -> str:
-    """Where the content of this file arrives. A name may have 255 bytes, and that of a part must differ by file."""
+    """Return the path of the partial file. A name has at most 255 bytes, and each file needs a different one."""
     folder, _, last = name.rpartition("/")
     encoded = os.fsencode(last)
     room = 255 - len(PART_SUFFIX) - 1
@@ -100,7 +100,7 @@ def _add(found: dict[str, Item], item: Item) -> None:
     other = found.setdefault(item.name, item)
     if other.path != item.path:
         raise FaultyJobError(
-            f"{other.path} and {item.path} would both become {item.name}: rename one, or upload it to another place"
+            f"{other.path} and {item.path} would both become {item.name}. Rename one, or upload it elsewhere."
         )
 
 
@@ -111,7 +111,7 @@ def _with_parents(folder: str) -> Iterator[str]:
 
 
 def _entries(place: str, source: Path) -> Iterator[Item | str]:
-    """Items, and the names of folders."""
+    """Yield items, and the names of directories."""
     try:
         found = source.stat()
         if stat.S_ISDIR(found.st_mode):
@@ -122,26 +122,25 @@ def _entries(place: str, source: Path) -> Iterator[Item | str]:
             )
     except FileNotFoundError as error:
         raise FaultyJobError(
-            f"there is no {error.filename or source}: expected a file, or a folder"
+            f"{error.filename or source} does not exist: expected a file or a directory"
         ) from error
     except OSError as error:
         raise ClientError(
-            f"{error.filename or source} cannot be read: {error.strerror or error}. "
-            "Change its rights: nothing was sent."
+            f"cannot read {error.filename or source}: {error.strerror or error}. Nothing was sent."
         ) from error
 
 
 def _walk(folder: Path, place: str, top: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Item | str]:
-    """`above` are the folders that this one lies in, so that a link which leads back to one of them is noticed."""
+    """Yield the entries of a directory. `above` identifies its parents, to detect links to one of them."""
     own = folder.stat()
     identity = (own.st_dev, own.st_ino)
     if identity in above:
-        raise FaultyJobError(f"{folder} is a link that leads back to a folder it lies in: take it away")
+        raise FaultyJobError(f"{folder} is a link to one of its parent directories. Remove it.")
     yield place
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
         path, name = folder / entry.name, _joined(place, entry.name)
         if entry.is_symlink():
-            _insist_on_staying(path, top)
+            _require_inside(path, top)
         found = entry.stat()
         if stat.S_ISDIR(found.st_mode):
             yield from _walk(path, name, top, (*above, identity))
@@ -149,24 +148,24 @@ def _walk(folder: Path, place: str, top: Path, above: tuple[tuple[int, int], ...
             yield _item(path, name, found)
 
 
-def _insist_on_staying(link: Path, top: Path) -> None:
+def _require_inside(link: Path, top: Path) -> None:
     target = link.resolve()
     if not target.exists():
-        raise FaultyJobError(f"{link} is a link to {target}, where nothing is: mend it, or take it away")
+        raise FaultyJobError(f"{link} is a broken link to {target}. Fix or remove it.")
     if not target.is_relative_to(top):
         raise FaultyJobError(
-            f"{link} is a link to {target}, outside of {top}: put a copy there, or upload {target} by itself"
+            f"{link} is a link to {target}, outside of {top}. Replace it with a copy, or upload {target} separately."
         )
 
 
 def _item(path: Path, name: str, found: os.stat_result) -> Item:
     if not stat.S_ISREG(found.st_mode):
         raise FaultyJobError(
-            f"{path} is {_kind(found.st_mode)}, which cannot be sent: expected files and folders"
+            f"cannot upload {path}: it is {_kind(found.st_mode)}, expected files and directories"
         )
     if path.name.startswith(".") and path.name.endswith(PART_SUFFIX):
-        raise FaultyJobError(f"{path} is a rest of an upload that was cut: delete it")
-    # Opened once: rights are better asked for before something is sent than in the middle of it.
+        raise FaultyJobError(f"{path} is a partial file of an interrupted upload. Delete it.")
+    # Open the file once to check permissions before anything is sent.
     os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     return Item(name, path, Stamp.of(found), stat.S_IMODE(found.st_mode))
 
@@ -177,7 +176,7 @@ def _kind(mode: int) -> str:
         (stat.S_ISFIFO(mode), "a pipe"),
         (stat.S_ISCHR(mode) or stat.S_ISBLK(mode), "a device"),
     )
-    return next((said for is_so, said in kinds if is_so), "no file")
+    return next((said for is_so, said in kinds if is_so), "not a regular file")
 
 
 def _joined(place: str, name: str) -> str:

@@ -1,6 +1,6 @@
-"""The pod through which files go onto a share that only the cluster can reach. It lives as long as the upload.
+"""The pod that mounts a share for an upload. It is deleted at the end of the upload.
 
-It is a pod and no job: whoever uploads needs none of our definitions in the cluster.
+It is a plain pod, so that an upload needs no Framework definition in the cluster.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ VOLUME = "share"
 MOUNTED = "/windlass/share"
 IMAGE = "busybox:stable"
 LIFE_SECONDS = 86400
-"""Who is killed while files go leaves a pod behind, which ends by itself then."""
+"""Maximum lifetime of a pod that a killed upload leaves behind."""
 
 
 def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
@@ -41,7 +41,7 @@ def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": LIFE_SECONDS,
-            # It is the first process of its container, which hears no SIGTERM, and has nothing to lose.
+            # sleep runs as PID 1, which ignores SIGTERM.
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -69,38 +69,37 @@ async def opened(
     timeout: float | None = None,
     noted: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str]:
-    """The name of the pod, which runs and has the share at MOUNTED. It is deleted in the end, whatever happens.
+    """Yield the name of a running pod with the share at MOUNTED, and delete the pod at the end.
 
-    `timeout` is for its start; `noted` is told what holds it up. Raises ClientError.
+    `timeout` limits its start; `noted` receives messages about delays. Raises ClientError.
     """
     if isinstance(share, Claim):
-        await _insist_on_claim(connection, share.claim)
+        await _require_claim(connection, share.claim)
     body = msgspec.json.encode(manifest(name, job, image, share))
     try:
         created = pods.decode(await connection.send(requests.create(PODS, connection.namespace, body)))
     except asyncio.CancelledError:
-        # Somebody pressed Ctrl-C in this moment: it may have been made all the same.
-        await _remove(connection, name, noted)
+        # The pod may have been created although the request was cancelled.
+        await _delete(connection, name, noted)
         raise
     try:
         await _wait_until_running(connection, created, share, timeout, noted)
         yield created.name
     finally:
-        await _remove(connection, name, noted)
+        await _delete(connection, name, noted)
 
 
-async def _remove(connection: Connection, name: str, noted: Callable[[str], None]) -> None:
-    """What goes wrong here is only told: there may be something worse that leaves."""
+async def _delete(connection: Connection, name: str, noted: Callable[[str], None]) -> None:
+    """Delete the pod. Errors are only reported, so that they do not hide an earlier one."""
     try:
         await connection.send(requests.delete(PODS, connection.namespace, name))
     except NotFoundError:
         return
     except (ApiError, ClientError) as error:
-        noted(f"the pod {name} of the namespace {connection.namespace} could not be deleted: {error}")
+        noted(f"cannot delete pod {name} in the namespace {connection.namespace}: {error}")
 
 
-def said(share: Mounted) -> str:
-    """For messages."""
+def describe_share(share: Mounted) -> str:
     return preflight.place_of(_volume(share), VOLUME)
 
 
@@ -112,20 +111,20 @@ def _volume(share: Mounted) -> Volume:
             return Volume(at=MOUNTED, pvc=claim)
 
 
-async def _insist_on_claim(connection: Connection, claim: str) -> None:
-    """A pod would wait for it without end. Who may not look at claims may still have one."""
+async def _require_claim(connection: Connection, claim: str) -> None:
+    """Raises NotThereError if the claim does not exist, since the pod would stay pending."""
     try:
         await connection.send(requests.get(PERSISTENT_VOLUME_CLAIMS, connection.namespace, claim))
     except ForbiddenError:
         return
     except NotFoundError as error:
         raise NotThereError(
-            f"there is no PersistentVolumeClaim {claim} in the namespace {connection.namespace}: "
-            "`kubectl get pvc` lists those that are there"
+            f"there is no PersistentVolumeClaim {claim} in the namespace {connection.namespace}. "
+            "List the claims with `kubectl get pvc`."
         ) from error
 
 
-# Until it runs
+# Start of the pod
 
 
 async def _wait_until_running(
@@ -135,39 +134,39 @@ async def _wait_until_running(
     timeout: float | None,
     noted: Callable[[str], None],
 ) -> None:
-    crew = PodWatcher(connection, {}, name=pod.name)
-    told: set[str] = set()
+    watcher = PodWatcher(connection, {}, name=pod.name)
+    reported: set[str] = set()
 
     def has_begun() -> bool:
-        for reason in crew.blocking_reasons:
-            if reason not in told:
-                told.add(reason)
-                noted(f"{said(share)} cannot be had yet: {reason}")
-        return _has_begun(crew, share)
+        for reason in watcher.blocking_reasons:
+            if reason not in reported:
+                reported.add(reason)
+                noted(f"cannot mount {describe_share(share)} yet: {reason}")
+        return _has_begun(watcher, share)
 
     try:
-        await crew.watched(crew.until(has_begun), seconds=timeout)
+        await watcher.run_while_watching(watcher.wait_until(has_begun), seconds=timeout)
     except TimeoutError as late:
-        why = crew.blocking_reasons[-1] if crew.blocking_reasons else "the cluster does not say why"
+        reason = watcher.blocking_reasons[-1] if watcher.blocking_reasons else "the cluster reports no reason"
         raise TimedOutError(
-            f"{said(share)} could not be had within {timeout:g} s: {why}. "
+            f"cannot mount {describe_share(share)} within {timeout:g} s: {reason}. "
             "Check its name, and that the nodes of the cluster can reach it."
         ) from late
 
 
-def _has_begun(crew: PodWatcher, share: Mounted) -> bool:
-    """Raises ClientError when it never will."""
-    if crew.is_lost or any(pod.is_deleting for pod in crew.pods):
-        raise GoneError(f"the pod that was to mount {said(share)} was deleted by somebody: run it again")
-    for pod in crew.pods:
+def _has_begun(watcher: PodWatcher, share: Mounted) -> bool:
+    """Return whether the container runs. Raises ClientError if it never will."""
+    if watcher.is_lost or any(pod.is_deleting for pod in watcher.pods):
+        raise GoneError(f"the loader pod for {describe_share(share)} was deleted. Run the command again.")
+    for pod in watcher.pods:
         status = pod.status_of(CONTAINER)
         if pod.is_over:
             ended = None if status is None else status.state.terminated
             why = pod.status.message or pod.status.reason
             if ended is not None:
-                why = f"it ended with {ended.exit_code}: {ended.message or ended.reason}"
+                why = f"it exited with code {ended.exit_code}: {ended.message or ended.reason}"
             raise RefusedError(
-                f"the pod that was to mount {said(share)} did not run: {why or 'nobody says why'}"
+                f"the loader pod for {describe_share(share)} failed: {why or 'unknown reason'}"
             )
         if status is not None and status.is_running:
             return True

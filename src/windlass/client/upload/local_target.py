@@ -1,4 +1,4 @@
-"""An upload into a folder of this machine: a share that is mounted here, or the disk itself. No cluster is asked."""
+"""Upload to a local directory, e.g. a mounted share."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from typing import IO
 from windlass.client.errors import NotThereError, RefusedError
 from windlass.client.upload.items import Item, part_name
 from windlass.client.upload.target import (
-    GOES_ON,
+    RESUME_HINT,
     Access,
     Checked,
     Found,
@@ -25,8 +25,8 @@ from windlass.client.upload.target import (
 )
 
 
-class FolderPlace:
-    """The folder itself is never made: a share that is not mounted must not be filled as if it were."""
+class LocalTarget:
+    """The root directory must exist: otherwise an unmounted share would be written to the local disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -39,16 +39,15 @@ class FolderPlace:
         """Raises ClientError."""
         if not self._root.exists():
             raise NotThereError(
-                f"there is no folder {self._root}: mount the share there, or make the folder if it is meant to be one "
-                "of this machine"
+                f"{self._root} does not exist. Mount the share there, or create the directory if it is a local one."
             )
 
     async def look(self, items: Sequence[Item]) -> Sequence[Found]:
-        with self._explaining("what is there cannot be read"):
+        with self._explaining("cannot read the target"):
             return await asyncio.to_thread(lambda: [self._found(item) for item in items])
 
     async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
-        with self._explaining("what is there cannot be read"):
+        with self._explaining("cannot read the target"):
             found = await asyncio.to_thread(lambda: [self._access(folder) for folder in folders])
         said = (
             blocking_reason(self.where, folder, access) for folder, access in zip(folders, found, strict=True)
@@ -60,13 +59,13 @@ class FolderPlace:
 
     async def make(self, folders: Sequence[str]) -> None:
         for folder in folders:
-            with self._explaining(f"{folder} cannot be made"):
+            with self._explaining(f"cannot create {folder}"):
                 (self._root / folder).mkdir(exist_ok=True)
 
     async def write(self, reading: Reading) -> None:
         part = self._root / part_name(reading.item.name)
-        explaining = self._explaining(f"{reading.item.name} cannot be written")
-        with explaining, self._alone(part) as file:
+        explaining = self._explaining(f"cannot write {reading.item.name}")
+        with explaining, self._locked_part(part) as file:
             if os.fstat(file.fileno()).st_size > reading.at:
                 file.truncate(reading.at)
             file.seek(reading.at)
@@ -96,7 +95,7 @@ class FolderPlace:
     def _settled(self, checked: Checked) -> bool:
         name = checked.item.name
         part = self._root / part_name(name)
-        with self._explaining(f"{name} cannot be written"), self._alone(part) as file:
+        with self._explaining(f"cannot write {name}"), self._locked_part(part) as file:
             is_right = digest_of(str(part)).hexdigest() == checked.digest
             if not is_right:
                 part.unlink()
@@ -118,14 +117,16 @@ class FolderPlace:
                 return Access.TAKEN
 
     @contextlib.contextmanager
-    def _alone(self, part: Path) -> Iterator[IO[bytes]]:
-        """The part, made if it is missing. Two uploads of one file would write into each other's: into what has its
-        name already, too, if one is done first. Unbuffered: what has arrived is there, whatever happens to us."""
+    def _locked_part(self, part: Path) -> Iterator[IO[bytes]]:
+        """Open the partial file, locked against a second upload of the same file.
+
+        It is unbuffered, so that everything received is on disk if the process is killed.
+        """
         with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
-            is_ours = _locked(file) and _is_still(part, file)
+            is_ours = _locked(file) and _has_name(part, file)
             if not is_ours:
                 raise RefusedError(
-                    f"{self.where}: another upload writes {part.name} just now. Wait until that is done. {GOES_ON}"
+                    f"{self.where}: another upload is writing {part.name}. Wait until it is done. {RESUME_HINT}"
                 )
             yield file
 
@@ -136,13 +137,13 @@ class FolderPlace:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise RefusedError(
-                    f"{self.where}: {what}: no space is left. What has arrived is kept. Make room. {GOES_ON}"
+                    f"{self.where}: {what}: no space left. Partial files are kept. Free some space. {RESUME_HINT}"
                 ) from error
-            raise RefusedError(f"{self.where}: {what}: {error.strerror or error}. {GOES_ON}") from error
+            raise RefusedError(f"{self.where}: {what}: {error.strerror or error}. {RESUME_HINT}") from error
 
 
 def _locked(file: IO[bytes]) -> bool:
-    """Until it is closed. Where a share knows no locks, nobody has one."""
+    """Lock the file until it is closed. A share without locks counts as locked."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -152,8 +153,8 @@ def _locked(file: IO[bytes]) -> bool:
     return True
 
 
-def _is_still(path: Path, file: IO[bytes]) -> bool:
-    """Whether the file has this name. It gets another one when it is whole."""
+def _has_name(path: Path, file: IO[bytes]) -> bool:
+    """Return whether the open file still has this name. It is renamed when it is complete."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -161,7 +162,7 @@ def _is_still(path: Path, file: IO[bytes]) -> bool:
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:
-    """A disk that is nearly full takes a part of it first."""
+    """Write all bytes: a nearly full disk may accept only some of them at first."""
     left = memoryview(piece)
     while left:
         left = left[file.write(left) :]

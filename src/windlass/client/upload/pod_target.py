@@ -1,8 +1,8 @@
-"""An upload through a pod that has mounted the share: small shell scripts do there what `upload_folders` does here.
+"""Upload through a loader pod, in which shell scripts do what `local_target` does locally.
 
-The image needs sh, tar, sha256sum, wc, head and df: busybox has them. Servers before Kubernetes 1.30 cannot tell a
-command that its input has ended: each script knows how many lines or bytes come. Names go in octal digits where a
-shell would see more in them than a name.
+The image needs sh, tar, sha256sum, wc, head and df, as in busybox. API servers before Kubernetes 1.30 cannot close the
+standard input of a command: each script gets the number of lines or bytes to read. Special characters in names are
+encoded as octal digits.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ import re
 import tarfile
 from collections.abc import AsyncIterator, Sequence
 
-from windlass.client import exec as running
+from windlass.client import exec as execution
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError, TimedOutError, UnreachableError
 from windlass.client.exec import Streams
 from windlass.client.upload import loader_pod, transfer
-from windlass.client.upload.items import Cargo, Item, part_name
+from windlass.client.upload.items import Item, UploadItems, part_name
 from windlass.client.upload.shares import Claim, Mounted
-from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, blocking_reason
+from windlass.client.upload.target import RESUME_HINT, Access, Checked, Found, Kind, Reading, blocking_reason
 from windlass.client.upload.transfer import Uploaded, Watch
 from windlass.kubeapi.errors import ApiError, NotFoundError
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_./-]")
-_LAST_WORDS = 500
+_MAX_STDERR = 500
 _END = 2 * tarfile.BLOCKSIZE
 
 _BEGINNING = r"""
@@ -96,7 +96,7 @@ decode "$2"
 if [ "$3" = 0 ]; then
     : > "$decoded" || exit 91
 elif [ "$(size "$decoded")" != "$3" ]; then
-    echo "somebody else writes to $decoded" >&2
+    echo "another process writes to $decoded" >&2
     exit 92
 fi
 head -c "$4" | cat >> "$decoded"  # busybox's head would not say that the disk is full
@@ -128,7 +128,7 @@ done
 async def upload(
     connection: Connection,
     share: Mounted,
-    cargo: Cargo,
+    cargo: UploadItems,
     *,
     name: str,
     job: str = "",
@@ -136,24 +136,24 @@ async def upload(
     timeout: float | None = None,
     watch: Watch | None = None,
 ) -> Uploaded:
-    """`name` is that of the pod, and `job` what its label says; `timeout` is for its start, and for how long nothing
-    may move then. Raises ClientError."""
-    told = watch or Watch()
+    """Upload through a pod with this name and job label. Raises ClientError.
+
+    `timeout` limits the start of the pod and, after that, the time without progress.
+    """
+    progress = watch or Watch()
     opened = loader_pod.opened(
-        connection, share, name=name, job=job or name, image=image, timeout=timeout, noted=told.noted
+        connection, share, name=name, job=job or name, image=image, timeout=timeout, noted=progress.noted
     )
     async with opened as pod:
-        return await transfer.upload(PodPlace(connection, pod, share, timeout), cargo, told)
+        return await transfer.upload(PodTarget(connection, pod, share, timeout), cargo, progress)
 
 
-class PodPlace:
-    """`patience` is how long nothing may move while bytes are sent, in seconds."""
-
-    def __init__(self, connection: Connection, pod: str, share: Mounted, patience: float | None) -> None:
+class PodTarget:
+    def __init__(self, connection: Connection, pod: str, share: Mounted, stall_seconds: float | None) -> None:
         self._connection = connection
         self._pod = pod
         self._share = share
-        self._patience = patience
+        self._stall_seconds = stall_seconds
         folder = share.folder if isinstance(share, Claim) else ""
         self._mounted = loader_pod.MOUNTED
         self._root = f"{self._mounted}/{folder}".rstrip("/")
@@ -164,7 +164,7 @@ class PodPlace:
 
     async def look(self, items: Sequence[Item]) -> Sequence[Found]:
         lines = [f"{item.size} {encoded(item.name)} {encoded(part_name(item.name))}" for item in items]
-        return [_found(line) for line in await self._answers(_LOOK, lines, takes_its_time=True)]
+        return [_found(line) for line in await self._answers(_LOOK, lines, is_slow=True)]
 
     async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
         answers = await self._answers(_ACCESS, [encoded(folder or ".") for folder in folders])
@@ -175,85 +175,100 @@ class PodPlace:
         return [each for each in said if each is not None]
 
     async def room(self) -> int | None:
-        """Of the volume: the folder in it may not be there yet."""
-        said = (await self._run(_ROOM, (self._mounted,), _lines(()), patience=self._patience)).strip()
+        """Return the free space of the volume, since the directory in it may not exist yet."""
+        said = (
+            await self._run(_ROOM, (self._mounted,), _lines(()), stall_seconds=self._stall_seconds)
+        ).strip()
         return int(said) * 1024 if said.isdecimal() else None
 
     async def make(self, folders: Sequence[str]) -> None:
         lines = _lines([encoded(folder) for folder in folders])
-        await self._run(_MAKE, (str(len(folders)),), lines, patience=self._patience)
+        await self._run(_MAKE, (str(len(folders)),), lines, stall_seconds=self._stall_seconds)
 
     async def write(self, reading: Reading) -> None:
         arguments = (encoded(part_name(reading.item.name)), str(reading.at), str(reading.left))
-        await self._run(_WRITE, arguments, reading.pieces(), patience=self._patience)
+        await self._run(_WRITE, arguments, reading.pieces(), stall_seconds=self._stall_seconds)
 
     async def write_together(self, readings: Sequence[Reading]) -> None:
         size = str(packed_size(readings))
-        await self._run(_UNPACK, (size,), packed(readings), patience=self._patience)
+        await self._run(_UNPACK, (size,), packed(readings), stall_seconds=self._stall_seconds)
 
     async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
         lines = [
             f"{each.digest} {each.item.mode:o} {encoded(each.item.name)} {encoded(part_name(each.item.name))}"
             for each in checked
         ]
-        answers = await self._answers(_SETTLE, lines, takes_its_time=True)
+        answers = await self._answers(_SETTLE, lines, is_slow=True)
         return [answer == "right" for answer in answers]
 
-    async def _answers(self, script: str, lines: Sequence[str], *, takes_its_time: bool = False) -> list[str]:
-        """One line for each. Checksums of large files take their time, in which nothing is heard."""
+    async def _answers(self, script: str, lines: Sequence[str], *, is_slow: bool = False) -> list[str]:
+        """Return one line of output per input line. Checksums of large files take long without any output."""
         if not lines:
             return []
-        patience = None if takes_its_time else self._patience
-        written = await self._run(script, (str(len(lines)),), _lines(lines), patience=patience)
+        stall_seconds = None if is_slow else self._stall_seconds
+        written = await self._run(script, (str(len(lines)),), _lines(lines), stall_seconds=stall_seconds)
         found = written.splitlines()
         if len(found) != len(lines):
-            raise RefusedError(f"{self.where}: {len(found)} answers came for {len(lines)} files. {GOES_ON}")
+            raise RefusedError(
+                f"{self.where}: received {len(found)} answers for {len(lines)} files. {RESUME_HINT}"
+            )
         return found
 
     async def _run(
-        self, script: str, arguments: Sequence[str], sent: AsyncIterator[bytes], *, patience: float | None
+        self,
+        script: str,
+        arguments: Sequence[str],
+        sent: AsyncIterator[bytes],
+        *,
+        stall_seconds: float | None,
     ) -> str:
-        """What the script wrote. Raises ClientError."""
+        """Return the output of the script. Raises ClientError."""
         out, err = bytearray(), bytearray()
         command = ("sh", "-c", _BEGINNING + script, "sh", self._root, *arguments)
-        here = Streams(stdout=out.extend, stderr=err.extend)
+        streams = Streams(stdout=out.extend, stderr=err.extend)
         try:
-            code = await self._executed(command, here, sent, patience)
+            code = await self._execute(command, streams, sent, stall_seconds)
         except NotFoundError as error:
-            raise UnreachableError(f"{self.where}: the pod that has mounted it is gone. {GOES_ON}") from error
+            raise UnreachableError(f"{self.where}: the loader pod was deleted. {RESUME_HINT}") from error
         except ApiError as error:
             raise UnreachableError(
-                f"{self.where}: the connection to its pod is lost: {error}. {GOES_ON}"
+                f"{self.where}: lost the connection to the loader pod: {error}. {RESUME_HINT}"
             ) from error
         if code:
-            raise RefusedError(self._complaint(code, err.decode("utf-8", "replace").strip()))
+            raise RefusedError(self._error_message(code, err.decode("utf-8", "replace").strip()))
         return out.decode("utf-8", "replace")
 
-    def _complaint(self, code: int, said: str) -> str:
-        if "No space left" in said or "Disk quota" in said:
-            return f"{self.where}: no space is left. What has arrived is kept. Make room. {GOES_ON}"
-        why = said[-_LAST_WORDS:].removesuffix(".") or f"its pod ended the command with {code}"
-        return f"{self.where}: {why}. {GOES_ON}"
+    def _error_message(self, code: int, stderr: str) -> str:
+        if "No space left" in stderr or "Disk quota" in stderr:
+            return f"{self.where}: no space left. Partial files are kept. Free some space. {RESUME_HINT}"
+        reason = (
+            stderr[-_MAX_STDERR:].removesuffix(".") or f"a command in the loader pod exited with code {code}"
+        )
+        return f"{self.where}: {reason}. {RESUME_HINT}"
 
-    async def _executed(
-        self, command: Sequence[str], here: Streams, sent: AsyncIterator[bytes], patience: float | None
+    async def _execute(
+        self,
+        command: Sequence[str],
+        streams: Streams,
+        sent: AsyncIterator[bytes],
+        stall_seconds: float | None,
     ) -> int:
-        """Whoever cannot read what is to be sent ends the command: it would wait for the rest."""
-        trouble: list[ClientError] = []
+        """Return the exit code. If the input cannot be read, the command is cancelled, since it would wait for more."""
+        input_errors: list[ClientError] = []
         try:
-            async with asyncio.timeout(patience) as deadline:
+            async with asyncio.timeout(stall_seconds) as deadline:
 
                 async def stdin() -> AsyncIterator[bytes]:
                     try:
                         async for piece in sent:
                             yield piece
-                            if patience is not None:
-                                deadline.reschedule(asyncio.get_running_loop().time() + patience)
+                            if stall_seconds is not None:
+                                deadline.reschedule(asyncio.get_running_loop().time() + stall_seconds)
                     except ClientError as error:
-                        trouble.append(error)
+                        input_errors.append(error)
                         executing.cancel()
 
-                executing = asyncio.create_task(self._in_pod(command, here, stdin()))
+                executing = asyncio.create_task(self._in_pod(command, streams, stdin()))
                 try:
                     return await executing
                 finally:
@@ -261,28 +276,28 @@ class PodPlace:
                     await asyncio.gather(executing, return_exceptions=True)
         except TimeoutError as late:
             raise TimedOutError(
-                f"{self.where}: nothing has moved for {patience:g} s: {loader_pod.said(self._share)} does not answer. "
-                f"{GOES_ON}"
+                f"{self.where}: no progress for {stall_seconds:g} s: {loader_pod.describe_share(self._share)} does not "
+                f"respond. {RESUME_HINT}"
             ) from late
         except asyncio.CancelledError:
-            if trouble:
-                raise trouble[0] from None
+            if input_errors:
+                raise input_errors[0] from None
             raise
 
-    async def _in_pod(self, command: Sequence[str], here: Streams, stdin: AsyncIterator[bytes]) -> int:
-        streams = Streams(stdout=here.stdout, stderr=here.stderr, stdin=stdin)
-        return await running.in_pod(self._connection, self._pod, loader_pod.CONTAINER, command, streams)
+    async def _in_pod(self, command: Sequence[str], streams: Streams, stdin: AsyncIterator[bytes]) -> int:
+        with_input = Streams(stdout=streams.stdout, stderr=streams.stderr, stdin=stdin)
+        return await execution.in_pod(self._connection, self._pod, loader_pod.CONTAINER, command, with_input)
 
 
 def encoded(name: str) -> str:
-    """For a line of words, and for `printf %b`."""
+    """Encode a name for a line of words and for `printf %b`."""
     return "".join(
         chr(byte) if _PLAIN.match(bytes((byte,))) else f"\\0{byte:03o}" for byte in os.fsencode(name)
     )
 
 
 async def packed(readings: Sequence[Reading]) -> AsyncIterator[bytes]:
-    """The parts of files as an archive. Whose the files are here means nothing there."""
+    """Yield a tar archive of the partial files, without owners."""
     for reading in readings:
         yield _header(reading)
         async for piece in reading.pieces():

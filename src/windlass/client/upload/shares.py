@@ -1,4 +1,4 @@
-"""Where an upload goes, as somebody writes it: a folder of this machine, an NFS server, a claim of the cluster."""
+"""Parse the target of an upload: a local directory, an NFS share, or a PersistentVolumeClaim."""
 
 import posixpath
 import re
@@ -9,15 +9,15 @@ from windlass.k8s.formats import is_object_name
 from windlass.model import names
 
 FORMS = (
-    "/PATH, a folder of this machine, such as a share that is mounted here",
-    "nfs://SERVER/PATH, a folder that an NFS server exports",
+    "/PATH, a local directory, e.g. a mounted share",
+    "nfs://SERVER/PATH, an exported directory of an NFS server",
     "pvc://CLAIM[/FOLDER], the volume of a PersistentVolumeClaim",
 )
 _can_be_a_server = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]").fullmatch
 
 
 class OnDisk(msgspec.Struct, frozen=True):
-    """A folder of this machine. No cluster is asked."""
+    """A local directory, for which no cluster is needed."""
 
     path: str
 
@@ -37,19 +37,19 @@ class Claim(msgspec.Struct, frozen=True):
     claim: str
     """The name of a PersistentVolumeClaim."""
     folder: str = ""
-    """In the volume."""
+    """Directory in the volume."""
 
     def __str__(self) -> str:
         return f"pvc://{self.claim}/{self.folder}".rstrip("/")
 
 
 Mounted = Nfs | Claim
-"""What only a pod can reach."""
+"""Targets that only a pod can mount."""
 Share = OnDisk | Mounted
 
 
 def parse(written: str) -> Share:
-    """Any of the forms, or CLAIM[:FOLDER] for short. Raises ValueError."""
+    """Parse one of FORMS, or the short form CLAIM[:FOLDER]. Raises ValueError."""
     scheme, has_scheme, rest = written.partition("://")
     if written.startswith("/"):
         return OnDisk(posixpath.normpath("/" + written.lstrip("/")))
@@ -64,13 +64,13 @@ def parse(written: str) -> Share:
     raise ValueError(_expected(written))
 
 
-def project_fault(name: str) -> str | None:
-    """What is wrong with the name of a project; jobs and labels are called by it too."""
+def project_name_error(name: str) -> str | None:
+    """Return why a name is invalid for a project, whose jobs and labels use it; None if it is valid."""
     if re.fullmatch(names.DNS_LABEL_PATTERN, name):
         return None
     return (
         f"PROJECT: found {name!r}, expected lower-case letters, digits and hyphens, with a letter or digit at both "
-        "ends, and at most 63 of them"
+        "ends, and at most 63 characters"
     )
 
 
@@ -88,10 +88,10 @@ def _nfs(rest: str, written: str) -> Nfs:
 
 
 def _within(folder: str, written: str) -> str:
-    """Raises ValueError for one that climbs out."""
+    """Normalize a path in the share. Raises ValueError for a path outside of it."""
     parts = folder.split("/")
     if ".." in parts or "\0" in folder:
-        raise ValueError(f"found {written!r}, which leads out of the share: expected a folder in it")
+        raise ValueError(f"found {written!r}, which is outside of the share: expected a directory in it")
     return "/".join(part for part in parts if part not in ("", "."))
 
 

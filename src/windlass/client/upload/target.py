@@ -1,7 +1,6 @@
-"""What an upload needs of the place that it goes to: a port, of which a folder here and a pod's volume are two ways.
+"""The interface of an upload target, which `local_target` and `pod_target` implement.
 
-Content arrives in a part beside its place (`upload_items.part_name`) and gets its name only when its checksum is right:
-nothing half-written is ever seen under its name.
+Content is written to a partial file next to its target (`items.part_name`) and renamed after its checksum was verified.
 """
 
 import asyncio
@@ -19,13 +18,13 @@ from windlass.client.upload.items import Item, Stamp
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-PIECE = 1 << 20
-"""Bytes that are read, sent and counted at once."""
-GOES_ON = "The same command, run again, goes on where this one ended."
+CHUNK_BYTES = 1 << 20
+"""Size of the chunks that are read, sent and counted."""
+RESUME_HINT = "Run the same command again to resume the upload."
 
 
 class Kind(StrEnum):
-    """What there is under a name."""
+    """The type of an existing path."""
 
     NOTHING = "nothing"
     FILE = "file"
@@ -34,51 +33,51 @@ class Kind(StrEnum):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a place has of one file."""
+    """The state of one file on the target."""
 
     kind: Kind = Kind.NOTHING
     digest: str = ""
-    """Of the file; empty where its size is another, so that it need not be read."""
+    """Checksum of the file; empty if its size differs, so that it need not be read."""
     part_size: int = 0
     part_digest: str = ""
-    """Of what has arrived of it; empty for nothing."""
+    """Checksum of the partial file; empty without one."""
 
 
 class Access(StrEnum):
-    """Whether a folder can be had."""
+    """Whether a directory can be used."""
 
     FINE = "fine"
-    """It is there and can be written to, or it is not there yet."""
+    """It is writable, or does not exist yet."""
     TAKEN = "taken"
-    """By something that is no folder."""
+    """Something else has its name."""
     CLOSED = "closed"
-    """Nothing may be written there."""
+    """It is not writable."""
 
 
 def blocking_reason(where: str, folder: str, access: Access) -> str | None:
-    """In words. The folder "" is the place itself."""
+    """Return why a directory cannot be used; None if it can. The folder "" is the root of the target."""
     path = f"{where}/{folder}".rstrip("/")
     match access:
         case Access.FINE:
             return None
         case Access.TAKEN:
-            return f"{path} is no folder, and one is needed there: move it away"
+            return f"{path} must be a directory, but it is not. Move it away."
         case Access.CLOSED:
-            return f"{path} cannot be written to: ask its owner for the right, or choose another share"
+            return f"{path} is not writable. Ask its owner for permission, or choose another share."
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a part must be to become a file."""
+    """A partial file with its expected checksum."""
 
     item: Item
     digest: str
 
 
 class Reading:
-    """The bytes of one file from somewhere in it to its end: exactly as many as were promised, whatever happens to it.
+    """Reads a file from an offset to its end, always exactly the announced number of bytes.
 
-    Whoever reads a file that shrinks is given zeros: the other side waits for that many bytes. `has_changed` says then
-    that they are worth nothing.
+    A file that shrinks meanwhile is padded with zeros, since the receiver expects that many bytes. `has_changed` is
+    true then.
     """
 
     def __init__(
@@ -97,11 +96,11 @@ class Reading:
 
     @property
     def digest(self) -> str:
-        """Of the whole file, once it is read."""
+        """Checksum of the whole file, after it was read."""
         return self._hasher.hexdigest()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Whoever has taken the last may be gone before the end: see `conclude`. Raises ClientError."""
+        """Yield the content. The consumer may stop after the last chunk: see `conclude`. Raises ClientError."""
         left = self.left
         with self._explaining():
             file = await asyncio.to_thread(self.item.path.open, "rb")
@@ -109,13 +108,13 @@ class Reading:
             file.seek(self.at)
             while left:
                 with self._explaining():
-                    piece = await asyncio.to_thread(self._next, file, min(PIECE, left))
+                    piece = await asyncio.to_thread(self._next, file, min(CHUNK_BYTES, left))
                 left -= len(piece)
                 yield piece
                 self._count(len(piece))
 
     async def conclude(self) -> None:
-        """When all has been written. Raises ClientError."""
+        """Check for changes after everything was written. Raises ClientError."""
         with self._explaining():
             stamp = Stamp.of(await asyncio.to_thread(self.item.path.stat))
         self.has_changed |= stamp != self.item.stamp
@@ -131,8 +130,9 @@ class Reading:
         try:
             yield
         except OSError as error:
-            said = error.strerror or error
-            raise ClientError(f"{self.item.path} cannot be read: {said}. {GOES_ON}") from error
+            raise ClientError(
+                f"cannot read {self.item.path}: {error.strerror or error}. {RESUME_HINT}"
+            ) from error
 
     def _next(self, file: IO[bytes], size: int) -> bytes:
         piece = file.read(size)
@@ -143,41 +143,41 @@ class Reading:
         return piece
 
 
-class Place(Protocol):
-    """Names are relative to it. What it refuses is a ClientError that says where it is."""
+class UploadTarget(Protocol):
+    """Paths are relative to the target. Methods raise ClientError with its location."""
 
     @property
     def where(self) -> str:
-        """As people write it."""
+        """The location as the user writes it."""
 
     async def look(self, items: Sequence[Item]) -> Sequence[Found]:
-        """What is there of each. Nothing is written."""
+        """Return the state of each file."""
 
     async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
-        """Why these cannot be had: something else has their name, or nothing may be written there."""
+        """Return why these directories cannot be used."""
 
     async def room(self) -> int | None:
-        """How many bytes it can take; None where nobody knows."""
+        """Return the free space in bytes; None if unknown."""
 
     async def make(self, folders: Sequence[str]) -> None:
-        """All of them, parents first."""
+        """Create the directories, parents first."""
 
     async def write(self, reading: Reading) -> None:
-        """To the end of the part, which has what comes before; or from its beginning."""
+        """Append to the partial file, or write it from the start."""
 
     async def write_together(self, readings: Sequence[Reading]) -> None:
-        """Many small ones, each from its beginning."""
+        """Write many small files, each from its start."""
 
     async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
-        """Parts that are as they should be get their names; the others are removed."""
+        """Rename partial files with the right checksum to their targets, and delete the others."""
 
 
 def digest_of(path: str, size: int | None = None) -> "_Hash":
-    """Of so much of a file, or of all of it. Raises OSError. What is not there is not counted."""
+    """Return the checksum of the first `size` bytes, or of the whole file. Raises OSError."""
     hasher = hashlib.sha256()
-    with open(path, "rb") as file:  # noqa: PTH123 — names come as they are, also in bytes that are no text
+    with open(path, "rb") as file:  # noqa: PTH123 — names may contain bytes that are not text
         left = size
-        while piece := file.read(PIECE if left is None else min(PIECE, left)):
+        while piece := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
             hasher.update(piece)
             left = None if left is None else left - len(piece)
     return hasher

@@ -1,7 +1,4 @@
-"""Files of this machine onto a share: what is there stays, what was cut goes on, and checksums say that it is so.
-
-One engine for every place (`upload_places.Place`). It looks at both sides first, and then sends what is missing.
-"""
+"""Upload files to any `UploadTarget`: compare checksums first, then send missing files and resume partial ones."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,47 +9,47 @@ import msgspec
 
 from windlass.client.errors import ClientError, RefusedError
 from windlass.client.submit import code_archive
-from windlass.client.upload.items import Cargo, Item
-from windlass.client.upload.local_target import FolderPlace
+from windlass.client.upload.items import Item, UploadItems
+from windlass.client.upload.local_target import LocalTarget
 from windlass.client.upload.shares import OnDisk
-from windlass.client.upload.target import Checked, Found, Kind, Place, Reading, digest_of
+from windlass.client.upload.target import Checked, Found, Kind, Reading, UploadTarget, digest_of
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 SRC, DATA = "src", "data"
-"""The folders of a share, each with one folder per project."""
-SMALL = 1 << 20
-"""Files of less than this many bytes go together."""
-MOST_TOGETHER = 500
-MOST_BYTES_TOGETHER = 16 << 20
-MOST_LOOKED_AT = 500
-_SHOWN = 3
+"""The top directories of a share, each with one directory per project."""
+SMALL_BYTES = 1 << 20
+"""Files smaller than this are sent in batches."""
+MAX_BATCH_FILES = 500
+MAX_BATCH_BYTES = 16 << 20
+MAX_COMPARED = 500
+_MAX_LISTED = 3
 
 
 class Uploaded(msgspec.Struct, frozen=True):
     files: int
-    """All of them: sent, skipped and resumed."""
+    """Number of all files: sent, skipped and resumed."""
     sent: int
-    """As a whole."""
+    """Number of files sent completely."""
     skipped: int
-    """They were there, with the same checksum."""
+    """Number of files that existed with the same checksum."""
     resumed: int
-    """From where they had been cut."""
+    """Number of partial files that were continued."""
     bytes: int
-    """That were sent."""
+    """Number of bytes sent."""
     size: int
-    """Of all files, in bytes."""
+    """Size of all files in bytes."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What becomes of one file that is not there."""
+    """The transfer of one missing file."""
 
     item: Item
     at: int = 0
-    """So many bytes are there."""
+    """Number of bytes that the target already has."""
     hasher: "_Hash | None" = None
-    """Over those."""
+    """Checksum of these bytes."""
 
     @property
     def left(self) -> int:
@@ -60,16 +57,16 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def goes_alone(self) -> bool:
-        return self.left > 0 and (self.item.size >= SMALL or self.at > 0)
+        return self.left > 0 and (self.item.size >= SMALL_BYTES or self.at > 0)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class UploadPlan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     skipped: int
 
     @property
     def left(self) -> int:
-        """Bytes to send."""
+        """Number of bytes to send."""
         return sum(step.left for step in self.steps)
 
     @property
@@ -78,68 +75,68 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Is told how it goes. Nothing here waits."""
+    """Callbacks for progress."""
 
     compared: Callable[[int, int], None] = lambda *_: None
-    """So many files of so many have been looked at on both sides."""
-    planned: Callable[[Plan], None] = lambda _: None
+    """Called with the number of compared files and the total."""
+    planned: Callable[[UploadPlan], None] = lambda _: None
     moved: Callable[[str, int], None] = lambda *_: None
-    """So many bytes more of that file have gone."""
+    """Called with the name of a file and the number of further bytes sent."""
     noted: Callable[[str], None] = lambda _: None
-    """What holds it up, in words."""
+    """Called with a message about a delay."""
 
 
 def project_sources(
     project: str, sent_code: Sequence[Path], data: Sequence[Path]
 ) -> Mapping[str, Sequence[Path]]:
-    """Where job templates expect the files of a project. For `upload_items.gather`."""
+    """Return the sources by target directory, as job templates expect them. For `items.gather`."""
     wanted = {f"{SRC}/{project}": tuple(sent_code), f"{DATA}/{project}": tuple(data)}
     return {folder: paths for folder, paths in wanted.items() if paths}
 
 
-async def to_folder(share: OnDisk, cargo: Cargo, watch: Watch | None = None) -> Uploaded:
-    """Onto a share that this machine has itself. Raises ClientError."""
-    place = FolderPlace(Path(share.path))
-    place.check()
-    return await upload(place, cargo, watch or Watch())
+async def to_folder(share: OnDisk, items: UploadItems, watch: Watch | None = None) -> Uploaded:
+    """Upload to a local directory. Raises ClientError."""
+    target = LocalTarget(Path(share.path))
+    target.check()
+    return await upload(target, items, watch or Watch())
 
 
-async def upload(place: Place, cargo: Cargo, watch: Watch) -> Uploaded:
-    """Raises ClientError. What has arrived by then stays, for the next time."""
-    _refuse(place.where, await place.blocking_reasons(("", *cargo.folders)))
-    found = await _look(place, cargo.items, watch)
-    _refuse(place.where, list(_conflicts(place.where, cargo.items, found)))
-    plan = await _planned(cargo.items, found)
-    _insist_on_room(place.where, plan, await place.room())
+async def upload(target: UploadTarget, items: UploadItems, watch: Watch) -> Uploaded:
+    """Upload all files. Partial files are kept on an error, for the next upload. Raises ClientError."""
+    _require_none(target.where, await target.blocking_reasons(("", *items.folders)))
+    found = await _compare(target, items.items, watch)
+    _require_none(target.where, list(_conflicts(target.where, items.items, found)))
+    plan = await _plan(items.items, found)
+    _require_space(target.where, plan, await target.room())
     watch.planned(plan)
-    await place.make(cargo.folders)
-    sender = _Sender(place, watch)
+    await target.make(items.folders)
+    sender = _Sender(target, watch)
     again = await sender.send(plan.steps)
     if again:
-        again = await sender.send([Step(await asyncio.to_thread(_looked_at, item)) for item in again])
+        again = await sender.send([Step(await asyncio.to_thread(_refreshed, item)) for item in again])
     if again:
         raise ClientError(
-            f"{_listed([str(item.path) for item in again])}: the checksum there is another than here, twice. Something "
-            "writes to it while it is sent, or the share loses data: it is not there under its name."
+            f"cannot upload {_listed([str(item.path) for item in again])}: the checksums differed twice. "
+            "Another process writes to the file during the upload, or the share loses data."
         )
     resumed = plan.resumed
     return Uploaded(
-        files=len(cargo.items),
+        files=len(items.items),
         sent=len(plan.steps) - resumed,
         skipped=plan.skipped,
         resumed=resumed,
         bytes=sender.bytes,
-        size=cargo.size,
+        size=items.size,
     )
 
 
-# What is there
+# State of the target
 
 
-async def _look(place: Place, items: Sequence[Item], watch: Watch) -> list[Found]:
+async def _compare(target: UploadTarget, items: Sequence[Item], watch: Watch) -> list[Found]:
     found: list[Found] = []
-    for begin in range(0, len(items), MOST_LOOKED_AT):
-        found += await place.look(items[begin : begin + MOST_LOOKED_AT])
+    for begin in range(0, len(items), MAX_COMPARED):
+        found += await target.look(items[begin : begin + MAX_COMPARED])
         watch.compared(len(found), len(items))
     return found
 
@@ -147,35 +144,35 @@ async def _look(place: Place, items: Sequence[Item], watch: Watch) -> list[Found
 def _conflicts(where: str, items: Sequence[Item], found: Sequence[Found]) -> Iterator[str]:
     for item, seen in zip(items, found, strict=True):
         if seen.kind in (Kind.FOLDER, Kind.OTHER):
-            what = "a folder" if seen.kind is Kind.FOLDER else "no file"
-            yield f"{where}/{item.name} is {what}, and {item.path} is to have its place: move it away"
+            kind = "a directory" if seen.kind is Kind.FOLDER else "not a regular file"
+            yield f"{where}/{item.name} is {kind}, so {item.path} cannot replace it. Move it away."
 
 
-def _refuse(where: str, faults: Sequence[str]) -> None:
-    """Raises RefusedError if there is one."""
-    if faults:
-        raise RefusedError(f"nothing is sent to {where}: {_listed(faults)}")
+def _require_none(where: str, problems: Sequence[str]) -> None:
+    """Raises RefusedError if there are problems."""
+    if problems:
+        raise RefusedError(f"cannot upload to {where}: {_listed(problems)}")
 
 
-def _insist_on_room(where: str, plan: Plan, room: int | None) -> None:
+def _require_space(where: str, plan: UploadPlan, room: int | None) -> None:
     if room is not None and plan.left > room:
         raise RefusedError(
-            f"nothing is sent to {where}: there is room for {code_archive.shown_size(room)}, and "
-            f"{code_archive.shown_size(plan.left)} are to be sent. Make room, or choose another share."
+            f"cannot upload to {where}: {code_archive.shown_size(plan.left)} needed, "
+            f"{code_archive.shown_size(room)} free. Free some space, or choose another share."
         )
 
 
-# What is to be done
+# Transfer
 
 
-async def _planned(items: Sequence[Item], found: Sequence[Found]) -> Plan:
+async def _plan(items: Sequence[Item], found: Sequence[Found]) -> UploadPlan:
     steps = [await asyncio.to_thread(_step, item, seen) for item, seen in zip(items, found, strict=True)]
     missing = tuple(step for step in steps if step is not None)
-    return Plan(missing, len(steps) - len(missing))
+    return UploadPlan(missing, len(steps) - len(missing))
 
 
 def _step(item: Item, found: Found) -> Step | None:
-    """None for a file that is there. What has arrived of it counts only if it is the beginning of this very file."""
+    """Return the transfer of a file; None if it is up to date. A partial file must match the start of the file."""
     try:
         if found.digest and found.digest == digest_of(str(item.path)).hexdigest():
             return None
@@ -184,48 +181,48 @@ def _step(item: Item, found: Found) -> Step | None:
             if hasher.hexdigest() == found.part_digest:
                 return Step(item, found.part_size, hasher)
     except OSError as error:
-        raise ClientError(
-            f"{item.path} cannot be read: {error.strerror or error}. Nothing was sent."
-        ) from error
+        raise ClientError(f"cannot read {item.path}: {error.strerror or error}. Nothing was sent.") from error
     return Step(item)
 
 
-def _looked_at(item: Item) -> Item:
+def _refreshed(item: Item) -> Item:
     try:
-        return item.looked_at_again()
+        return item.refreshed()
     except OSError as error:
         raise ClientError(
-            f"{item.path} went away while it was sent: {error.strerror or error}. It is not there under its name."
+            f"cannot upload {item.path}: it disappeared during the upload: {error.strerror or error}"
         ) from error
 
 
 class _Sender:
-    def __init__(self, place: Place, watch: Watch) -> None:
-        self._place = place
+    def __init__(self, target: UploadTarget, watch: Watch) -> None:
+        self._target = target
         self._watch = watch
         self.bytes = 0
 
     async def send(self, steps: Sequence[Step]) -> list[Item]:
-        """Those that did not arrive as they are."""
+        """Send the files and return those whose checksums differ."""
         again: list[Item] = []
-        for group in together(steps):
+        for group in batches(steps):
             readings = [Reading(step.item, step.at, step.hasher, self._moved) for step in group]
             unsent = [reading for reading in readings if reading.left or not reading.at]
             if group[0].goes_alone:
-                await self._place.write(readings[0])
+                await self._target.write(readings[0])
             elif unsent:
-                await self._place.write_together(unsent)
+                await self._target.write_together(unsent)
             for reading in unsent:
                 await reading.conclude()
             again += await self._settled(readings)
         return again
 
     async def _settled(self, readings: Sequence[Reading]) -> list[Item]:
-        whole = [reading for reading in readings if not reading.has_changed]
-        are_right = await self._place.settle([Checked(reading.item, reading.digest) for reading in whole])
+        unchanged = [reading for reading in readings if not reading.has_changed]
+        are_right = await self._target.settle(
+            [Checked(reading.item, reading.digest) for reading in unchanged]
+        )
         changed = [reading.item for reading in readings if reading.has_changed]
         return changed + [
-            reading.item for reading, is_right in zip(whole, are_right, strict=True) if not is_right
+            reading.item for reading, is_right in zip(unchanged, are_right, strict=True) if not is_right
         ]
 
     def _moved(self, name: str, size: int) -> None:
@@ -233,15 +230,15 @@ class _Sender:
         self._watch.moved(name, size)
 
 
-def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Large files alone, in their order; small ones, and those of which only the checksum is missing, in groups."""
+def batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield batches: large files alone, in their order, and small or already complete files batches."""
     group: list[Step] = []
     size = 0
     for step in steps:
         if step.goes_alone:
             yield [step]
             continue
-        is_full = len(group) == MOST_TOGETHER or size + step.left > MOST_BYTES_TOGETHER
+        is_full = len(group) == MAX_BATCH_FILES or size + step.left > MAX_BATCH_BYTES
         if group and is_full:
             yield group
             group, size = [], 0
@@ -252,5 +249,5 @@ def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
 
 
 def _listed(said: Sequence[str]) -> str:
-    more = len(said) - _SHOWN
-    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    more = len(said) - _MAX_LISTED
+    return "; ".join(said[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
