@@ -174,7 +174,7 @@ def test_a_port_that_is_taken_gives_way(scene: Scene, program: Program, commands
         url = commands[0].line().split()[3]
         code, _, stderr = commands[0].end()
     found = url.removesuffix("/").rpartition(":")[2]
-    assert (code, stderr) == (0, f"windlass: port {wanted} is taken: {found} is used\n")
+    assert (code, stderr) == (0, f"windlass: port {wanted} is in use: using port {found}\n")
 
 
 def test_one_that_does_not_answer_yet_is_waited_for(

@@ -184,7 +184,7 @@ def test_unknown(cluster: Cluster) -> None:
     cluster.create(framework("known", {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""], "empty": []}))
     for task, words in {
         "known/worker-2": "known has no task worker-2; its tasks are ps-0, worker-0..1",
-        "known/chief-0": "known has no task chief-0, it has ps-0, worker-0..1",
+        "known/chief-0": "known has no task chief-0; its tasks are ps-0, worker-0..1",
         "known/empty-0": "known has no task empty-0",
         "nobody/worker-0": 'there is no job "nobody" in the namespace default',
         "a b?c/worker-0": 'there is no job "a b?c" in the namespace default',
@@ -210,7 +210,7 @@ def test_what_is_no_task(task: str) -> None:
     """Before any cluster is asked."""
     result = CliRunner().invoke(main, ["env", task])
     assert result.exit_code == 2
-    assert "expected NAME/ROLE-INDEX, such as digits/worker-1" in result.stderr
+    assert "expected NAME/ROLE-INDEX, e.g. digits/worker-1" in result.stderr
 
 
 def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:

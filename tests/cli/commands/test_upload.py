@@ -86,14 +86,14 @@ REFUSED = {
     "no such share": (
         ("digits", "--code", "train.py", "--share", "SHARE/nowhere"),
         1,
-        "nowhere: mount the share there",
+        "nowhere does not exist. Mount the share there",
     ),
     "a share that is a file": (
         ("digits", "--code", "train.py", "--share", "SHARE/../project/train.py"),
         1,
-        "train.py is no folder",
+        "train.py must be a directory",
     ),
-    "no such file": (("digits", "--data", "nowhere", "--share", "SHARE"), 2, "there is no nowhere"),
+    "no such file": (("digits", "--data", "nowhere", "--share", "SHARE"), 2, "nowhere does not exist"),
     "two for one place": (
         ("digits", "--code", "train.py", "--code", "other/train.py", "--share", "SHARE"),
         2,
@@ -174,7 +174,7 @@ def test_a_share_that_takes_no_more(share: Path, project: Path) -> None:
         check=False,
     )
     assert failed.returncode == 1
-    assert "data/digits/large cannot be written: File too large" in failed.stderr
+    assert "cannot write data/digits/large: File too large" in failed.stderr
     assert "to resume the upload" in failed.stderr
     assert files_of(share) == {"data/digits/.large.windlass-part"}
     told = json.loads(upload(*words[1:], "-o", "json").stdout)

@@ -286,7 +286,7 @@ def _host(address: str) -> str:
 
 def _standing(pod: Pod | None) -> tuple[State, str]:
     if pod is None:
-        return State.WAITING, "there is no pod of it yet"
+        return State.WAITING, "its pod is not created yet"
     if pod.is_deleting:
         return State.WAITING, f"the pod {pod.name} goes, and the next one is still to come"
     if pod.is_ready:
