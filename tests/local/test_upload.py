@@ -254,7 +254,11 @@ WRONG = {
     "no such folder": (("/nowhere", "my-data"), 2, "there is no /nowhere"),
     "out of the volume": (("FOLDER", "my-data:../etc"), 2, "outside of the share"),
     "no claim": (("FOLDER", ":models"), 2, "expected one of"),
-    "a file where a folder is needed": (("FOLDER", "my-data:taken"), 1, "pvc://my-data/taken must be a directory"),
+    "a file where a folder is needed": (
+        ("FOLDER", "my-data:taken"),
+        1,
+        "pvc://my-data/taken must be a directory",
+    ),
     "a folder where a file is to be": (
         ("FOLDER/a file", "my-data:full"),
         1,
