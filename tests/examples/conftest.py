@@ -1,7 +1,7 @@
-"""The examples, run as somebody runs them who has read their READMEs: `make test-examples`.
+"""The examples, run as in their READMEs: `make test-examples`.
 
-They train for real, with packages that Windlass itself does not need. Where one is missing, its examples are skipped
-and say so; with WINDLASS_TEST_EXAMPLES=required they fail.
+They train with packages that Windlass itself does not need. Examples whose packages are missing are skipped; with
+WINDLASS_TEST_EXAMPLES=required they fail.
 """
 
 import shutil
@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture
 def output() -> Iterator[Path]:
-    """A folder of the machine that a job writes its results to."""
+    """A folder of the machine for the results of a job."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-output-"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""Companions of a job, all of them the real programs: TensorBoard and JupyterLab beside TensorFlow, and a browser.
+"""Companions of a job with the real programs: TensorBoard, JupyterLab, TensorFlow, and a browser.
 
-One cluster and one job, which trains all the while, are shared by most of these tests.
+Most tests share one cluster and one job, which trains all the time.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def get(url: str) -> Any:
 
 
 def url_in(command: Command) -> str:
-    """Of this machine, as soon as it is told."""
+    """Return a printed URL of this machine."""
     found = re.compile(r"http://127\.0\.0\.1:\d+/")
 
     def look() -> "re.Match[str] | None":
@@ -64,8 +64,8 @@ def password_in(said: str) -> str:
 
 
 class Digits:
-    """The job of digits-ps/companions.yaml on a cluster of `windlass local`. It trains for longer than any test takes,
-    and gives way to everybody else meanwhile."""
+    """The job of digits-ps/companions.yaml on a cluster of `windlass local`. It trains longer than any test, at low
+    priority."""
 
     def __init__(self, home: Home, local: Local, output: Path, notebooks: Path) -> None:
         self.home = home
@@ -75,13 +75,13 @@ class Digits:
         self.file = home.file(job_file(output, notebooks))
         self.password = password_in(self.windlass("submit", str(self.file)).expect(0).stdout)
         self.doors: dict[str, Command] = {}
-        """The commands that lead to companions, which go on until somebody ends them."""
+        """Running commands that forward to companions."""
 
     def windlass(self, command: str, *arguments: str) -> Done:
         return self.home.windlass(command, *self._where, *arguments)
 
     def door(self, companion: str) -> str:
-        """The URL of `windlass tensorboard digits`, or jupyter."""
+        """Return the URL of `windlass tensorboard digits`, or jupyter."""
         if companion not in self.doors:
             self.doors[companion] = self.home.begin(companion, *self._where, JOB, "--port", "0")
         return url_in(self.doors[companion])
@@ -97,7 +97,7 @@ class Digits:
         return str(answer.body["status"]["state"])
 
     def left(self) -> list[str]:
-        """What the cluster has of it."""
+        """Return its objects in the cluster."""
         paths = (each.format("namespaces/default") for each in COLLECTIONS)
         answers = (self.local.client.get(f"{path}?{LABEL}").expect(200) for path in paths)
         return [each["metadata"]["name"] for answer in answers for each in answer.body["items"]]
@@ -148,7 +148,7 @@ def page() -> Iterator[browsers.Page]:
 
 
 def run_of(digits: Digits) -> str:
-    """The name under which TensorBoard shows the job, once that has written something."""
+    """Return the name of the job's run in TensorBoard, once it has data."""
     url = f"{digits.door('tensorboard')}data/plugin/scalars/tags"
     tags = wait_for("a scalar", lambda: get(url), SECONDS)
     ((run, found),) = tags.items()
@@ -156,7 +156,7 @@ def run_of(digits: Digits) -> str:
     return str(run)
 
 
-def test_tensorboard_shows_the_scalar_that_the_job_writes(digits: Digits) -> None:
+def test_tensorboard_shows_the_scalar_of_the_job(digits: Digits) -> None:
     run = run_of(digits)
     query = urllib.parse.urlencode({"tag": "loss", "run": run})
 
@@ -171,18 +171,18 @@ def test_tensorboard_shows_the_scalar_that_the_job_writes(digits: Digits) -> Non
     wait_for("it to go on", lambda: points()[-1][1] > first[-1][1], SECONDS)
 
 
-def test_a_browser_shows_the_run(digits: Digits, page: browsers.Page) -> None:
+def test_browser_shows_the_run(digits: Digits, page: browsers.Page) -> None:
     run = run_of(digits)
     page.open(digits.door("tensorboard"))
     page.until_shown(run)
     page.until_shown("loss")
-    # As long as a chart has nothing to show, its axes end at 1.
+    # The axes of a chart without data end at 1.
     steps = "[...document.querySelectorAll('scalar-card line-chart-axis[axis=x] text')]"
     page.until("steps below the chart", f"{steps}.some(each => parseFloat(each.textContent) > 1)")
 
 
-def test_a_tensorboard_that_has_nothing_to_show_says_so(digits: Digits) -> None:
-    """Without the job; and it says when there is something."""
+def test_tensorboard_without_data_reports_that(digits: Digits) -> None:
+    """Without the job; later it reports that there is data."""
     events = next((digits.output / run_of(digits)).glob("events.out.tfevents.*"))
     with folder() as output, folder() as notebooks, commands.home(commands.best()) as home:
         file = home.file(job_file(output, notebooks))
@@ -201,7 +201,7 @@ def test_a_tensorboard_that_has_nothing_to_show_says_so(digits: Digits) -> None:
 # JupyterLab
 
 
-def test_jupyter_lets_in_whoever_knows_the_password(digits: Digits) -> None:
+def test_jupyter_requires_the_password(digits: Digits) -> None:
     with digits.jupyter() as server:
         assert server.get("/api/contents").code == 403
         assert not server.log_in(f"{digits.password}x")
@@ -219,7 +219,7 @@ def test_jupyter_shows_the_volumes_of_the_job(digits: Digits) -> None:
 
 
 def executed(server: NotebookServer) -> list[Executed]:
-    """The cells of the notebook that everybody begins with. The servers may take longer than somebody waits."""
+    """Return the cells of the starter notebook with a longer timeout for the servers."""
     cells = server.cells(STARTER)
     assert sum("SECONDS = 20 " in each for each in cells) == 1
     patient = [each.replace("SECONDS = 20 ", f"SECONDS = {SECONDS:.0f} ") for each in cells]
@@ -229,14 +229,14 @@ def executed(server: NotebookServer) -> list[Executed]:
 
 
 def check_steps(cells: list[Executed]) -> None:
-    """Every server of the job has computed something."""
+    """Check that every server of the job has computed something."""
     said = "".join(each.said for each in cells)
     for server in SERVERS:
         assert re.search(rf"{server} at \S+: \[1 2\]·\[3 4\] = 11\n", said), said
     assert "4 servers have added 4 each: 16, kept on /job:ps/task:0" in said
 
 
-def test_the_first_notebook_has_a_job_compute_that_trains_meanwhile(digits: Digits) -> None:
+def test_starter_notebook_runs_on_a_training_job(digits: Digits) -> None:
     with digits.jupyter() as server:
         assert server.log_in(digits.password)
         cells = executed(server)
@@ -245,7 +245,7 @@ def test_the_first_notebook_has_a_job_compute_that_trains_meanwhile(digits: Digi
     assert digits.state() == "AttemptRunning"
 
 
-def test_a_browser_opens_the_first_notebook(digits: Digits, page: browsers.Page) -> None:
+def test_browser_opens_the_starter_notebook(digits: Digits, page: browsers.Page) -> None:
     page.open(digits.door("jupyter"))
     page.type("#password_input", digits.password)
     page.click("#login_submit")
@@ -253,10 +253,10 @@ def test_a_browser_opens_the_first_notebook(digits: Digits, page: browsers.Page)
     page.until_shown("The job digits")
 
 
-# The end
+# Deletion
 
 
-def test_companions_outlive_whoever_looks_at_them_and_go_with_the_job(digits: Digits) -> None:
+def test_companions_outlive_forwarding_and_are_deleted_with_the_job(digits: Digits) -> None:
     companions = ("tensorboard", "jupyter")
     for companion in companions:
         digits.door(companion)
@@ -270,11 +270,11 @@ def test_companions_outlive_whoever_looks_at_them_and_go_with_the_job(digits: Di
     assert "no job" in digits.windlass("jupyter", JOB).stderr
 
 
-# On one machine, without a cluster that stays
+# `windlass run`
 
 
-def test_a_notebook_drives_idle_servers() -> None:
-    """By `windlass run`, and on the network of this machine, where a server is told by its port."""
+def test_notebook_uses_idle_servers() -> None:
+    """On the host network, where servers differ by port."""
     needs("tensorflow", "jupyterlab")
     with commands.home(commands.best()) as home:
         (home.folder / "password").write_text(f"{ALL_CHARACTERS}\n")

@@ -1,7 +1,6 @@
-"""Statements 52 to 54: the YAML of the old launcher's manual, corrected, with folders in place of its images.
+"""Statements 52 to 54: the YAML of the old launcher's manual, corrected, with folders instead of images.
 
-As in the manual all of it is on the host's network. The ports are free ones of the machine here, and its folders
-temporary ones; the rest is run as it stands.
+As in the manual everything uses the host network. Ports and folders are replaced by free and temporary ones.
 """
 
 import re
@@ -42,7 +41,7 @@ CORRECTIONS: Final = {
         "minSucceededTaskCount: -1",
         "minSucceededTaskCount: 1",
         1,
-    ),  # the worker's, which is the first
+    ),  # the port of the worker comes first
     "barrier": ("  name: tfexample\n", f"  name: tfexample\n{ANNOTATION}", -1),
     "volume": (NFS, f"{INDENT}hostPath:\n{INDENT}  {HOST_PATH}", -1),
 }
@@ -53,7 +52,7 @@ TOTAL: Final = re.compile(r"total images/sec: [\d.]+")
 
 
 class Images(msgspec.Struct, frozen=True):
-    """Copies of the example's: what is made in them goes with them."""
+    """Copies of the example's images, deleted with their files."""
 
     folder: Path
 
@@ -88,7 +87,7 @@ def images() -> Iterator[Images]:
 
 @pytest.fixture(scope="module")
 def data(images: Images) -> Path:
-    """What there is to train on: made as the README says, in the image."""
+    """Create training data in the image as the README says."""
     examples.needs("tensorflow", "sklearn")
     folder = images.launcher / BENCHMARKS / "data"
     script = EXAMPLES / NAME / "make_cifar10.py"
@@ -103,7 +102,7 @@ def ports() -> dict[str, str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """In place of /data, or of what NFS would have brought."""
+    """Replacement of /data or of the NFS mount."""
     with tempfile.TemporaryDirectory(prefix="windlass-data-") as made:
         Path(made).chmod(0o755)
         yield Path(made)
@@ -117,7 +116,7 @@ def in_place_of_nfs(folder: Path) -> str:
     return f"{INDENT}hostPath:\n{INDENT}  path: {folder}\n"
 
 
-# What was corrected, and nothing else
+# The corrections
 
 
 @pytest.mark.parametrize(
@@ -136,7 +135,9 @@ def in_place_of_nfs(folder: Path) -> str:
         ),
     ],
 )
-def test_corrections(example: str, original: str, corrected: tuple[str, ...]) -> None:
+def test_examples_differ_from_the_manual_only_in_corrections(
+    example: str, original: str, corrected: tuple[str, ...]
+) -> None:
     text = "\n".join(line.rstrip() for line in (ORIGINALS / original).read_text().split("\n"))
     for correction in corrected:
         old, new, count = CORRECTIONS[correction]
@@ -151,7 +152,7 @@ def test_corrections(example: str, original: str, corrected: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("network", ["isolated", "shared"])
-def test_init_container(images: Images, ports: dict[str, str], network: str) -> None:
+def test_init_container_gets_the_addresses(images: Images, ports: dict[str, str], network: str) -> None:
     result = images.run("init-container.yaml", "--network", network, replaced=ports).expect("Succeeded")
     for task in ("worker-0", "ps-0"):
         said = [each for each in result.told if each["event"] == "log" and each["object"] == task]
@@ -160,8 +161,8 @@ def test_init_container(images: Images, ports: dict[str, str], network: str) -> 
         assert re.fullmatch(rf"[\d.]+:{ports['49867']}", ps)
 
 
-def test_a_framework_that_is_not_there(images: Images, ports: dict[str, str]) -> None:
-    """The manual's own file, which asks for tf-example and is called tfexample."""
+def test_misspelt_framework_name_fails(images: Images, ports: dict[str, str]) -> None:
+    """The manual's own file asks for tf-example, but is called tfexample."""
     once = {"maxRetryCount: 3": "maxRetryCount: 0"}
     result = images.run("simple-tensorflow.yaml", replaced=ports | once, folder=str(ORIGINALS))
     assert result.verdict["code"] == 210
@@ -176,20 +177,20 @@ def of_worker(ports: dict[str, str]) -> dict[str, str]:
     return {"49866": ports["49866"]}
 
 
-def test_host_path(images: Images, folder: Path, ports: dict[str, str]) -> None:
+def test_host_path_volume(images: Images, folder: Path, ports: dict[str, str]) -> None:
     say_hello(folder)
     result = images.run("host-path.yaml", replaced=of_worker(ports) | {HOST_PATH: host_path(folder)})
     assert result.expect("Succeeded").lines_of("worker-0") == ["hostpathtest.txt", "Hello, HostPath"]
 
 
-def test_nfs_by_another_volume(images: Images, folder: Path, ports: dict[str, str]) -> None:
+def test_nfs_example_with_another_volume(images: Images, folder: Path, ports: dict[str, str]) -> None:
     (folder / "nfstest.txt").write_text("Hello, NFS\n")
     result = images.run("nfs.yaml", replaced=of_worker(ports) | {NFS: in_place_of_nfs(folder)})
     assert result.expect("Succeeded").lines_of("worker-0") == ["nfstest.txt", "Hello, NFS"]
 
 
-def test_an_nfs_server_that_is_not_there(images: Images, ports: dict[str, str]) -> None:
-    """The manual's is nobody's. Whether this machine can mount NFS at all or not, it says what it could not mount."""
+def test_unreachable_nfs_server_is_reported(images: Images, ports: dict[str, str]) -> None:
+    """The message names the mount, whether or not this machine can mount NFS."""
     words = "cannot mount 10.169.4.12:/home/t-zifang/nfs: "
     with examples.begun(
         NAME, *images.options, file="nfs.yaml", replaced=of_worker(ports), has_code=False
@@ -203,8 +204,8 @@ def test_an_nfs_server_that_is_not_there(images: Images, ports: dict[str, str]) 
     assert result.lines == []
 
 
-def test_host_path_on_some_of_the_nodes(images: Images, folder: Path, ports: dict[str, str]) -> None:
-    """Whose labels have the names of these nodes as values."""
+def test_host_path_on_selected_nodes(images: Images, folder: Path, ports: dict[str, str]) -> None:
+    """Their labels have the names of these nodes as values."""
     say_hello(folder)
     nodes = dict(zip(HOSTS, ("windlass-1", "windlass-2"), strict=True))
     result = images.run(
@@ -220,7 +221,7 @@ def test_host_path_on_some_of_the_nodes(images: Images, folder: Path, ports: dic
 def test_host_path_on_nodes_labelled_as_in_the_manual(
     images: Images, folder: Path, ports: dict[str, str]
 ) -> None:
-    """And posted to the API server, as it is there."""
+    """Posted to the API server as in the manual."""
     say_hello(folder)
     text = (EXAMPLES / NAME / "multi-node-host-path.yaml").read_text().replace(HOST_PATH, host_path(folder))
     text = text.replace("49866", ports["49866"])
@@ -256,24 +257,24 @@ def say_hello(folder: Path) -> None:
 # Training
 
 
-def test_simple(images: Images, data: Path, ports: dict[str, str]) -> None:
+def test_simple_training(images: Images, data: Path, ports: dict[str, str]) -> None:
     """With the data of the image."""
     expect_training(images.run("simple.yaml", replaced=ports))
 
 
-def test_nfs_training_by_another_volume(images: Images, data: Path, ports: dict[str, str]) -> None:
+def test_nfs_training_with_another_volume(images: Images, data: Path, ports: dict[str, str]) -> None:
     expect_training(images.run("nfs-training.yaml", replaced=ports | {NFS: in_place_of_nfs(data)}))
 
 
 @pytest.mark.parametrize("removed", ["", ANNOTATION], ids=["gang", "framework"])
 def test_host_path_training(images: Images, data: Path, ports: dict[str, str], removed: str) -> None:
-    """Whether the addresses are published for the pods alone, or have to be read from the Framework."""
+    """With published addresses, and with addresses read from the Framework."""
     replaced = ports | {HOST_PATH: host_path(data)} | ({removed: ""} if removed else {})
     expect_training(images.run("host-path-training.yaml", replaced=replaced))
 
 
-def test_more_than_one_of_each(images: Images, data: Path) -> None:
-    """On one machine they need addresses of their own, since all listen on the same two ports."""
+def test_training_with_several_tasks_per_role(images: Images, data: Path) -> None:
+    """On one machine each needs its own address, because all listen on the same two ports."""
     two = {f"{field}1": f"{field}2" for field in ("taskNumber: ", "minSucceededTaskCount: ", "_tasknum=")}
     two["hostNetwork: true"] = "hostNetwork: false"
     options = ("--network", "isolated")
@@ -282,14 +283,14 @@ def test_more_than_one_of_each(images: Images, data: Path) -> None:
 
 
 def expect_training(result: Result, tasks: int = 1) -> None:
-    """Every worker has trained, and that has ended what the parameter servers never would."""
+    """Check that every worker has trained and that the parameter servers were ended."""
     result.expect("Succeeded")
     for index in range(tasks):
         lines = result.lines_of(f"worker-{index}")
         steps = [found for line in lines if (found := STEP.fullmatch(line))]
         assert [int(step[1]) for step in steps] == [1, 10, 20, 30, 40, 50, 60], result
         losses = [float(step[2]) for step in steps]
-        assert statistics.fmean(losses[-3:]) < 1.5, result  # who knows nothing has ln(10), some 2.3
+        assert statistics.fmean(losses[-3:]) < 1.5, result  # an untrained model has ln(10), about 2.3
         assert sum(TOTAL.fullmatch(line) is not None for line in lines) == 1, result
         assert f"Running parameter server {index}" in result.lines_of(f"ps-{index}")
         assert "Stopped" in result.reasons_of(f"ps-{index}"), result

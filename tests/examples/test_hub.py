@@ -1,7 +1,7 @@
-"""JupyterHub beside a job, with the real programs: its users log in, and get servers next to the job's data.
+"""JupyterHub of a job with the real programs: users log in and get servers with the job's data.
 
-On one machine these are processes in the pod of the hub. On a cluster they are pods: KubeSpawner makes them through the
-API of the embedded cluster as it does anywhere, though nobody is refused anything there.
+On one machine these are processes in the pod of the hub. On a cluster they are pods, which KubeSpawner creates through
+the API of the embedded cluster.
 """
 
 import shutil
@@ -58,7 +58,7 @@ def cluster() -> Iterator[Local]:
 
 @pytest.fixture
 def output() -> Iterator[Path]:
-    """What the job has written."""
+    """Files written by the job."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-output-"))
     folder.chmod(0o777)
     (folder / "result").write_text("accuracy 0.97")
@@ -82,7 +82,7 @@ def place(cluster: Local) -> tuple[str | Path, ...]:
 
 
 def opened(cluster: Local, name: str) -> str:
-    """The URL by which somebody gets there."""
+    """Return the URL of the hub."""
     command = cluster.home.begin("hub", name, "--port", "0", "--timeout", "10m", *place(cluster))
     wait_for("the hub", lambda: "http://" in command.output or command.process.poll() is not None, SECONDS)
     assert "http://" in command.output, command.done()
@@ -90,7 +90,7 @@ def opened(cluster: Local, name: str) -> str:
 
 
 def check_that_it_serves(ana: HubUser, output: Path) -> None:
-    """Logs in, gets a server, and works there."""
+    """Log in, start a server, and use it."""
     assert ana.log_in(PASSWORD)
     ana.start_server()
     assert ana.names() == ["notebooks", "output"]
@@ -121,14 +121,14 @@ def test_users_get_processes_on_one_machine(cluster: Local, output: Path) -> Non
 
 
 def pods(cluster: Local, **labels: str) -> dict[str, Seen]:
-    """By name."""
+    """Return the servers by name."""
     selector = ",".join(f"windlass.dev/{key}={value}" for key, value in labels.items())
     answer = cluster.client.get(path_of("pods", namespace=NAMESPACE), labelSelector=selector).expect(200)
     return {each["metadata"]["name"]: Seen(each) for each in answer.body["items"]}
 
 
 def crash(cluster: Local) -> None:
-    """The hub is killed, and is there again."""
+    """Kill the hub and wait for its restart."""
     (pod,) = pods(cluster, companion="hub", job="there").values()
     processes = machine.marked(pod.uid, "WINDLASS_POD")
     (process,) = (each for each in processes if any(word.endswith("/jupyterhub") for word in each.command))
@@ -142,7 +142,7 @@ def crash(cluster: Local) -> None:
 
 
 def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
-    """Which outlive a hub that crashes, and go with one that goes."""
+    """They survive a crash of the hub and are deleted with it."""
     wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
     assert wanted.hub is not None
     resolved = ResolvedCompanions(hashes={Companion.HUB: {ALL_USERS: passwords.for_hub(PASSWORD)}})

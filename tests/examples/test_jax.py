@@ -1,4 +1,4 @@
-"""JAX by environment alone."""
+"""JAX configured by environment variables."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ import examples
 NAME: Final = "digits-jax"
 WORKERS: Final = ("worker-0", "worker-1")
 DIGITS: Final = 1797 - 360
-"""As many as are trained with."""
+"""Number of training samples."""
 
 
 @pytest.mark.parametrize("network", ["isolated", "shared"])
-def test_training(network: str) -> None:
+def test_jax_training(network: str) -> None:
     examples.needs("jax", "sklearn")
     result = examples.run_example(NAME, "--network", network).expect("Succeeded")
 

@@ -1,4 +1,4 @@
-"""The same training from job files: no Framework, no ConfigMap for the code, in place."""
+"""The same training from job files, without a Framework or a ConfigMap."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from examples import EXAMPLES
 class Example(msgspec.Struct, frozen=True):
     packages: tuple[str, ...]
     result: tuple[str, str]
-    """Which task says how good it is, and how that line begins."""
+    """The task that prints the accuracy, and the start of that line."""
     steps: str = "--steps 300"
     completed: tuple[str, ...] = ("worker-0", "worker-1")
 
@@ -26,7 +26,7 @@ JOBS: Final = {
 
 
 @pytest.mark.parametrize(("name", "example"), JOBS.items(), ids=JOBS.keys())
-def test_training(name: str, example: Example) -> None:
+def test_job_file_trains(name: str, example: Example) -> None:
     examples.needs(*example.packages)
     replaced = {"code: .": f"code: {EXAMPLES / name}", example.steps: "--steps 200"}
     result = examples.run_example(name, file="job.yaml", replaced=replaced, has_code=False).expect(

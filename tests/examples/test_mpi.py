@@ -1,4 +1,4 @@
-"""Open MPI by a hostfile: mpirun on a launcher starts its ranks in the workers' pods, by ssh."""
+"""Open MPI with a hostfile: mpirun in a launcher starts ranks in the workers' pods by ssh."""
 
 import math
 import re
@@ -18,14 +18,14 @@ PI: Final = re.compile(r"pi is ([\d.]+), by 2 ranks")
 
 @pytest.fixture
 def secret() -> str:
-    """A Secret with a key of its own, as YAML that ends where the next document begins."""
+    """Return a Secret with a new key, as YAML that ends where the next document begins."""
     examples.needs("mpirun", "/usr/sbin/sshd", "ssh", "ssh-keygen")
     command = ["sh", str(EXAMPLES / NAME / "secret.sh")]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout  # noqa: S603
 
 
 @pytest.mark.parametrize("network", ["isolated", "shared"])
-def test_pi(network: str, secret: str) -> None:
+def test_mpi_computes_pi(network: str, secret: str) -> None:
     result = examples.run_example(NAME, "--network", network, replaced={HEAD: f"{secret}{HEAD}"})
     result.expect("Succeeded")
 

@@ -1,4 +1,4 @@
-"""PyTorch by environment alone: as a script of its own, and started by torchrun."""
+"""PyTorch configured by environment variables: as a plain script, and with torchrun."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ NAME: Final = "digits-ddp"
 FOLDER: Final = "path: /tmp/digits-ddp"
 WORKERS: Final = ("worker-0", "worker-1")
 DIGITS: Final = 1797 - 360
-"""As many as are trained with."""
+"""Number of training samples."""
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def packages() -> None:
 
 @pytest.mark.parametrize("network", ["isolated", "shared"])
 @pytest.mark.parametrize("file", ["framework.yaml", "torchrun.yaml"])
-def test_training(file: str, network: str, output: Path) -> None:
+def test_pytorch_training(file: str, network: str, output: Path) -> None:
     replaced = {FOLDER: f"path: {output}"}
     result = examples.run_example(NAME, "--network", network, file=file, replaced=replaced)
     result.expect("Succeeded")
@@ -43,8 +43,8 @@ def test_training(file: str, network: str, output: Path) -> None:
     assert len(checkpoints(output)) == 1
 
 
-def test_a_killed_worker(output: Path) -> None:
-    """The other one cannot go on: both start anew, at the same addresses, and from the checkpoint."""
+def test_killed_worker_restarts_both_from_the_checkpoint(output: Path) -> None:
+    """The other worker cannot continue: both restart at the same addresses."""
     replaced = {FOLDER: f"path: {output}", "--steps=300": "--steps=2000"}
     with examples.begun(NAME, "--network", "shared", replaced=replaced) as running:
         wait_for("a checkpoint", lambda: any(checkpoints(output)), examples.SECONDS)
@@ -63,7 +63,7 @@ def test_a_killed_worker(output: Path) -> None:
 
 
 def checkpoints(output: Path) -> list[Path]:
-    """Every job has a folder of its own, called by its UID."""
+    """Return the folder of the job, named by its UID."""
     return list(output.glob("*/checkpoint.pt"))
 
 

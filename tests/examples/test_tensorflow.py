@@ -1,4 +1,5 @@
-"""TensorFlow by environment alone: in graph mode, in its own two ways of today, and as servers that somebody drives."""
+"""TensorFlow configured by environment variables: in graph mode, with two strategies of TensorFlow 2, and as idle
+servers."""
 
 import json
 import os
@@ -25,12 +26,12 @@ def packages() -> None:
 
 
 def folders(name: str, output: Path) -> dict[str, str]:
-    """What has to stand in the example's file so that it writes there."""
+    """Return the replacements in the example's file for an output folder."""
     return {f"path: /tmp/{name}": f"path: {output}"}
 
 
 def check_training(result: Result, chief: str, steps: int) -> None:
-    """The task that tells of it has learned something, in all of its steps."""
+    """Check that the task has learned in all its steps."""
     result.expect("Succeeded")
     first, last = result.values(chief, "first step:")[0], result.value(chief, "result:")
     assert int(last["steps"]) == steps
@@ -39,7 +40,7 @@ def check_training(result: Result, chief: str, steps: int) -> None:
 
 
 def check_output(output: Path, checkpoint: str) -> None:
-    """One job has written there: what TensorBoard reads, and checkpoints."""
+    """Check that one job has written summaries and checkpoints."""
     (job,) = output.iterdir()
     (events,) = job.glob("events.out.tfevents.*")
     assert events.read_bytes().count(b"loss") > 5
@@ -51,7 +52,7 @@ def check_output(output: Path, checkpoint: str) -> None:
 
 
 @NETWORKS
-def test_digits_ps(network: str, output: Path) -> None:
+def test_digits_ps_trains(network: str, output: Path) -> None:
     options = ("--network", network, "--keep")
     with examples.begun("digits-ps", *options, replaced=folders("digits-ps", output)) as running:
         result = running.result()
@@ -69,7 +70,7 @@ def test_digits_ps(network: str, output: Path) -> None:
 
 
 def killed(running: Running, output: Path, task: str) -> Result:
-    """What becomes of it when the task is killed with -9, after the first checkpoint."""
+    """Kill the task with SIGKILL after the first checkpoint and return the result."""
     for number in range(2):
         running.says(f"worker {number}: own=75 ")
     (job,) = output.iterdir()
@@ -79,16 +80,16 @@ def killed(running: Running, output: Path, task: str) -> Result:
 
 
 LONG: Final = {"--steps=300": "--steps=2000"}
-"""So that nobody is done when somebody is killed."""
+"""Enough steps that no worker is done when one is killed."""
 
 
 @pytest.mark.parametrize("worker", ["worker-0", "worker-1"])
-def test_digits_ps_and_a_killed_worker(worker: str, output: Path) -> None:
-    """It comes back at its old address, and goes on where it was. The other one does not even notice."""
+def test_digits_ps_continues_after_a_killed_worker(worker: str, output: Path) -> None:
+    """It restarts at its address and continues; the other worker is unaffected."""
     with examples.begun("digits-ps", replaced={**folders("digits-ps", output), **LONG}) as running:
         result = killed(running, output, worker)
     check_training(result, "worker-0", steps=2000)
-    # As good as undisturbed, which comes to some 0.003.
+    # As good as an undisturbed run, about 0.003.
     assert float(result.value("worker-0", "result:")["loss"]) < 0.05
     assert result.reasons_of("digits-ps").count("TaskRetried") == 1
     assert result.reasons_of("digits-ps").count("AttemptStarted") == 1
@@ -100,8 +101,8 @@ def test_digits_ps_and_a_killed_worker(worker: str, output: Path) -> None:
     assert not [line for line in result.lines if "restored" in line or "is lost" in line]
 
 
-def test_digits_ps_and_a_killed_ps(output: Path) -> None:
-    """Its variables are gone: all start anew, and go on from the last checkpoint."""
+def test_digits_ps_restarts_after_a_killed_ps(output: Path) -> None:
+    """Its variables are lost: all tasks restart from the last checkpoint."""
     options = ("--network", "shared")
     with examples.begun("digits-ps", *options, replaced={**folders("digits-ps", output), **LONG}) as running:
         result = killed(running, output, "ps-1")
@@ -111,7 +112,7 @@ def test_digits_ps_and_a_killed_ps(output: Path) -> None:
 
 
 def test_digits_ps_by_hand(output: Path) -> None:
-    """As one would start it without Windlass. When the workers are done, so is the script, and nothing runs on."""
+    """Without Windlass. When the workers are done, the script ends and nothing runs on."""
     done = subprocess.run(  # noqa: S603
         [examples.EXAMPLES / "digits-ps" / "by-hand.sh", "--steps=100"],
         env={**os.environ, "PYTHON": sys.executable, "OUTPUT": str(output / "job")},
@@ -122,14 +123,14 @@ def test_digits_ps_by_hand(output: Path) -> None:
     )
     assert "result: accuracy=" in done.stdout
     check_output(output, "model-100")
-    # The pipe is at its end: no process holds it any more.
+    # The pipe is closed: no process holds it any more.
 
 
 # The others
 
 
 @NETWORKS
-def test_digits_coordinator(network: str, output: Path) -> None:
+def test_digits_coordinator_trains(network: str, output: Path) -> None:
     options = ("--network", network, "--keep")
     with examples.begun(
         "digits-coordinator", *options, replaced=folders("digits-coordinator", output)
@@ -144,20 +145,20 @@ def test_digits_coordinator(network: str, output: Path) -> None:
 
 
 @NETWORKS
-def test_digits_mwms(network: str, output: Path) -> None:
+def test_digits_mwms_trains(network: str, output: Path) -> None:
     result = examples.run_example(
         "digits-mwms", "--network", network, replaced=folders("digits-mwms", output)
     )
     check_training(result, "worker-0", steps=300)
     check_output(output, "ckpt-300")
-    # They have gone in step, each with data of its own: every worker holds the same model in the end.
+    # They stepped together with different data: all workers have the same model.
     assert result.value("worker-0", "result:") == result.value("worker-1", "result:")
     for number in "01":
         assert result.value(f"worker-{number}", "done:")["now"] == "300"
 
 
-def test_digits_mwms_and_a_killed_worker(output: Path) -> None:
-    """The other one cannot go on: both start anew, and go on from the last checkpoint."""
+def test_digits_mwms_restarts_after_a_killed_worker(output: Path) -> None:
+    """The other worker cannot continue: both restart from the last checkpoint."""
     with examples.begun("digits-mwms", replaced={**folders("digits-mwms", output), **LONG}) as running:
         running.says("worker 0: step=100 ")
         (job,) = output.iterdir()
@@ -177,7 +178,7 @@ SERVERS: Final = ("ps-0", "ps-1", "worker-0", "worker-1")
 
 
 @NETWORKS
-def test_clustered_tensorflow_and_a_client(network: str) -> None:
+def test_clustered_tensorflow_with_a_client(network: str) -> None:
     options = ("--network", network, "--keep")
     with examples.begun("clustered-tensorflow", *options, file="with-client.yaml") as running:
         result = running.result().expect("Succeeded")
@@ -191,8 +192,8 @@ def test_clustered_tensorflow_and_a_client(network: str) -> None:
     assert any(f" add up to {squares}; asked so far: 1" in line for line in said)
 
 
-def test_clustered_tensorflow_and_somebody_outside() -> None:
-    """Who knows what `windlass env` tells; and what the first client left on the ps is there for the second."""
+def test_clustered_tensorflow_with_external_clients() -> None:
+    """Configured by `windlass env`; the second client finds the variables of the first."""
     with commands.home(commands.best()) as home, commands.local(home, "--network", "shared") as local:
         framework = yaml.safe_load((CLUSTERED / "framework.yaml").read_text())
         local.client.post(f"/apis/{commands.GROUP}/namespaces/default/frameworks", framework).expect(201)
@@ -218,8 +219,8 @@ def test_clustered_tensorflow_and_somebody_outside() -> None:
     assert "asked so far: 2" in said[1]
 
 
-def test_clustered_tensorflow() -> None:
-    """Four servers, each of which knows its place and all the others, until somebody stops them."""
+def test_clustered_tensorflow_servers_know_each_other() -> None:
+    """Four servers run until they are stopped."""
     with examples.begun("clustered-tensorflow") as running:
         for task in SERVERS:
             running.says(f"server {task.replace('-', ':')} of ")
@@ -228,5 +229,5 @@ def test_clustered_tensorflow() -> None:
     assert result.verdict["exit"] == 130
     assert result.verdict["phrase"] == "StopFrameworkRequested"
     for task in SERVERS:
-        # TensorFlow adds messages of its own on some processors.
+        # TensorFlow prints its own messages on some processors.
         assert len([line for line in result.lines_of(task) if ": server " in line]) == 1

@@ -1,4 +1,4 @@
-"""A config with a TensorFlow cluster: its servers find each other by the names of their Services, and compute."""
+"""A config with a TensorFlow cluster: its servers find each other by Service names and compute."""
 
 import sys
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def rendered(config: Json, folder: Path) -> list[Json]:
 
 
 def with_this_python(body: Json) -> Json:
-    """In place of an image that has TensorFlow."""
+    """Replacement of an image with TensorFlow."""
     for container in body["spec"]["template"]["spec"]["containers"]:
         container["command"] = [
             sys.executable if word == "python3" else word for word in container["command"]
@@ -62,7 +62,7 @@ def with_this_python(body: Json) -> Json:
     return body
 
 
-def test_a_client_drives_it(place: Place, tmp_path: Path) -> None:
+def test_client_uses_the_cluster(place: Place, tmp_path: Path) -> None:
     config = yaml.safe_load((EXAMPLES / "tensorflow-cluster" / "config.yaml").read_text())
     cluster = config["resources"][0]
     cluster["properties"] |= {"namespace": place.namespace, "image": IMAGE}

@@ -1,4 +1,4 @@
-"""`windlass tf-server`: idle TensorFlow servers that a client drives, and a server in the client's own process."""
+"""`windlass tf-server`: idle TensorFlow servers for a client, and a server in the client's own process."""
 
 import contextlib
 import os
@@ -62,7 +62,7 @@ def python(program: str, *arguments: str) -> str:
 
 @contextlib.contextmanager
 def servers(hosts: dict[str, str]) -> Iterator[None]:
-    """One of each role, as it is told by the variables that the containers of old learnt their peers from."""
+    """Start one server per role, configured by the variables of the old launcher."""
     started = []
     try:
         for job in hosts:
@@ -88,12 +88,12 @@ def servers(hosts: dict[str, str]) -> Iterator[None]:
                 process.stdout.close()
 
 
-def test_a_client_runs_a_graph_on_idle_servers() -> None:
+def test_client_runs_a_graph_on_idle_servers() -> None:
     ps, worker = (f"127.0.0.1:{port}" for port in free_ports(2))
     with servers({"ps": ps, "worker": worker}):
         said = python(ON_A_CLUSTER, f"grpc://{worker}").split()
     assert said == ["computed", "42.0", "/job:ps/task:0", "/job:worker/task:0"]
 
 
-def test_a_server_in_the_process_of_its_client() -> None:
+def test_server_in_the_process_of_its_client() -> None:
     assert python(IN_PROCESS).strip() == "Hello, distributed TensorFlow!"

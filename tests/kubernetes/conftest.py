@@ -1,4 +1,4 @@
-"""Windlass in a complete Kubernetes: the controller is a Deployment there, and the pods are real.
+"""Windlass on a complete Kubernetes: the controller runs as a Deployment, and the pods are real.
 
 make kubernetes && pytest tests/kubernetes         on this machine
 KUBECONFIG=… pytest tests/kubernetes               on any cluster whose nodes have the images; it is not broken
@@ -56,7 +56,7 @@ def kubectl(cluster: Cluster, place: Place) -> Kubectl:
 
 @pytest.fixture
 def tensorflow(cluster: Cluster) -> str:
-    """The image that the examples use, and notebook servers, on the node."""
+    """The image of the examples and of notebook servers, on the node."""
     ours = catalogue.with_tensorflow(checkout.read()).name
     return _on_the_node(cluster, ours, "WINDLASS_TEST_TENSORFLOW_IMAGE")
 
@@ -68,12 +68,12 @@ def hub_image(cluster: Cluster) -> str:
 
 @pytest.fixture
 def nfs_image(cluster: Cluster) -> str:
-    """That of the NFS server, which has the client's programs too."""
+    """The image of the NFS server, which includes the client's programs."""
     return _on_the_node(cluster, catalogue.nfs(checkout.read()).name, "WINDLASS_TEST_NFS_IMAGE")
 
 
 def _on_the_node(cluster: Cluster, ours: str, variable: str) -> str:
-    """The name of one that the nodes have: ours, or the one that somebody names for a cluster of his own."""
+    """Return the name of an image on the nodes: ours, or the one named for another cluster."""
     named = os.environ.get(variable, "")
     if not named:
         cluster.breakable().load(building.ensure(ours))
@@ -85,20 +85,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and isinstance(cluster, Cluster):
-        # The API server may be down: that is for the test to tell.
+        # The API server may be down, which the test reports.
         with contextlib.suppress(OSError, http.client.HTTPException, AssertionError):
             report.sections += [(f"log of {name}", log) for name, log in cluster.controller_logs().items()]
     return report
 
 
-# What it has cost
+# Request costs
 
 COSTS = pytest.StashKey[dict[str, Account]]()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run is not good in which the controller asked for more than its budget."""
+    """Fail a run in which the controller exceeded its request budget."""
     if hasattr(session.config, "workerinput"):
         return
     found = session.config.stash[COSTS] = clusters.accounts_since(BEGAN)

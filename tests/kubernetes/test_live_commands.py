@@ -1,4 +1,4 @@
-"""The commands that speak to a cluster, as processes with its kubeconfig: what they say is true of real pods."""
+"""The commands for clusters, run as processes with a kubeconfig, on real pods."""
 
 import hashlib
 import json
@@ -20,16 +20,16 @@ ROLE: Final = {"worker": {"tasks": 2}}
 
 @pytest.fixture
 def running(console: Console) -> Console:
-    """A job of two workers, which run until they are told otherwise."""
+    """A job of two workers that run until they are ended."""
     console("submit", console.write_job("job"))
     console("wait", "job", "--for", "running")
     return console
 
 
-# From the file to pods, and away again
+# Submission and deletion
 
 
-def test_code_reaches_the_tasks_and_goes_with_the_job(console: Console, place: Place) -> None:
+def test_code_reaches_the_tasks_and_is_deleted_with_the_job(console: Console, place: Place) -> None:
     file = console.write_job("hello", runtime="tensorflow", command="python3 main.py", code="./src")
     listing = "import pathlib\nprint(*sorted(str(path) for path in pathlib.Path().rglob('*.*')))\n"
     console.write(
@@ -58,7 +58,7 @@ def test_code_reaches_the_tasks_and_goes_with_the_job(console: Console, place: P
     assert console("delete", "hello").text == "hello is deleted\n"
     assert place.client.get(place.framework_path("hello")).code == 404
     assert not place.pods()
-    # What waits for nobody's deletion goes after it.
+    # Objects deleted in the background follow later.
     place.wait_until_empty()
     place.wait_for("no Service to be left", lambda: not _services(place))
 
@@ -74,19 +74,19 @@ def _services(place: Place) -> list[Json]:
     return items
 
 
-def test_one_that_runs_is_not_replaced(running: Console, place: Place) -> None:
+def test_running_job_is_not_replaced(running: Console, place: Place) -> None:
     uid = place.framework("job")["metadata"]["uid"]
     for more in ((), ("--rerun",)):
         assert "it is Running" in running.message("submit", "job.yaml", *more)
     assert place.framework("job")["metadata"]["uid"] == uid
     assert place.framework("job")["status"]["state"] == "AttemptRunning"
-    # One that runs goes with its pods.
+    # A running job is deleted with its pods.
     running("delete", "job")
     assert not place.pods()
 
 
 @pytest.mark.smoke
-def test_a_file_with_all_that_a_job_needs(console: Console, place: Place) -> None:
+def test_file_with_several_objects_is_submitted(console: Console, place: Place) -> None:
     """A ConfigMap, a job that reads it, and a Framework."""
     settings = {
         "apiVersion": "v1",
@@ -111,10 +111,10 @@ def test_a_file_with_all_that_a_job_needs(console: Console, place: Place) -> Non
     assert console("logs", "two").text == "worker-0 | two\n"
 
 
-# What became of it
+# Outcome
 
 
-def test_why_a_job_failed(running: Console, place: Place) -> None:
+def test_why_explains_a_failed_job(running: Console, place: Place) -> None:
     running.end("job/worker-1", 3)
     assert running("wait", "job", code=3).lines[-1].startswith("job: Failed: ContainerUnrecognizedFailed (3)")
     node = tasks_of(place.framework("job"))[1]["attemptStatus"]["podNodeName"]
@@ -155,7 +155,7 @@ def _insist_on_failure(console: Console, node: str, last: list[str]) -> None:
 # Logs
 
 
-def test_logs_of_tasks_that_run(running: Console, place: Place) -> None:
+def test_logs_of_running_tasks_are_ordered_by_time(running: Console, place: Place) -> None:
     with (
         running.started("logs", "job", "-f") as all_of_them,
         running.started("logs", "-f", "job", "worker-1") as one,
@@ -177,14 +177,14 @@ def test_logs_of_tasks_that_run(running: Console, place: Place) -> None:
     assert _logs(running, "job", "--tail", "1") == {task: lines[-1:] for task, lines in whole.items()}
     assert _logs(running, "job", "--since", "1h") == whole
     place.wait_for("all of it to be old", lambda: not _logs(running, "job", "--since", "1s"))
-    # In the order of time.
+    # Ordered by time.
     assert running("logs", "job").lines[-2:] == [
         "worker-1 | the end of worker-1",
         "worker-0 | the end of worker-0",
     ]
 
 
-def test_logs_of_the_run_before(console: Console, place: Place) -> None:
+def test_previous_logs(console: Console, place: Place) -> None:
     script = "test -e /kept/once && echo again && exec sleep 1000; touch /kept/once; echo at first; exit 1"
     file = console.write_job(
         "restarted",
@@ -197,7 +197,7 @@ def test_logs_of_the_run_before(console: Console, place: Place) -> None:
     place.wait_for(
         "another run", lambda: console("logs", "restarted", "--tail", "1").text == "worker-0 | again\n"
     )
-    # A kubelet whose runtime is slow to answer says so in place of the words.
+    # A kubelet with a slow runtime returns an error text instead of the log.
     place.wait_for(
         "the words of the run before",
         lambda: console("logs", "restarted", "worker-0", "--previous").text == "at first\n",
@@ -205,8 +205,8 @@ def test_logs_of_the_run_before(console: Console, place: Place) -> None:
     assert console("logs", "restarted", "worker-0").text == "again\n"
 
 
-def test_long_lines_are_as_they_were_written(console: Console) -> None:
-    """Of several tasks, too, whose lines are put in order by their times."""
+def test_long_log_lines_are_unchanged(console: Console) -> None:
+    """Also for several tasks, whose lines are ordered by time."""
     program = "print('x' * 100_000); print('short'); print('y' * 50_000, end='')"
     console("submit", "--wait", console.write_job("wide", command=["python3", "-c", program]))
     written = ["x" * 100_000, "short", "y" * 50_000]
@@ -214,7 +214,7 @@ def test_long_lines_are_as_they_were_written(console: Console) -> None:
 
 
 def _logs(console: Console, job: str, *options: str) -> dict[str, list[str]]:
-    """By task."""
+    """Return the lines by task."""
     found: dict[str, list[str]] = {}
     for line in console("logs", job, *options).lines:
         task, _, text = line.partition(" | ")
@@ -225,15 +225,15 @@ def _logs(console: Console, job: str, *options: str) -> dict[str, list[str]]:
 # In the containers
 
 
-def test_commands_beside_a_task(running: Console) -> None:
+def test_exec_runs_commands_in_a_task(running: Console) -> None:
     said = running("exec", "job/worker-0", "--", "sh", "-c", "echo out; echo error >&2; exit 7", code=7)
     assert (said.out, said.errors) == (b"out\n", "error\n")
     assert running("exec", "job/worker-1", "--", "hostname").text == "worker-1\n"
-    # Nothing is lost, and nothing is added, in either direction.
+    # Nothing is lost or added in either direction.
     size = 10_000_000
     flood = "import sys; sys.stdout.buffer.write(bytes(range(250)) * 40000)"
     assert running("exec", "job/worker-0", "--", "python3", "-c", flood).out == bytes(range(250)) * 40000
-    # It counts: before 1.30 a cluster cannot tell a command that its input has ended.
+    # It counts bytes: before 1.30 a cluster cannot signal the end of input.
     count = f"import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read({size})).hexdigest())"
     given = bytes(reversed(range(250))) * 40000
     echoed = running("exec", "-i", "job/worker-0", "--", "python3", "-c", count, given=given).text
@@ -242,7 +242,7 @@ def test_commands_beside_a_task(running: Console) -> None:
     assert "its tasks are worker-0..1" in running.message("exec", "job/worker-7", "--", "true")
 
 
-def test_what_a_task_is_told_of_its_peers(console: Console, place: Place) -> None:
+def test_env_shows_the_peers_of_a_task(console: Console, place: Place) -> None:
     console("submit", console.write_job("job", runtime="tensorflow", roles={"ps": {"tasks": 1}, **ROLE}))
     console("wait", "job", "--for", "running")
     told = json.loads(console("env", "job/worker-1", "--shell", "json").text)
@@ -252,7 +252,7 @@ def test_what_a_task_is_told_of_its_peers(console: Console, place: Place) -> Non
     assert json.loads(told["TF_CONFIG"])["task"] == {"type": "worker", "index": 1}
     by_the_job = {name: value for name, value in told.items() if not name.startswith("FB_")}
     assert {name: seen.get(name) for name in by_the_job} == by_the_job
-    # The names are the cluster's.
+    # The names are those of the cluster.
     host = json.loads(told["TF_CONFIG"])["cluster"]["ps"][0].partition(":")[0]
     found = console(
         "exec", "job/worker-1", "--", "python3", "-c", f"import socket; print(socket.gethostbyname('{host}'))"
@@ -260,7 +260,7 @@ def test_what_a_task_is_told_of_its_peers(console: Console, place: Place) -> Non
     assert found.text.strip() == tasks_of(place.framework("job"), "ps")[0]["attemptStatus"]["podIP"]
     assert told["FB_PS_IPS"] == found.text.strip()
 
-    # A shell offers them.
+    # A shell completes them.
     where = ("-n", place.name)
     offered = {
         ("status", *where, "jo"): ["job"],
@@ -276,7 +276,7 @@ def test_what_a_task_is_told_of_its_peers(console: Console, place: Place) -> Non
 # While it runs
 
 
-def test_one_that_is_scaled_ends_when_all_of_it_is_done(console: Console, place: Place) -> None:
+def test_scaled_job_ends_when_all_tasks_are_done(console: Console, place: Place) -> None:
     console("submit", console.write_job("job", runtime="tensorflow", roles={"ps": {"tasks": 1}, **ROLE}))
     console("wait", "job", "--for", "running")
     said = console("scale", "job", "worker=3").text
@@ -292,7 +292,7 @@ def test_one_that_is_scaled_ends_when_all_of_it_is_done(console: Console, place:
     assert "has completed" in console.message("scale", "job", "worker=4")
 
 
-def test_suspended_resumed_and_stopped(console: Console, place: Place) -> None:
+def test_job_is_suspended_resumed_and_stopped(console: Console, place: Place) -> None:
     console("submit", console.write_job("job"))
     console("wait", "job", "--for", "running")
     before = {pod["metadata"]["uid"] for pod in place.pods().values()}
@@ -323,8 +323,8 @@ def test_suspended_resumed_and_stopped(console: Console, place: Place) -> None:
 # The example
 
 
-def test_the_digits_of_the_quickstart(console: Console, tensorflow: str) -> None:
-    """Real training, with fewer steps than the file says."""
+def test_quickstart_example_trains(console: Console, tensorflow: str) -> None:
+    """Real training with fewer steps than in the file."""
     shutil.copytree(examples.EXAMPLES / "digits-ps", console.folder, dirs_exist_ok=True)
     job = yaml.safe_load((console.folder / "job.yaml").read_text())
     job |= {"image": tensorflow, "command": job["command"].replace("2000", "300")}

@@ -1,4 +1,4 @@
-"""Companions of a job on real nodes: their pods, their Services, and the way to them through the API server."""
+"""Companions of a job on real nodes: pods, Services, and forwarding through the API server."""
 
 import contextlib
 import shutil
@@ -35,12 +35,12 @@ def output(cluster: Cluster) -> Iterator[Path]:
     cluster.breakable()
     folder = Path(tempfile.mkdtemp(prefix="windlass-live-output-"))
     yield folder
-    # Who mounts it may still be about to end.
+    # A pod that mounts it may still be terminating.
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def written(console: Console, image: str, output: Path, **companions: Any) -> str:
-    """The name of a job file: idle TensorFlow servers, beside which those are."""
+    """Write a job file with idle TensorFlow servers and these companions; return the name."""
     job = {
         "name": JOB,
         "runtime": "tensorflow",
@@ -57,7 +57,7 @@ def written(console: Console, image: str, output: Path, **companions: Any) -> st
 
 @contextlib.contextmanager
 def opened(console: Console, companion: str) -> Iterator[str]:
-    """The URL at which a command of that name leads to it, until Ctrl-C."""
+    """Return the URL of a forwarding command, which runs until Ctrl-C."""
     with console.started(companion, JOB, "--port", "0") as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -68,7 +68,7 @@ def opened(console: Console, companion: str) -> Iterator[str]:
 
 
 @pytest.mark.smoke
-def test_a_notebook_and_a_tensorboard_beside_a_job(
+def test_notebook_and_tensorboard_of_a_job(
     console: Console, place: Place, kubectl: Kubectl, tensorflow: str, output: Path
 ) -> None:
     job = written(
@@ -102,7 +102,7 @@ def test_a_notebook_and_a_tensorboard_beside_a_job(
 
 
 def drive(server: NotebookServer) -> None:
-    """The starter notebook as it is, on the servers of the job; and something for TensorBoard."""
+    """Run the starter notebook on the servers of the job, and write something for TensorBoard."""
     assert not server.log_in("another one")
     assert server.log_in(PASSWORD)
     assert "jupyter-config-data" in server.get("/lab").text, "the image has no pages of JupyterLab"
@@ -117,10 +117,10 @@ def drive(server: NotebookServer) -> None:
     assert "worker-0: TensorFlow 2." in said, "it does not see the logs"
 
 
-def test_the_users_of_a_hub_get_pods(
+def test_users_of_a_hub_get_pods(
     console: Console, place: Place, kubectl: Kubectl, tensorflow: str, hub_image: str, output: Path
 ) -> None:
-    """Beside the data of a job that is not there."""
+    """With the data of a job that does not exist."""
     (output / "result").write_text("accuracy 0.97")
     wanted = {
         "users": ["ana"],

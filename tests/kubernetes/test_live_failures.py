@@ -1,7 +1,7 @@
-"""Every way in which a task can be made to fail on a real node, and the code that each has (statements 18, 20 to 23).
+"""The ways in which a task can fail on a real node, and their completion codes (statements 18, 20 to 23).
 
-What is not here needs a node that is lost (-1001), one that is full for all (-1003), another container runtime (-1203)
-or a later kubelet (-1204). All are submitted at once, and looked at one by one.
+Not included are codes that need a lost node (-1001), a full node (-1003), another container runtime (-1203) or a later
+kubelet (-1204). All jobs are submitted at once and checked one by one.
 """
 
 import json
@@ -23,7 +23,7 @@ TRANSIENT, PERMANENT = ("Transient",), ("Permanent",)
 OF_THE_PLATFORM, OF_THE_USER = ("Transient", "Platform"), ("Permanent", "User")
 
 SOME_NODE = "some-node"
-"""Stands for the name of a node: with it, a pod does not pass the scheduler."""
+"""Placeholder for a node name, with which a pod bypasses the scheduler."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     phrase: str
     attributes: tuple[str, ...] = ()
     says: str = ""
-    """What is in the diagnostics."""
+    """Text in the diagnostics."""
 
 
 SHARED = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
@@ -62,10 +62,11 @@ def exits(code: int, phrase: str = "ContainerUnrecognizedFailed", *attributes: s
 
 
 def signal(number: int, phrase: str, *attributes: str) -> Failure:
-    """Task 0 says that it was killed by the signal; task 1 is killed by it. They come to the same."""
-    # Kubernetes makes one dollar of two.
+    """Task 0 exits as if killed by the signal; task 1 is killed by it. Both have the same result."""
+    # Kubernetes replaces two dollar signs by one.
     script = f'[ "$FC_TASK_INDEX" = 1 ] || exit {128 + number}; kill -{number} $$$$'
-    # The first process of a process namespace does not die of signals from inside: here that is the pause container's.
+    # Signals from inside do not kill the first process of a PID namespace: here that is the pause
+    # container's.
     made = role(tasks=2, script=script, min_failed=2, pod_spec={"shareProcessNamespace": True})
     return Failure(role=made, code=128 + number, phrase=phrase, attributes=attributes)
 
@@ -84,7 +85,7 @@ def pod(
 
 
 CASES: dict[str, Failure] = {
-    # The contract between a container and Windlass, and codes that mean nothing to it (18, 21).
+    # Exit codes defined by Windlass, and others (18, 21).
     "exit-1": exits(1),
     "exit-2": exits(2),
     "exit-200": exits(200, "ContainerTransientFailed", *TRANSIENT),
@@ -105,7 +106,8 @@ CASES: dict[str, Failure] = {
         -1200,
         "ContainerOOMKilled",
         OF_THE_USER,
-        # A container runtime hears of it from the kernel: some not right after the start, some only after an end.
+        # A container runtime learns of it from the kernel: some not right after the start, some only after an
+        # end.
         script="sleep 5; python3 -c 'print(len(b\"x\" * (1 << 28)))'; code=$?; sleep 5; exit $code",
         container={"resources": {"limits": {"memory": "32Mi"}}},
     ),
@@ -177,7 +179,7 @@ CASES: dict[str, Failure] = {
         volumes=[{"name": "shared", "emptyDir": {}}],
         shareProcessNamespace=True,
     ),
-    # 8: what it said last is in the diagnostics.
+    # 8: its last output is in the diagnostics.
     "last-words": pod(
         3,
         "ContainerUnrecognizedFailed",
@@ -241,7 +243,7 @@ def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.parametrize("name", FROM_OUTSIDE)
-def test_what_is_done_to_it_from_outside(submitted: Place, name: str) -> None:
+def test_pod_deleted_or_evicted_from_outside(submitted: Place, name: str) -> None:
     """18 and 34."""
     act, code, phrase = FROM_OUTSIDE[name]
     submitted.wait_for_running(name, 2)
@@ -258,7 +260,7 @@ def test_what_is_done_to_it_from_outside(submitted: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_failure(submitted: Place, name: str) -> None:
+def test_failure_has_its_completion_code(submitted: Place, name: str) -> None:
     expected = CASES[name]
     found = submitted.wait_for_completed(name)
     completion = completion_of(found)
@@ -267,7 +269,7 @@ def test_the_failure(submitted: Place, name: str) -> None:
     assert tuple(completion["type"]["attributes"]) == expected.attributes
     assert expected.says in completion["diagnostics"]
     assert condition_of(found, "Failed")["reason"] == expected.phrase
-    # A task that waited for too long did not fail of itself: its attempt ended.
+    # The attempt of a task that exceeded its pending deadline was ended; it did not fail itself.
     of_tasks = -220 if expected.code == -240 else expected.code
     ended = [task["attemptStatus"]["completionStatus"]["code"] for task in tasks_of(found)]
     assert ended == [of_tasks] * len(ended)

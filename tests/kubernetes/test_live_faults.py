@@ -1,7 +1,7 @@
-"""Whatever is killed, lost, drained or refused: no task runs twice at once, no job is lost, nothing is left over.
+"""Killed components, lost and drained nodes: no task runs twice at once, no job is lost, nothing is left over.
 
-The tasks themselves tell whether they ran twice. Each fault prints a line. The cluster is broken in all of this, so
-nothing else may run on it.
+The tasks record whether they ran twice. Each fault prints a line. These tests break the cluster, so nothing else may
+run on it.
 """
 
 import os
@@ -32,9 +32,9 @@ Tell = Callable[[str, Account], None]
 ROUNDS = 7
 SEED = int(os.environ.get("WINDLASS_SEED") or time.time())
 LOST_WHY = "-300"
-"""PodFailedWithoutFailedContainer: all that a kubelet may be left with whose runtime was killed."""
+"""PodFailedWithoutFailedContainer: a kubelet whose runtime was killed may report nothing more."""
 A_WHILE = 60
-"""In seconds: longer than it takes until another controller leads."""
+"""Seconds, longer than it takes until another controller leads."""
 LEAVES_SOON = [
     {
         "key": f"node.kubernetes.io/{taint}",
@@ -44,7 +44,7 @@ LEAVES_SOON = [
     }
     for taint in ("unreachable", "not-ready")
 ]
-"""Tolerations: a pod waits for five minutes for a lost node otherwise."""
+"""Tolerations, because a pod waits five minutes for a lost node by default."""
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def crew(place: Place, kept_records: Records) -> FaultJobs:
 
 @pytest.fixture
 def other_crew(cluster: Cluster, kept_records: Records) -> Iterator[FaultJobs]:
-    """In a namespace of its own."""
+    """Jobs in their own namespace."""
     place = cluster.new_place()
     yield FaultJobs(place, kept_records)
     cluster.client.delete(f"/api/v1/namespaces/{place.name}")
@@ -75,7 +75,7 @@ def other_crew(cluster: Cluster, kept_records: Records) -> Iterator[FaultJobs]:
 
 @pytest.fixture
 def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    """One line on the terminal, whatever is captured; then the account has to be clean."""
+    """Print one line on the terminal even if output is captured; then require a perfect result."""
     began = time.monotonic()
 
     def tell(fault: str, account: Account) -> None:
@@ -87,7 +87,7 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
 
 
 @pytest.mark.parametrize("victim", fault_injection.VICTIMS)
-def test_one_is_killed(cluster: Cluster, crew: FaultJobs, tell: Tell, victim: str) -> None:
+def test_killed_component(cluster: Cluster, crew: FaultJobs, tell: Tell, victim: str) -> None:
     place = crew.place
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
@@ -105,7 +105,7 @@ def test_one_is_killed(cluster: Cluster, crew: FaultJobs, tell: Tell, victim: st
         assert len(crew.records.starts(place.name, name)) == tasks, "what ran went on through it all"
 
 
-def test_all_are_killed_in_random_order(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
+def test_all_components_killed_in_random_order(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     chance = random.Random(SEED)
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     crew.place.wait_for_running("training", 3)
@@ -122,8 +122,8 @@ def test_all_are_killed_in_random_order(cluster: Cluster, crew: FaultJobs, tell:
     assert len(crew.records.starts(crew.place.name, "long")) == 2, "what ran went on through it all"
 
 
-def test_the_node_is_drained(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
-    """Evicted pods are retried, and wait until the node takes pods again; so do the controllers."""
+def test_drained_node(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
+    """Evicted pods are retried and wait until the node is schedulable again; so do the controllers."""
     place, node = crew.place, cluster.breakable()
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
@@ -141,7 +141,7 @@ def test_the_node_is_drained(cluster: Cluster, crew: FaultJobs, tell: Tell) -> N
         for name in (components.KUBELET, components.CONTAINERD):
             fault_injection.kill(cluster, name)
             fault_injection.revive(cluster, name)
-        # Where a budget holds the last controller, the drain goes on when another has taken its place.
+        # If a disruption budget protects the last controller, the drain continues when another one is ready.
         subprocess.run(  # noqa: S603
             [uncordons, "uncordon", layout.NODE, f"--kubeconfig={node.kubeconfig}"],
             check=True,
@@ -159,8 +159,8 @@ def test_the_node_is_drained(cluster: Cluster, crew: FaultJobs, tell: Tell) -> N
     tell(f"node drained, restarted and uncordoned (evicted: {codes})", account)
 
 
-def test_the_object_of_the_node_is_deleted(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
-    """Kubernetes removes the pods of a node that is not there. It comes back when its kubelet is started anew."""
+def test_deleted_node_object(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
+    """Kubernetes deletes the pods of a missing node. Its restarted kubelet registers it again."""
     place, node = crew.place, cluster.breakable()
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
@@ -169,7 +169,7 @@ def test_the_object_of_the_node_is_deleted(cluster: Cluster, crew: FaultJobs, te
     cluster.client.delete(fault_injection.NODE_PATH).expect(200)
     crew.submit(*crew.some("meanwhile"))
     place.wait_for("the orphans to go", lambda: not orphans & _uids(place.pods()))
-    # They were removed without asking whether they had ended: the kubelet hears of it later.
+    # The pods were force-deleted: the kubelet learns of it later.
     place.wait_for("their processes to end", lambda: not crew.records.running(place.name))
     fault_injection.kill(cluster, components.KUBELET)
     fault_injection.revive(cluster, components.KUBELET)
@@ -182,10 +182,10 @@ def test_the_object_of_the_node_is_deleted(cluster: Cluster, crew: FaultJobs, te
 
 
 @pytest.mark.parametrize("is_given_up", [False, True], ids=["rebooted", "lost"])
-def test_the_node_is_lost(
+def test_lost_node(
     cluster: Cluster, place: Place, kept_records: Records, tell: Tell, is_given_up: bool
 ) -> None:
-    """All that ran there is dead at once, the controllers too; Kubernetes notices before it is back, or does not."""
+    """All its processes die at once, including the controllers; Kubernetes may or may not notice before it is back."""
     node = cluster.breakable()
     crew = FaultJobs(place, kept_records, {"tolerations": LEAVES_SOON})
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
@@ -208,8 +208,8 @@ def test_the_node_is_lost(
     tell(f"node {'lost and found again' if is_given_up else 'rebooted'} (its tasks: {codes})", account)
 
 
-def test_an_image_does_not_exist(crew: FaultJobs, tell: Tell) -> None:
-    """A4: pendingDeadlineSeconds ends what would wait for ever."""
+def test_missing_image_is_ended_by_the_pending_deadline(crew: FaultJobs, tell: Tell) -> None:
+    """A4: pendingDeadlineSeconds ends a task that would wait forever."""
     nowhere = {"container": {"image": "windlass/nowhere:1", "imagePullPolicy": "IfNotPresent"}}
     role = crew.records.role(pod_spec=nowhere)
     crew.submit(fault_jobs.job("stuck", role, code=-240, pendingDeadlineSeconds=3), *crew.some("beside"))
@@ -220,8 +220,8 @@ def test_an_image_does_not_exist(crew: FaultJobs, tell: Tell) -> None:
     assert not crew.records.starts(crew.place.name, "stuck")
 
 
-def test_a_quota_is_too_small(crew: FaultJobs, tell: Tell) -> None:
-    """Statement 23: what does not fit waits, and goes on when there is room."""
+def test_job_waits_for_quota_and_continues(crew: FaultJobs, tell: Tell) -> None:
+    """Statement 23."""
     place = crew.place
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
     quota["spec"] = {"hard": {"pods": "1"}}
@@ -243,7 +243,7 @@ def test_a_quota_is_too_small(crew: FaultJobs, tell: Tell) -> None:
     assert len(crew.records.starts(place.name)) == 5, "nothing was started and given up"
 
 
-def test_a_namespace_is_deleted_under_a_running_job(
+def test_namespace_deleted_with_a_running_job(
     cluster: Cluster, crew: FaultJobs, other_crew: FaultJobs, tell: Tell
 ) -> None:
     doomed, kept_records = other_crew, other_crew.records
@@ -262,10 +262,10 @@ def test_a_namespace_is_deleted_under_a_running_job(
     tell(f"a namespace deleted under two running jobs ({len(complaints)} complaints)", account)
 
 
-def test_the_clock_of_the_controller_is_off_by_an_hour(
+def test_controller_clock_off_by_one_hour(
     cluster: Cluster, crew: FaultJobs, other_crew: FaultJobs, tell: Tell, tmp_path: Path
 ) -> None:
-    """Nothing ends early or late for it, also when others with other clocks have begun it or go on with it."""
+    """No deadline passes early or late, even if controllers with other clocks started the job or continue it."""
     lasting = other_crew
     lasting.submit(lasting.long("long", "end", activeDeadlineSeconds=HALF_AN_HOUR))
     lasting.place.wait_for_running("long", 2)
@@ -301,7 +301,7 @@ def _submit_timed(crew: FaultJobs, prefix: str) -> None:
 
 
 def _delay(lasting: FaultJobs, name: str) -> None:
-    """A job that waits for its next attempt when somebody else comes to lead."""
+    """A job that waits for its next attempt when another controller becomes leader."""
     lasting.submit(lasting.delayed(name, A_WHILE))
     lasting.place.wait(name, _is_delayed, "a delay before the next attempt")
 
@@ -321,9 +321,9 @@ def _are_all_deleting(place: Place, uids: set[str]) -> bool:
 
 
 def _wait_for_retries(place: Place, name: str) -> str:
-    """Each task is tried again, which counts for nothing unless its kubelet has lost why it ended, and all run.
+    """Check that each task is retried without counting (unless its kubelet lost the cause) and that all run.
 
-    Returns with what they had ended, as far as events tell: a controller that falls takes its own with it.
+    Return how they ended according to events: a killed controller may lose its own.
     """
 
     def are_retried(framework: Json) -> bool:
@@ -340,7 +340,7 @@ def _wait_for_retries(place: Place, name: str) -> str:
 
 
 def _is_at_rest(cluster: Cluster) -> bool:
-    """The leader waits for nothing, and knows of no Framework that is not there."""
+    """Wait until the leader is idle and knows no deleted Framework."""
     inside = path_of("pods", f"{cluster.leader()}:8080", "proxy", "metrics", namespace=NAMESPACE)
     answer = cluster.client.get(inside, headers={"Accept": "*/*"})
     metrics = dict(re.findall(r"^(windlass_\S+) (\S+)$", answer.raw.decode(), re.MULTILINE))
@@ -351,7 +351,7 @@ def _is_at_rest(cluster: Cluster) -> bool:
 
 
 def _complaints(cluster: Cluster, namespace: str) -> list[str]:
-    """What the controllers have logged about a namespace besides what they did there."""
+    """Return the warnings that the controllers logged about a namespace."""
     lines = [line for log in cluster.controller_logs().values() for line in log.splitlines()]
     return [
         line

@@ -1,6 +1,6 @@
-"""`windlass install --apply` on a complete cluster: what runs then, as whom, and with which rights.
+"""`windlass install --apply` on a complete cluster: pods, security context and permissions.
 
-What takes the installation away from other tests is in test_live_takeover.py.
+test_live_takeover.py contains the tests that change the installation for others.
 """
 
 import subprocess
@@ -21,16 +21,16 @@ from windlass.model import names
 
 SERVES_DISRUPTION_BUDGETS = "/apis/policy/v1"
 HERE = ("", NAMESPACE)
-"""The cluster as a whole, and where the controller is."""
+"""The cluster, and the namespace of the controller."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-# What runs
+# Pods
 
 
 @pytest.mark.smoke
-def test_two_are_ready(cluster: Cluster) -> None:
-    """On a busy machine one may fail to answer a probe in time, and is ready again later."""
+def test_two_replicas_are_ready(cluster: Cluster) -> None:
+    """On a busy machine a probe may time out, and the pod is ready again later."""
     path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
 
     def are_two() -> bool:
@@ -42,7 +42,7 @@ def test_two_are_ready(cluster: Cluster) -> None:
     wait_for("two controllers and no other", are_two, SECONDS)
 
 
-def test_they_ask_for_little(cluster: Cluster) -> None:
+def test_pods_have_small_requests(cluster: Cluster) -> None:
     for pod in cluster.controllers().values():
         context = pod["spec"]["securityContext"]
         assert (context["runAsNonRoot"], context["runAsUser"]) == (True, deployment.USER)
@@ -54,9 +54,9 @@ def test_they_ask_for_little(cluster: Cluster) -> None:
         }
 
 
-def test_the_kernel_holds_them_to_that(cluster: Cluster) -> None:
-    """What the node made of the wishes."""
-    cluster.breakable()  # only its processes are to be seen from here
+def test_kernel_enforces_the_security_context(cluster: Cluster) -> None:
+    """As configured by the node."""
+    cluster.breakable()  # only its processes are visible from here
     for pod in cluster.controllers().values():
         container = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
         (process,) = processes_in(container)
@@ -77,7 +77,7 @@ def processes_in(container: str) -> list[Path]:
 
 
 def text_of(file: Path) -> str:
-    """Empty when the process is gone."""
+    """Return the text of a file; empty if the process has ended."""
     try:
         return file.read_text()
     except OSError:
@@ -89,30 +89,30 @@ def options_of_root(process: Path) -> list[str]:
     return next(fields[5].split(",") for fields in mounts if fields[4] == "/")
 
 
-# What it serves
+# Endpoints
 
 
 @pytest.mark.parametrize("path", ["healthz", "readyz"])
-def test_probes(cluster: Cluster, path: str) -> None:
+def test_probes_succeed(cluster: Cluster, path: str) -> None:
     for name in cluster.controllers():
         ask(cluster, name, path).expect(200)
 
 
-def test_one_leads(cluster: Cluster) -> None:
-    """Who that is, the Lease and the metrics agree on."""
+def test_one_replica_leads(cluster: Cluster) -> None:
+    """The Lease and the metrics agree on the leader."""
     led = {name: metric(cluster, name, "windlass_leader") for name in cluster.controllers()}
     assert sorted(led.values()) == [0.0, 1.0]
     assert led[cluster.leader()] == 1.0
 
 
-def test_metrics_tell_of_the_work(cluster: Cluster, place: Place) -> None:
+def test_metrics_show_the_work(cluster: Cluster, place: Place) -> None:
     place.submit(framework("job", role(script=FOREVER)))
     place.wait_for_running("job", 1)
 
     def is_counted() -> bool:
         return metric(cluster, cluster.leader(), 'windlass_tasks{state="AttemptRunning"}') >= 1
 
-    # The status is there for all to see before the controller is told that it is stored.
+    # The status is visible before the controller gets the response.
     place.wait_for("the task to be counted", is_counted)
     assert metric(cluster, cluster.leader(), "windlass_build_info{") == 1
 
@@ -128,13 +128,13 @@ def metric(cluster: Cluster, pod: str, start: str) -> float:
     return float(next(line for line in lines if line.startswith(start)).rpartition(" ")[2])
 
 
-# Its rights
+# Permissions
 
 
 @pytest.mark.parametrize("group", names.GROUPS)
-def test_nothing_is_refused(cluster: Cluster, place: Place, group: str) -> None:
-    """Whatever happens to Frameworks, the roles suffice for it."""
-    cluster.breakable()  # only its log can be read
+def test_no_request_is_forbidden(cluster: Cluster, place: Place, group: str) -> None:
+    """The roles suffice for everything that happens to Frameworks."""
+    cluster.breakable()  # only its log is readable
     start = len(cluster.audited())
     live_through_everything(place, group)
     place.wait_until_empty()
@@ -168,7 +168,7 @@ def live_through_everything(place: Place, group: str) -> None:
         place.wait_until_gone(name, group)
 
 
-# What is printed
+# Manifests
 
 
 @pytest.fixture(params=kubectl_process.NAMES)
@@ -176,8 +176,8 @@ def kubectl(request: pytest.FixtureRequest, cluster: Cluster) -> Path:
     return kubectl_process.named(cluster, request.param)
 
 
-def test_kubectl_takes_what_is_printed(cluster: Cluster, kubectl: Path) -> None:
-    """Over what `--apply` has made; the server says what it would do, and nothing of that is a change."""
+def test_kubectl_accepts_the_printed_manifests(cluster: Cluster, kubectl: Path) -> None:
+    """Applied with a server-side dry run over what `--apply` has created, they change nothing."""
     printed = list(yaml.safe_load_all(cluster.windlass("install", "--image", IMAGE).stdout))
     known = [each for each in printed if is_known(cluster, each)]
     done = subprocess.run(  # noqa: S603
@@ -186,7 +186,7 @@ def test_kubectl_takes_what_is_printed(cluster: Cluster, kubectl: Path) -> None:
             f"--kubeconfig={cluster.kubeconfig}",
             "apply",
             "--dry-run=server",
-            # Before 1.25 the server's own description lacks x-kubernetes-validations.
+            # Before 1.25 the server's own schema lacks x-kubernetes-validations.
             "--validate=false",
             "--output=yaml",
             "--filename=-",
@@ -220,7 +220,7 @@ def current(cluster: Cluster, manifest: Json) -> Json:
 
 
 def bare(body: Json) -> Json:
-    """What installing decides: neither what the server counts, nor what kubectl leaves for itself."""
+    """Remove what the server sets and what kubectl adds."""
     metadata = body["metadata"]
     annotations = {
         key: value for key, value in metadata.get("annotations", {}).items() if key != LAST_APPLIED

@@ -1,6 +1,6 @@
-"""The older group's Frameworks, POSTed as YAML with curl, as the manual of its launcher has it (statements 52 to 54).
+"""Frameworks of the older group, posted as YAML with curl as in the manual of its launcher (statements 52 to 54).
 
-The images of that manual are not to be had: another one stands in for them, and its `get_ips.sh` is left out.
+The images of that manual are not available: another one replaces them, without its `get_ips.sh`.
 """
 
 import base64
@@ -51,7 +51,7 @@ spec:
 
 
 class Curl:
-    """As somebody with this kubeconfig uses it."""
+    """curl with a kubeconfig."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -62,7 +62,7 @@ class Curl:
         self._options += self._file(user, "client-certificate-data", "--cert")
         self._options += self._file(user, "client-key-data", "--key")
         if token := user.get("token"):
-            # In a file, so that no list of processes shows it.
+            # In a file, so that no process list shows it.
             header = folder / "authorization"
             header.write_text(f"Authorization: Bearer {token}\n")
             self._options += ["--header", f"@{header}"]
@@ -95,7 +95,7 @@ def curl(cluster: Cluster, tmp_path: Path) -> Curl:
     return Curl(cluster.kubeconfig, tmp_path)
 
 
-def test_an_index_under_each_of_its_names(place: Place, curl: Curl) -> None:
+def test_task_index_has_all_its_variable_names(place: Place, curl: Curl) -> None:
     """Its images read `$taskindex` without defining it (52)."""
     made = curl.post(place.framework_path(group=GROUP), INDEXED)
     assert made["metadata"]["name"] == "indexed"
@@ -113,8 +113,8 @@ def test_an_index_under_each_of_its_names(place: Place, curl: Curl) -> None:
     place.wait_until_empty()
 
 
-def test_the_manuals_example_when_it_is_mended(place: Place, curl: Curl) -> None:
-    """An init container writes the hosts into a file on a shared volume, and the container reads them (53)."""
+def test_corrected_example_of_the_manual_succeeds(place: Place, curl: Curl) -> None:
+    """An init container writes the hosts into a file on a shared volume, and the container reads it (53)."""
     text = example().replace("olumeMounts:", "volumeMounts:").replace("vvolume", "volume")
     curl.post(place.framework_path(group=GROUP), text)
     found = place.wait_for_completed("tfexample", GROUP)
@@ -128,8 +128,8 @@ def test_the_manuals_example_when_it_is_mended(place: Place, curl: Curl) -> None
     place.wait_until_empty()
 
 
-def test_the_manuals_example_as_it_stands(place: Place, curl: Curl) -> None:
-    """The misspelt field is dropped, and what would read the file fails: a job that ends, with words for it (54)."""
+def test_original_example_of_the_manual_fails_with_a_message(place: Place, curl: Curl) -> None:
+    """The misspelt field is dropped, and reading the file fails (54)."""
     curl.post(place.framework_path(group=GROUP), example())
     found = place.wait_for_completed("tfexample", GROUP)
     done = completion_of(found)
@@ -143,7 +143,7 @@ def test_the_manuals_example_as_it_stands(place: Place, curl: Curl) -> None:
 
 
 def example() -> str:
-    """Tried once, and its pods stay."""
+    """A Framework with one attempt, whose pods are kept."""
     text = (EXAMPLES / "init-container.yaml").read_text()
     hosts = "export worker_hosts=192.0.2.1:$worker_port && export ps_hosts=192.0.2.2:$ps_port"
     replacements = {

@@ -1,4 +1,4 @@
-"""What users do with a job in the course of its life, and what time does to it."""
+"""User actions and deadlines over the life of a job."""
 
 import pytest
 from live import kubectl_process
@@ -13,7 +13,7 @@ from windlass.model import names
 from windlass.wire.crd.manifests import PRINTER_COLUMNS
 
 SECOND_ENDS = f'[ "$FC_FRAMEWORK_ATTEMPT_ID" -ge 1 ] || {{ {FOREVER}; }}'
-"""The first attempt runs until it is asked to end; the second succeeds."""
+"""The first attempt runs until it is ended; the second succeeds."""
 
 
 def is_empty(place: Place, name: str) -> bool:
@@ -35,8 +35,8 @@ def test_create_then_start(place: Place) -> None:
 
 
 @pytest.mark.parametrize("before", ["Create", "Start"])
-def test_stop(place: Place, before: str) -> None:
-    """It is not tried again, whatever its policy says (24)."""
+def test_stopped_job_is_not_retried(place: Place, before: str) -> None:
+    """Whatever its retry policy says (24)."""
     tasks = role(tasks=2, script=FOREVER, retry={"maxRetryCount": -2})
     place.submit(framework("job", tasks, executionType=before, retryPolicy={"maxRetryCount": -2}))
     if before == "Create":
@@ -71,7 +71,7 @@ def _pod_uids(framework: Json) -> set[str]:
     return {task["attemptStatus"]["podUID"] for task in tasks_of(framework)}
 
 
-def test_suspended_from_the_start(place: Place) -> None:
+def test_job_suspended_from_the_start(place: Place) -> None:
     place.submit(framework("job", role(tasks=2), suspend=True))
     place.wait_for_condition("job", "Suspended")
     place.submit(framework("another"))
@@ -85,8 +85,8 @@ def test_suspended_from_the_start(place: Place) -> None:
 # Time (A4, 42)
 
 
-def test_active_deadline_over_attempts(place: Place) -> None:
-    """It ends the job for good, whatever the policy says, and in whichever attempt it is."""
+def test_active_deadline_covers_all_attempts(place: Place) -> None:
+    """It ends the job whatever the retry policy says."""
     script = f'[ "$FC_FRAMEWORK_ATTEMPT_ID" -ge 1 ] || exit 1; {FOREVER}'
     place.submit(framework("job", role(tasks=1, script=script), retryPolicy={"maxRetryCount": -2}))
     place.wait("job", lambda body: status_of(body) and retries_of(body) == 1, "a second attempt")
@@ -100,8 +100,8 @@ def test_active_deadline_over_attempts(place: Place) -> None:
     assert is_empty(place, "job")
 
 
-def test_pending_deadline_is_of_any_task(place: Place) -> None:
-    """One that finds no place ends the others, which run."""
+def test_pending_deadline_applies_to_each_task(place: Place) -> None:
+    """One unschedulable task ends the running ones."""
     nowhere = {"nodeSelector": {"no-node-has": "this-label"}}
     waits = role("waits", script=FOREVER, pod_spec=nowhere)
     place.submit(framework("job", role(script=FOREVER), waits))
@@ -113,8 +113,8 @@ def test_pending_deadline_is_of_any_task(place: Place) -> None:
     assert is_empty(place, "job")
 
 
-def test_time_to_live(place: Place) -> None:
-    """With all that was kept."""
+def test_finished_job_is_deleted_after_its_time_to_live(place: Place) -> None:
+    """With all kept pods."""
     place.submit(framework("job", role(tasks=2), completedPods="Keep", ttlSecondsAfterFinished=3600))
     place.wait_for_completed("job")
     assert sorted(place.pods("job")) == ["job-worker-0", "job-worker-1"]
@@ -123,8 +123,8 @@ def test_time_to_live(place: Place) -> None:
     place.wait_until_empty()
 
 
-def test_a_pod_that_does_not_go(place: Place) -> None:
-    """It is removed when its time is over, not when its grace is (42)."""
+def test_stuck_pod_is_removed_after_its_deadline(place: Place) -> None:
+    """Not after its grace period (42)."""
     deaf = role(
         script="trap '' TERM; sleep 100000",
         graceful_timeout=1,
@@ -141,7 +141,7 @@ def test_a_pod_that_does_not_go(place: Place) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])
-def test_nothing_is_left_of_a_deleted_job(place: Place, propagation: str) -> None:
+def test_deleted_job_leaves_nothing(place: Place, propagation: str) -> None:
     place.submit(framework("job", role(tasks=2, script=FOREVER), role("ps", script=FOREVER)))
     place.submit(framework("kept", role(tasks=1), completedPods="Keep"))
     place.wait_for_running("job", 3)
@@ -156,8 +156,8 @@ def test_nothing_is_left_of_a_deleted_job(place: Place, propagation: str) -> Non
 # A quota that is too small (23)
 
 
-def test_a_gang_waits_for_its_quota(place: Place) -> None:
-    """And says so; when there is room, it goes on as if nothing had been."""
+def test_gang_waits_for_quota(place: Place) -> None:
+    """It reports that, and continues when the quota is raised."""
     quotas = place.path("resourcequotas")
     body = {
         "apiVersion": "v1",
@@ -195,7 +195,7 @@ def kubectl(request: pytest.FixtureRequest, cluster: Cluster, place: Place) -> K
 @pytest.mark.parametrize(
     ("script", "condition"), [("exit 0", "Complete"), ("exit 3", "Failed")], ids=["complete", "failed"]
 )
-def test_kubectl_waits(place: Place, kubectl: Kubectl, script: str, condition: str) -> None:
+def test_kubectl_wait(place: Place, kubectl: Kubectl, script: str, condition: str) -> None:
     place.submit(framework("job", role(script=script)))
     resource = f"{names.PLURAL}.{names.CONTROLLER_GROUP}/job"
     said = kubectl("wait", f"--for=condition={condition}", f"--timeout={SECONDS:.0f}s", resource)
@@ -206,7 +206,7 @@ def test_kubectl_waits(place: Place, kubectl: Kubectl, script: str, condition: s
     assert reason == ("Succeeded" if condition == "Complete" else "ContainerUnrecognizedFailed")
 
 
-def test_kubectl_shows_how_it_stands(place: Place, kubectl: Kubectl) -> None:
+def test_kubectl_get_shows_the_state(place: Place, kubectl: Kubectl) -> None:
     tasks = role(tasks=3, script="exit $FC_TASK_INDEX", min_failed=-1)
     place.submit(framework("job", tasks, role("ps", script="exit 1"), retryPolicy={"maxRetryCount": 1}))
     found = place.wait_for_completed("job")

@@ -1,4 +1,4 @@
-"""The cluster of `make kubernetes` itself: brought up twice it is the same, and taken down nothing of it stays."""
+"""The cluster of `make kubernetes`: up is idempotent, and down leaves nothing."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def data(cluster: Cluster) -> Path:
     return cluster.breakable().place.data
 
 
-def test_up_starts_only_what_does_not_run(cluster: Cluster, data: Path) -> None:
+def test_up_starts_only_stopped_components(cluster: Cluster, data: Path) -> None:
     before = _components(data)
     cluster.breakable().kill(components.SCHEDULER)
     again = one_node.up()
@@ -32,7 +32,7 @@ def test_up_starts_only_what_does_not_run(cluster: Cluster, data: Path) -> None:
 
 
 def test_down_leaves_nothing(cluster: Cluster, data: Path) -> None:
-    """Not even of a job that runs; and up makes it anew."""
+    """Not even of a running job; up creates a new cluster."""
     node = machine.running(data)
     assert node is not None
     place = cluster.new_place()
@@ -73,7 +73,7 @@ def _components(data: Path) -> dict[str, int]:
 
 
 def _namespaces_in_use(before: float) -> set[Path]:
-    """By any process that was started before: a later one may have a number that is free by now."""
+    """Return processes started before: a later one may have reused a PID."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -85,6 +85,6 @@ def _namespaces_in_use(before: float) -> set[Path]:
 
 
 def _started(process: Path) -> float:
-    """In seconds since the machine was."""
+    """Return the start time in seconds since boot."""
     _, _, fields = (process / "stat").read_text().rpartition(")")
     return int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")

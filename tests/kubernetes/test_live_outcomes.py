@@ -1,6 +1,6 @@
-"""Jobs that end by their completion policies: what came of them, how their tasks knew themselves, what is left of them.
+"""Jobs that end by their completion policies: results, environment of their tasks, and remaining objects.
 
-All are submitted at once, and looked at one by one.
+All jobs are submitted at once and checked one by one.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from conformance.client import Json
 from windlass.model import names
 
 FIRST_ENDS = '[ "$FC_TASK_INDEX" = 0 ] || { trap "exit 0" TERM; sleep 100000 & wait; };'
-"""What comes after it is done by task 0; the others run until they are asked to end."""
+"""Prefix of a script that only task 0 executes; the others run until they are ended."""
 TWO_END = '[ "$FC_TASK_INDEX" -lt 2 ] || { trap "exit 0" TERM; sleep 100000 & wait; };'
 
 SHARED = {"volumes": [{"name": "shared", "emptyDir": {}}]}
@@ -29,11 +29,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 0
     phrase: str = "Succeeded"
     trigger: str = ""
-    """Why the attempt ended, and in which role. Empty: no rule was met."""
+    """The trigger of the completion and its role. Empty: no rule was met."""
     tasks: dict[str, list[int]]
-    """The codes by role."""
+    """Completion codes by role."""
     left: tuple[str, ...] = ()
-    """The tasks whose pods are still there."""
+    """Tasks whose pods still exist."""
 
 
 def init_container(name: str, script: str, **more: Any) -> Json:
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Json, Outcome]] = {
         ),
         Outcome(tasks={"worker": [0]}),
     ),
-    # 31, 33: the first failure ends it, and what has not ended by then gets -220.
+    # 31, 33: the first failure ends it, and unfinished tasks get -220.
     "first-failure": (
         framework("first-failure", role(tasks=2, script=f"{FIRST_ENDS} exit 3"), role("ps", script=FOREVER)),
         Outcome(
@@ -188,7 +188,7 @@ def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.smoke if name in SMOKE else ()) for name in CASES]
 )
-def test_the_outcome(submitted: Place, name: str) -> None:
+def test_outcome_follows_the_completion_policy(submitted: Place, name: str) -> None:
     """30 to 33, and A6."""
     body, expected = CASES[name]
     found = submitted.wait_for_completed(name, names.group_of(body["apiVersion"]))
@@ -211,7 +211,7 @@ def test_the_outcome(submitted: Place, name: str) -> None:
 
     assert sorted(submitted.pods(name)) == [f"{name}-{task}" for task in expected.left]
     assert len(submitted.config_maps(name)) == bool(expected.left)
-    # A pod of which nothing is wanted any more may go before it comes to a node.
+    # A surplus pod may be deleted before it gets a node.
     made = {
         f"{each}-{index}": 1
         for each, codes in expected.tasks.items()
@@ -222,7 +222,7 @@ def test_the_outcome(submitted: Place, name: str) -> None:
 
 
 def _why(completion: Json) -> str:
-    """The trigger in words; the task that it names is one that ended so."""
+    """Check the trigger; the task that it names ended like that."""
     trigger = completion.get("trigger")
     return f"{trigger['message']} {trigger['taskRoleName']}" if trigger else ""
 
@@ -232,7 +232,7 @@ def _codes(found: Json, role_name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("kept")])
-def test_what_kept_pods_said_can_be_read(submitted: Place, name: str) -> None:
+def test_logs_of_kept_pods_are_readable(submitted: Place, name: str) -> None:
     """A2."""
     submitted.wait_for_completed(name)
     for task in CASES[name][1].left:
@@ -271,8 +271,8 @@ def _controller_of(body: Json) -> tuple[str, str]:
 
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("container", ["before", "main"])
-def test_a_process_knows_its_task(submitted: Place, container: str, index: int) -> None:
-    """6, 7 and 9: its environment is what the annotations and the labels of its pod say, and so is its status."""
+def test_process_knows_its_task(submitted: Place, container: str, index: int) -> None:
+    """6, 7 and 9: environment, annotations, labels and status agree."""
     found = submitted.wait_for_completed("curious")
     roles = found["status"]["attemptStatus"]["taskRoleStatuses"]
     task = tasks_of(found)[index]
@@ -319,7 +319,7 @@ def _log_of(place: Place, pod: str, container: str) -> list[str]:
     return answer.raw.decode().splitlines()
 
 
-def test_the_status_follows_the_pod(submitted: Place) -> None:
+def test_status_follows_the_pod(submitted: Place) -> None:
     """13."""
     found = submitted.wait_for_completed("curious")
     for task in tasks_of(found):

@@ -1,4 +1,4 @@
-"""What `windlass render` prints, given to kubectl: it trains with nothing of Windlass in the pods."""
+"""The output of `windlass render`, applied with kubectl, trains without Windlass in the pods."""
 
 import shutil
 from typing import Final
@@ -38,10 +38,10 @@ with tf.Session("grpc://" + cluster["worker"][0]) as session:
         session.run(steps)
     print("weight:", session.run(weight), "better:", max(session.run(losses)) < min(before))
 """
-"""It drives servers that wait for somebody: the variable is on the ps, and every worker computes gradients."""
+"""A client of idle servers: the variable is on the ps, and every worker computes gradients."""
 
 
-def test_the_cluster_of_a_config_with_resources(
+def test_rendered_tensorflow_cluster_is_usable(
     console: Console, kubectl: Kubectl, place: Place, tensorflow: str
 ) -> None:
     config = yaml.safe_load((examples.EXAMPLES / "tensorflow-cluster/config.yaml").read_text())
@@ -49,7 +49,7 @@ def test_the_cluster_of_a_config_with_resources(
     servers |= {"image": tensorflow, "namespace": place.name}
     [ps, workers] = servers["jobs"]
     ps["num_tasks"], workers["num_tasks"] = 1, 2
-    # No image here has Jupyter. Its objects are made all the same.
+    # No image here has Jupyter, but its objects are created.
     notebook |= {"image": jobs.IMAGE, "namespace": place.name, "service_type": "ClusterIP"}
     console.write({"config.yaml": yaml.safe_dump(config)})
     _create(console, kubectl, "--config", "config.yaml")
@@ -99,7 +99,7 @@ def _create(console: Console, kubectl: Kubectl, *words: str) -> None:
 
 
 def _client(image: str) -> Json:
-    """It has the addresses as the notebook has them."""
+    """Return the addresses as the notebook gets them."""
     given = {"configMapKeyRef": {"name": "tensorflow-cluster-cluster", "key": "cluster.json"}}
     container = {
         "image": image,

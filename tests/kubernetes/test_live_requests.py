@@ -1,8 +1,8 @@
-"""What the controller asks of the API server for a Framework, by the server's own audit log.
+"""The controller's requests per Framework, by the audit log of the API server.
 
-The documented budget is for pods that come, start and end in three bursts: N + 6 requests where they are kept, N + 9
-where they are removed. A real kubelet starts them one by one, and each further burst may cost one status. The audit
-log has every change of a pod too, so that this can be held: no status is written that nothing has happened for.
+The documented budget is for pods that are created, start and end in three bursts: N + 6 requests with kept pods, N + 9
+with removal. A real kubelet starts them one by one, and each further burst may cost one status write. The audit log
+also has the changes of pods, so the test can check that every status write has a cause.
 """
 
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ RENEWALS = 5
 
 @pytest.fixture
 def written(cluster: Cluster, place: Place) -> Iterator[History]:
-    """The statuses that the controller wrote: nobody else changes these Frameworks."""
-    cluster.breakable()  # only there can the log be read
+    """Return the status writes of the controller: nobody else changes these Frameworks."""
+    cluster.breakable()  # only there is the log readable
     with object_history.kept(place.client, place.framework_path()) as history:
         yield history
 
 
 @pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
 @pytest.mark.parametrize("tasks", [2, 10])
-def test_the_budget(
+def test_requests_stay_within_the_budget(
     cluster: Cluster, place: Place, written: History, tasks: int, completed_pods: str
 ) -> None:
     place.submit(framework("job", role(tasks=tasks), completedPods=completed_pods))
@@ -55,10 +55,9 @@ def test_the_budget(
 def wait_for_account(
     cluster: Cluster, place: Place, written: History, seen: Json, events: int = 0
 ) -> Account:
-    """Complete: the log has every status that the Framework has had, that which was seen included, and so many events.
+    """Wait until the log has every observed status and event of the Framework.
 
-    A watch tells of a status earlier than the log does. Whoever asks may be told of it earlier than both, and of an
-    event earlier than the log.
+    A watch may be ahead of the log, and a response ahead of both.
     """
     accounts_now: list[Account] = []
 
@@ -74,8 +73,8 @@ def wait_for_account(
     return accounts_now[0]
 
 
-def test_nothing_but_watches_and_the_lease(cluster: Cluster, place: Place, written: History) -> None:
-    """While nothing happens to a job. Other tests have namespaces of their own."""
+def test_idle_job_costs_only_watches_and_the_lease(cluster: Cluster, place: Place, written: History) -> None:
+    """Other tests have their own namespaces."""
     uid = place.submit(framework("job", role(tasks=2, script=FOREVER)))["metadata"]["uid"]
     found = place.wait_for_running("job", 2)
     told = len(place.wait_for_events(uid, "AttemptStarted"))

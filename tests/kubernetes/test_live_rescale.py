@@ -1,4 +1,4 @@
-"""Rescale with real pods, as the manual of FrameworkController walks through it (statements 36 to 40)."""
+"""Rescaling with real pods, as in the manual of FrameworkController (statements 36 to 40)."""
 
 import itertools
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ def pods(place: Place) -> Iterator[History]:
         yield history
 
 
-# The manual's walk
+# The example of the manual
 
 
 @pytest.mark.smoke
-def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
-    """Tasks that failed, and tasks that are still going, are scaled away and wanted again."""
+def test_rescale_example_of_the_manual(place: Place, pods: History) -> None:
+    """Failed and running tasks are removed by scaling and requested again."""
     place.submit(framework("job", controllable_tasks.role("a", 4, min_failed=4, min_succeeded=1)))
     place.wait_for_running("job", 4)
 
@@ -72,7 +72,7 @@ def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
 
 
 def rescale(place: Place, tasks: int) -> None:
-    """The number of tasks, and of failures that end the job, in one update (40)."""
+    """Change the number of tasks and of failures that end the job in one update (40)."""
     role = "/spec/taskRoles/0"
     patch = [
         {"op": "test", "path": f"{role}/name", "value": "a"},
@@ -87,7 +87,7 @@ def rescale(place: Place, tasks: int) -> None:
 
 
 def lose(place: Place, index: int, role: str = "a") -> None:
-    """Somebody deletes the pod, and its task fails."""
+    """Delete a pod, so that its task fails."""
     place.client.delete(place.path("pods", f"job-{role}-{index}")).expect(200)
     found = place.wait(
         "job",
@@ -98,7 +98,7 @@ def lose(place: Place, index: int, role: str = "a") -> None:
 
 
 def lose_one_and_hold_another(place: Place) -> Json:
-    """a-2 has failed, a-3 runs and does not go, and the spec wants neither. How that looks."""
+    """Check that a-2 has failed and a-3 is running, although the spec includes neither."""
     lose(place, 2)
     controllable_tasks.stay(place, "job-a-3")
     rescale(place, 2)
@@ -106,13 +106,13 @@ def lose_one_and_hold_another(place: Place) -> Json:
 
 
 def is_going(body: Json, index: int) -> bool:
-    """Its task is scaled away and its pod is asked to go, and has not gone."""
+    """Check that the task is removed and its pod is terminating."""
     task = tasks_of(body, "a")[index]
     return task.get("deletionPending") is True and task["state"] == "AttemptDeleting"
 
 
 def is_new(body: Json, before: Json, index: int, role: str = "a") -> bool:
-    """It has a pod, and is not the task that was there."""
+    """Check that the task has a pod and is a new one."""
     old, new = tasks_of(before, role)[index], tasks_of(body, role)[index]
     pod = new["attemptStatus"].get("podUID")
     return (
@@ -124,7 +124,7 @@ def is_new(body: Json, before: Json, index: int, role: str = "a") -> bool:
 
 
 def insist_on_one_at_a_time(pods: History, *names: str) -> None:
-    """The next pod of a name comes when the last one is gone, which a kubelet allows when its containers ended (40)."""
+    """The next pod of a name is created when the last one is gone (40)."""
     for name in names:
         instances = pods.uids(name)
         assert len(instances) > 1
@@ -133,11 +133,11 @@ def insist_on_one_at_a_time(pods: History, *names: str) -> None:
             assert version_of(last) < pods.first(name, lambda body, it=new: body["metadata"]["uid"] == it)  # type: ignore[misc]
 
 
-# One thing at a time
+# Single changes
 
 
-def test_an_index_that_is_wanted_again(place: Place, pods: History) -> None:
-    """Its old pod still runs: the new task waits for its end, and is another one (38)."""
+def test_reused_index_waits_for_its_old_pod(place: Place, pods: History) -> None:
+    """The new task waits for the end of the old pod and has another instance (38)."""
     place.submit(framework("job", controllable_tasks.role(tasks=2)))
     before = place.wait_for_running("job", 2)
     controllable_tasks.stay(place, "job-worker-1")
@@ -155,8 +155,8 @@ def test_an_index_that_is_wanted_again(place: Place, pods: History) -> None:
     insist_on_one_at_a_time(pods, "job-worker-1")
 
 
-def test_a_role_is_deleted(place: Place) -> None:
-    """Its tasks go, and its policies with them; the other role does not notice (36, 37)."""
+def test_deleted_role_is_removed_with_its_policies(place: Place) -> None:
+    """The other role is unaffected (36, 37)."""
     place.submit(
         framework("job", controllable_tasks.role(tasks=2), controllable_tasks.role("ps", 2, min_failed=2))
     )
@@ -171,7 +171,7 @@ def test_a_role_is_deleted(place: Place) -> None:
     finish(place, 2)
 
 
-def test_a_role_is_added(place: Place) -> None:
+def test_added_role_gets_pods(place: Place) -> None:
     place.submit(framework("job", controllable_tasks.role(tasks=1)))
     before = place.wait_for_running("job", 1)
     added = {
@@ -189,8 +189,8 @@ def test_a_role_is_added(place: Place) -> None:
     assert (done["code"], done["trigger"]["taskRoleName"]) == (0, "ps")
 
 
-def test_what_is_stored_before_it_is_done(place: Place, frameworks: History, pods: History) -> None:
-    """New tasks before their pods, and the wish to delete before any deletion (36, 39)."""
+def test_status_is_stored_before_pods_change(place: Place, frameworks: History, pods: History) -> None:
+    """New tasks before their pods, and the deletion mark before any deletion (36, 39)."""
     place.submit(framework("job", controllable_tasks.role(tasks=1)))
     place.wait_for_running("job", 1)
     place.scale("job", 0, 3)
@@ -208,8 +208,8 @@ def test_what_is_stored_before_it_is_done(place: Place, frameworks: History, pod
         assert marked < pods.first(name, lambda body: "deletionTimestamp" in body["metadata"])
 
 
-def test_down_to_nothing_and_up_again(place: Place) -> None:
-    """A job without a task waits (17)."""
+def test_scale_to_zero_and_up_again(place: Place) -> None:
+    """A job without tasks waits (17)."""
     place.submit(framework("job", controllable_tasks.role(tasks=2)))
     before = place.wait_for_running("job", 2)
     place.scale("job", 0, 0)
@@ -222,8 +222,9 @@ def test_down_to_nothing_and_up_again(place: Place) -> None:
     finish(place, 2)
 
 
-def test_together_with_other_edits(place: Place) -> None:
-    """One update has fewer tasks, another policy and another pod: who stays is not touched, who comes is new (40)."""
+def test_rescale_with_other_edits(place: Place) -> None:
+    """One update changes task number, policy and pod template: existing pods stay, new ones use the new template
+    (40)."""
     place.submit(framework("job", controllable_tasks.role(tasks=3, min_failed=3)))
     before = place.wait_for_running("job", 3)
     for index in (1, 2):
@@ -241,7 +242,7 @@ def test_together_with_other_edits(place: Place) -> None:
     finish(place, 2)
 
 
-# What they share
+# Helpers
 
 
 def roles_of(body: Json) -> list[str]:
@@ -260,7 +261,7 @@ def has_task(body: Json, index: int, **fields: Any) -> bool:
 
 
 def finish(place: Place, tasks: int) -> None:
-    """All succeed, and with them the job, at its first attempt."""
+    """End all tasks; the job succeeds at its first attempt."""
     for name in pod_names(tasks):
         place.wait_for(f"{name} to run", lambda it=name: phase_of(place, it) == "Running")  # type: ignore[misc]
         controllable_tasks.end(place, name)

@@ -1,6 +1,6 @@
-"""What is tried again, how often, and with which pods (statements 24 to 29).
+"""Retries: conditions, numbers and pods (statements 24 to 29).
 
-All are submitted at once, and looked at one by one. A task counts the attempts by what its environment says.
+All jobs are submitted at once and checked one by one. A task reads its attempt from its environment.
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ def limit(count: int, *, fancy: bool = False) -> Json:
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     framework: tuple[int, int] = (0, 0)
-    """All of them, and those that count."""
+    """All retries, and the counted ones."""
     task: tuple[int, int] = (0, 0)
-    """Those of the first worker in the last attempt."""
+    """Retries of the first worker in the last attempt."""
     made: int
-    """How many pods the first worker had in all."""
+    """Number of pods of the first worker in total."""
 
 
 CASES: dict[str, tuple[Json, Retries]] = {
-    # 26: by whole attempts
+    # 26: whole attempts
     "none": (framework("none", role(script="exit 1")), Retries(code=1, made=1)),
     "all-are-used": (
         framework("all-are-used", role(tasks=2, script="exit 1", min_failed=2), retryPolicy=limit(2)),
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Json, Retries]] = {
         framework("success-is-enough", role(retry=limit(-1)), retryPolicy=limit(-1)),
         Retries(code=0, made=1),
     ),
-    # 26: task by task, while the others of the attempt go on
+    # 26: single tasks, while the others of the attempt continue
     "task-all-are-used": (
         framework("task-all-are-used", role(script="exit 1", retry=limit(1)), role("ps", script=FOREVER)),
         Retries(code=1, task=(1, 1), made=2),
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Json, Retries]] = {
         framework("task-until-success", role(script=until(2, TASK, "exit 1"), retry=limit(-1))),
         Retries(code=0, task=(2, 2), made=3),
     ),
-    # 29: with the attempt, the tasks count anew.
+    # 29: the task counts restart with the attempt.
     "both": (
         framework("both", role(script="exit 1", retry=limit(1)), retryPolicy=limit(1)),
         Retries(code=1, framework=(1, 1), task=(1, 1), made=4),
@@ -114,14 +114,14 @@ CASES: dict[str, tuple[Json, Retries]] = {
 }
 
 ALWAYS = [
-    # By which policy, and how the second attempt differs from the first, which succeeded.
+    # The policy, and how the second attempt differs from the first, which succeeded.
     framework("again", role(script=until(1, FRAMEWORK, "exit 0", FOREVER)), retryPolicy=limit(-2)),
     framework("task-again", role(script=until(1, TASK, "exit 0", FOREVER), retry=limit(-2))),
 ]
 
 
 FROM_OUTSIDE: dict[str, tuple[Act, Json, tuple[int, int], tuple[int, int]]] = {
-    # What is done to it, and how often the Framework and the task are then tried again.
+    # The external change, and the expected retries of Framework and task.
     "pod-deleted": (
         external_changes.delete_pod,
         framework("pod-deleted", role(script=until(1, TASK, FOREVER), retry=limit(0, fancy=True))),
@@ -161,8 +161,8 @@ def _retries(status: Json) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", FROM_OUTSIDE)
-def test_what_somebody_deletes_is_made_anew(submitted: Place, name: str) -> None:
-    """With another pod, of another UID."""
+def test_deleted_objects_are_recreated(submitted: Place, name: str) -> None:
+    """With a new pod of another UID."""
     act, _, of_framework, of_task = FROM_OUTSIDE[name]
     before = tasks_of(submitted.wait_for_running(name, 1))[0]["attemptStatus"]
     act(submitted, name)
@@ -177,7 +177,7 @@ def test_what_somebody_deletes_is_made_anew(submitted: Place, name: str) -> None
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_retries(submitted: Place, name: str) -> None:
+def test_retries_follow_the_policy(submitted: Place, name: str) -> None:
     expected = CASES[name][1]
     found = submitted.wait_for_completed(name)
     assert completion_of(found)["code"] == expected.code
@@ -193,8 +193,8 @@ def test_the_retries(submitted: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["again", "task-again"])
-def test_success_may_be_tried_again_too(submitted: Place, name: str) -> None:
-    """26; what is stopped is not (24)."""
+def test_success_is_retried_if_the_policy_says_so(submitted: Place, name: str) -> None:
+    """26; a stopped one is not (24)."""
     submitted.wait(name, lambda body: _retries_of_both(body) == [(0, 0), (1, 1)], "a second attempt")
     submitted.wait_for_running(name, 1)
     submitted.change(name, {"executionType": "Stop"})
@@ -204,14 +204,14 @@ def test_success_may_be_tried_again_too(submitted: Place, name: str) -> None:
 
 
 def _retries_of_both(framework: Json) -> list[tuple[int, int]]:
-    """Of the Framework and of its task, whichever has fewer first."""
+    """Return the retries of the Framework and of its task, fewer first."""
     if not status_of(framework):
         return []
     return sorted([_retries(status_of(framework)), _retries(tasks_of(framework)[0])])
 
 
-def test_what_waits_for_its_retry_can_be_stopped(place: Place) -> None:
-    """27 and 28: after a conflict, a Framework waits for a minute or more; stopped, it does not."""
+def test_job_waiting_for_its_retry_can_be_stopped(place: Place) -> None:
+    """27 and 28: after a conflict a Framework waits for a minute or more, unless it is stopped."""
     place.submit(framework("conflict", role(script="exit 201"), retryPolicy=limit(0, fancy=True)))
     found = place.wait("conflict", lambda body: _delay(body) is not None, "a delay")
     assert 60 <= _delay(found) <= 900

@@ -1,4 +1,4 @@
-"""The Python SDK on real pods: it does what the commands do, with `await` and without."""
+"""The Python SDK on real pods, synchronous and asynchronous."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from windlass import AsyncClient, Client, ClientError, Job, Role
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The program that runs until it is told otherwise."""
+    """The program that runs until it is ended."""
     command_line.write(tmp_path, {f"src/{path}": text for path, text in command_line.CODE.items()})
     return tmp_path
 
@@ -29,7 +29,7 @@ def job(name: str, command: str = "python3 main.py") -> Job:
     )
 
 
-def test_without_await(cluster: Cluster, place: Place, folder: Path) -> None:
+def test_synchronous_client(cluster: Cluster, place: Place, folder: Path) -> None:
     with Client(cluster.kubeconfig, namespace=place.name) as client:
         assert client.submit(job("one"), folder=folder).name == "one"
         running = client.wait("one", until="running", timeout=command_line.SECONDS)
@@ -52,7 +52,7 @@ def test_without_await(cluster: Cluster, place: Place, folder: Path) -> None:
         assert not client.list()
 
 
-def test_with_await(cluster: Cluster, place: Place, folder: Path) -> None:
+def test_asynchronous_client(cluster: Cluster, place: Place, folder: Path) -> None:
     """Two jobs at once."""
 
     async def run(client: AsyncClient, name: str, exits: int) -> list[str]:

@@ -1,7 +1,6 @@
-"""Shared storage on real nodes: an NFS server in a pod and a client in another one, uploads, data that is loaded.
+"""Shared storage on real nodes: an NFS server and a client in pods, uploads, and loaded data.
 
-Whether a node can mount what the server exports is up to its kernel, and nothing here asks for it: the client brings
-NFS along in its own process.
+Whether a node can mount NFS depends on its kernel, so the client speaks NFS in its own process.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ from conformance.client import Json
 
 CLIENT: Final = "trap 'exit 0' TERM; echo 'Hello, NFS' > /hello; sleep 100000 & wait"
 NOBODY: Final = "192.0.2.1"
-"""An address at which no server is, by RFC 5737."""
+"""An address without a server (RFC 5737)."""
 
 
 # The NFS server
@@ -35,7 +34,7 @@ NOBODY: Final = "192.0.2.1"
 def server(
     cluster: Cluster, place: Place, console: Console, kubectl: Kubectl, nfs_image: str
 ) -> Iterator[str]:
-    """The address of one that is ready: the `nfs` part of what is rendered, and nothing else."""
+    """Apply the `nfs` part of the rendered objects and return the address of the ready server."""
     job = console.write_job(
         "mnist",
         command="true",
@@ -49,9 +48,7 @@ def server(
         yield kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
 
 
-def test_a_file_is_served_and_outlives_its_server(
-    place: Place, kubectl: Kubectl, server: str, nfs_image: str
-) -> None:
+def test_served_file_outlives_its_server(place: Place, kubectl: Kubectl, server: str, nfs_image: str) -> None:
     pod = {"metadata": {"name": "client"}, **jobs.template(CLIENT, container={"image": nfs_image})}
     place.client.post(place.path("pods"), {"apiVersion": "v1", "kind": "Pod", **pod}).expect(201)
     kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=300s")
@@ -64,19 +61,19 @@ def test_a_file_is_served_and_outlives_its_server(
     kubectl("exec", "client", "--", "nfs-cp", "/hello", address("/data/hello"))
     read = ("exec", "client", "--", "nfs-cat", address("/data/hello"))
     assert kubectl(*read) == "Hello, NFS\n"
-    # Owners are numbers, which mean the same on every node.
+    # Owners are numbers, which are the same on every node.
     [file] = kubectl("exec", "client", "--", "nfs-ls", address("/data")).splitlines()
     assert file.split()[2:4] == ["0", "0"]
 
     kubectl("delete", "pod", "--selector=app.kubernetes.io/name=nfs-ganesha")
-    # At first those who had files open have the server for themselves.
+    # After a restart, former clients have a grace period.
     assert place.wait_for("the server to be back", lambda: kubectl.tried(*read)) == "Hello, NFS\n"
 
 
-def test_a_node_without_nfs_is_told_which_server_it_cannot_mount(
+def test_failed_mount_names_the_server(
     cluster: Cluster, place: Place, console: Console, kubectl: Kubectl, nfs_image: str
 ) -> None:
-    """The server is made and answers, and its address is written into what mounts it."""
+    """The server runs, and its address is written into the objects that mount it."""
     cluster.breakable()
     if _may_mount_nfs():
         pytest.skip("the kernel of this machine may have NFS")
@@ -100,10 +97,10 @@ def _may_mount_nfs() -> bool:
     return "nfs" in Path("/proc/filesystems").read_text() or any(modules.rglob("nfs.ko*"))
 
 
-# Shares that are not there
+# Missing shares
 
 
-def test_a_share_that_is_not_there_stops_the_job_before_it_starts(console: Console, place: Place) -> None:
+def test_missing_share_stops_the_job_before_it_starts(console: Console, place: Place) -> None:
     volumes = {"data": {"nfs": {"server": NOBODY, "path": "/exports/data"}, "at": "/data"}}
     job = console.write_job("job", command="true", volumes=volumes)
     message = console("submit", job, "--preflight-timeout", "15s", code=1).errors
@@ -113,11 +110,11 @@ def test_a_share_that_is_not_there_stops_the_job_before_it_starts(console: Conso
     assert not place.pods()
 
 
-# Files that are brought
+# Data
 
 
 def test_data_is_loaded_before_the_tasks_start(cluster: Cluster, console: Console) -> None:
-    cluster.breakable()  # the folder is one of its node
+    cluster.breakable()  # the folder is on its node
     folder = tempfile.mkdtemp(prefix="windlass-live-data-")
     console.write({"digits/one.txt": "1\n"})
     job = console.write_job(

@@ -1,4 +1,4 @@
-"""What is done to the installation itself while jobs run. No other test may run meanwhile: they need it."""
+"""Changes of the installation while jobs run. No other test may run meanwhile."""
 
 from collections.abc import Iterator
 
@@ -27,20 +27,20 @@ def frameworks(place: Place) -> Iterator[History]:
 
 @pytest.fixture
 def restored(cluster: Cluster) -> Iterator[Cluster]:
-    """Whatever a test does to the installation, the next one finds it as usual."""
+    """Restore the usual installation after a test."""
     yield cluster
     cluster.install_anew()
 
 
 def start(place: Place) -> None:
-    """A job with a ps that runs for ever and workers that wait to be told."""
+    """A job with an endless ps and workers that wait to be ended."""
     ps = role("ps", 1, FOREVER)
     place.submit(framework("job", ps, controllable_tasks.role(tasks=2, min_succeeded=2)))
     place.wait_for_running("job", 3)
 
 
 def finish(place: Place) -> None:
-    """It succeeds at its first attempt, and no task had more than one pod."""
+    """Check that it succeeds at its first attempt, with one pod per task."""
     for index in range(2):
         controllable_tasks.end(place, f"job-worker-{index}")
     found = place.wait_for_completed("job")
@@ -51,18 +51,18 @@ def finish(place: Place) -> None:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("grace", ["30", "0"], ids=["asked to go", "removed at once"])
-def test_the_leader(cluster: Cluster, place: Place, grace: str) -> None:
-    """The other one goes on where it was."""
+def test_other_replica_takes_over_from_a_deleted_leader(cluster: Cluster, place: Place, grace: str) -> None:
+    """The other one continues the jobs."""
     leader = place.wait_for("a leader", cluster.leader)
     start(place)
     cluster.client.delete(path_of("pods", leader, namespace=NAMESPACE), gracePeriodSeconds=grace).expect(200)
     finish(place)
     cluster.wait_for_controllers()
-    # One that was asked to go may be a while about it.
+    # A terminating pod may take a while.
     place.wait_for("another leader", lambda: cluster.leader() not in ("", leader))
 
 
-def test_the_definitions_stay_while_frameworks_are_live(cluster: Cluster, place: Place) -> None:
+def test_crds_stay_while_frameworks_exist(cluster: Cluster, place: Place) -> None:
     start(place)
     cluster.wait_for_controllers()
     before = cluster.ready_controllers()
@@ -77,7 +77,7 @@ def test_the_definitions_stay_while_frameworks_are_live(cluster: Cluster, place:
     finish(place)
 
 
-def test_installed_anew_while_a_job_runs(cluster: Cluster, restored: Cluster, place: Place) -> None:
+def test_reinstallation_while_a_job_runs(cluster: Cluster, restored: Cluster, place: Place) -> None:
     start(place)
     said = cluster.windlass("uninstall", "--yes").stdout
     assert f"{place.name}/job" in said
@@ -99,10 +99,10 @@ def phase_of(place: Place, pod: str) -> str:
     return str(place.pod(pod)["status"]["phase"])
 
 
-def test_two_installations_that_divide_the_namespaces(
+def test_two_installations_share_the_namespaces(
     cluster: Cluster, restored: Cluster, place: Place, frameworks: History
 ) -> None:
-    """Each has rights in its own, runs what is there, and does not touch the other's."""
+    """Each has permissions in its own namespaces and does not touch the other's."""
     theirs = cluster.new_place()
     before = cluster.ready_controllers()
     try:
@@ -112,7 +112,7 @@ def test_two_installations_that_divide_the_namespaces(
             *("--watch-namespace", theirs.name),
         )
         restored.wait_for_controllers()
-        # One that is about to go still looks after all namespaces.
+        # A terminating controller still handles all namespaces.
         place.wait_for("the former ones to be gone", lambda: not before & cluster.controllers().keys())
         for each in (place, theirs):
             each.submit(framework("job", role(tasks=2)))
@@ -136,7 +136,7 @@ def test_two_installations_that_divide_the_namespaces(
 
 
 def writers(cluster: Cluster, place: Place) -> set[str]:
-    """Who changed statuses there, or was refused it."""
+    """Return the users who changed statuses there, or were denied it."""
     return {
         entry["user"]["username"]
         for entry in cluster.audited_in(place.name)

@@ -1,4 +1,4 @@
-"""Who may not do something, and what is wrong on the way to a cluster, is told in one message; all else is done."""
+"""Missing permissions and invalid kubeconfigs are reported in one message; everything else works."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ from live.place import Place
 
 from conformance.client import Json
 
-# What is wrong on the way
+# Invalid kubeconfigs
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ BAD_KUBECONFIGS: Final[dict[str, tuple[Any, int, str]]] = {
 
 
 @pytest.mark.parametrize("case", BAD_KUBECONFIGS)
-def test_bad_kubeconfigs(case: str, cluster: Cluster, console: Console) -> None:
+def test_invalid_kubeconfig_is_reported(case: str, cluster: Cluster, console: Console) -> None:
     change, code, part = BAD_KUBECONFIGS[case]
     changed = change(yaml.safe_load(cluster.kubeconfig.read_text()))
     console.write({"config": yaml.safe_dump(changed)})
@@ -64,13 +64,13 @@ MISTAKES: Final[dict[str, tuple[tuple[str, ...], int, str]]] = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes(case: str, console: Console) -> None:
+def test_user_error_is_reported(case: str, console: Console) -> None:
     arguments, code, part = MISTAKES[case]
     console.write_job("job", command="true")
     assert part in console.message(*arguments, code=code)
 
 
-# Somebody who may do things in one namespace only
+# A user with permissions in one namespace
 
 RIGHTS: Final = (
     ("frameworkcontroller.microsoft.com", "frameworks", "create get list watch patch delete"),
@@ -85,7 +85,7 @@ RIGHTS: Final = (
 
 @pytest.fixture
 def guest(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
-    """A service account with a role in the namespace, which is that of its kubeconfig's context."""
+    """A service account with a role in the namespace of its kubeconfig's context."""
     folder = tmp_path / "guest"
     folder.mkdir()
     config = yaml.safe_load(cluster.kubeconfig.read_text())
@@ -120,7 +120,7 @@ def _token_of_a_guest(place: Place) -> str:
     return token
 
 
-def test_somebody_with_rights_in_one_namespace(guest: Console, place: Place) -> None:
+def test_user_with_permissions_in_one_namespace(guest: Console, place: Place) -> None:
     file = guest.write_job("job", runtime="tensorflow")
     guest("submit", file)
     guest("wait", "job", "--for", "running")

@@ -1,4 +1,4 @@
-"""The image with TensorFlow that the examples use: made here, loaded into the node, and able to compute."""
+"""The TensorFlow image of the examples is built here, loaded into the node, and works."""
 
 from live import jobs
 from live.place import Place

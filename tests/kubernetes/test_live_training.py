@@ -1,4 +1,4 @@
-"""Real distributed TensorFlow in real pods: names through the cluster's DNS, the barrier, checkpoints on the node."""
+"""Distributed TensorFlow in real pods: DNS names, the barrier, checkpoints on the node."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def digits(place: Place, tensorflow: str) -> "Digits":
 
 
 class Digits:
-    """examples/digits-ps, with the barrier, in a namespace of its own."""
+    """examples/digits-ps with the barrier, in its own namespace."""
 
     def __init__(self, place: Place, image: str) -> None:
         self.place = place
@@ -41,7 +41,7 @@ class Digits:
             [container] = role["task"]["pod"]["spec"]["containers"]
             container |= {"image": self._image, "imagePullPolicy": "IfNotPresent"}
             container["command"] = ["python3", "/code/train.py", f"--steps={steps}"]
-            # The file says it once for both roles.
+            # The file defines it once for both roles.
             known = {variable["name"] for variable in container["env"]}
             container["env"] += [
                 {"name": name, "value": value} for name, value in variables.items() if name not in known
@@ -80,7 +80,7 @@ def test_training_with_names_and_a_barrier(digits: Digits) -> None:
         container="windlass-barrier",
     )
     assert "all 4 tasks" in barrier.expect(200).raw.decode()
-    # What it was released by: readable for the pods' own account, and listing all four.
+    # The file of the barrier is readable for the pods' user and lists all four tasks.
     [gang] = place.client.get(_gangs(place)).expect(200).body["items"]
     assert [len(role["members"]) for role in gang["spec"]["roles"]] == [2, 2]
     # Only the workers end; the ps were stopped when the job was done.
@@ -92,7 +92,7 @@ def test_training_with_names_and_a_barrier(digits: Digits) -> None:
     assert codes == {"worker-0": 0, "worker-1": 0, "ps-0": -220, "ps-1": -220}
 
 
-def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) -> None:
+def test_killed_worker_continues_where_it_was(cluster: Cluster, digits: Digits) -> None:
     cluster.breakable()
     digits.submit(steps=3000)
     place = digits.place
@@ -114,7 +114,7 @@ def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) 
     assert value(result, "accuracy") > 0.9
 
 
-def test_the_init_container_of_the_old_launcher(place: Place) -> None:
+def test_init_container_of_the_old_launcher(place: Place) -> None:
     """examples/framework-launcher/init-container.yaml, whose init container sources /get_ips.sh of our image."""
     job = yaml.safe_load((examples.EXAMPLES / "framework-launcher/init-container.yaml").read_text())
     job["spec"]["completedPods"] = "Keep"
