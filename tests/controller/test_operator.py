@@ -18,7 +18,8 @@ from tests.controller.embedded import PATIENCE_SECONDS, Cluster
 from windlass.controller import definitions, operator
 from windlass.controller.definitions import NotEstablishedError
 from windlass.controller.engine.actions import ChoosePorts
-from windlass.controller.engine.clock import Clock, SystemClock
+from windlass.controller.engine.clock import Clock
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader.lease import Elector
 from windlass.controller.leader.session import LeaderSession
 from windlass.controller.observe.endpoints import ListenError

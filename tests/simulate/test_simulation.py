@@ -1,8 +1,8 @@
 """The Simulation: many small worlds in which much goes wrong, each drawn from one seed.
 
-A run checks the guarantees of `simulate.invariants`: statement 40, no pod before its stored intent, retry limits,
+A run checks the invariants of `simulate.invariants`: statement 40, no pod before its stored intent, retry limits,
 monotony, decisions that are fixed points, an end that is reached, and nothing left behind. `make simulate SEEDS=n`
-plays any number of seeds. `make mutate` shows that planted mistakes break a guarantee.
+plays any number of seeds. `make mutate` shows that planted mistakes violate an invariant.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SEEDS = 300
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
-def test_no_seed_breaks_a_guarantee(first: int) -> None:
+def test_no_seed_violates_an_invariant(first: int) -> None:
     broken = play.first_failure_in(range(first, first + 100))
     assert broken is None, play.report(broken[0])
 
@@ -118,7 +118,7 @@ def _delete_no_strays(*_: object, **__: object) -> None:
     [(retry, "decide_retry", _retry_always), (deletion, "delete_unclaimed_pods", _delete_no_strays)],
     ids=["retries without end", "strays are left alone"],
 )
-def test_a_planted_mistake_breaks_a_guarantee(
+def test_a_planted_mistake_violates_an_invariant(
     module: object, name: str, mistake: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, mistake)
@@ -149,12 +149,12 @@ def test_a_report_names_the_seed_and_the_command_that_replays_it(monkeypatch: py
     report = play.report(broken[0])
     assert f"--first {broken[0]} --seeds 1" in report
     assert f"seed {broken[0]}" in report
-    assert "shortest form" in report
+    assert "minimal scenario" in report
 
 
 @pytest.mark.parametrize(
     ("is_broken", "code", "printed"),
-    [(False, 0, "20 scenarios played, 0 broke a guarantee"), (True, 1, "seed 3: planted")],
+    [(False, 0, "20 scenarios simulated, 0 violated an invariant"), (True, 1, "seed 3: planted")],
     ids=["all pass", "one fails"],
 )
 def test_fail_fast_stops_at_the_first_violation(

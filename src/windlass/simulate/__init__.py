@@ -1,8 +1,7 @@
-"""For tests of Windlass and of what is built on it: builders, and a Simulation of everything around the controller.
+"""Simulations of the controller on a virtual clock: randomised ones that check invariants, and `windlass plan`.
 
-The Simulation runs the controller's own queue, cache and executor against an API server, a garbage collector and
-kubelets in memory, on a virtual clock and one seed. The simulated parts are for scale and faults; that the real ones
-behave like them is shown elsewhere, on real ones.
+A Simulation runs the controller's own queue, cache and executor against an API server, a garbage collector and kubelets
+in memory, with faults drawn from a seed. `plan` runs one job with chosen faults.
 """
 
 from windlass.simulate.builders import framework, role

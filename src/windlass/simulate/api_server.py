@@ -1,7 +1,7 @@
-"""An API server in memory, with a garbage collector: what a Kubernetes would answer, and to whom it would tell it.
+"""A simulated API server in memory, with watches and a garbage collector.
 
-Objects are the model's own frozen values, so that thousands of Frameworks are played in seconds. How the same things
-look on the wire is not its business.
+Objects are the frozen values of `windlass.model`, without serialization, so that thousands of Frameworks are simulated
+in seconds.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,11 @@ from windlass.simulate.virtual_time import Timeline
 V = TypeVar("V", ConfigMapView, PodView)
 Watched = Framework | ConfigMapView | PodView
 GRACE_SECONDS = 30
-MOST_DELETED_AT_ONCE = 500
-"""By one request for all pods of an attempt."""
+MAX_PODS_PER_DELETE = 500
 
 
 class Verb(StrEnum):
-    """What a watch says happened. Whether it was added or modified makes no difference to Windlass."""
+    """The type of a watch event. Windlass does not distinguish added from modified."""
 
     CHANGED = "changed"
     DELETED = "deleted"
@@ -62,16 +61,16 @@ class ApiServer:
         self.config_maps: dict[tuple[str, str], ConfigMapView] = {}
         self.pods: dict[tuple[str, str], PodView] = {}
         self.services: dict[tuple[str, str], str] = {}
-        """Whose they are, by UID."""
+        """The UIDs of their owners."""
         self._finalized: set[str] = set()
-        """UIDs of the objects that wait for their dependents to go first."""
+        """UIDs of objects that are removed after their dependents."""
         self._uids: dict[str, ObjectView | Framework] = {}
         self._created_at: dict[str, int] = {}
-        """As of which version a pod is there, by its UID."""
+        """The resourceVersion at which a pod was created, by UID."""
         self._dependents: dict[str, set[tuple[str, str, str]]] = {}
         self._pods_of: dict[tuple[str, str], set[str]] = {}
-        """Names of the pods that carry a Framework's name as their label."""
-        self.most_deleted_at_once = MOST_DELETED_AT_ONCE
+        """Names of the pods with a Framework's name as their label."""
+        self.max_pods_per_delete = MAX_PODS_PER_DELETE
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []
         self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []
@@ -101,7 +100,7 @@ class ApiServer:
         return self._put_framework(msgspec.structs.replace(framework, metadata=metadata, status=None))
 
     def update_framework(self, framework: Framework) -> Framework:
-        """As a user does who has just read it."""
+        """Write a Framework without a precondition."""
         return self._put_framework(framework)
 
     def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
@@ -135,7 +134,7 @@ class ApiServer:
         view = msgspec.convert(manifest, ConfigMapView)
         if (namespace, view.name) in self.config_maps:
             raise AlreadyExistsError(f"configmaps {view.name!r} already exists")
-        created = self._put_config_map(self._born(view, "cm"))
+        created = self._put_config_map(self._created(view, "cm"))
         self._collect_if_orphan(created)
         return created
 
@@ -154,7 +153,7 @@ class ApiServer:
     # Services and gangs
 
     def create_service(self, framework: Framework, manifest: Json) -> None:
-        """Its owner's end is its own: the garbage collector's work is not waited for here."""
+        """Create a Service, which is treated as deleted as soon as its owner is deleted."""
         place = framework.namespace, manifest["metadata"]["name"]
         owner = self.services.get(place, framework.uid)
         if owner != framework.uid and owner in self._uids:
@@ -172,7 +171,7 @@ class ApiServer:
         view = msgspec.convert(manifest, PodView)
         if (namespace, view.name) in self.pods:
             raise AlreadyExistsError(f"pods {view.name!r} already exists")
-        created = self.put_pod(self._born(view, "pod"))
+        created = self.put_pod(self._created(view, "pod"))
         self._created_at[created.uid] = int(created.metadata.resource_version)
         for listener in self.on_pod_created:
             listener(created)
@@ -184,8 +183,8 @@ class ApiServer:
         self.pods[pod.metadata.namespace, pod.name] = pod
         place = (pod.metadata.namespace, pod.metadata.labels.framework_name)
         self._pods_of.setdefault(place, set()).add(pod.name)
-        self._remember(pod)
-        self._tell(Verb.CHANGED, pod)
+        self._index(pod)
+        self._notify(Verb.CHANGED, pod)
         return pod
 
     def pod_of(self, uid: str) -> PodView | None:
@@ -193,7 +192,7 @@ class ApiServer:
         return found if isinstance(found, PodView) else None
 
     def delete_pod(self, namespace: str, name: str, uid: str, *, force: bool = False) -> PodView | None:
-        """Returns it as it is now, if it is still there."""
+        """Return the pod as it is now, or None if it is removed."""
         current = self.pods.get((namespace, name))
         if current is None or current.uid != uid:
             return None
@@ -213,8 +212,8 @@ class ApiServer:
             return
         del self.pods[pod.metadata.namespace, pod.name]
         self._pods_of[pod.metadata.namespace, pod.metadata.labels.framework_name].discard(pod.name)
-        self._forget(pod)
-        self._tell(Verb.DELETED, self._versioned(pod))
+        self._unindex(pod)
+        self._notify(Verb.DELETED, self._versioned(pod))
         owner = pod.controller
         if owner is not None and owner.uid in self._finalized:
             self._timeline.after(self._random.uniform(0, 0.05), lambda: self._collect(owner.uid))
@@ -222,8 +221,10 @@ class ApiServer:
     def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str
     ) -> DeletedPods:
-        """A few at a time, in the order of their names; the token is the last name that was dealt with. With a version,
-        as one does that knows of nothing newer."""
+        """Delete a page of pods in the order of their names; the token is the last deleted name.
+
+        With `not_older_than`, ignore pods that were created after that version.
+        """
         owned = [
             pod
             for kind, space, name in sorted(self._dependents.get(config_map_uid, ()))
@@ -235,7 +236,7 @@ class ApiServer:
             for pod in owned
             if pod.metadata.labels.attempt == config_map_uid and self._created_at.get(pod.uid, 0) <= newest
         ]
-        first, rest = found[: self.most_deleted_at_once], found[self.most_deleted_at_once :]
+        first, rest = found[: self.max_pods_per_delete], found[self.max_pods_per_delete :]
         for pod in first:
             self.delete_pod(namespace, pod.name, pod.uid)
         return DeletedPods(tuple(first), first[-1].name if rest else "")
@@ -276,8 +277,8 @@ class ApiServer:
             self._delete_as_collector(found)
 
     def _remove_finalized(self, found: ObjectView | Framework) -> None:
-        """What has lost its last finalizer goes by its name: a server compares no UID there, and so it takes along what
-        somebody has made anew meanwhile."""
+        """Remove the object by its name: a server does not compare the UID here, so it also removes a new object of the
+        same name."""
         current: ObjectView | Framework | None
         match found:
             case ConfigMapView():
@@ -290,7 +291,7 @@ class ApiServer:
     def _delete_as_collector(self, found: ObjectView | Framework) -> None:
         match found:
             case ConfigMapView():
-                # It carries the finalizer for the foreground, so it goes after its pods.
+                # It has the foreground finalizer, so its pods are deleted first.
                 self.delete_config_map(
                     found.metadata.namespace, found.name, found.uid, Propagation.FOREGROUND
                 )
@@ -305,9 +306,9 @@ class ApiServer:
         ]
         return [dependent for dependent in found if dependent is not None]
 
-    # Inside
+    # Shared by all of the above
 
-    def _tell(self, verb: Verb, found: Watched) -> None:
+    def _notify(self, verb: Verb, found: Watched) -> None:
         for watcher in self.watchers:
             watcher(verb, found)
 
@@ -323,7 +324,7 @@ class ApiServer:
         metadata = msgspec.structs.replace(found.metadata, resource_version=self._next_version())
         return msgspec.structs.replace(found, metadata=metadata)
 
-    def _born(self, view: V, kind: str) -> V:
+    def _created(self, view: V, kind: str) -> V:
         metadata = msgspec.structs.replace(
             view.metadata, uid=self._new_uid(kind), creation_timestamp=self._timeline.now
         )
@@ -342,14 +343,14 @@ class ApiServer:
         framework = msgspec.structs.replace(framework, metadata=metadata)
         self.frameworks[key_of(framework)] = framework
         self._uids[framework.uid] = framework
-        self._tell(Verb.CHANGED, framework)
+        self._notify(Verb.CHANGED, framework)
         return framework
 
     def _put_config_map(self, config_map: ConfigMapView) -> ConfigMapView:
         config_map = self._versioned(config_map)
         self.config_maps[config_map.metadata.namespace, config_map.name] = config_map
-        self._remember(config_map)
-        self._tell(Verb.CHANGED, config_map)
+        self._index(config_map)
+        self._notify(Verb.CHANGED, config_map)
         return config_map
 
     def _remove(self, found: ObjectView | Framework) -> None:
@@ -366,34 +367,34 @@ class ApiServer:
         del self._uids[framework.uid]
         self._finalized.discard(framework.uid)
         metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
-        self._tell(Verb.DELETED, msgspec.structs.replace(framework, metadata=metadata))
+        self._notify(Verb.DELETED, msgspec.structs.replace(framework, metadata=metadata))
         for dependent in self.dependents_of(framework.uid):
             self._collect_later(dependent.uid)
 
     def _remove_config_map(self, config_map: ConfigMapView) -> None:
         del self.config_maps[config_map.metadata.namespace, config_map.name]
-        self._forget(config_map)
-        self._tell(Verb.DELETED, self._versioned(config_map))
+        self._unindex(config_map)
+        self._notify(Verb.DELETED, self._versioned(config_map))
         for dependent in self.dependents_of(config_map.uid):
             self._collect_later(dependent.uid)
 
-    def _place(self, found: ObjectView) -> tuple[str, str, str]:
+    def _dependent_key(self, found: ObjectView) -> tuple[str, str, str]:
         kind = "pod" if isinstance(found, PodView) else "config_map"
         return kind, found.metadata.namespace, found.name
 
-    def _remember(self, found: ObjectView) -> None:
+    def _index(self, found: ObjectView) -> None:
         self._uids[found.uid] = found
         owner = found.controller
         if owner is not None:
-            self._dependents.setdefault(owner.uid, set()).add(self._place(found))
+            self._dependents.setdefault(owner.uid, set()).add(self._dependent_key(found))
 
-    def _forget(self, found: ObjectView) -> None:
+    def _unindex(self, found: ObjectView) -> None:
         del self._uids[found.uid]
         self._created_at.pop(found.uid, None)
         self._finalized.discard(found.uid)
         owner = found.controller
         if owner is not None:
-            self._dependents.get(owner.uid, set()).discard(self._place(found))
+            self._dependents.get(owner.uid, set()).discard(self._dependent_key(found))
 
 
 def refusal(code: int, reason: str, message: str) -> RefusedError:

@@ -1,8 +1,7 @@
 """A controller in the Simulation: the real cache, queue and executor, and a port whose requests take time and fail.
 
-A pass is a coroutine that is driven by hand: it runs until it awaits a request, the request arrives at the API server
-after a while, and its answer resumes the pass after another. A crash drops the passes; what they had sent arrives all
-the same.
+A pass is a coroutine that runs until it awaits a request. The request arrives at the API server after a delay, and its
+answer resumes the pass after another delay. A crash drops the passes; requests that they have sent still arrive.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
@@ -24,22 +23,21 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate.api_server import ApiServer, Propagation, Verb, Watched, refusal
-from windlass.simulate.invariants import Guarantees
-from windlass.simulate.request_invariants import Conduct
+from windlass.simulate.invariants import Invariants
+from windlass.simulate.request_invariants import RequestInvariants
 from windlass.simulate.scenario import Faults
-from windlass.simulate.violation import insist
+from windlass.simulate.violation import require
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 
 CHECK_EVERY = 10
-"""So many stores pass between two decisions that are made over again, to be compared."""
-LIST_TAKES = 0.3
-"""Seconds, at most."""
-LONGEST_REQUEST = 2.0
-"""Seconds. A new leader starts later than that, as a lease makes sure of in the real one."""
+"""Every tenth decision is made again on the stored status, and compared."""
+MAX_LIST_SEC = 0.3
+MAX_REQUEST_SEC = 2.0
+"""A new leader starts later than that, as the lease ensures in the real controller."""
 
 
 class Requests:
-    """One or more requests that are under way at once. Awaiting it gives their answers, errors among them."""
+    """Requests that are sent at once. Awaiting it returns their answers, including errors."""
 
     def __init__(self, *effects: Callable[[], Any]) -> None:
         self.effects = effects
@@ -48,8 +46,8 @@ class Requests:
         return (yield self)
 
 
-def received(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
-    """What a watch says enters the cache. The Frameworks that it is news to."""
+def receive(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
+    """Record a watch event in the cache. Return the Frameworks that it concerns."""
     is_deleted = verb is Verb.DELETED
     match found:
         case Framework():
@@ -69,41 +67,41 @@ async def _one(effect: Callable[[], Any]) -> Any:
 
 
 class SimulatedPort:
-    """The port of windlass.controller, in memory."""
+    """The controller's port, in memory."""
 
     def __init__(
         self,
         server: ApiServer,
-        spoil: Callable[[str, Framework | None], PortError | None],
-        check: Callable[[Framework, FrameworkStatus], None],
-        judge: Callable[[], Conduct | None],
+        inject_fault: Callable[[str, Framework | None], PortError | None],
+        on_store: Callable[[Framework, FrameworkStatus], None],
+        invariants: Callable[[], RequestInvariants | None],
     ) -> None:
         self._server = server
-        self._judge = judge
-        self._spoil = spoil
-        self._check = check
+        self._invariants = invariants
+        self._inject_fault = inject_fault
+        self._on_store = on_store
         self.counts: dict[str, int] = {}
-        """Requests by what they did."""
+        """Number of requests by kind."""
         self.reasons: list[tuple[str, Reason]] = []
 
     def _request(self, kind: str, framework: Framework | None, do: Callable[[], Any]) -> Callable[[], Any]:
         def effect() -> Any:
             self.counts[kind] = self.counts.get(kind, 0) + 1
-            error = self._spoil(f"{kind} before", framework)
+            error = self._inject_fault(f"{kind} before", framework)
             if error is not None:
                 return error
             try:
                 answer = do()
             except PortError as refused:
                 return refused
-            return self._spoil(f"{kind} after", framework) or answer
+            return self._inject_fault(f"{kind} after", framework) or answer
 
         return effect
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        self._check(framework, status)
-        if (conduct := self._judge()) is not None:
-            conduct.counts(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
+        self._on_store(framework, status)
+        if (invariants := self._invariants()) is not None:
+            invariants.check_store(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
         store = partial(self._server.store_status, framework, status)
         answer: Framework = await _one(self._request("store_status", framework, store))
         return answer
@@ -136,8 +134,8 @@ class SimulatedPort:
     async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
         def delete(deletion: DeletePod) -> None:
             pod = self._server.pod_of(deletion.uid)
-            if pod is not None and (conduct := self._judge()) is not None:
-                conduct.deletes_pod(pod, force=deletion.force)
+            if pod is not None and (invariants := self._invariants()) is not None:
+                invariants.check_pod_deletion(pod, force=deletion.force)
             self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
 
         return await Requests(
@@ -148,10 +146,10 @@ class SimulatedPort:
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> DeletedPods:
         def delete() -> DeletedPods:
-            if (conduct := self._judge()) is not None:
+            if (invariants := self._invariants()) is not None:
                 for dependent in self._server.dependents_of(config_map_uid):
                     if isinstance(dependent, PodView):
-                        conduct.deletes_pod(dependent, force=False)
+                        invariants.check_pod_deletion(dependent, force=False)
             return self._server.delete_pods_of_attempt(
                 namespace, config_map_uid, continue_token, not_older_than
             )
@@ -162,8 +160,8 @@ class SimulatedPort:
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         def delete() -> None:
             found = self._server.found(uid)
-            if isinstance(found, ConfigMapView) and (conduct := self._judge()) is not None:
-                conduct.deletes_config_map(found)
+            if isinstance(found, ConfigMapView) and (invariants := self._invariants()) is not None:
+                invariants.check_config_map_deletion(found)
             self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
 
         await _one(self._request("delete_config_map", None, delete))
@@ -172,9 +170,9 @@ class SimulatedPort:
         def delete() -> None:
             current = self._server.found(framework.uid)
             if isinstance(current, Framework) and current.metadata != framework.metadata:
-                raise ConflictError("it was changed meanwhile")
-            if (conduct := self._judge()) is not None:
-                conduct.deletes_framework(framework)
+                raise ConflictError("the Framework was changed meanwhile")
+            if (invariants := self._invariants()) is not None:
+                invariants.check_framework_deletion(framework)
             self._server.delete_framework(framework, Propagation.FOREGROUND)
 
         await _one(self._request("delete_framework", None, delete))
@@ -188,11 +186,11 @@ class SimulatedPort:
         self.reasons.extend((framework.name, reason) for reason in reasons)
 
     def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
-        """Nobody listens."""
+        """Ignore the failure: the fault injection has caused it."""
 
 
 class SimulatedController:
-    """One replica, from its start to its crash."""
+    """One replica, from start to crash."""
 
     def __init__(
         self,
@@ -200,30 +198,32 @@ class SimulatedController:
         server: ApiServer,
         random: Random,
         faults: Callable[[], Faults],
-        guarantees: Guarantees,
-        conduct: Conduct,
+        invariants: Invariants,
+        request_invariants: RequestInvariants,
         rules: Rules,
-        pods_at_a_time: int | None = None,
+        batch_size: int | None = None,
     ) -> None:
         self._timeline = timeline
         self._server = server
         self._random = random
         self._faults = faults
-        self._guarantees = guarantees
+        self._invariants = invariants
         self._rules = rules
         self._stores = 0
-        self._conduct = conduct
-        self.port = SimulatedPort(server, self._spoil, self._check_decision, self._judge)
+        self._request_invariants = request_invariants
+        self.port = SimulatedPort(
+            server, self._inject_fault, self._check_decision, self._invariants_of_leader
+        )
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self._clock = VirtualClock(timeline)
-        batching = AdaptiveBatching() if pods_at_a_time is None else AdaptiveBatching(pods_at_a_time)
+        batching = AdaptiveBatching() if batch_size is None else AdaptiveBatching(batch_size)
         self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, batching)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False
-        self.has_news = False
-        """Whether the queue may have changed since it was last looked at."""
+        self.has_changes = False
+        """Whether the queue may have changed since `start_passes`."""
         self._is_relist_planned = False
         self._silent_until = dict.fromkeys((Framework, ConfigMapView, PodView), timeline.now)
         self.passes = 0
@@ -237,53 +237,53 @@ class SimulatedController:
             running.close()
         self._passes.clear()
 
-    def pump(self) -> None:
-        """Starts the passes that are due."""
-        self.has_news = False
+    def start_passes(self) -> None:
+        """Start the passes that are due."""
+        self.has_changes = False
         while (key := self.queue.take(self._clock.monotonic())) is not None:
             self.passes += 1
             running = self._executor.run_pass(key)
             self._passes[key] = running
             self._resume(key, None)
 
-    def moment_of(self, due: float) -> datetime:
-        """When the queue wants to be looked at again, on the timeline."""
-        # A microsecond more than a float may have lost.
+    def time_of(self, due: float) -> datetime:
+        """Return the time of a monotonic time on the timeline."""
+        # One microsecond more, because the float may be rounded down.
         seconds = max(due - self._clock.monotonic(), 0)
         return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
 
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
-        """Frameworks first, then what belongs to them, each as of its own moment."""
+        """List Frameworks, ConfigMaps and pods one after the other."""
         self._is_relist_planned = False
         self._later(lambda: self._list_frameworks(then))
 
     def _list_frameworks(self, then: Callable[[], None]) -> None:
         listed, version = tuple(self._server.frameworks.values()), self._server.resource_version
-        self._later(lambda: self._changed(self.cache.replace_frameworks(listed, version)))
-        self._later(lambda: self._list_config_maps(then), at_least=LIST_TAKES)
+        self._later(lambda: self._enqueue(self.cache.replace_frameworks(listed, version)))
+        self._later(lambda: self._list_config_maps(then), min_delay=MAX_LIST_SEC)
 
     def _list_config_maps(self, then: Callable[[], None]) -> None:
         listed, version = tuple(self._server.config_maps.values()), self._server.resource_version
-        self._later(lambda: self._changed(self.cache.replace_config_maps(listed, version)))
-        self._later(lambda: self._list_pods(then), at_least=LIST_TAKES)
+        self._later(lambda: self._enqueue(self.cache.replace_config_maps(listed, version)))
+        self._later(lambda: self._list_pods(then), min_delay=MAX_LIST_SEC)
 
     def _list_pods(self, then: Callable[[], None]) -> None:
         listed, version = tuple(self._server.pods.values()), self._server.resource_version
-        self._later(lambda: self._changed(self.cache.replace_pods(listed, version)))
-        self._later(then, at_least=LIST_TAKES)
+        self._later(lambda: self._enqueue(self.cache.replace_pods(listed, version)))
+        self._later(then, min_delay=MAX_LIST_SEC)
 
     def stall(self, number: int, lasts: float) -> None:
-        """One of the three watches says nothing for a while, and then all at once."""
+        """Delay all events of one of the three watches."""
         watch = (Framework, ConfigMapView, PodView)[number % 3]
         self._silent_until[watch] = self._timeline.now + timedelta(seconds=lasts)
 
     def lead(self) -> None:
-        """It acts when it has listed everything afresh: its watches may be behind what the last leader did."""
+        """Start to lead after listing everything: the watches may lag behind the last leader."""
         self.relist(self._start_leading)
 
     def _start_leading(self) -> None:
         self.is_leader = True
-        self._changed(set(self.cache.keys()))
+        self._enqueue(set(self.cache.keys()))
 
     # Watches
 
@@ -305,19 +305,19 @@ class SimulatedController:
 
     def _receive(self, verb: Verb, found: Watched) -> None:
         if self.is_alive:
-            self._changed(received(self.cache, verb, found))
+            self._enqueue(receive(self.cache, verb, found))
 
-    def _changed(self, keys: set[FrameworkKey]) -> None:
-        self.has_news = True
+    def _enqueue(self, keys: set[FrameworkKey]) -> None:
+        self.has_changes = True
         for key in sorted(keys):
             self.queue.add(key)
 
-    def _later(self, callback: Callable[[], None], at_least: float = 0.001) -> None:
+    def _later(self, callback: Callable[[], None], min_delay: float = 0.001) -> None:
         def call() -> None:
             if self.is_alive:
                 callback()
 
-        self._timeline.after(at_least + self._random.uniform(0, LIST_TAKES - 0.001), call)
+        self._timeline.after(min_delay + self._random.uniform(0, MAX_LIST_SEC - 0.001), call)
 
     # Requests
 
@@ -330,22 +330,22 @@ class SimulatedController:
         except StopIteration:
             del self._passes[key]
             self.queue.done(key)
-            self.has_news = True
+            self.has_changes = True
             return
         self._send(key, requests)
 
     def _send(self, key: FrameworkKey, requests: Requests) -> None:
-        """Each request takes its own time; the pass goes on when the last answer is there."""
+        """Send requests with random latencies, and resume the pass after the last answer."""
         answers: list[Any] = [None] * len(requests.effects)
         missing = [len(requests.effects)]
 
         def arrive(number: int, effect: Callable[[], Any]) -> None:
-            self._guarantees.may_be_late = not self.is_leader
+            self._invariants.is_request_late = not self.is_leader
             answer = effect()
-            self._guarantees.may_be_late = False
-            self._timeline.after(self._latency(), lambda: receive(number, answer))
+            self._invariants.is_request_late = False
+            self._timeline.after(self._latency(), lambda: collect(number, answer))
 
-        def receive(number: int, answer: Any) -> None:
+        def collect(number: int, answer: Any) -> None:
             answers[number] = answer
             missing[0] -= 1
             if not missing[0]:
@@ -357,11 +357,11 @@ class SimulatedController:
     def _latency(self) -> float:
         is_slow = self._random.random() < self._faults().error_before
         return (
-            self._random.uniform(0.1, LONGEST_REQUEST / 2) if is_slow else self._random.uniform(0.001, 0.01)
+            self._random.uniform(0.1, MAX_REQUEST_SEC / 2) if is_slow else self._random.uniform(0.001, 0.01)
         )
 
-    def _spoil(self, moment: str, framework: Framework | None) -> PortError | None:
-        """What goes wrong with a request, if anything does."""
+    def _inject_fault(self, moment: str, framework: Framework | None) -> PortError | None:
+        """Return an error for the request, or None. May change the Framework to cause a conflict."""
         faults = self._faults()
         draw = self._random.random()
         if moment.endswith("after"):
@@ -381,12 +381,12 @@ class SimulatedController:
             )
         return None
 
-    def _judge(self) -> Conduct | None:
-        """A dead controller's last requests are not judged."""
-        return self._conduct if self.is_leader else None
+    def _invariants_of_leader(self) -> RequestInvariants | None:
+        """Return None after a crash: the last requests are not checked."""
+        return self._request_invariants if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
-        """The same is decided again, whether it is stored by then or waits for that."""
+        """Require that deciding again, on the stored or the deferred status, yields the same."""
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return
@@ -394,18 +394,18 @@ class SimulatedController:
         observed = self.cache.observe(key_of(framework), now, self._clock.monotonic())
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
         second = decide(stored, observed, now, self._rules)
-        insist(second.status == status, f"{framework.name}: storing a decision made another of it")
+        require(second.status == status, f"{framework.name}: the decision on the stored status differs")
         if not write_coalescing.is_resumable(framework, status):
             return
         first = decide(framework, observed, now, self._rules, Decision(status))
-        insist(first.status == status, f"{framework.name}: two decisions on the same input differ")
-        insist(
+        require(first.status == status, f"{framework.name}: two decisions on the same input differ")
+        require(
             second.actions == first.actions,
-            f"{framework.name}: {first.actions} became {second.actions} by being stored",
+            f"{framework.name}: the actions {first.actions} became {second.actions} after the store",
         )
 
     def _touch(self, framework: Framework) -> None:
-        """Somebody annotates the Framework, which makes the controller's version an old one."""
+        """Update the Framework, so that the controller's version is outdated."""
         current = self._server.frameworks.get(key_of(framework))
         if current is not None:
             self._server.update_framework(current)

@@ -1,4 +1,4 @@
-"""What must hold at every moment of a run, and at its end. A breach raises `Violation`."""
+"""Invariants of a Simulation during its run and at its end. A breach raises `Violation`."""
 
 from windlass.decide import transitions
 from windlass.model import names
@@ -8,41 +8,41 @@ from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkStatus, RetryPolicyStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.kubelets import Instance, Kubelets
-from windlass.simulate.violation import Violation, insist
+from windlass.simulate.violation import Violation, require
 
 
-class Guarantees:
-    """Listens to the API server and the kubelets."""
+class Invariants:
+    """Checks each stored status, created pod and started container."""
 
     def __init__(self, server: ApiServer, kubelets: Kubelets) -> None:
         self._server = server
         self._kubelets = kubelets
         self._stored: dict[str, FrameworkStatus] = {}
-        """By Framework UID; kept when the Framework is gone, whose last pod may just be on its way."""
+        """By Framework UID; kept after a deletion, because a last pod may still be created."""
         self._task_of: dict[str, str] = {}
-        """By pod UID: the instance of the task that it was made for."""
-        self.may_be_late = False
-        """A dead controller's last requests arrive now: only for them is the intent not looked up."""
+        """The UID of the task instance that a pod was created for, by pod UID."""
+        self.is_request_late = False
+        """Whether the current request is of a crashed controller: the stored status may not intend it any more."""
         server.on_status_stored.append(self._on_status_stored)
         server.on_pod_created.append(self._on_pod_created)
         kubelets.on_start.append(self._on_start)
 
     def _on_start(self, uid: str, instance: Instance) -> None:
-        """At most one running instance of a task (statement 40)."""
+        """Require at most one running instance of a task (statement 40)."""
         running = self._kubelets.running_of(instance[0])
-        twins = [other for other, running in running.items() if running == instance and other != uid]
-        insist(not twins, f"{instance} runs twice: as {uid} and as {twins}")
+        duplicates = [other for other, running in running.items() if running == instance and other != uid]
+        require(not duplicates, f"{instance} runs twice: as {uid} and as {duplicates}")
 
     def _on_pod_created(self, pod: PodView) -> None:
-        """No pod is created before its intent is stored."""
+        """Require that the stored status intends the pod."""
         if not pod.metadata.annotations.framework_uid:
             return
         self._task_of[pod.uid] = pod.metadata.annotations.task_uid
-        if self.may_be_late:
+        if self.is_request_late:
             return
         status = self._stored.get(pod.metadata.annotations.framework_uid)
         if status is None:
-            raise Violation(f"{pod.name} was created and no status is stored")
+            raise Violation(f"{pod.name} was created before a status was stored")
         attempt = status.attempt_status
         task = _task(status, pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
         is_intended = (
@@ -53,20 +53,20 @@ class Guarantees:
             and task.state is State.ATTEMPT_CREATION_PENDING
             and status.state.is_active
         )
-        insist(is_intended, f"{pod.name} was created and the stored status does not intend it: {task}")
+        require(is_intended, f"{pod.name} was created but the stored status does not intend it: {task}")
 
     def _on_status_stored(self, framework: Framework, new: FrameworkStatus) -> None:
         old = framework.status
         self._stored[framework.uid] = new
-        _insist_on_monotony(framework, old, new)
-        _insist_on_retry_limits(framework, old, new)
-        self._insist_on_rest(framework, new)
-        self._insist_on_empty_attempt(framework, old, new)
+        _check_progress(framework, old, new)
+        _check_retry_limits(framework, old, new)
+        self._check_nothing_runs(framework, new)
+        self._check_attempt_is_empty(framework, old, new)
 
-    def _insist_on_empty_attempt(
+    def _check_attempt_is_empty(
         self, framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus
     ) -> None:
-        """An attempt is over only when its ConfigMap and its pods are gone, unless they are kept (statement 40)."""
+        """Require that a finished attempt has no ConfigMap and no pods, unless they are kept (statement 40)."""
         uid = None if old is None else old.attempt_status.config_map_uid
         is_over = old is not None and (new.state.is_over or new.attempt_status.id != old.attempt_status.id)
         if uid is None or not is_over:
@@ -77,10 +77,10 @@ class Guarantees:
             for pod in self._server.dependents_of(uid)
             if isinstance(pod, PodView) and not (is_kept and pod.is_terminal)
         ]
-        insist(not left, f"{framework.name}: an attempt is over and these pods of it exist: {left}")
-        insist(
+        require(not left, f"{framework.name}: an attempt is over but these pods of it exist: {left}")
+        require(
             is_kept or self._server.found(uid) is None,
-            f"{framework.name}: an attempt is over and its ConfigMap {uid} exists",
+            f"{framework.name}: an attempt is over but its ConfigMap {uid} exists",
         )
         unfinished = [
             f"{role.name}-{task.index}"
@@ -88,10 +88,10 @@ class Guarantees:
             for task in role.task_statuses
             if new.state.is_over and task.state is not State.COMPLETED
         ]
-        insist(not unfinished, f"{framework.name} is {new.state} and these tasks are not: {unfinished}")
+        require(not unfinished, f"{framework.name} is {new.state} but these tasks are not: {unfinished}")
 
-    def _insist_on_rest(self, framework: Framework, new: FrameworkStatus) -> None:
-        """Nothing runs once its attempt completed or its task was dropped (statement 40)."""
+    def _check_nothing_runs(self, framework: Framework, new: FrameworkStatus) -> None:
+        """Require that nothing runs after its attempt completed or its task was removed (statement 40)."""
         running = {
             uid: instance
             for uid, instance in self._kubelets.running_of(framework.uid).items()
@@ -101,42 +101,42 @@ class Guarantees:
             return
         tasks = {task.instance_uid for role in new.attempt_status.roles for task in role.task_statuses}
         for pod_uid in running:
-            insist(
-                self._task_of[pod_uid] in tasks, f"{framework.name}: {pod_uid} runs and its task is dropped"
+            require(
+                self._task_of[pod_uid] in tasks, f"{framework.name}: {pod_uid} runs but its task is removed"
             )
-        insist(not new.state.is_over, f"{framework.name} is {new.state} and these run: {running}")
+        require(not new.state.is_over, f"{framework.name} is {new.state} but these containers run: {running}")
         for role in new.attempt_status.roles:
             for task in role.task_statuses:
                 if task.state.is_over:
                     uid = task.attempt_status.pod_uid
-                    insist(
-                        uid not in running, f"{role.name}-{task.index} is {task.state} and its pod {uid} runs"
+                    require(
+                        uid not in running, f"{role.name}-{task.index} is {task.state} but its pod {uid} runs"
                     )
 
-    def at_the_end(self) -> None:
-        """Everything that could end has ended, and nothing is left behind."""
-        insist(not self._kubelets.is_anything_running, "there are containers that still run")
+    def check_end(self) -> None:
+        """Require that everything has ended and no object is left."""
+        require(not self._kubelets.is_anything_running, "containers are still running")
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
-            insist(framework.is_deleting is False, f"{framework.name} is still being deleted")
+            require(framework.is_deleting is False, f"{framework.name} is still being deleted")
             if _waits_for_its_name(framework):
-                insist(
-                    self._is_name_of_another(framework),
-                    f"{framework.name} waits for its name, and nobody has it",
+                require(
+                    self._is_name_taken(framework),
+                    f"{framework.name} waits for its name, which is free",
                 )
         kept = {framework.uid: framework for framework in by_uid.values() if _keeps_pods(framework)}
         for config_map in self._server.config_maps.values():
             owner = config_map.controller
             uid = "" if owner is None else owner.uid
             is_in_use = uid in by_uid and not _is_completed(by_uid[uid])
-            insist(is_in_use or uid in kept, f"ConfigMap {config_map.name} ({config_map.uid}) is left behind")
+            require(is_in_use or uid in kept, f"ConfigMap {config_map.name} ({config_map.uid}) is left")
         for pod in self._server.pods.values():
             uid = pod.metadata.annotations.framework_uid
             if uid:
-                insist(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left behind")
+                require(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left")
 
-    def _is_name_of_another(self, framework: Framework) -> bool:
-        """The ConfigMap of its attempt, or the Service that a Framework keeps as long as it is there."""
+    def _is_name_taken(self, framework: Framework) -> bool:
+        """Whether the ConfigMap or the Service of that name belongs to another Framework."""
         config_map = self._server.config_maps.get(
             (framework.namespace, names.config_map_name(framework.name))
         )
@@ -165,45 +165,47 @@ def _task(status: FrameworkStatus, role_name: str, index: int) -> TaskStatus | N
     return None
 
 
-def _insist_on_monotony(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
-    """What was said is not taken back."""
+def _check_progress(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
+    """Require that the status only advances."""
     if old is None:
-        insist(new.attempt_status.id == 0, "the first attempt is 0")
+        require(new.attempt_status.id == 0, "the first attempt is not 0")
         return
-    insist(_is_reachable(old.state, new.state), f"{framework.name} went from {old.state} to {new.state}")
+    require(_is_reachable(old.state, new.state), f"{framework.name} went from {old.state} to {new.state}")
     was, now = old.attempt_status, new.attempt_status
-    insist(now.id == new.retry_policy_status.total_retried_count, "the attempt id is the retry count")
-    insist(now.id in (was.id, was.id + 1), f"attempt {was.id} was followed by {now.id}")
+    require(
+        now.id == new.retry_policy_status.total_retried_count, "the attempt id differs from the retry count"
+    )
+    require(now.id in (was.id, was.id + 1), f"attempt {was.id} was followed by {now.id}")
     if now.id != was.id:
         return
-    insist(was.config_map_uid in (None, now.config_map_uid), "a ConfigMap was exchanged within an attempt")
+    require(was.config_map_uid in (None, now.config_map_uid), "the ConfigMap was replaced within an attempt")
     if was.completion_status is not None:
-        insist(now.completion_status == was.completion_status, "a Framework completion was changed")
+        require(now.completion_status == was.completion_status, "a Framework completion was changed")
     before = {task.instance_uid: task for role in was.roles for task in role.task_statuses}
     for role in now.roles:
         for index, task in enumerate(role.task_statuses):
-            insist(task.index == index, "tasks are numbered without gaps")
+            require(task.index == index, "task indexes have gaps")
             earlier = before.get(task.instance_uid)
             if earlier is not None:
-                _insist_on_task_monotony(f"{framework.name}-{role.name}-{index}", earlier, task)
+                _check_task_progress(f"{framework.name}-{role.name}-{index}", earlier, task)
 
 
-def _insist_on_task_monotony(name: str, old: TaskStatus, new: TaskStatus) -> None:
-    insist(new.deletion_pending or not old.deletion_pending, f"{name}: a rescale was taken back")
+def _check_task_progress(name: str, old: TaskStatus, new: TaskStatus) -> None:
+    require(new.deletion_pending or not old.deletion_pending, f"{name}: a scale-down was reverted")
     was, now = old.attempt_status, new.attempt_status
-    insist(
+    require(
         now.id == new.retry_policy_status.total_retried_count, f"{name}: attempt id and retry count differ"
     )
-    insist(now.id in (was.id, was.id + 1), f"{name}: attempt {was.id} was followed by {now.id}")
+    require(now.id in (was.id, was.id + 1), f"{name}: attempt {was.id} was followed by {now.id}")
     if now.id == was.id:
-        insist(_is_reachable(old.state, new.state), f"{name} went from {old.state} to {new.state}")
-        insist(was.pod_uid in (None, now.pod_uid), f"{name}: the pod was exchanged within an attempt")
+        require(_is_reachable(old.state, new.state), f"{name} went from {old.state} to {new.state}")
+        require(was.pod_uid in (None, now.pod_uid), f"{name}: the pod was replaced within an attempt")
         if was.completion_status is not None:
-            insist(now.completion_status == was.completion_status, f"{name}: a completion was changed")
+            require(now.completion_status == was.completion_status, f"{name}: a completion was changed")
 
 
 def _reachable() -> dict[State, frozenset[State]]:
-    """A store may hold several moves at once."""
+    """Return the states reachable from each state: a store may combine several transitions."""
     steps: dict[State, set[State]] = {state: {state} for state in State}
     for start, end in transitions.TRANSITIONS:
         steps[start].add(end)
@@ -221,9 +223,9 @@ def _is_reachable(start: State, end: State) -> bool:
     return end in _REACHABLE[start]
 
 
-def _insist_on_retry_limits(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
-    """Retry counts never exceed the policy; a policy that was tightened meanwhile holds for what comes."""
-    _insist_on_limit(
+def _check_retry_limits(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
+    """Require that retry counts do not exceed the policy, except where the policy was tightened afterwards."""
+    _check_limit(
         framework.name,
         framework.spec.retry_policy,
         RetryPolicyStatus() if old is None else old.retry_policy_status,
@@ -239,7 +241,7 @@ def _insist_on_retry_limits(framework: Framework, old: FrameworkStatus | None, n
         spec = framework.spec.role(role.name)
         if spec is not None:
             for task in role.task_statuses:
-                _insist_on_limit(
+                _check_limit(
                     f"{framework.name}-{role.name}-{task.index}",
                     spec.task.retry_policy,
                     before.get(task.instance_uid, RetryPolicyStatus()),
@@ -247,15 +249,15 @@ def _insist_on_retry_limits(framework: Framework, old: FrameworkStatus | None, n
                 )
 
 
-def _insist_on_limit(
+def _check_limit(
     name: str, policy: RetryPolicySpec, old: RetryPolicyStatus, new: RetryPolicyStatus, suspended: int = 0
 ) -> None:
     counted = new.accountable_retried_count
     if policy.max_retry_count >= 0:
         most = max(policy.max_retry_count, old.accountable_retried_count)
-        insist(counted <= most, f"{name}: {counted} retries exceed maxRetryCount {policy.max_retry_count}")
+        require(counted <= most, f"{name}: {counted} retries exceed maxRetryCount {policy.max_retry_count}")
     limit = policy.max_transient_retry_count
     if limit is not None:
         uncounted = new.total_retried_count - counted - suspended
         most = max(limit, old.total_retried_count - old.accountable_retried_count)
-        insist(uncounted <= most, f"{name}: {uncounted} retries exceed maxTransientRetryCount {limit}")
+        require(uncounted <= most, f"{name}: {uncounted} retries exceed maxTransientRetryCount {limit}")

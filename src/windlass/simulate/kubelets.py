@@ -1,6 +1,6 @@
-"""Simulated kubelets: they start pods, let them run and end, and confirm deletions, unless their node is lost.
+"""Simulated kubelets: they start and end pods and confirm deletions, unless their node is lost.
 
-They also hold the truth that the guarantees are checked against: which containers really run.
+The invariants are checked against the containers that run here.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from windlass.simulate.virtual_time import Timeline
 
 NODES = 3
 FAILURE_CODES = (1, 1, 2, 42, 130, 137, 139, 143, 200, 201, 210)
-EVICTION_AFTER = 20.0
-"""How long a node may be silent before its pods are told to go."""
+EVICTION_AFTER_SEC = 20.0
+"""Seconds after which the pods of a lost node are deleted."""
 
 Instance = tuple[str, str, str]
 """Framework UID, role and index of a task."""
@@ -48,11 +48,11 @@ class Kubelets:
         self._endless_roles = endless_roles
         self._lost: set[str] = set()
         self._running: dict[str, dict[str, Instance]] = {}
-        """By Framework UID and pod UID: what really runs."""
+        """The running containers, by Framework UID and pod UID."""
         self.exit_codes: dict[str, int] = {}
-        """By pod UID: what its container really ended with."""
+        """The exit codes of containers, by pod UID."""
         self.forced: set[str] = set()
-        """Pods that were removed by force: their containers may outlive them, which is what force means."""
+        """UIDs of pods that were deleted by force: their containers may still run."""
         self.on_start: list[Callable[[str, Instance], None]] = []
         server.on_pod_created.append(self._schedule)
         server.on_pod_deletion.append(self._on_deletion)
@@ -62,11 +62,11 @@ class Kubelets:
         if node in self._lost:
             return
         self._lost.add(node)
-        self._timeline.after(EVICTION_AFTER, lambda: self._evict_from(node))
+        self._timeline.after(EVICTION_AFTER_SEC, lambda: self._evict_from(node))
         self._timeline.after(lasts, lambda: self._lost.discard(node))
 
     def evict(self, pod: PodView) -> None:
-        """The kubelet itself ends the pod, for want of memory or disk."""
+        """Fail the pod because its node is low on memory or disk."""
         if self._stop(pod):
             status = msgspec.structs.replace(
                 pod.status, phase=PodPhase.FAILED, reason="Evicted", message="The node was low on resource"
@@ -79,7 +79,7 @@ class Kubelets:
                 self._server.delete_pod(pod.metadata.namespace, pod.name, pod.uid)
 
     def _schedule(self, pod: PodView) -> None:
-        # A failing seed finds the same node again; a lost one only takes new pods when it is back.
+        # The node is drawn from the seed. A lost node starts pods when it is back.
         node = f"node-{self._random.randrange(NODES)}"
         uid = pod.uid
         self._timeline.after(self._between(0.01, 0.2), lambda: self._bind(uid, node))
@@ -158,12 +158,12 @@ class Kubelets:
         return most if self._is_lockstep else self._random.uniform(least, most)
 
     def _stop(self, pod: PodView) -> bool:
-        """Whether it ran."""
+        """Stop the container. Return whether it was running."""
         running = self._running.get(pod.metadata.annotations.framework_uid, {})
         return running.pop(pod.uid, None) is not None
 
     def running_of(self, framework_uid: str) -> dict[str, Instance]:
-        """By pod UID, without those that were removed by force."""
+        """Return the running containers by pod UID, without pods that were deleted by force."""
         running = self._running.get(framework_uid, {})
         return {uid: instance for uid, instance in running.items() if uid not in self.forced}
 

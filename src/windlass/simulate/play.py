@@ -1,4 +1,4 @@
-"""`python -m windlass.simulate.play --seeds 2000`: play many scenarios and show the first that breaks a guarantee."""
+"""`python -m windlass.simulate.play --seeds 2000`: simulate many scenarios and show the first violation."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ CHUNK = 50
 
 
 def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
-    """Return the first seed that breaks a guarantee, with the violation."""
+    """Return the first seed that violates an invariant, with the violation."""
     for seed in seeds:
         failure = shrink.failure_of(scenario.draw(seed))
         if failure is not None:
@@ -22,18 +22,18 @@ def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
 
 
 def failures_in(seeds: Sequence[int]) -> list[tuple[int, str]]:
-    """Return every seed that breaks a guarantee, with its violation."""
+    """Return every seed that violates an invariant, with its violation."""
     found = ((seed, shrink.failure_of(scenario.draw(seed))) for seed in seeds)
     return [(seed, failure) for seed, failure in found if failure is not None]
 
 
 def report(seed: int) -> str:
-    """Describe a violation: the seed, the command that replays it, and the shortest scenario that shows it."""
+    """Describe a violation: the seed, the command that replays it, and a minimal scenario."""
     shortest = shrink.shrink(scenario.draw(seed))
     return (
-        f"seed {seed} breaks a guarantee: {shrink.failure_of(scenario.draw(seed))}\n"
+        f"seed {seed} violates an invariant: {shrink.failure_of(scenario.draw(seed))}\n"
         f"replay it with: python -m windlass.simulate.play --first {seed} --seeds 1\n"
-        f"shortest form found, which breaks: {shrink.failure_of(shortest)}\n{shortest.describe()}"
+        f"minimal scenario found, with the violation: {shrink.failure_of(shortest)}\n{shortest.describe()}"
     )
 
 
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument(
         "--fail-fast",
         action="store_true",
-        help="play the seeds in order in one process, stop at the first violation and do not shorten it",
+        help="simulate the seeds in order in one process, stop at the first violation and do not shrink it",
     )
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -57,7 +57,7 @@ def main() -> int:
 def _play_until_failure(seeds: range) -> int:
     found = first_failure_in(seeds)
     if found is None:
-        print(f"{len(seeds)} scenarios played, 0 broke a guarantee")
+        print(f"{len(seeds)} scenarios simulated, 0 violated an invariant")
         return 0
     print(f"seed {found[0]}: {found[1]}")
     return 1
@@ -71,7 +71,7 @@ def _play_all(seeds: range, jobs: int) -> int:
         for failures in pool.map(failures_in, chunks):
             broken += failures
     took = time.monotonic() - started
-    print(f"{len(seeds)} scenarios played in {took:.1f} s, {len(broken)} broke a guarantee")
+    print(f"{len(seeds)} scenarios simulated in {took:.1f} s, {len(broken)} violated an invariant")
     for seed, failure in broken[1:20]:
         print(f"  seed {seed}: {failure}")
     if broken:

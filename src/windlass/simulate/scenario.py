@@ -1,4 +1,4 @@
-"""What a run of the Simulation plays: drawn from a seed, written down whole, so that it can be replayed and shrunk."""
+"""Scenarios of the Simulation: values drawn from a seed, so that they can be replayed and shrunk."""
 
 from enum import StrEnum
 from random import Random
@@ -21,32 +21,32 @@ from windlass.simulate import builders
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """How often things go wrong while the faults last. All are probabilities, or seconds."""
+    """Probabilities of faults, and durations in seconds."""
 
     conflict: float = 0.0
-    """Somebody else writes to the Framework just before the controller does."""
+    """The Framework is changed just before the controller writes it."""
     error_before: float = 0.0
-    """A 500 or a time-out; nothing was written."""
+    """A 500 or a timeout; nothing is written."""
     error_after: float = 0.0
-    """A 500 or a time-out; it was written all the same."""
+    """A 500 or a timeout after the object was written."""
     refusal: float = 0.0
-    """A pod is refused: over quota for now, or invalid for good."""
+    """A pod is rejected: over quota (temporary) or invalid (permanent)."""
     watch_delay: float = 0.02
-    """Watch events take up to this long, each for itself, so that they overtake each other."""
+    """Maximum delay of a watch event. Events may overtake each other."""
     watch_drop: float = 0.0
-    """An event is lost; a list some time later mends it."""
+    """A watch event is lost; a later list replaces it."""
     watch_repeat: float = 0.0
     task_failure: float = 0.0
-    """A container ends with another code than 0."""
+    """A container fails."""
     duration: float = 20.0
-    """Containers run for up to this long."""
+    """Maximum run time of a container."""
 
 
 QUIET = Faults()
 
 
 class EventKind(StrEnum):
-    """What users, nodes and neighbours do."""
+    """Actions of users, nodes and other workloads."""
 
     RESCALE = "rescale"
     SUSPEND = "suspend"
@@ -66,17 +66,17 @@ class EventKind(StrEnum):
     CRASH = "crash the controller"
     CHANGE_LEADER = "change leader"
     RELIST = "relist"
-    STALL = "a watch falls silent"
-    STRANGER = "a stranger's pod takes a name"
+    STALL = "stall a watch"
+    FOREIGN_POD = "create a foreign pod"
 
 
 class Event(msgspec.Struct, frozen=True):
     at: float
     kind: EventKind
     framework: int = 0
-    """Which of the Frameworks."""
+    """Index of the submission."""
     number: int = 0
-    """Which task, node or size; taken modulo what there is."""
+    """Task, node or size, modulo the available number."""
     lasts: float = 0.0
 
 
@@ -91,25 +91,25 @@ class Scenario(msgspec.Struct, frozen=True):
     events: tuple[Event, ...] = ()
     faults: Faults = QUIET
     replicas: int = 2
-    """How many controllers there are, of which one leads."""
+    """Number of controllers, one of which leads."""
     is_lockstep: bool = False
-    """Pods are bound, start and end all at once, and succeed."""
+    """Whether all pods are bound, start and end at the same times, and succeed."""
     endless_roles: frozenset[str] = frozenset()
-    """Roles whose containers never end by themselves, as parameter servers do."""
+    """Roles whose containers never end by themselves, e.g. parameter servers."""
     faults_end: float = 0.0
-    """After it nothing goes wrong any more, and everything has to come to its end."""
+    """Seconds after which there are no faults and everything must end."""
 
     def describe(self) -> str:
-        """Short enough to read, whole enough to see what matters."""
+        """Return a readable summary, without pod templates."""
         lines = [f"seed {self.seed}, faults until {self.faults_end:.1f} s: {_nonzero(self.faults)}"]
         for number, submission in enumerate(self.submissions):
             spec = msgspec.to_builtins(submission.framework.spec)
             for role in spec.get("taskRoles", ()):
                 role.get("task", {}).pop("pod", None)
             framework = submission.framework
-            asks_for = framework.metadata.annotations or ""
+            annotations = framework.metadata.annotations or ""
             lines.append(
-                f"  {submission.at:7.2f} s  #{number} {framework.name} ({framework.group}){asks_for}: {spec}"
+                f"  {submission.at:7.2f} s  #{number} {framework.name} ({framework.group}){annotations}: {spec}"
             )
         lines += [
             f"  {event.at:7.2f} s  {event.kind} of #{event.framework}"
@@ -124,7 +124,7 @@ def _nonzero(faults: Faults) -> str:
 
 
 def draw(seed: int) -> Scenario:
-    """A small world in which much goes wrong."""
+    """Draw a small scenario with many faults."""
     random = Random(seed)
     count = random.choice((1, 1, 1, 2, 2, 3))
     submissions = tuple(
@@ -133,7 +133,7 @@ def draw(seed: int) -> Scenario:
     faults_end = random.uniform(20, 300)
     events = [
         Event(
-            # Half of it while the first pods come up, when there is most to go wrong.
+            # Half of the events happen while the first pods start.
             at=random.uniform(0, random.choice((20, faults_end))),
             kind=random.choice(tuple(EventKind)),
             framework=random.randrange(count),
@@ -142,12 +142,12 @@ def draw(seed: int) -> Scenario:
         )
         for _ in range(random.randrange(10))
     ]
-    is_blind = random.random() < 0.2
-    if is_blind:
-        events += _ended_while_blind(random)
+    is_watch_stalled = random.random() < 0.2
+    if is_watch_stalled:
+        events += _change_during_stall(random)
     faults = _faults(random)
-    if is_blind:
-        # Nobody sees a pod whose creation is not answered either.
+    if is_watch_stalled:
+        # Without answers to creations, the controller does not know of these pods at all.
         faults = msgspec.structs.replace(faults, error_after=random.uniform(0.1, 0.5))
     return Scenario(
         seed=seed,
@@ -158,8 +158,8 @@ def draw(seed: int) -> Scenario:
     )
 
 
-def _ended_while_blind(random: Random) -> list[Event]:
-    """The watch of pods falls silent just when they are made, and then the job is changed."""
+def _change_during_stall(random: Random) -> list[Event]:
+    """Stall the watch of pods while they are created, and then change the job."""
     begin = random.uniform(3, 10)
     kinds = (
         EventKind.STOP,
@@ -176,7 +176,7 @@ def _ended_while_blind(random: Random) -> list[Event]:
 
 
 def edited(spec: FrameworkSpec, number: int) -> FrameworkSpec:
-    """Another spec in what users may change at any time, the same for the same number."""
+    """Return the spec with changes that users may make at any time, the same for the same number."""
     random = Random(number)
     replace = msgspec.structs.replace
     match number % 6:
@@ -209,7 +209,7 @@ def _with_task(role: TaskRoleSpec, **changes: object) -> TaskRoleSpec:
 
 
 def crowd(seed: int, count: int, tasks: int = 2) -> Scenario:
-    """Many Frameworks at once, with faults: for scale."""
+    """Draw a scenario of many Frameworks at once, with faults."""
     random = Random(seed)
     retry = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=2)
     submissions = tuple(
@@ -276,7 +276,7 @@ _BARRIER = {names.BARRIER_ANNOTATION: "true"}
 
 def _framework(random: Random, number: int) -> Framework:
     roles = [_role(random, name) for name in ("worker", "ps", "chief")[: random.choice((1, 1, 2, 3))]]
-    # Two Frameworks of one name, one of each group, now and then.
+    # Sometimes two Frameworks of different groups have the same name.
     name = "same" if random.random() < 0.15 else f"job{number}"
     group = names.GROUPS[number % 2] if name == "same" else random.choice(names.GROUPS)
     spec: dict[str, Any] = {

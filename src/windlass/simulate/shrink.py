@@ -1,4 +1,4 @@
-"""Makes a failing scenario as short as it can be while it still fails."""
+"""Shrinks a failing scenario to a minimal one that still fails."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,16 +9,16 @@ from windlass.simulate.scenario import QUIET, Scenario
 from windlass.simulate.simulation import Simulation
 from windlass.simulate.violation import Violation
 
-MOST_RUNS = 600
+MAX_RUNS = 600
 
 
 def failure_of(scenario: Scenario) -> str | None:
-    """What a run of it breaks, if anything."""
+    """Return the violation or error of a run; None if it passes."""
     try:
         Simulation(scenario).run()
     except Violation as violation:
         return str(violation)
-    except Exception as error:  # a crash of the controller is a finding as well
+    except Exception as error:  # a crash of the controller is a finding too
         return f"{type(error).__name__}: {error}"
     return None
 
@@ -26,15 +26,15 @@ def failure_of(scenario: Scenario) -> str | None:
 def shrink(
     scenario: Scenario,
     fails: Callable[[Scenario], object] = failure_of,
-    most_runs: int = MOST_RUNS,
+    max_runs: int = MAX_RUNS,
 ) -> Scenario:
-    """Takes away one thing after the other, for as long as what is left still fails."""
+    """Remove one part after the other while the rest still fails."""
     runs = 0
     is_smaller = True
     while is_smaller:
         is_smaller = False
         for candidate in _simpler(scenario):
-            if runs >= most_runs:
+            if runs >= max_runs:
                 return scenario
             runs += 1
             if fails(candidate):
@@ -44,7 +44,7 @@ def shrink(
 
 
 def _simpler(scenario: Scenario) -> Iterator[Scenario]:
-    """The large steps first."""
+    """Yield simpler scenarios, large steps first."""
     replace = msgspec.structs.replace
     half = len(scenario.events) // 2
     if half > 1:
@@ -73,7 +73,7 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _without_submission(scenario: Scenario, number: int) -> Scenario:
-    """Events of the others follow them to their new places."""
+    """Remove a submission and its events, and renumber the others."""
     events = tuple(
         msgspec.structs.replace(event, framework=event.framework - (event.framework > number))
         for event in scenario.events

@@ -1,4 +1,4 @@
-"""Plays a scenario: controllers, API server, kubelets, users and neighbours, on a virtual clock and one seed."""
+"""Simulates a scenario: controllers, API server, kubelets and users, on a virtual clock and one seed."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,21 +17,20 @@ from windlass.model.status import ConditionType
 from windlass.simulate import builders
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
-from windlass.simulate.controllers import LONGEST_REQUEST, SimulatedController
-from windlass.simulate.invariants import Guarantees
+from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
+from windlass.simulate.invariants import Invariants
 from windlass.simulate.kubelets import Kubelets
-from windlass.simulate.request_invariants import Conduct
+from windlass.simulate.request_invariants import RequestInvariants
 from windlass.simulate.scenario import QUIET, Event, EventKind, Faults, Scenario, Submission
-from windlass.simulate.status_invariants import Truth
-from windlass.simulate.violation import Violation, insist
+from windlass.simulate.status_invariants import StatusInvariants
+from windlass.simulate.violation import Violation, require
 from windlass.simulate.virtual_time import Timeline
 
-TAKEOVER = LONGEST_REQUEST * 2
-LONGEST_RUN = timedelta(hours=3)
-"""Of virtual time, after the faults have ended: whatever has not come to its end by then never will."""
-MOST_STEPS_AT_ONCE = 20_000
-MOST_PASSES_PER_FRAMEWORK = 5_000
-"""More than that is a controller that runs in circles."""
+TAKEOVER_SEC = MAX_REQUEST_SEC * 2
+MAX_RUN = timedelta(hours=3)
+"""Virtual time after the faults have ended, within which everything must end."""
+STEPS_PER_CHECK = 20_000
+MAX_PASSES_PER_FRAMEWORK = 5_000
 
 
 class Simulation:
@@ -41,10 +40,10 @@ class Simulation:
         self._rules = rules
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
-        self._pods_at_a_time: int | None = None
+        self._batch_size: int | None = None
         if scenario.faults is not QUIET and scenario.seed % 3 == 1:
-            self.server.most_deleted_at_once = 1 + scenario.seed % 2
-            self._pods_at_a_time = 1 + scenario.seed % 4
+            self.server.max_pods_per_delete = 1 + scenario.seed % 2
+            self._batch_size = 1 + scenario.seed % 4
         self.kubelets = Kubelets(
             self.timeline,
             self.server,
@@ -53,42 +52,42 @@ class Simulation:
             is_lockstep=scenario.is_lockstep,
             endless_roles=scenario.endless_roles,
         )
-        self._guarantees = Guarantees(self.server, self.kubelets)
-        Truth(self.server, self.kubelets)
-        self._conduct = Conduct(self.server)
+        self._invariants = Invariants(self.server, self.kubelets)
+        StatusInvariants(self.server, self.kubelets)
+        self._request_invariants = RequestInvariants(self.server)
         times = [submission.at for submission in scenario.submissions]
         times += [event.at + event.lasts for event in scenario.events]
-        self._last_happening = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
+        self._last_event = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
         self._next_tick: float | None = None
-        self._has_rested = False
+        self._is_finished = False
         self.retired: list[SimulatedController] = []
         self.controllers = [self._new_controller() for _ in range(scenario.replicas)]
-        self.timeline.after(TAKEOVER, lambda: self._elect(0))
+        self.timeline.after(TAKEOVER_SEC, lambda: self._elect(0))
         for submission in scenario.submissions:
-            self._plan_submission(submission)
+            self._schedule_submission(submission)
         for event in scenario.events:
-            self._plan_event(event)
+            self._schedule_event(event)
 
     def run(self) -> "Simulation":
-        """To the end. Raises `Violation` if a guarantee breaks on the way."""
-        deadline = self._last_happening + LONGEST_RUN
-        limit = MOST_PASSES_PER_FRAMEWORK * max(1, len(self.scenario.submissions))
-        self.timeline.at(self._faults_end, self._end_of_faults)
-        self.timeline.at(self._last_happening, self._look_for_rest)
+        """Run the scenario to its end. Raise `Violation` if an invariant is violated."""
+        deadline = self._last_event + MAX_RUN
+        limit = MAX_PASSES_PER_FRAMEWORK * max(1, len(self.scenario.submissions))
+        self.timeline.at(self._faults_end, self._end_faults)
+        self.timeline.at(self._last_event, self._check_if_finished)
         steps = 0
-        last_look = self.timeline.now
-        while not self._has_rested and self.timeline.now <= deadline and self.timeline.step():
-            self._pump()
+        last_check = self.timeline.now
+        while not self._is_finished and self.timeline.now <= deadline and self.timeline.step():
+            self._start_passes()
             steps += 1
-            if steps % MOST_STEPS_AT_ONCE == 0:
-                insist(self.timeline.now > last_look, "something happens again and again at the same moment")
-                insist(self.passes < limit, f"{self.passes} passes: the controller runs in circles")
-                last_look = self.timeline.now
-        self._guarantees.at_the_end()
+            if steps % STEPS_PER_CHECK == 0:
+                require(self.timeline.now > last_check, "endless loop at the same time")
+                require(self.passes < limit, f"endless loop of the controller: {self.passes} passes")
+                last_check = self.timeline.now
+        self._invariants.check_end()
         for framework in self.server.frameworks.values():
             state = None if framework.status is None else framework.status.state
-            insist(_has_come_to_rest(framework), f"{framework.name} never came to its end, it is {state}")
+            require(_is_settled(framework), f"{framework.name} never ended, it is {state}")
         return self
 
     @property
@@ -96,53 +95,53 @@ class Simulation:
         return sum(controller.passes for controller in (*self.controllers, *self.retired))
 
     def requests(self) -> dict[str, int]:
-        """By kind, over all controllers there were."""
+        """Return the number of requests of all controllers, by kind."""
         total: dict[str, int] = {}
         for controller in (*self.controllers, *self.retired):
             for kind, count in controller.port.counts.items():
                 total[kind] = total.get(kind, 0) + count
         return total
 
-    # The driver
+    # Passes
 
-    def _pump(self) -> None:
+    def _start_passes(self) -> None:
         for controller in self.controllers:
-            if controller.is_leader and controller.has_news:
-                controller.pump()
+            if controller.is_leader and controller.has_changes:
+                controller.start_passes()
                 due = controller.queue.next_time()
                 if due is not None and (self._next_tick is None or due < self._next_tick):
                     self._next_tick = due
-                    self.timeline.at(controller.moment_of(due), self._tick)
+                    self.timeline.at(controller.time_of(due), self._tick)
 
     def _tick(self) -> None:
         self._next_tick = None
         for controller in self.controllers:
-            controller.has_news = True
+            controller.has_changes = True
 
     def _faults(self) -> Faults:
         if self.timeline.now < self._faults_end:
             return self.scenario.faults
         return msgspec.structs.replace(QUIET, duration=self.scenario.faults.duration)
 
-    def _end_of_faults(self) -> None:
-        """From here on everything gets its chance: what is held is let go, what was missed is listed."""
+    def _end_faults(self) -> None:
+        """Resume everything that is suspended, and list everything that watches have missed."""
         for framework in tuple(self.server.frameworks.values()):
-            self._change_spec(framework, _let_go(framework.spec))
+            self._change_spec(framework, _resumed(framework.spec))
         for controller in self.controllers:
             controller.relist()
 
-    def _look_for_rest(self) -> None:
-        """Now and then: at every step it would cost more than all the rest."""
-        self._has_rested = self._is_at_rest()
-        self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._look_for_rest)
+    def _check_if_finished(self) -> None:
+        """Check now and then: at every step it would be the most expensive part."""
+        self._is_finished = self._has_settled()
+        self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._check_if_finished)
 
-    def _is_at_rest(self) -> bool:
+    def _has_settled(self) -> bool:
         if self.kubelets.is_anything_running or any(not pod.is_terminal for pod in self.server.pods.values()):
             return False
-        if not all(_has_come_to_rest(framework) for framework in self.server.frameworks.values()):
+        if not all(_is_settled(framework) for framework in self.server.frameworks.values()):
             return False
         try:
-            self._guarantees.at_the_end()
+            self._invariants.check_end()
         except Violation:
             return False
         return True
@@ -153,23 +152,23 @@ class Simulation:
             self.server,
             self._random,
             self._faults,
-            self._guarantees,
-            self._conduct,
+            self._invariants,
+            self._request_invariants,
             self._rules,
-            pods_at_a_time=self._pods_at_a_time,
+            batch_size=self._batch_size,
         )
 
     def _elect(self, number: int) -> None:
         if not any(controller.is_leader for controller in self.controllers):
             self.controllers[number].lead()
 
-    # What users, nodes and neighbours do
+    # Events
 
-    def _plan_submission(self, submission: Submission) -> None:
+    def _schedule_submission(self, submission: Submission) -> None:
         def submit() -> None:
             framework = submission.framework
             if self.timeline.now >= self._faults_end:
-                framework = msgspec.structs.replace(framework, spec=_let_go(framework.spec))
+                framework = msgspec.structs.replace(framework, spec=_resumed(framework.spec))
             try:
                 self.server.create_framework(framework)
             except AlreadyExistsError:
@@ -178,18 +177,18 @@ class Simulation:
         self.timeline.after(submission.at, submit)
 
     def _recreate(self, event: Event) -> None:
-        """Under the same name, at once or after a while, when the old one's objects may still be around."""
+        """Delete a Framework and create it again, at once or later. Objects of the old one may still exist."""
         framework = self._framework(event)
         if framework is not None:
             self.server.delete_framework(framework, Propagation.BACKGROUND)
         submission = self.scenario.submissions[event.framework % len(self.scenario.submissions)]
         after = event.lasts if event.number % 2 else 0.0
-        self._plan_submission(msgspec.structs.replace(submission, at=after))
+        self._schedule_submission(msgspec.structs.replace(submission, at=after))
 
-    def _plan_event(self, event: Event) -> None:
-        self.timeline.after(event.at, lambda: self._happen(event))
+    def _schedule_event(self, event: Event) -> None:
+        self.timeline.after(event.at, lambda: self._apply(event))
 
-    def _happen(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         match event.kind:
             case EventKind.CRASH:
                 self._crash()
@@ -208,9 +207,9 @@ class Simulation:
             case _:
                 framework = self._framework(event)
                 if framework is not None:
-                    self._happen_to(framework, event)
+                    self._apply_to(framework, event)
 
-    def _happen_to(self, framework: Framework, event: Event) -> None:
+    def _apply_to(self, framework: Framework, event: Event) -> None:
         match event.kind:
             case EventKind.DELETE_FOREGROUND:
                 self.server.delete_framework(framework, Propagation.FOREGROUND)
@@ -221,14 +220,14 @@ class Simulation:
             case EventKind.DELETE_CONFIG_MAP_BACKGROUND:
                 self._delete_config_map(framework, Propagation.BACKGROUND)
             case EventKind.DELETE_POD | EventKind.EVICT_POD:
-                self._harm_pod(framework, event)
-            case EventKind.STRANGER:
-                self._intrude(framework, event)
+                self._delete_or_evict_pod(framework, event)
+            case EventKind.FOREIGN_POD:
+                self._create_foreign_pod(framework, event)
             case _:
                 self._edit(framework, event)
 
     def _edit(self, framework: Framework, event: Event) -> None:
-        """What users do to a spec."""
+        """Change the spec as a user would."""
         spec = framework.spec
         match event.kind:
             case EventKind.EDIT:
@@ -269,7 +268,7 @@ class Simulation:
         pods = self.server.list_objects(framework).pods
         return [pod for pod in pods if pod.metadata.annotations.framework_uid == framework.uid]
 
-    def _harm_pod(self, framework: Framework, event: Event) -> None:
+    def _delete_or_evict_pod(self, framework: Framework, event: Event) -> None:
         pods = self._pods(framework)
         if not pods:
             return
@@ -286,38 +285,38 @@ class Simulation:
                 config_map.metadata.namespace, config_map.name, config_map.uid, propagation
             )
 
-    def _intrude(self, framework: Framework, event: Event) -> None:
-        """Somebody else has a pod of that name for a while; it carries our label or not."""
+    def _create_foreign_pod(self, framework: Framework, event: Event) -> None:
+        """Create a pod with a name that the Framework needs, with or without its label."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
         name = f"{framework.name}-{role}-{event.number % 6}"
         if (framework.namespace, name) in self.server.pods:
             return
         label = framework.name if event.number % 2 else ""
-        stranger = self.server.put_pod(
+        foreign_pod = self.server.put_pod(
             PodView(
                 metadata=ObjectMetadata(
                     name=name,
                     namespace=framework.namespace,
-                    uid=f"stranger-{event.at}-{event.number}",
+                    uid=f"foreign_pod-{event.at}-{event.number}",
                     labels=ObjectLabels(framework_name=label),
                 )
             )
         )
-        self.timeline.after(event.lasts, lambda: self.server.remove_pod(stranger.uid))
+        self.timeline.after(event.lasts, lambda: self.server.remove_pod(foreign_pod.uid))
 
     def _crash(self) -> None:
-        """The leader dies; a new process takes its place, and somebody leads after a while."""
+        """Crash the leader and start a new replica. Another leader is elected after a while."""
         leader = self._end_leader()
         if leader is not None:
             successor = self._random.randrange(len(self.controllers))
-            self.timeline.after(self._random.uniform(TAKEOVER, 20), lambda: self._elect(successor))
+            self.timeline.after(self._random.uniform(TAKEOVER_SEC, 20), lambda: self._elect(successor))
 
     def _change_leader(self) -> None:
-        """The leader loses its lease and, as the real one does, its life with it; the standby takes over."""
+        """Let the leader lose its lease, which ends its session; the standby takes over."""
         leader = self._end_leader()
         if leader is not None:
             successor = (leader + 1) % len(self.controllers)
-            self.timeline.after(TAKEOVER, lambda: self._elect(successor))
+            self.timeline.after(TAKEOVER_SEC, lambda: self._elect(successor))
 
     def _end_leader(self) -> int | None:
         for number, controller in enumerate(self.controllers):
@@ -329,22 +328,22 @@ class Simulation:
         return None
 
 
-def _let_go(spec: FrameworkSpec) -> FrameworkSpec:
-    """What is held would never come to its end."""
+def _resumed(spec: FrameworkSpec) -> FrameworkSpec:
+    """Return a spec that is neither suspended nor waiting for a start."""
     spec = msgspec.structs.replace(spec, suspend=False)
     if spec.execution_type is ExecutionType.CREATE:
         spec = msgspec.structs.replace(spec, execution_type=ExecutionType.START)
     return spec
 
 
-def _has_come_to_rest(framework: Framework) -> bool:
-    """Completed and not to be deleted soon, or with nothing to do: without tasks, or behind another one of its name."""
+def _is_settled(framework: Framework) -> bool:
+    """Whether the Framework is completed without a TTL, or has nothing to do: no tasks, or its name is taken."""
     status = framework.status
     if framework.is_deleting or status is None:
         return False
     has_no_tasks = not any(role.task_number for role in framework.spec.task_roles)
     name_taken = status.condition(ConditionType.NAME_TAKEN)
-    is_behind = name_taken is not None and name_taken.is_true
+    is_name_taken = name_taken is not None and name_taken.is_true
     is_completed = status.state is State.COMPLETED
     is_done = is_completed and framework.spec.ttl_seconds_after_finished is None
-    return is_done or (not is_completed and (has_no_tasks or is_behind))
+    return is_done or (not is_completed and (has_no_tasks or is_name_taken))

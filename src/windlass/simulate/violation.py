@@ -1,10 +1,10 @@
-"""What a run of the Simulation ends with when a guarantee breaks."""
+"""The error that ends a Simulation when an invariant is violated."""
 
 
-class Violation(AssertionError):  # noqa: N818 - it is what it says, not an error of the program
-    """A guarantee was broken."""
+class Violation(AssertionError):  # noqa: N818 - a finding, not an error of the program
+    """An invariant was violated."""
 
 
-def insist(holds: bool, what: str) -> None:
+def require(holds: bool, message: str) -> None:
     if not holds:
-        raise Violation(what[:1000])
+        raise Violation(message[:1000])

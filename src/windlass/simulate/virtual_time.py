@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, and when."""
+"""A virtual clock, and a queue of callbacks ordered by time."""
 
 import heapq
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 class VirtualClock:
-    """The two clocks of windlass.controller, on a timeline."""
+    """The clocks that the controller uses, on a timeline."""
 
     def __init__(self, timeline: "Timeline") -> None:
         self._timeline = timeline
@@ -20,7 +20,7 @@ class VirtualClock:
 
 
 class Timeline:
-    """Runs callbacks in the order of their times; of one time, in the order in which they were asked for."""
+    """Runs callbacks in the order of their times; those of the same time in the order of registration."""
 
     def __init__(self, start: datetime) -> None:
         self.now = start
@@ -35,7 +35,7 @@ class Timeline:
         heapq.heappush(self._events, (max(when, self.now), self._serial, callback))
 
     def step(self) -> bool:
-        """Runs the next callback. False if there is none."""
+        """Run the next callback. Return False if there is none."""
         if not self._events:
             return False
         when, _, callback = heapq.heappop(self._events)

@@ -374,7 +374,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         )
     assert (code, out) == (1, "")
     (line,) = errors.splitlines()
-    assert f"cannot serve on 127.0.0.1, port {port}" in line
+    assert f"cannot serve /metrics, /healthz and /readyz on 127.0.0.1, port {port}" in line
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

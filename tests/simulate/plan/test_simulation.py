@@ -32,8 +32,9 @@ from windlass.model.settings import OFF, Settings
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
 from windlass.simulate import scenario
-from windlass.simulate.plan import simulation, story
-from windlass.simulate.plan.pods import Habits
+from windlass.simulate.plan import events as plan_events
+from windlass.simulate.plan import simulation
+from windlass.simulate.plan.pods import TaskBehavior
 from windlass.simulate.plan.simulation import Plan
 from windlass.wire import codec, fault_injection
 from windlass.wire.crd import manifests
@@ -185,7 +186,7 @@ def test_a_plan_is_what_happens(
     faults = (fault_injection.parse(fault),) if fault else ()
     status, pods = reality.run(job, faults)
     framework = codec.decode_framework(msgspec.json.encode(job))
-    expected = simulation.plan(framework, faults, Habits(runs_for=3600, starts_after=0)).outcome
+    expected = simulation.plan(framework, faults, TaskBehavior(runs_for=3600, starts_after=0)).outcome
     ended = status.attempt_status.completion_status
     assert ended is not None
     assert (ended.code, ended.phrase) == (expected.code, expected.phrase)
@@ -227,32 +228,32 @@ def job_of(
     )
 
 
-ENDLESS: dict[str, tuple[Framework, Habits, bool]] = {
-    "worker": (job_of("worker"), Habits(), False),
-    "told to be": (job_of("worker"), Habits(endless=frozenset({"worker"})), True),
-    "ps": (job_of("ps"), Habits(), True),
-    "ps of TensorFlow": (job_of("ps", "tensorflow"), Habits(), True),
-    "ps of something else": (job_of("ps", "mpi"), Habits(), False),
-    "parameter server": (job_of("parameterserver"), Habits(), True),
-    "one that looks on": (job_of("tensorboard"), Habits(), True),
-    "ps that is waited for": (job_of("ps", min_succeeded=1), Habits(), False),
-    "ps whose time is known": (job_of("ps"), Habits(runs_for_of={"ps": 60}), False),
-    "restarted for ever": (job_of("worker", restart_policy="Always"), Habits(), True),
-    "restarted by default": (job_of("worker", restart_policy=""), Habits(), True),
-    "restarted after failures": (job_of("worker", restart_policy="OnFailure"), Habits(), False),
+ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
+    "worker": (job_of("worker"), TaskBehavior(), False),
+    "told to be": (job_of("worker"), TaskBehavior(endless=frozenset({"worker"})), True),
+    "ps": (job_of("ps"), TaskBehavior(), True),
+    "ps of TensorFlow": (job_of("ps", "tensorflow"), TaskBehavior(), True),
+    "ps of something else": (job_of("ps", "mpi"), TaskBehavior(), False),
+    "parameter server": (job_of("parameterserver"), TaskBehavior(), True),
+    "one that looks on": (job_of("tensorboard"), TaskBehavior(), True),
+    "ps that is waited for": (job_of("ps", min_succeeded=1), TaskBehavior(), False),
+    "ps whose time is known": (job_of("ps"), TaskBehavior(runs_for_of={"ps": 60}), False),
+    "restarted for ever": (job_of("worker", restart_policy="Always"), TaskBehavior(), True),
+    "restarted by default": (job_of("worker", restart_policy=""), TaskBehavior(), True),
+    "restarted after failures": (job_of("worker", restart_policy="OnFailure"), TaskBehavior(), False),
 }
 
 
-@pytest.mark.parametrize(("job", "habits", "is_endless"), ENDLESS.values(), ids=ENDLESS.keys())
-def test_who_never_ends(job: Framework, habits: Habits, is_endless: bool) -> None:
-    outcome = plan(job, habits=habits).outcome
+@pytest.mark.parametrize(("job", "behavior", "is_endless"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_who_never_ends(job: Framework, behavior: TaskBehavior, is_endless: bool) -> None:
+    outcome = plan(job, behavior=behavior).outcome
     assert outcome.ended is not is_endless
-    assert ("never ends without being told to" in outcome.why) is is_endless
+    assert ("never ends by itself" in outcome.why) is is_endless
 
 
 def test_a_container_that_is_restarted_for_ever() -> None:
     found = plan(
-        job_of("worker", restart_policy="Always"), habits=Habits(runs_for_of={"worker": 0}), until=600
+        job_of("worker", restart_policy="Always"), behavior=TaskBehavior(runs_for_of={"worker": 0}), until=600
     )
     assert (found.outcome.ended, found.outcome.pods) == (False, 1)
     restarts = [event.at for event in found.events if "is restarted" in event.what]
@@ -260,14 +261,14 @@ def test_a_container_that_is_restarted_for_ever() -> None:
 
 
 UNFINISHED: dict[str, tuple[Framework, str]] = {
-    "suspended": (ps_and_worker(suspend=True), "it is held and does not start: spec.suspend is true"),
+    "suspended": (ps_and_worker(suspend=True), "it does not start: spec.suspend is true"),
     "not started": (
         ps_and_worker(execution_type=ExecutionType.CREATE),
-        "it is held and does not start: spec.executionType is Create",
+        "it does not start: spec.executionType is Create",
     ),
     "without tasks": (
         builders.framework("job", builders.role("worker", 0)),
-        "it has no tasks: nothing ever ends it",
+        "it has no tasks, so nothing completes it",
     ),
 }
 
@@ -287,13 +288,13 @@ def test_a_job_without_end_is_left_to_itself() -> None:
     job = ps_and_worker(retry_policy=RetryPolicySpec(max_retry_count=-1))
     found = plan(job, "exit 1 worker-0 every time")
     assert not found.outcome.ended
-    assert found.outcome.why.startswith("it is tried again and again")
-    assert simulation.MOST_EVENTS <= len(found.events) < simulation.MOST_EVENTS + 100
+    assert found.outcome.why.startswith("it is retried without end")
+    assert simulation.MAX_EVENTS <= len(found.events) < simulation.MAX_EVENTS + 100
 
 
 def test_until() -> None:
     found = plan(ps_and_worker(), until=300)
-    assert (found.outcome.ended, found.outcome.why) == (False, "it still goes on after 5m")
+    assert (found.outcome.ended, found.outcome.why) == (False, "it is still running after 5m")
     assert found.outcome.seconds <= 300
 
 
@@ -302,7 +303,7 @@ def test_until() -> None:
     [((0,), "worker-0"), ((0, 1), "worker-0..1"), ((2, 0, 1, 5), "worker-0..2,5"), ((1, 3), "worker-1,3")],
 )
 def test_how_tasks_are_named(indexes: tuple[int, ...], named: str) -> None:
-    assert story.tasks_named("worker", indexes) == named
+    assert plan_events.format_tasks("worker", indexes) == named
 
 
 def any_job() -> st.SearchStrategy[tuple[Framework, list[Injection]]]:

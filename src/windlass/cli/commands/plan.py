@@ -17,7 +17,7 @@ from windlass.wire.fault_injection import Injection
 
 if TYPE_CHECKING:
     from windlass.render.documents import Submission
-    from windlass.simulate.plan.pods import Habits
+    from windlass.simulate.plan.pods import TaskBehavior
     from windlass.simulate.plan.simulation import Outcome, Plan
 
 
@@ -127,13 +127,13 @@ def _plans(jobs: Sequence[Job], wanted: PlanArguments) -> "tuple[Plan, ...]":
 
     roles = [{role.name: role.task_number for role in job.framework.spec.task_roles} for job in jobs]
     injections = fault_options.parse(wanted.injected, roles)
-    habits = _habits(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
+    behavior = _task_behavior(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
     until = _seconds("--until", wanted.until)
     return tuple(
         simulation.plan(
             job.framework,
             _concerning(job.framework, injections),
-            habits.with_endless(job.endless),
+            behavior.with_endless(job.endless),
             until=until,
         )
         for job in jobs
@@ -146,10 +146,10 @@ def _concerning(framework: Framework, injections: Iterable[Injection]) -> list[I
     return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
 
 
-def _habits(wanted: PlanArguments, roles: tuple[str, ...]) -> "Habits":
-    from windlass.simulate.plan.pods import Habits
+def _task_behavior(wanted: PlanArguments, roles: tuple[str, ...]) -> "TaskBehavior":
+    from windlass.simulate.plan.pods import TaskBehavior
 
-    runs_for, runs_for_of = Habits().runs_for, {}
+    runs_for, runs_for_of = TaskBehavior().runs_for, {}
     for written in wanted.task_times:
         role, equals, length = written.rpartition("=")
         if equals:
@@ -159,7 +159,7 @@ def _habits(wanted: PlanArguments, roles: tuple[str, ...]) -> "Habits":
             runs_for = _seconds("--task-time", length)
     for role in wanted.endless:
         _insist_on_role("--endless", role, roles)
-    return Habits(
+    return TaskBehavior(
         starts_after=_seconds("--start-time", wanted.start_time),
         runs_for=runs_for,
         runs_for_of=runs_for_of,

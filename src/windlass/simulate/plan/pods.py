@@ -1,7 +1,4 @@
-"""Pods on a virtual clock that do what is planned for them: they start, run and end on time, and faults befall them.
-
-Nothing is drawn here: the same plan gives the same lives.
-"""
+"""Simulated pods of `windlass plan`: they start, run and end at fixed times, and fail as injected."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,40 +24,40 @@ from windlass.simulate.api_server import ApiServer
 from windlass.simulate.virtual_time import Timeline
 from windlass.wire.fault_injection import Injection, What
 
-BARRIER_PATIENCE = 600.0
-"""Seconds for which the barrier in a pod waits for the others, unless its environment says otherwise."""
-BARRIER_GAVE_UP = int(CompletionCode.CONTAINER_TRANSIENT_CONFLICT_FAILED)
-LONGEST = 100 * 365 * 86400.0
-"""Seconds. What happens in a hundred years never happens: a date has no room for much more."""
+BARRIER_TIMEOUT_SEC = 600.0
+"""Default time for which the barrier of a pod waits for the other pods."""
+BARRIER_TIMEOUT_CODE = int(CompletionCode.CONTAINER_TRANSIENT_CONFLICT_FAILED)
+MAX_SECONDS = 100 * 365 * 86400.0
+"""Later events are ignored: a datetime is limited."""
 ALWAYS, ON_FAILURE = "Always", "OnFailure"
-FIRST_BACK_OFF, LONGEST_BACK_OFF = 10.0, 300.0
-"""Seconds between two runs of a container, from its second restart on, as kubelets have it."""
+INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 300.0
+"""Seconds before a container restarts, from its second restart on, as in kubelets."""
 
 Task = tuple[str, int]
-Tell = Callable[[str, int, str], None]
-"""Role, index, and what has happened to that task."""
+OnTaskEvent = Callable[[str, int, str], None]
+"""Called with role, index and description of an event."""
 
 
-class Habits(msgspec.Struct, frozen=True):
-    """What tasks do when nobody disturbs them. All in seconds."""
+class TaskBehavior(msgspec.Struct, frozen=True):
+    """How long tasks take without faults, in seconds."""
 
     starts_after: float = 2.0
-    """From the creation of a pod until it runs."""
+    """Time from the creation of a pod until it runs."""
     runs_for: float = 600.0
-    """Then it ends with 0."""
+    """Time until a task succeeds."""
     runs_for_of: Mapping[str, float] = {}
-    """By role, where it is another time."""
+    """The same by role, where it differs."""
     endless: frozenset[str] = frozenset()
-    """Roles that never end by themselves, besides those that are known to be such."""
+    """Roles that never end by themselves, in addition to parameter servers and observers."""
     stops_after: float = 1.0
-    """From the deletion of a pod until it is gone."""
+    """Time from the deletion of a pod until it is removed."""
 
-    def with_endless(self, roles: frozenset[str]) -> "Habits":
-        """A role whose time is known keeps it."""
+    def with_endless(self, roles: frozenset[str]) -> "TaskBehavior":
+        """Return a copy in which the roles never end, except those with a given time."""
         return msgspec.structs.replace(self, endless=self.endless | (roles - self.runs_for_of.keys()))
 
-    def life_of(self, role: TaskRoleSpec, runtime: Runtime | None) -> float | None:
-        """How long a task of it runs. None: it never ends by itself."""
+    def run_time(self, role: TaskRoleSpec, runtime: Runtime | None) -> float | None:
+        """Return how long a task of the role runs; None if it never ends by itself."""
         if role.name in self.endless:
             return None
         if role.name in self.runs_for_of:
@@ -70,7 +67,7 @@ class Habits(msgspec.Struct, frozen=True):
 
 
 def is_a_server(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
-    """By its name: a parameter server or one that looks on. Unless the job waits for its success."""
+    """Whether the role is a parameter server or an observer by its name, and the job does not wait for its success."""
     is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
     return not is_awaited and (is_parameter_server or role.name in role_names.NON_MEMBERS)
@@ -84,48 +81,48 @@ class PlannedPods:
         timeline: Timeline,
         server: ApiServer,
         framework: Framework,
-        habits: Habits,
+        behavior: TaskBehavior,
         injections: Sequence[Injection],
-        tell: Tell,
+        on_event: OnTaskEvent,
     ) -> None:
         self._timeline = timeline
         self._server = server
         self._roles = {role.name: role for role in framework.spec.task_roles}
         self._features = requested_features(framework.metadata.annotations)
-        self._habits = habits
+        self._behavior = behavior
         self._injections = injections
-        self._tell = tell
-        self._made: dict[Task, int] = {}
+        self._on_event = on_event
+        self._created: dict[Task, int] = {}
         self._at_barrier: dict[str, Sequence[Injection]] = {}
-        """By pod UID: what will befall those that wait for the others."""
+        """Faults of the pods that wait at the barrier, by pod UID."""
         self._runs: dict[str, int] = {}
-        """By pod UID: how often its container was restarted in place."""
+        """Number of container restarts, by pod UID."""
         self._addresses = count(1)
         self.happened: set[Injection] = set()
-        server.on_pod_created.append(self._made_one)
-        server.on_pod_deletion.append(self._deleted_one)
+        server.on_pod_created.append(self._on_pod_created)
+        server.on_pod_deletion.append(self._on_pod_deletion)
         server.on_gang_published.append(self._open_barriers)
 
     @property
-    def made(self) -> int:
-        return sum(self._made.values())
+    def created(self) -> int:
+        return sum(self._created.values())
 
-    def _made_one(self, pod: PodView) -> None:
+    def _on_pod_created(self, pod: PodView) -> None:
         task = _task_of(pod)
-        is_first = task not in self._made
-        self._made[task] = self._made.get(task, 0) + 1
+        is_first = task not in self._created
+        self._created[task] = self._created.get(task, 0) + 1
         planned = [
             each for each in self._injections if each.concerns(*task) and (is_first or each.is_repeated)
         ]
         delays = [each for each in planned if each.what is What.DELAY]
-        strikes = [each for each in planned if each.what is not What.DELAY]
+        faults = [each for each in planned if each.what is not What.DELAY]
         for delay in delays:
-            self._happen(delay, task)
-        late = sum(delay.seconds for delay in delays)
-        self._after(self._habits.starts_after + late, lambda: self._start(pod.uid, strikes))
+            self._record_injection(delay, task)
+        extra_delay = sum(delay.seconds for delay in delays)
+        self._after(self._behavior.starts_after + extra_delay, lambda: self._start(pod.uid, faults))
 
-    def _start(self, uid: str, strikes: Sequence[Injection]) -> None:
-        """It has a node and an address. Whether it runs is for its barrier to say, if it has one."""
+    def _start(self, uid: str, faults: Sequence[Injection]) -> None:
+        """Assign a node and an address. The containers run at once, or when the barrier opens."""
         pod = self._living(uid)
         if pod is None:
             return
@@ -133,68 +130,68 @@ class PlannedPods:
         status = msgspec.structs.replace(pod.status, pod_ip=address, host_ip="192.168.0.1")
         self._server.put_pod(msgspec.structs.replace(pod, spec=PodSpecView(node_name="node"), status=status))
         if self._features.uses_gang:
-            self._at_barrier[uid] = strikes
-            self._after(BARRIER_PATIENCE, lambda: self._give_up(uid))
+            self._at_barrier[uid] = faults
+            self._after(BARRIER_TIMEOUT_SEC, lambda: self._time_out_barrier(uid))
         else:
-            self._run(uid, strikes)
+            self._run(uid, faults)
 
     def _open_barriers(self, gang: GangSpec) -> None:
         members = {member.pod_uid for role in gang.roles for member in role.members}
         for uid in sorted(members & self._at_barrier.keys()):
             self._run(uid, self._at_barrier.pop(uid))
 
-    def _give_up(self, uid: str) -> None:
+    def _time_out_barrier(self, uid: str) -> None:
         pod = self._living(uid)
         if self._at_barrier.pop(uid, None) is not None and pod is not None:
-            self._tell(*_task_of(pod), "barrier gives up: not every task has an address")
-            self._end(pod, BARRIER_GAVE_UP, barrier.CONTAINER)
+            self._on_event(*_task_of(pod), "barrier timed out: not every task has an address")
+            self._end(pod, BARRIER_TIMEOUT_CODE, barrier.CONTAINER)
 
-    def _run(self, uid: str, strikes: Sequence[Injection]) -> None:
+    def _run(self, uid: str, faults: Sequence[Injection]) -> None:
         pod = self._living(uid)
         if pod is None:
             return
         status = msgspec.structs.replace(pod.status, phase=PodPhase.RUNNING)
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
-        # Of one moment, the fault comes first.
-        for strike in strikes:
-            self._after(strike.seconds, partial(self._strike, uid, strike))
-        self._plan_its_end(pod)
+        # A fault at the same time as the end comes first.
+        for fault in faults:
+            self._after(fault.seconds, partial(self._inject, uid, fault))
+        self._schedule_end(pod)
 
-    def _plan_its_end(self, pod: PodView, waits: float = 0.0) -> None:
+    def _schedule_end(self, pod: PodView, backoff: float = 0.0) -> None:
         role = self._roles[pod.metadata.labels.role_name]
-        life = self._habits.life_of(role, self._features.runtime)
-        if life is not None:
-            self._after(waits + life, partial(self._end_by_itself, pod.uid, self._runs.get(pod.uid, 0)))
+        run_time = self._behavior.run_time(role, self._features.runtime)
+        if run_time is not None:
+            self._after(backoff + run_time, partial(self._end_by_itself, pod.uid, self._runs.get(pod.uid, 0)))
 
     def _restart(self, pod: PodView, what: str) -> None:
-        """In its place; to the controller the pod runs on."""
+        """Restart the container in its pod, which keeps running for the controller."""
         restarts = self._runs.get(pod.uid, 0)
         self._runs[pod.uid] = restarts + 1
-        self._tell(*_task_of(pod), what)
-        waits = min(FIRST_BACK_OFF * 2 ** min(restarts - 1, 10), LONGEST_BACK_OFF) if restarts else 0.0
-        self._plan_its_end(pod, waits)
+        self._on_event(*_task_of(pod), what)
+        backoff = min(INITIAL_BACKOFF * 2 ** min(restarts - 1, 10), MAX_BACKOFF) if restarts else 0.0
+        self._schedule_end(pod, backoff)
 
     def _end_by_itself(self, uid: str, run: int) -> None:
         pod = self._living(uid)
         if pod is not None and self._runs.get(uid, 0) == run:
             self._end(pod, 0)
 
-    def _strike(self, uid: str, injection: Injection) -> None:
+    def _inject(self, uid: str, injection: Injection) -> None:
         pod = self._living(uid)
         if pod is None:
             return
-        self._happen(injection, _task_of(pod))
+        self._record_injection(injection, _task_of(pod))
         if injection.what is What.DELETE:
             self._server.delete_pod(pod.metadata.namespace, pod.name, uid)
         else:
             self._end(pod, injection.code)
 
     def _end(self, pod: PodView, code: int, container: str = "") -> None:
-        """Its container ends. Whether the pod does as well is for its restartPolicy to say."""
+        """End the container. The restartPolicy decides whether the pod ends too."""
         role = self._roles[pod.metadata.labels.role_name]
         policy = restart_policy(role)
         if policy == ALWAYS or (policy == ON_FAILURE and code):
-            self._restart(pod, f"container ends with {code} and is restarted: restartPolicy is {policy}")
+            self._restart(pod, f"container exited with code {code} and is restarted (restartPolicy {policy})")
             return
         ended = ContainerTerminated(
             exit_code=code,
@@ -210,20 +207,20 @@ class PlannedPods:
         )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
 
-    def _deleted_one(self, pod: PodView, force: bool) -> None:
-        self._after(0 if force else self._habits.stops_after, lambda: self._server.remove_pod(pod.uid))
+    def _on_pod_deletion(self, pod: PodView, force: bool) -> None:
+        self._after(0 if force else self._behavior.stops_after, lambda: self._server.remove_pod(pod.uid))
 
-    def _happen(self, injection: Injection, task: Task) -> None:
+    def _record_injection(self, injection: Injection, task: Task) -> None:
         self.happened.add(injection)
-        self._tell(*task, f"injected: {injection.deed}")
+        self._on_event(*task, f"injected: {injection.deed}")
 
     def _living(self, uid: str) -> PodView | None:
-        """None: there is nothing left that could happen to it."""
+        """Return the pod if it exists and is neither terminal nor being deleted."""
         pod = self._server.pod_of(uid)
         return None if pod is None or pod.is_deleting or pod.is_terminal else pod
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> None:
-        if seconds < LONGEST:
+        if seconds < MAX_SECONDS:
             self._timeline.after(seconds, callback)
 
 

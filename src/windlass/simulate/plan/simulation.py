@@ -1,7 +1,7 @@
-"""Plays one job on a virtual clock, with the faults that are asked for: what would become of it, and why.
+"""Simulates one job with chosen faults on a virtual clock, and returns its events and outcome.
 
-The controller's own queue, cache, executor and decisions run here, as in the Simulation. But nothing is drawn, requests
-take no time, and nothing fails that was not asked to: the same job and the same faults give the same plan.
+The controller's own queue, cache, executor and decisions run here, as in the Simulation. Nothing is random, requests
+take no time and only the chosen faults happen, so the same job and faults give the same plan.
 """
 
 from collections.abc import Sequence
@@ -23,27 +23,27 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus
 from windlass.simulate import builders
 from windlass.simulate.api_server import ApiServer, Verb, Watched
-from windlass.simulate.controllers import SimulatedPort, received
-from windlass.simulate.plan import story
-from windlass.simulate.plan.pods import LONGEST, Habits, PlannedPods
-from windlass.simulate.plan.story import Event
+from windlass.simulate.controllers import SimulatedPort, receive
+from windlass.simulate.plan import events as plan_events
+from windlass.simulate.plan.events import Event
+from windlass.simulate.plan.pods import MAX_SECONDS, PlannedPods, TaskBehavior
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 from windlass.wire import durations
 from windlass.wire.fault_injection import Injection
 
-MOST_EVENTS = 1_000
-MOST_PODS = 50_000
-"""A job that goes on for longer than that is tried again and again, and nobody reads on."""
-UNTIL = 30 * 86400.0
+MAX_EVENTS = 1_000
+MAX_PODS = 50_000
+"""Limits for a job that is retried without end."""
+DEFAULT_UNTIL = 30 * 86400.0
 
 
 class Retries(msgspec.Struct, frozen=True):
     counted: int
-    """Of the whole job, held against maxRetryCount."""
+    """Retries of the job that count towards maxRetryCount."""
     uncounted: int
-    """Of the whole job, after transient failures."""
+    """Retries of the job after transient failures."""
     tasks: int
-    """Of single tasks, in all attempts of the job."""
+    """Retries of tasks in all attempts of the job."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -52,17 +52,17 @@ class Outcome(msgspec.Struct, frozen=True):
     code: int | None
     phrase: str
     type: str
-    """Succeeded or Failed, and what is known about the failure. Empty if it has not ended."""
+    """Succeeded or Failed, with the attributes of the failure. Empty if the job has not ended."""
     why: str
-    """What decided it, or what keeps it from its end."""
+    """The cause of the outcome, or why the job does not end."""
     seconds: float
     attempts: int
-    """Of the whole job."""
+    """Attempts of the job."""
     retries: Retries
     pods: int
-    """How many were made."""
+    """Number of created pods."""
     never: tuple[str, ...]
-    """The injections that never came to pass."""
+    """The injections that never happened."""
 
     @property
     def succeeded(self) -> bool:
@@ -78,26 +78,28 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(
     framework: Framework,
     injections: Sequence[Injection] = (),
-    habits: Habits | None = None,
+    behavior: TaskBehavior | None = None,
     *,
-    until: float = UNTIL,
+    until: float = DEFAULT_UNTIL,
     rules: Rules = DEFAULT_RULES,
 ) -> Plan:
-    """`until`: seconds after which a job that goes on is left to itself."""
-    return _Play(framework, injections, habits or Habits(), rules).run(min(until, LONGEST))
+    """Simulate a job for at most `until` seconds of virtual time."""
+    return _PlanRun(framework, injections, behavior or TaskBehavior(), rules).run(min(until, MAX_SECONDS))
 
 
-class _Play:
+class _PlanRun:
     def __init__(
-        self, framework: Framework, injections: Sequence[Injection], habits: Habits, rules: Rules
+        self, framework: Framework, injections: Sequence[Injection], behavior: TaskBehavior, rules: Rules
     ) -> None:
         self._injections = injections
         self._timeline = Timeline(builders.NOW)
         self._clock = VirtualClock(self._timeline)
         self._server = ApiServer(self._timeline, Random(0))
-        self._pods = PlannedPods(self._timeline, self._server, framework, habits, injections, self._tell)
+        self._pods = PlannedPods(
+            self._timeline, self._server, framework, behavior, injections, self._add_event
+        )
         self._port = SimulatedPort(
-            self._server, spoil=lambda *_: None, check=lambda *_: None, judge=lambda: None
+            self._server, inject_fault=lambda *_: None, on_store=lambda *_: None, invariants=lambda: None
         )
         self._cache = Cache()
         self._queue: KeyedQueue[FrameworkKey] = KeyedQueue()
@@ -125,45 +127,45 @@ class _Play:
         return self._framework.status
 
     @property
-    def _is_too_much(self) -> bool:
-        return len(self._events) >= MOST_EVENTS or self._pods.made >= MOST_PODS
+    def _is_over_limit(self) -> bool:
+        return len(self._events) >= MAX_EVENTS or self._pods.created >= MAX_PODS
 
     @property
     def _is_over(self) -> bool:
         is_completed = self._status is not None and self._status.state is State.COMPLETED
-        return is_completed or self._is_too_much
+        return is_completed or self._is_over_limit
 
     def _next_key(self, until: float) -> FrameworkKey | None:
-        """Lets time pass until there is something to look at. None: there never is, or not by then."""
+        """Advance the time until a key is due. Return None if none is due before `until`."""
         while (key := self._queue.take(self._clock.monotonic())) is None:
-            if not self._let_pass(until):
+            if not self._advance(until):
                 return None
         return key
 
-    def _let_pass(self, until: float) -> bool:
-        """To the next moment at which something happens, and all that happens then."""
-        happens, rings = self._timeline.next_time(), self._next_ring()
-        if rings is not None and (happens is None or rings < happens):
-            self._timeline.at(rings, lambda: None)
-            happens = rings
-        if happens is None or happens > builders.NOW + timedelta(seconds=until):
+    def _advance(self, until: float) -> bool:
+        """Advance to the next callback or timer and run all callbacks of that time. Return False if there is none."""
+        next_time, timer = self._timeline.next_time(), self._next_timer()
+        if timer is not None and (next_time is None or timer < next_time):
+            self._timeline.at(timer, lambda: None)
+            next_time = timer
+        if next_time is None or next_time > builders.NOW + timedelta(seconds=until):
             return False
         self._timeline.step()
         while self._timeline.next_time() == self._timeline.now:
             self._timeline.step()
         return True
 
-    def _next_ring(self) -> datetime | None:
+    def _next_timer(self) -> datetime | None:
         timer = self._queue.next_time()
         if timer is None:
             return None
-        # A microsecond more than a float may have lost.
+        # One microsecond more, because the float may be rounded down.
         seconds = max(timer - self._clock.monotonic(), 0)
         return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
 
     def _pass(self, key: FrameworkKey) -> None:
-        """One look of the controller, and what has come of it."""
-        before, told, heard = self._status, len(self._port.reasons), len(self._events)
+        """Run one pass of the controller and record its events."""
+        before, known_reasons, known_events = self._status, len(self._port.reasons), len(self._events)
         running = self._executor.run_pass(key)
         answers: list[Any] | None = None
         try:
@@ -172,20 +174,21 @@ class _Play:
                 answers = [effect() for effect in requests.effects]
         except StopIteration:
             self._queue.done(key)
-        reasons = [reason for _, reason in self._port.reasons[told:]]
+        reasons = [reason for _, reason in self._port.reasons[known_reasons:]]
         if self._status is not None and (reasons or self._status is not before):
-            # What was done to the pods that it made comes after it.
-            self._events[heard:heard] = story.events(self._seconds, before, self._status, reasons)
+            # Events of pods that this pass has created come after its own.
+            found = plan_events.events(self._seconds, before, self._status, reasons)
+            self._events[known_events:known_events] = found
 
     def _receive(self, verb: Verb, found: Watched) -> None:
-        for key in sorted(received(self._cache, verb, found)):
+        for key in sorted(receive(self._cache, verb, found)):
             self._queue.add(key)
 
-    def _tell(self, role: str, index: int, what: str) -> None:
-        """What happens to several tasks of a role at once is one event."""
+    def _add_event(self, role: str, index: int, what: str) -> None:
+        """Add an event. The same event of several tasks of a role at the same time is merged."""
         event = Event(self._seconds, role, (index,), "", what)
         last = self._events[-1] if self._events else None
-        if last is not None and last.comes_before(event):
+        if last is not None and last.is_continued_by(event):
             self._events[-1] = last.with_task(index)
         else:
             self._events.append(event)
@@ -196,10 +199,10 @@ class _Play:
         is_ended = status is not None and status.state is State.COMPLETED
         retried = RetryPolicyStatus() if status is None else status.retry_policy_status
         if not is_ended or ended is None:
-            code, phrase, kind, why = None, "", "", self._obstacle(until)
+            code, phrase, kind, why = None, "", "", self._reason_for_no_end(until)
         else:
-            code, phrase, kind = ended.code, ended.phrase, story.class_of(ended.type)
-            why = story.cause(ended)
+            code, phrase, kind = ended.code, ended.phrase, plan_events.class_of(ended.type)
+            why = plan_events.cause(ended)
         return Outcome(
             ended=is_ended,
             state="" if status is None else status.state,
@@ -214,19 +217,19 @@ class _Play:
                 uncounted=retried.total_retried_count - retried.accountable_retried_count,
                 tasks=sum(reason.kind is ReasonKind.TASK_RETRIED for _, reason in self._port.reasons),
             ),
-            pods=self._pods.made,
+            pods=self._pods.created,
             never=tuple(str(each) for each in self._injections if each not in self._pods.happened),
         )
 
-    def _obstacle(self, until: float) -> str:
-        """What keeps the job from its end."""
-        if self._is_too_much:
-            return f"it is tried again and again: {len(self._events)} events and {self._pods.made} pods were followed"
+    def _reason_for_no_end(self, until: float) -> str:
+        """Return why the job does not end."""
+        if self._is_over_limit:
+            return f"it is retried without end ({len(self._events)} events and {self._pods.created} pods simulated)"
         is_at_rest = self._timeline.next_time() is None and self._queue.next_time() is None
         if not is_at_rest:
-            return f"it still goes on after {durations.written(until)}"
+            return f"it is still running after {durations.written(until)}"
         spec = self._framework.spec
         if spec.suspend or spec.execution_type is ExecutionType.CREATE:
-            held = "spec.suspend is true" if spec.suspend else "spec.executionType is Create"
-            return f"it is held and does not start: {held}"
-        return story.endless(self._status)
+            reason = "spec.suspend is true" if spec.suspend else "spec.executionType is Create"
+            return f"it does not start: {reason}"
+        return plan_events.endless_reason(self._status)

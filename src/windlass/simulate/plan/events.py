@@ -1,6 +1,6 @@
-"""What one pass of the controller has changed, told for people: two statuses and the reasons between them → events.
+"""Converts the changes of one pass into events for users: two statuses and the reasons in between → events.
 
-Pure. What a status says whose request is merely under way is left out: requests take no time in a plan.
+States of pending requests are omitted, because requests take no time in a plan.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from windlass.model.completion import (
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskStatus
 
-_UNDER_WAY = frozenset(
+_TRANSIENT_STATES = frozenset(
     {
         State.ATTEMPT_CREATION_PENDING,
         State.ATTEMPT_CREATION_REQUESTED,
@@ -26,33 +26,33 @@ _UNDER_WAY = frozenset(
     }
 )
 _ABOUT_TASKS = frozenset({ReasonKind.TASK_FAILED, ReasonKind.TASK_RETRIED, ReasonKind.TASK_DELETED})
-_SAID = {
-    State.ATTEMPT_PREPARING: "pod made",
+_STATE_MESSAGES = {
+    State.ATTEMPT_PREPARING: "pod created",
     State.ATTEMPT_RUNNING: "running",
-    State.COMPLETED: "pod gone",
+    State.COMPLETED: "pod deleted",
 }
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happens to the job, or to tasks of one role at once."""
+    """An event of the job, or of tasks of one role."""
 
     at: float
     """Seconds since the job was submitted."""
     role: str
-    """Empty: it is the job's."""
+    """Empty for an event of the job."""
     tasks: tuple[int, ...]
-    """Indexes of the tasks, none if it is the job's."""
+    """Indexes of the tasks; none for an event of the job."""
     state: str
-    """In which the job or the task is now. Empty: as before."""
+    """The new state of the job or the tasks; empty if unchanged."""
     what: str
 
     @property
     def who(self) -> str:
-        """As `tasks_named` has it. Empty: the job."""
-        return tasks_named(self.role, self.tasks) if self.role else ""
+        """Return the tasks, e.g. worker-0..3; empty for the job."""
+        return format_tasks(self.role, self.tasks) if self.role else ""
 
-    def comes_before(self, other: "Event") -> bool:
-        """The same happens to the next task of the role."""
+    def is_continued_by(self, other: "Event") -> bool:
+        """Whether the other event is the same for the next task of the role."""
         is_alike = (self.at, self.role, self.state, self.what) == (
             other.at,
             other.role,
@@ -68,8 +68,8 @@ class Event(msgspec.Struct, frozen=True):
 Key = tuple[str, int]
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """Of one task, or of the job."""
+class _TaskEvent(msgspec.Struct, frozen=True):
+    """An event of one task, or of the job if the role is empty."""
 
     role: str
     index: int
@@ -80,7 +80,7 @@ class _Told(msgspec.Struct, frozen=True):
 def events(
     at: float, old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
 ) -> Iterator[Event]:
-    """Causes before effects: tasks that ended by themselves, then the job, then the tasks that end with it."""
+    """Yield events in causal order: tasks that ended by themselves, the job, tasks that ended with the job."""
     retried = {
         (reason.role, reason.index): reason for reason in reasons if reason.kind is ReasonKind.TASK_RETRIED
     }
@@ -89,19 +89,21 @@ def events(
         or new
     )
     before = {} if old is None or old.attempt_status.id != last.attempt_status.id else _tasks(old)
-    causes: list[_Told] = []
-    effects: list[_Told] = []
+    causes: list[_TaskEvent] = []
+    effects: list[_TaskEvent] = []
     for key, task in _tasks(last).items():
         again = retried.get(key)
         ended = task if again is None or again.task is None else again.task
         was = before.get(key)
-        is_ended_with_job = _is_by_order(ended) and not (was is not None and _is_by_order(was))
+        is_ended_with_job = _is_ended_by_attempt(ended) and not (
+            was is not None and _is_ended_by_attempt(was)
+        )
         (effects if is_ended_with_job else causes).extend(_changes(key, was, ended))
         if again is not None:
-            causes.append(_told_of_retry(key, again, task.retry_policy_status))
-    yield from _gathered(at, causes)
-    yield from _gathered(at, _of_job(old, new, reasons))
-    yield from _gathered(at, effects)
+            causes.append(_retry_event(key, again, task.retry_policy_status))
+    yield from _merged(at, causes)
+    yield from _merged(at, _job_events(old, new, reasons))
+    yield from _merged(at, effects)
 
 
 def class_of(ended: CompletionType) -> str:
@@ -109,7 +111,7 @@ def class_of(ended: CompletionType) -> str:
 
 
 def cause(ended: FrameworkAttemptCompletionStatus) -> str:
-    """What decided it."""
+    """Return what completed the job."""
     trigger = ended.trigger
     tells_it_all = ended.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
     if trigger is None or tells_it_all:
@@ -117,20 +119,22 @@ def cause(ended: FrameworkAttemptCompletionStatus) -> str:
     return f"{trigger.task_role_name}-{trigger.task_index}: {trigger.message}"
 
 
-def endless(status: FrameworkStatus | None) -> str:
-    """Why a job to which nothing happens any more has not ended."""
+def endless_reason(status: FrameworkStatus | None) -> str:
+    """Return why a job without further events has not ended."""
     tasks = {} if status is None else _tasks(status)
     running = [key for key, task in tasks.items() if not task.state.is_over]
     if not running:
-        return "it has no tasks: nothing ever ends it"
+        return "it has no tasks, so nothing completes it"
     roles = list(dict.fromkeys(role for role, _ in running))
-    named = ", ".join(tasks_named(role, [index for each, index in running if each == role]) for role in roles)
-    end = "ends" if len(running) == 1 else "end"
-    return f"{named} never {end} without being told to, and nothing else ends the job"
+    named = ", ".join(
+        format_tasks(role, [index for each, index in running if each == role]) for role in roles
+    )
+    end = "ends by itself" if len(running) == 1 else "end by themselves"
+    return f"{named} never {end}, and nothing else completes the job"
 
 
-def tasks_named(role: str, indexes: Sequence[int]) -> str:
-    """worker-1, worker-0..3, or worker-0..1,3."""
+def format_tasks(role: str, indexes: Sequence[int]) -> str:
+    """Return e.g. worker-1, worker-0..3 or worker-0..1,3."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and index == runs[-1][-1] + 1:
@@ -141,8 +145,8 @@ def tasks_named(role: str, indexes: Sequence[int]) -> str:
     return f"{role}-{','.join(spans)}"
 
 
-def _how(ended: TaskAttemptCompletionStatus) -> str:
-    """Phrase, code and class."""
+def _completion(ended: TaskAttemptCompletionStatus) -> str:
+    """Return phrase, code and class."""
     named = f"{ended.phrase} ({ended.code})"
     return f"{named}, {class_of(ended.type)}" if ended.type.is_failed else named
 
@@ -153,34 +157,34 @@ def _tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
     }
 
 
-def _is_by_order(task: TaskStatus) -> bool:
-    """It ended because its attempt did."""
+def _is_ended_by_attempt(task: TaskStatus) -> bool:
+    """Whether the task was ended because the attempt ended."""
     ended = task.attempt_status.completion_status
     return ended is not None and ended.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
 
 
-def _changes(key: Key, old: TaskStatus | None, new: TaskStatus) -> Iterator[_Told]:
+def _changes(key: Key, old: TaskStatus | None, new: TaskStatus) -> Iterator[_TaskEvent]:
     was = None if old is None else old.attempt_status.completion_status
     ended = new.attempt_status.completion_status
     is_changed = old is None or old.state is not new.state
     if ended is not None and was is None:
-        yield _Told(*key, new.state, _told_of_end(new, ended))
-    elif is_changed and new.state not in _UNDER_WAY:
-        yield _Told(*key, new.state, _SAID.get(new.state, ""))
+        yield _TaskEvent(*key, new.state, _end_message(new, ended))
+    elif is_changed and new.state not in _TRANSIENT_STATES:
+        yield _TaskEvent(*key, new.state, _STATE_MESSAGES.get(new.state, ""))
 
 
-def _told_of_end(task: TaskStatus, ended: TaskAttemptCompletionStatus) -> str:
-    if _is_by_order(task):
+def _end_message(task: TaskStatus, ended: TaskAttemptCompletionStatus) -> str:
+    if _is_ended_by_attempt(task):
         return f"ended with the job: {ended.phrase} ({ended.code})"
     delay = task.retry_policy_status.retry_delay_sec
-    what = f"attempt {task.attempt_status.id} ends: {_how(ended)}"
-    return what if delay is None else f"{what}; it is tried again in {delay} s"
+    what = f"attempt {task.attempt_status.id} ended: {_completion(ended)}"
+    return what if delay is None else f"{what}; retrying in {delay} s"
 
 
-def _told_of_retry(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _Told:
+def _retry_event(key: Key, reason: Reason, retried: RetryPolicyStatus) -> _TaskEvent:
     why = reason.message.partition(": ")[2]
-    what = f"attempt {retried.total_retried_count} begins: {why} ({retries(retried)})"
-    return _Told(*key, State.ATTEMPT_CREATION_PENDING, what)
+    what = f"attempt {retried.total_retried_count} started: {why} ({retries(retried)})"
+    return _TaskEvent(*key, State.ATTEMPT_CREATION_PENDING, what)
 
 
 def retries(retried: RetryPolicyStatus) -> str:
@@ -188,19 +192,21 @@ def retries(retried: RetryPolicyStatus) -> str:
     return f"retries: {counted} counted, {retried.total_retried_count - counted} not counted"
 
 
-def _of_job(old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]) -> Iterator[_Told]:
+def _job_events(
+    old: FrameworkStatus | None, new: FrameworkStatus, reasons: Sequence[Reason]
+) -> Iterator[_TaskEvent]:
     own = [reason for reason in reasons if reason.kind not in _ABOUT_TASKS]
     for reason in own:
         is_retry = reason.kind is ReasonKind.FRAMEWORK_RETRIED
         what = f"{reason.message} ({retries(new.retry_policy_status)})" if is_retry else reason.message
-        yield _Told("", 0, _state_after(reason, new), what)
+        yield _TaskEvent("", 0, _state_after(reason, new), what)
     is_changed = old is None or old.state is not new.state
-    if is_changed and not own and new.state not in _UNDER_WAY:
-        yield _Told("", 0, new.state, "")
+    if is_changed and not own and new.state not in _TRANSIENT_STATES:
+        yield _TaskEvent("", 0, new.state, "")
 
 
 def _state_after(reason: Reason, new: FrameworkStatus) -> str:
-    """One pass may go through several states; each reason stands for one of them."""
+    """Return the state that belongs to a reason: one pass may go through several states."""
     match reason.kind:
         case ReasonKind.ATTEMPT_ENDING:
             return State.ATTEMPT_DELETION_PENDING
@@ -208,10 +214,10 @@ def _state_after(reason: Reason, new: FrameworkStatus) -> str:
             return new.state
 
 
-def _gathered(at: float, told: Iterable[_Told]) -> Iterator[Event]:
-    """What happens to several tasks of a role alike is one event."""
+def _merged(at: float, events: Iterable[_TaskEvent]) -> Iterator[Event]:
+    """Merge the same events of several tasks of a role."""
     found: dict[tuple[str, str, str], list[int]] = {}
-    for each in told:
+    for each in events:
         found.setdefault((each.role, each.state, each.what), []).append(each.index)
     for (role, state, what), indexes in found.items():
         yield Event(at, role, tuple(indexes) if role else (), state, what)
