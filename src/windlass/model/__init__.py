@@ -1,5 +1,4 @@
-"""The values that everything else speaks in: Frameworks, their status, completion codes, views of pods.
+"""The values shared by all packages: Frameworks, their status, completion codes, views of pods.
 
-Frozen `msgspec` structs and nothing else. No I/O, no clock, no randomness, no decisions: what a value
-*means* stands here, what to *do* about it stands in `windlass.decide`.
+Frozen `msgspec` structs. No I/O, no clock, no randomness, no decisions: those are in `windlass.decide`.
 """

@@ -1,24 +1,24 @@
-"""How a Python field is spelt on the wire."""
+"""Base classes of the model, and the spelling of its fields in JSON."""
 
 from typing import Any
 
 import msgspec
 
 Json = dict[str, Any]
-"""A JSON object that Windlass carries without reading all of it, such as a pod template. Never changed in place."""
+"""A JSON object that Windlass passes on without reading all of it, e.g. a pod template. Never changed in place."""
 
 _UPPERCASE_WORDS = {"uid": "UID", "ip": "IP"}
 
 
 def wire_name(field: str) -> str:
-    """`pod_host_ip` → `podHostIP`, as the API has it. A trailing underscore only dodges a Python keyword."""
+    """Return the JSON name of a field: `pod_host_ip` → `podHostIP`. A trailing underscore avoids a Python keyword."""
     first, *rest = field.rstrip("_").split("_")
     return first + "".join(_UPPERCASE_WORDS.get(word, word.capitalize()) for word in rest)
 
 
 class Dense(msgspec.Struct, frozen=True, rename=wire_name, gc=False):
-    """A value whose fields are all written out, absent ones as null: how the reference writes a status."""
+    """A value that encodes all fields, absent ones as null, as the reference controller writes a status."""
 
 
 class Sparse(msgspec.Struct, frozen=True, rename=wire_name, gc=False, omit_defaults=True):
-    """A value that leaves out what has its default: how people write a spec."""
+    """A value that omits fields with their default, as people write a spec."""

@@ -1,6 +1,6 @@
-"""A config with imports and resources: what people wrote in 2016 for a TensorFlow cluster and a notebook beside it.
+"""A config with imports and resources: the format used in 2016 for a TensorFlow cluster with a notebook.
 
-Its fields are spelt as they were then, with underscores. How it becomes objects is in `render.cluster_config`.
+Its fields keep their original spelling, with underscores. `render.cluster_config` converts it to objects.
 """
 
 from enum import StrEnum
@@ -16,34 +16,34 @@ from windlass.model.resources import Port
 
 
 class ResourceType(StrEnum):
-    """Those that need no template of one's own."""
+    """Built-in types that need no template."""
 
     TENSORFLOW_CLUSTER = "tensorflow-cluster"
     JUPYTER_SERVICE = "jupyter-service"
 
 
 class _ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A value that leaves out what has its default, with its fields spelt as they are here."""
+    """A value that omits fields with their default. Fields are spelt as here."""
 
 
 class Import(_ConfigStruct, frozen=True):
-    """A template: one that lies beside the config, or a built-in type under the name of its file."""
+    """A template: a file beside the config, or a built-in type by its file name."""
 
     path: str
-    """Relative to the config."""
+    """Path relative to the config."""
     name: str = ""
-    """By which resources ask for it. Without it: what the file is called, without .jinja."""
+    """Type name for resources. Default: the file name without .jinja."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a resource may have for its type to be made of this."""
+        """Names by which resources can refer to this template."""
         file = self.path.rpartition("/")[2]
         stem = file.removesuffix(".jinja").removesuffix(".yaml")
         return (self.name, self.path) if self.name else (stem, self.path)
 
 
 class TaskGroup(_ConfigStruct, frozen=True):
-    """What TensorFlow calls a job: tasks that do the same."""
+    """A group of identical tasks, which TensorFlow calls a job."""
 
     name: RoleName
     num_tasks: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)]
@@ -51,7 +51,7 @@ class TaskGroup(_ConfigStruct, frozen=True):
 
 
 class TensorFlowCluster(_ConfigStruct, frozen=True):
-    """Servers of TensorFlow that wait for somebody to drive them."""
+    """Idle TensorFlow servers for a client to use."""
 
     jobs: tuple[TaskGroup, ...]
     image: str = ""
@@ -59,22 +59,22 @@ class TensorFlowCluster(_ConfigStruct, frozen=True):
 
 
 class JupyterService(_ConfigStruct, frozen=True):
-    """A notebook server behind a password."""
+    """A notebook server with a password."""
 
     image: str
     password: str = ""
-    """Without it: one is made up, and shown once."""
+    """Password. Default: one is generated and shown once."""
     namespace: str = ""
     port: Port = 8888
     service_type: ServiceType = ServiceType.LOAD_BALANCER
 
 
 class Resource(_ConfigStruct, frozen=True):
-    """Something that is made from a template, or that Windlass makes itself."""
+    """An object created from a template, or a built-in type."""
 
     type: str
     name: Label = ""
-    """Of what is made. Without it: its type."""
+    """Name of the created object. Default: its type."""
     properties: Json = {}
 
 

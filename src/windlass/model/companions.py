@@ -1,6 +1,6 @@
-"""Companions of a job: TensorBoard, JupyterLab and JupyterHub, beside its tasks and next to its data.
+"""Companions of a job: TensorBoard, JupyterLab and JupyterHub, with access to the job's volumes.
 
-They are servers for people. None of them decides how the job ends.
+They are servers for users and do not affect the result of the job.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from windlass.model.resources import Port, Resources
 
 
 class Companion(StrEnum):
-    """As the job file and the command line call them, and the label of what belongs to one."""
+    """Names of companions in the job file, on the command line and in labels."""
 
     TENSORBOARD = "tensorboard"
     JUPYTER = "jupyter"
@@ -23,7 +23,7 @@ class Companion(StrEnum):
 
 
 class ServiceType(StrEnum):
-    """From where a companion is reached."""
+    """How a companion is reached."""
 
     LOAD_BALANCER = "LoadBalancer"
     NODE_PORT = "NodePort"
@@ -31,102 +31,102 @@ class ServiceType(StrEnum):
 
 
 HUB_INTERNAL_PORT = 8081
-"""Where a hub listens for its proxy, which is in its pod."""
+"""Port on which a hub listens for its proxy, which runs in the same pod."""
 
 ServiceName = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 
 
 class PasswordFrom(Sparse, frozen=True, kw_only=True):
-    """Where a password is, which belongs in no file that others read. One of these says it."""
+    """Source of a password that must not be in the job file. Exactly one field is set."""
 
     env: str = ""
-    """A variable of whoever submits the job."""
+    """Environment variable of the user who submits the job."""
     file: str = ""
-    """A file of whoever submits the job, relative to the job file. A line break at its end is not part of it."""
+    """File of the user who submits the job, relative to the job file. A trailing newline is ignored."""
     secret: str = ""
-    """A Secret of the cluster that has it hashed already, as the file that Jupyter reads: jupyter_server_config.json,
-    as `jupyter server password` writes it; for a hub passwords.json."""
+    """Secret that contains the hashed password, in the file that Jupyter reads: jupyter_server_config.json, as
+    `jupyter server password` writes it; for a hub, passwords.json."""
 
 
 class TensorBoard(Sparse, frozen=True, kw_only=True):
-    """A TensorBoard that shows what the tasks write, while they do."""
+    """A TensorBoard that shows the logs of the tasks while they run."""
 
     logdir: str = "/output"
-    """The folder that it watches, in a volume of the job."""
+    """Log folder, in a volume of the job."""
     name: ServiceName = "tensorboard"
-    """Of its Service. Where another job of the namespace has that, it is {job}-tensorboard."""
+    """Name of its Service. If another job in the namespace uses the name, it is {job}-tensorboard."""
     port: Port = 6006
-    """Of its Service."""
+    """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """From where it is reached: ClusterIP (the cluster, and `windlass tensorboard`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (from the cluster, and with `windlass tensorboard`), NodePort or LoadBalancer."""
     image: str = ""
-    """One that has TensorBoard. Without it: the job's."""
+    """Image with TensorBoard. Default: the job's image."""
     resources: Resources | None = None
-    """Of its pod."""
+    """Resources of its pod."""
     keep: bool = False
-    """It stays when the job goes."""
+    """Keep it when the job is deleted."""
 
 
 class Jupyter(Sparse, frozen=True, kw_only=True):
-    """A JupyterLab with the volumes of the job, which is told who its tasks are and may read their logs."""
+    """A JupyterLab with the volumes of the job. It knows the job's tasks and can read their logs."""
 
     password_from: PasswordFrom | None = None
-    """Without it: one is made up, and shown once."""
+    """Source of the password. Default: a password is generated and shown once."""
     folder: str = ""
-    """Where notebooks are kept, in a volume of the job. Without it they go with the server."""
+    """Folder for notebooks, in a volume of the job. Default: they are deleted with the server."""
     port: Port = 8888
-    """Of its Service."""
+    """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """From where it is reached: ClusterIP (the cluster, and `windlass jupyter`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (from the cluster, and with `windlass jupyter`), NodePort or LoadBalancer."""
     image: str = ""
-    """One that has JupyterLab. Without it: the job's."""
+    """Image with JupyterLab. Default: the job's image."""
     resources: Resources | None = None
-    """Of its pod."""
+    """Resources of its pod."""
     service_account: str = ""
-    """As whom it speaks to the API server. Without it: one of its own, which may look at jobs and read logs."""
+    """Service account. Default: a new one that can read jobs and logs."""
     keep: bool = False
-    """It stays when the job goes."""
+    """Keep it when the job is deleted."""
 
 
 class Hub(Sparse, frozen=True, kw_only=True):
-    """A JupyterHub whose users get a JupyterLab each, with the volumes of the job."""
+    """A JupyterHub that starts a JupyterLab for each user, with the volumes of the job."""
 
     users: tuple[str, ...] = ()
-    """Who may log in. Without any: everybody who knows the password."""
+    """Users who can log in. Default: everyone who knows the password."""
     admins: tuple[str, ...] = ()
-    """Who may see and stop the servers of the others."""
+    """Users who can see and stop the servers of others."""
     password_from: PasswordFrom | None = None
-    """One password for all users but `admins`. Whoever has none gets one that is made up, and shown once."""
+    """Password for all users except `admins`. Without it, passwords are generated and shown once."""
     folder: str = ""
-    """Where notebooks are kept, each user's in a folder of its own, in a volume of the job. Without it they go with
-    the server of that user."""
+    """Folder for notebooks, in a volume of the job, with a subfolder per user. Default: they are deleted with the
+    user's server."""
     port: Port = 8000
-    """Of its Service."""
+    """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
-    """From where it is reached: ClusterIP (the cluster, and `windlass hub`), NodePort or LoadBalancer."""
+    """Type of its Service: ClusterIP (from the cluster, and with `windlass hub`), NodePort or LoadBalancer."""
     image: str = ""
-    """Of the hub: one that has JupyterHub and KubeSpawner. Without it: that of Windlass."""
+    """Image of the hub, with JupyterHub and KubeSpawner. Default: the image of Windlass."""
     user_image: str = ""
-    """Of each user's server: one that has JupyterLab and JupyterHub. Without it: the job's."""
+    """Image of the users' servers, with JupyterLab and JupyterHub. Default: the job's image."""
     resources: Resources | None = None
-    """Of each user's server."""
+    """Resources of each user's server."""
     config: str = ""
-    """Added to jupyterhub_config.py, for all that has no field of its own here, such as another way to log in."""
+    """Text appended to jupyterhub_config.py, for settings without a field here, e.g. another authenticator."""
     keep: bool = False
-    """It stays when the job goes."""
+    """Keep it when the job is deleted."""
 
 
 CompanionSpec = TensorBoard | Jupyter | Hub
-"""What a job file says of one."""
+"""The options of any companion."""
 
 
-def password_source(wanted: CompanionSpec) -> PasswordFrom:
-    """Where its password is. Empty where one is made up, or where it has none."""
-    found = None if isinstance(wanted, TensorBoard) else wanted.password_from
-    return found or PasswordFrom()
+def password_source(companion: CompanionSpec) -> PasswordFrom:
+    """Return the source of the password. Empty if a password is generated, or if there is none."""
+    source = None if isinstance(companion, TensorBoard) else companion.password_from
+    return source or PasswordFrom()
 
 
 def companion_from_labels(labels: Mapping[str, str] | None) -> Companion | None:
-    """To which an object with these labels belongs. Anybody may have written anything into them."""
-    written = (labels or {}).get(names.COMPANION_LABEL)
-    return next((each for each in Companion if each == written), None)
+    """Return the companion that an object with these labels belongs to, or None. Labels may have any value."""
+    value = (labels or {}).get(names.COMPANION_LABEL)
+    return next((companion for companion in Companion if companion == value), None)

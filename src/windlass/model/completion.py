@@ -1,6 +1,6 @@
-"""How an attempt ended: codes, phrases, types.
+"""Completion codes, phrases and types of attempts.
 
-Zero is success, a positive code is a container's exit code, a negative one was made by the controller or by a
+Zero is success, a positive code is the exit code of a container, a negative code comes from the controller or from a
 failure class of its configuration.
 """
 
@@ -10,7 +10,7 @@ from windlass.model.base import Dense, Sparse
 
 
 class CompletionCode(IntEnum):
-    """The codes that Windlass itself gives."""
+    """The codes that Windlass defines."""
 
     SUCCEEDED = 0
     CONTAINER_TRANSIENT_FAILED = 200
@@ -21,7 +21,7 @@ class CompletionCode(IntEnum):
     CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT = -110
     POD_LOCAL_CACHE_CREATION_TIMEOUT = -111
     POD_CREATION_TRANSIENT_ERROR = -120
-    """Tells "try again later" apart from the others. Never ends an attempt."""
+    """Marks errors after which the creation is tried again. Never ends an attempt."""
     FRAMEWORK_SUSPENDED = -130
     POD_CREATION_PERMANENT_ERROR = -200
     STOP_FRAMEWORK_REQUESTED = -210
@@ -34,7 +34,7 @@ class CompletionCode(IntEnum):
 
 
 RESERVED_CODES = (range(-999, 1), range(200, 220))
-"""Codes that only Windlass may define: a configured failure class must stay outside."""
+"""Codes reserved for Windlass: configured failure classes cannot use them."""
 
 
 def is_reserved(code: int) -> bool:
@@ -48,11 +48,11 @@ class CompletionTypeName(StrEnum):
 
 class CompletionTypeAttribute(StrEnum):
     TRANSIENT = "Transient"
-    """Will be different within a finite number of retries: a lost node, a network fault, a preemption."""
+    """Goes away within a finite number of retries: a lost node, a network fault, a preemption."""
     PERMANENT = "Permanent"
-    """Will be the same at every retry: wrong usage, wrong configuration."""
+    """Occurs again at every retry: wrong usage, wrong configuration."""
     CONFLICT = "Conflict"
-    """Caused by contention for resources, such as a gang that did not get all of its places in time."""
+    """Caused by contention for resources, e.g. a gang that did not get all of its pods in time."""
     PLATFORM = "Platform"
     """Caused by the platform."""
     USER = "User"
@@ -60,11 +60,11 @@ class CompletionTypeAttribute(StrEnum):
 
 
 class CompletionType(Dense, frozen=True):
-    """Succeeded or Failed, and what is known about the failure."""
+    """Succeeded or Failed, with attributes of the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
     attributes: tuple[str, ...] = ()
-    """See CompletionTypeAttribute; a configuration may have others of its own."""
+    """Values of CompletionTypeAttribute; a configuration may add its own."""
 
     @property
     def is_failed(self) -> bool:
@@ -122,7 +122,7 @@ def phrase_of(code: CompletionCode) -> str:
 
 
 class ContainerCompletionStatus(Sparse, frozen=True, kw_only=True):
-    """What a container left behind."""
+    """Final status of a container."""
 
     name: str
     reason: str = ""
@@ -132,7 +132,7 @@ class ContainerCompletionStatus(Sparse, frozen=True, kw_only=True):
 
 
 class PodCompletionStatus(Sparse, frozen=True):
-    """What a pod left behind, kept after it is gone."""
+    """Final status of a pod, kept after the pod is deleted."""
 
     reason: str = ""
     message: str = ""
@@ -140,7 +140,7 @@ class PodCompletionStatus(Sparse, frozen=True):
 
 
 class TaskAttemptCompletionStatus(Sparse, frozen=True):
-    """How a task attempt ended."""
+    """Completion of a task attempt."""
 
     code: int
     phrase: str
@@ -150,7 +150,7 @@ class TaskAttemptCompletionStatus(Sparse, frozen=True):
 
 
 class CompletionTrigger(Dense, frozen=True):
-    """The task whose completion met a completion policy, and which one."""
+    """The task that met a completion policy, and the policy."""
 
     message: str
     task_role_name: str
@@ -158,7 +158,7 @@ class CompletionTrigger(Dense, frozen=True):
 
 
 class FrameworkAttemptCompletionStatus(Sparse, frozen=True):
-    """How a Framework attempt ended."""
+    """Completion of a Framework attempt."""
 
     code: int
     phrase: str

@@ -1,4 +1,4 @@
-"""How pods' failures are told apart: the shape of a failure class, as the configuration file has it."""
+"""Failure classes of pods, as in the configuration file, and errors of the API server."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from windlass.model.completion import CompletionType
 
 
 class IntRange(Sparse, frozen=True):
-    """Both ends belong to it; an absent end is open."""
+    """A range with inclusive ends; an absent end is open."""
 
     min: int | None = None
     max: int | None = None
@@ -21,7 +21,7 @@ class IntRange(Sparse, frozen=True):
 
 
 class ContainerPattern(Sparse, frozen=True):
-    """Matches a container if all fields that it has do."""
+    """Matches a container if all of its fields match."""
 
     name_regex: str = ""
     reason_regex: str = ""
@@ -31,7 +31,7 @@ class ContainerPattern(Sparse, frozen=True):
 
 
 class PodPattern(Sparse, frozen=True):
-    """Matches a pod if all fields that it has do; each container pattern needs any one container."""
+    """Matches a pod if all of its fields match; each container pattern needs any one container."""
 
     name_regex: str = ""
     reason_regex: str = ""

@@ -1,6 +1,6 @@
-"""What a Framework asks for beyond the reference, by its annotations. One that asks for nothing gets nothing.
+"""Features beyond the reference that a Framework requests by annotations. Without annotations it gets none.
 
-TF_CONFIG, RANK or WORLD_SIZE switch libraries on: nobody gets them who did not ask.
+TF_CONFIG, RANK or WORLD_SIZE change the behaviour of libraries, so they are set only on request.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ class Runtime(StrEnum):
     JAX = "jax"
     MPI = "mpi"
     PLAIN = "plain"
-    """The names of the peers, and nothing that a library would take for itself."""
+    """Names of the peers only, and no variable that a library reads."""
 
 
 class Barrier(StrEnum):
     NONE = "false"
     INJECTED = "true"
-    """Every pod gets an init container that waits for all the others."""
+    """Every pod gets an init container that waits for all other pods."""
     OWN = "own"
-    """The pods bring one themselves, and are told where it finds the addresses."""
+    """The pods have their own barrier, and get the name of the Gang."""
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -47,19 +47,19 @@ _BARRIERS = {str(barrier): barrier for barrier in Barrier}
 
 
 def requested_features(annotations: Mapping[str, str]) -> Features:
-    """A value that nobody knows asks for nothing here: `unknown_values` tells of it."""
+    """Return the requested features. An unknown value requests nothing; `unknown_values` reports it."""
     if names.RUNTIME_ANNOTATION not in annotations and names.BARRIER_ANNOTATION not in annotations:
         return NO_FEATURES
     runtime = _RUNTIMES.get(annotations.get(names.RUNTIME_ANNOTATION, ""))
     barrier = _BARRIERS.get(annotations.get(names.BARRIER_ANNOTATION, ""), Barrier.NONE)
     if runtime is Runtime.MPI and barrier is Barrier.NONE:
-        # mpirun reads its hosts from a file, and they have to be there when it does.
+        # mpirun reads its hosts from a file when it starts, and they must be running then.
         barrier = Barrier.INJECTED
     return Features(runtime, barrier)
 
 
 def unknown_values(annotations: Mapping[str, str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Each annotation with a value that nobody knows, that value, and the ones that are known."""
+    """Return each annotation with an unknown value, the value, and the known ones."""
     known = {names.RUNTIME_ANNOTATION: tuple(_RUNTIMES), names.BARRIER_ANNOTATION: tuple(_BARRIERS)}
     return [
         (name, annotations[name], values)

@@ -1,4 +1,4 @@
-"""The Framework as people write it, and as the API server stores it."""
+"""The Framework: spec and metadata."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,18 +13,18 @@ from windlass.model.status import FrameworkStatus
 
 class ExecutionType(StrEnum):
     CREATE = "Create"
-    """Hold the Framework before its first attempt; all task statuses are there to be looked at."""
+    """Wait before the first attempt; all task statuses can be inspected."""
     START = "Start"
-    """Run it."""
+    """Run the Framework."""
     STOP = "Stop"
-    """End it, for good."""
+    """Stop the Framework permanently."""
 
 
 class CompletedPods(StrEnum):
     DELETE = "Delete"
-    """As the reference does: the pods of an attempt are deleted when it ends."""
+    """Delete the pods of an attempt when it ends, as the reference does."""
     KEEP = "Keep"
-    """The last attempt's ended pods stay, with their logs, until the Framework goes."""
+    """Keep the completed pods of the last attempt, with their logs, until the Framework is deleted."""
 
 
 MAX_TASK_NUMBER = 10_000
@@ -38,27 +38,27 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class RetryBackoff(Sparse, frozen=True):
-    """Delay before a retry: doubles from the initial to the maximal one, with jitter."""
+    """Delay before a retry: doubles from the initial to the maximum delay, with jitter."""
 
     initial_sec: Seconds = 5
     max_sec: Seconds = 300
 
 
 class RetryPolicySpec(Sparse, frozen=True):
-    """When another attempt follows a completed one, of the whole Framework or of one task."""
+    """When a Framework or a task is retried."""
 
     fancy_retry_policy: bool = False
-    """Transient failures are retried without being counted, permanent ones are not retried at all."""
+    """Retry transient failures without counting them, and never retry permanent ones."""
     max_retry_count: RetryCount = 0
-    """-2: always; -1: after any failure; n: after a failure, n times."""
+    """-2: always retry; -1: after any failure; n: after a failure, n times."""
     max_transient_retry_count: Count | None = None
-    """How many uncounted retries there may be. Absent: without end."""
+    """Maximum number of uncounted retries. Absent: unlimited."""
     retry_backoff: RetryBackoff | None = None
     """Absent: no delay, except after a Transient Conflict failure of a Framework."""
 
 
 class CompletionPolicySpec(Sparse, frozen=True):
-    """How many tasks of a role decide the Framework attempt. 0 and -1 switch a rule off."""
+    """Number of tasks of a role that complete the Framework attempt. 0 and -1 disable a rule."""
 
     min_failed_task_count: TaskCount = 0
     min_succeeded_task_count: TaskCount = 0
@@ -67,7 +67,7 @@ class CompletionPolicySpec(Sparse, frozen=True):
 class TaskSpec(Sparse, frozen=True):
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     pod_graceful_deletion_timeout_sec: Seconds | None = None
-    """A pod that is still deleting after this long is removed by force. Absent: never."""
+    """Time after which a terminating pod is deleted by force. Absent: never."""
     pod: Json = {}
     """A Kubernetes pod template."""
 
@@ -88,20 +88,20 @@ class FrameworkSpec(Sparse, frozen=True):
     task_roles: tuple[TaskRoleSpec, ...] = ()
     completed_pods: CompletedPods = CompletedPods.DELETE
     suspend: bool = False
-    """End the attempt, and wait without pods until it is false again."""
+    """End the attempt and wait without pods until it is false again."""
     pending_deadline_seconds: Seconds | None = None
-    """How long one task may wait for its pod to run."""
+    """Maximum time that one task waits for its pod to run."""
     active_deadline_seconds: Seconds | None = None
-    """How long the Framework may take over all its attempts; time in which it was held does not count."""
+    """Maximum time of all attempts together; suspended time does not count."""
     ttl_seconds_after_finished: Seconds | None = None
-    """How long a completed Framework is kept. Absent: as long as the controller's configuration says."""
+    """Time to keep a completed Framework. Absent: the controller's configuration decides."""
 
     def role(self, name: str) -> TaskRoleSpec | None:
         return next((role for role in self.task_roles if role.name == name), None)
 
 
 class Framework(Sparse, frozen=True):
-    """A distributed application: roles of tasks, how to retry them, and what completes the whole."""
+    """A distributed application: roles of tasks, retry policies and completion policies."""
 
     api_version: str
     kind: str

@@ -1,6 +1,6 @@
-"""The Gang: who the members of an attempt are and where they are. Published for the barrier, read by nobody else.
+"""The Gang: the members of an attempt and their addresses. It is published for the barrier.
 
-It holds addresses only, so that whoever may read it learns nothing else of a Framework.
+It has addresses only, so that permission to read it reveals nothing else of a Framework.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class GangMember(Sparse, frozen=True):
     pod_uid: str = ""
     ip: str = ""
     port: int = 0
-    """Its own, where pods share one network. 0: that of its role."""
+    """Port of this member if pods share one network. 0: the port of its role."""
 
 
 class GangRole(Sparse, frozen=True):
@@ -26,9 +26,9 @@ class GangRole(Sparse, frozen=True):
 
     name: str
     port: int = 0
-    """Where its tasks listen."""
+    """Port that its tasks listen on."""
     slots: int = 1
-    """How many processes of a parallel program fit into one of its tasks."""
+    """Number of processes of a parallel program that fit into one of its tasks."""
     members: tuple[GangMember, ...] = ()
 
 
@@ -36,9 +36,9 @@ class GangSpec(Sparse, frozen=True):
     framework_name: str = ""
     framework_uid: str = ""
     attempt_instance_uid: str = ""
-    """As FC_FRAMEWORK_ATTEMPT_INSTANCE_UID has it. Of another attempt, the addresses are worth nothing."""
+    """Value of FC_FRAMEWORK_ATTEMPT_INSTANCE_UID. Addresses of another attempt are not valid."""
     service: str = ""
-    """The headless Service by which members have names. Empty: they have addresses only."""
+    """The headless Service that gives members DNS names. Empty: they have addresses only."""
     roles: tuple[GangRole, ...] = ()
 
     def has_member(self, pod_uid: str) -> bool:
@@ -52,11 +52,12 @@ class Gang(Sparse, frozen=True):
 
 
 Members = Mapping[str, tuple[GangMember, ...]]
-"""By role, in the order of the spec."""
+"""Members by role, in the order of the spec."""
 
 
 def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members | None:
-    """None as long as a task of the spec has no address (statement 47). Tasks that are scaled away do not count."""
+    """Return the members, or None while a task of the spec has no address (statement 47). Tasks marked for deletion
+    do not count."""
     tasks = {role.name: role.task_statuses for role in attempt.roles}
     found: dict[str, tuple[GangMember, ...]] = {}
     for role in spec.task_roles:
@@ -72,7 +73,7 @@ def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members 
 
 
 def fingerprint(members: Members) -> str:
-    """The same for the same pods at the same addresses, and for no others."""
+    """Return a hash of the pods and their addresses."""
     digest = blake2b(digest_size=16)
     for role, listed in members.items():
         digest.update(f"{role}\n".encode())

@@ -1,6 +1,6 @@
-"""The job file: what people write who do not want to write a Framework. How it becomes one is in `render`.
+"""The job file: a simpler way to describe a job than a Framework. `render` converts it to one.
 
-Friendly defaults live here and in `render`, never in the Framework: that one has the reference's.
+User-friendly defaults are here and in `render`; a Framework has the defaults of the reference.
 """
 
 from collections.abc import Collection
@@ -21,225 +21,227 @@ Label = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 RoleName = Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
 Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE_PATTERN)]
 Command = Annotated[
-    str | tuple[str, ...], msgspec.Meta(description="a command: one text, or a list of its words")
+    str | tuple[str, ...], msgspec.Meta(description="a command: a string, or a list of words")
 ]
-"""One text, which a shell reads if it has to, or the words themselves."""
+"""A string, which is run by a shell if it has shell syntax, or a list of words."""
 Duration = Annotated[
-    int | str, msgspec.Meta(description="a duration: seconds, or such as 90s, 15m, 1h30m or 7d")
+    int | str, msgspec.Meta(description="a duration: seconds, or e.g. 90s, 15m, 1h30m or 7d")
 ]
 Value = Annotated[
     str | int | float | bool | Json,
     msgspec.Meta(
-        description="a value, or where it comes from as Kubernetes has it in valueFrom, such as "
+        description="a value, or its source as in Kubernetes' valueFrom, e.g. "
         "{secretKeyRef: {name: keys, key: token}}"
     ),
 ]
 
 
 class Retry(Sparse, frozen=True, kw_only=True):
-    """How often it is tried again."""
+    """Numbers of retries."""
 
     job: Count = 0
-    """All tasks from their beginning, after a failure of the job's own. A failure that would only come again, such as
-    too little memory, is not tried again."""
+    """Number of restarts of all tasks after a failure. Permanent failures, e.g. too little memory, are not retried."""
     task: Count = 0
-    """One task, while the others go on. 0: whatever happens to a task happens to the job."""
+    """Number of restarts of a single task while the others keep running. 0: a failed task fails the job."""
     transient: Count = 10
-    """After failures that are nobody's fault, such as a lost node. They are not counted among those above."""
+    """Number of retries after transient failures, e.g. a lost node. They do not count for the limits above."""
 
 
 class Nfs(Sparse, frozen=True, kw_only=True):
-    """A folder that an NFS server exports."""
+    """An exported folder of an NFS server."""
 
     server: str
-    """Its name or address."""
+    """Name or address of the server."""
     path: str
-    """The exported folder."""
+    """Exported folder."""
 
 
 class CephFs(Sparse, frozen=True, kw_only=True):
-    """A folder of a Ceph file system, as the driver ceph-csi mounts it."""
+    """A folder of a Ceph file system, mounted by ceph-csi."""
 
     cluster_id: str = msgspec.field(name="clusterID")
-    """By which ceph-csi knows the cluster: its configuration has the monitors."""
+    """ID of the cluster in the configuration of ceph-csi, which has the monitors."""
     fs_name: str
-    """The file system."""
+    """Name of the file system."""
     path: str = "/"
-    """The folder in it."""
+    """Folder in the file system."""
     secret: str
-    """The name of the Secret with userID and userKey."""
+    """Name of the Secret with userID and userKey."""
     secret_namespace: str = ""
-    """Where that is, if not beside the job."""
+    """Namespace of the Secret. Default: the namespace of the job."""
 
 
 class NfsServer(Sparse, frozen=True, kw_only=True):
-    """An NFS server in the cluster, for this job and those after it: it stays, with its files, when the job goes."""
+    """An NFS server in the cluster, for this job and later ones: it is kept, with its files, when the job is
+    deleted."""
 
     size: Quantity = "10Gi"
-    """Of the disk on which it keeps the files."""
+    """Size of its disk."""
     storage_class: str = ""
-    """Of that disk. Without it: the cluster's own choice."""
+    """Storage class of its disk. Default: the default storage class."""
     image: str = ""
-    """One that has nfs-ganesha. Without it: that of Windlass."""
+    """Image with nfs-ganesha. Default: the image of Windlass."""
 
 
 class LoadData(Sparse, frozen=True, kw_only=True):
-    """Files that are brought into a volume before the job starts. One of url, folder and command says from where."""
+    """Files to load into a volume before the job starts. Exactly one of url, folder and command is set."""
 
     to: str
-    """A folder in a volume of the job, as its tasks see it, such as /data/digits."""
+    """Folder in a volume of the job, as its tasks see it, e.g. /data/digits."""
     url: str = ""
-    """A file to download. An archive (.tar, .tar.gz, .tgz, .zip) is unpacked."""
+    """URL to download. An archive (.tar, .tar.gz, .tgz, .zip) is unpacked."""
     sha256: str = ""
-    """Of that file: another one is refused."""
+    """Checksum of the download. A file with another checksum is rejected."""
     folder: str = ""
-    """Of this machine, relative to the job file."""
+    """Folder on this machine, relative to the job file."""
     command: Command | None = None
-    """It is run in `to`."""
+    """Command to run in `to`."""
     image: str = ""
-    """In which it is done. Without it: the job's own."""
+    """Image for the command or the download. Default: the job's image."""
 
 
 class Volume(Sparse, frozen=True, kw_only=True):
-    """A folder that every task has, under the same path. One of the kinds below says where it comes from."""
+    """A folder that every task has at the same path. Exactly one of the sources below is set."""
 
     at: str
-    """The path in the task."""
+    """Path in the task."""
     read_only: bool = False
-    """Nobody writes to it."""
+    """Mount read-only."""
     sub_path: str = ""
-    """Only this folder of it."""
+    """Mount only this subfolder."""
     host_path: str = ""
-    """A folder of the machine on which the task runs. It is made if it is missing."""
+    """Folder of the machine that runs the task. It is created if it does not exist."""
     nodes: tuple[str, ...] = ()
-    """With hostPath: the machines that have it. Tasks run on these only."""
+    """With hostPath: the machines that have the folder. Tasks run only there."""
     share: str = ""
-    """A folder of the job's own nfsServer, such as /data or /output."""
+    """Folder of the job's nfsServer, e.g. /data or /output."""
     nfs: Nfs | None = None
-    """A folder that an NFS server exports."""
+    """Exported folder of an NFS server."""
     pvc: str = ""
-    """The name of a PersistentVolumeClaim."""
+    """Name of a PersistentVolumeClaim."""
     cephfs: CephFs | None = None
-    """A folder of a Ceph file system."""
+    """Folder of a Ceph file system."""
     empty_dir: Json | None = None
-    """One for each task, empty at its start: {}, or as Kubernetes has it, such as {sizeLimit: 10Gi}."""
+    """An empty folder per task: {}, or the fields of Kubernetes, e.g. {sizeLimit: 10Gi}."""
     config_map: str = ""
-    """The name of a ConfigMap whose entries are the files."""
+    """Name of a ConfigMap whose entries are the files."""
     secret: str = ""
-    """The name of a Secret whose entries are the files."""
+    """Name of a Secret whose entries are the files."""
 
 
 class Role(Sparse, frozen=True, kw_only=True):
-    """A number of tasks that do the same. What is written here counts before what is written for the whole job."""
+    """A number of identical tasks. Fields here override those of the job."""
 
     tasks: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 1
-    """How many. They are called {role}-0, {role}-1 and so on."""
+    """Number of tasks, named {role}-0, {role}-1 and so on."""
     image: str = ""
-    """In place of the job's."""
+    """Container image. Default: the job's."""
     command: Command | None = None
-    """In place of the job's."""
+    """Command. Default: the job's."""
     env: dict[Variable, Value] = {}
-    """Added to those of the job."""
+    """Environment variables, added to those of the job."""
     resources: Resources | None = None
-    """In place of the job's, as a whole."""
+    """Resources of each task, instead of all of the job's."""
     port: Port | None = None
-    """In place of the job's."""
+    """Port of the tasks. Default: the job's."""
     node_selector: dict[str, str] = {}
-    """Added to the job's."""
+    """Required node labels, added to the job's."""
     tolerations: tuple[Json, ...] = ()
-    """Added to the job's."""
+    """Tolerations, added to the job's."""
     retry: Count | None = None
-    """How often one task of this role is tried again."""
+    """Number of restarts of a single task of this role. Default: the job's."""
     completion: CompletionPolicySpec | None = None
-    """How many tasks of this role have to fail, or to succeed, for the job to have done so; -1: however many. Without
-    it, the runtime says."""
+    """Numbers of failed or succeeded tasks of this role that end the job; -1: any number. Default: the runtime
+    decides."""
     pod: Json = {}
-    """Merged into the pod template of this role after the job's."""
+    """Pod template fields, merged after the job's."""
 
 
 class Job(Sparse, frozen=True, kw_only=True):
     """A distributed training job."""
 
     name: Label
-    """Lower-case letters, digits and hyphens, with a letter at the beginning. Pods are called {name}-{role}-{index}."""
+    """Name of the job: lower-case letters, digits and hyphens, beginning with a letter. Pods are named
+    {name}-{role}-{index}."""
     namespace: str = ""
-    """Without it: that of the kubeconfig's context."""
+    """Namespace. Default: the namespace of the kubeconfig's context."""
     description: str = ""
-    """For people."""
+    """Description for users."""
     runtime: Runtime = Runtime.PLAIN
-    """What its tasks are told of their peers, and which of them decide the job."""
+    """Framework library: decides which peer information tasks get, and which tasks complete the job."""
     image: str = ""
-    """The container image. `windlass run` needs none: there, commands run with the programs of this machine."""
+    """Container image. `windlass run` does not need one: there, commands use the programs of this machine."""
     code: str = ""
-    """A folder, or one file, relative to the job file. Every task starts in it, without an image being built."""
+    """Folder or file to copy into every task, relative to the job file. It is the working directory; no image is
+    built."""
     command: Command | None = None
-    """What every task runs. A text without shell syntax is run directly, another one by /bin/sh; a list is the words
-    themselves."""
+    """Command of every task. A string without shell syntax is run directly, any other by /bin/sh; a list contains the
+    words."""
     roles: dict[RoleName, Role] = {}
-    """By name, of lower-case letters and digits. At least one has a task."""
+    """Roles by name (lower-case letters and digits). At least one has a task."""
     env: dict[Variable, Value] = {}
-    """Variables of every task: a value, or where it comes from as Kubernetes has it in valueFrom."""
+    """Environment variables of every task: a value, or its source as in Kubernetes' valueFrom."""
     env_from: tuple[Json, ...] = ()
-    """As Kubernetes has it, such as [{secretRef: {name: keys}}]."""
+    """Sources of variables as in Kubernetes, e.g. [{secretRef: {name: keys}}]."""
     secrets: dict[Variable, str] = {}
-    """Variables of every task that belong in no manifest: they are kept in a Secret, {name}-secrets."""
+    """Variables with secret values. They are stored in a Secret, {name}-secrets, not in manifests."""
     resources: Resources | None = None
-    """Of every task that has none of its own."""
+    """Resources of every task, unless its role has its own."""
     volumes: dict[Label, Volume] = {}
-    """By name. Every task has all of them."""
+    """Volumes by name. Every task has all of them."""
     nfs_server: NfsServer | None = None
-    """An NFS server in the cluster, for volumes of the kind share."""
+    """NFS server in the cluster, for volumes with `share`."""
     load_data: tuple[LoadData, ...] = ()
-    """Files that are brought into volumes before the job starts, in this order."""
+    """Files to load into volumes before the job starts, in this order."""
     needs: tuple[str, ...] = ()
-    """Files and folders, as tasks see them, that have to be there before the job starts."""
+    """Files and folders, as tasks see them, that must exist before the job starts."""
     tensorboard: TensorBoard | None = None
-    """A TensorBoard beside the job: {} for one that watches /output."""
+    """TensorBoard for the job: {} for one that watches /output."""
     jupyter: Jupyter | None = None
-    """A JupyterLab beside the job: {} for one whose password is made up."""
+    """JupyterLab for the job: {} for one with a generated password."""
     hub: Hub | None = None
-    """A JupyterHub beside the job, for several people."""
+    """JupyterHub for the job, for several users."""
     shm_size: Quantity | None = None
-    """Of /dev/shm, in memory: data loaders with many processes need more than the 64Mi of a container."""
+    """Size of /dev/shm, in memory: data loaders with many processes need more than a container's default of 64Mi."""
     port: Port | None = None
-    """Where its tasks listen for one another. Without it: 2222 with tensorflow, pytorch and jax, none with mpi and
+    """Port on which tasks listen for each other. Default: 2222 with tensorflow, pytorch and jax, none with mpi and
     plain."""
     barrier: bool = False
-    """Nothing starts before every task has an address."""
+    """Start the tasks only when all of them have addresses."""
     retry: Retry = Retry()
-    """How often it is tried again."""
+    """Numbers of retries."""
     pending_deadline: Duration | None = None
-    """How long one task may wait until it runs, for its image or for room in the cluster."""
+    """Maximum time that a task may be pending, e.g. for its image or for free resources."""
     active_deadline: Duration | None = None
-    """How long the job may take, over all its attempts."""
+    """Maximum time of all attempts together."""
     ttl: Duration | None = None
-    """How long it is kept when it is done."""
+    """Time to keep the job after it has finished."""
     service_account: str = ""
-    """As whom its pods speak to the API server."""
+    """Service account of the pods."""
     image_pull_secrets: tuple[str, ...] = ()
-    """The names of Secrets for the registry of the image."""
+    """Names of Secrets for the image registry."""
     node_selector: dict[str, str] = {}
-    """Labels that a node must have."""
+    """Labels that nodes must have."""
     tolerations: tuple[Json, ...] = ()
-    """Of taints of nodes, as Kubernetes has them."""
+    """Tolerations of node taints, as in Kubernetes."""
     labels: dict[str, str] = {}
-    """Of the Framework and of its pods."""
+    """Labels of the Framework and its pods."""
     annotations: dict[str, str] = {}
-    """Of the Framework."""
+    """Annotations of the Framework."""
     pod: Json = {}
-    """Merged into every pod template, as Kubernetes merges a patch: for all that has no field of its own here."""
+    """Pod template fields, merged into every pod template like a Kubernetes patch: for all that has no field here."""
 
     @property
     def companions(self) -> dict[Companion, CompanionSpec]:
-        """Those that it asks for."""
-        asked: dict[Companion, CompanionSpec | None] = {
+        """The requested companions."""
+        fields: dict[Companion, CompanionSpec | None] = {
             Companion.TENSORBOARD: self.tensorboard,
             Companion.JUPYTER: self.jupyter,
             Companion.HUB: self.hub,
         }
-        return {companion: wanted for companion, wanted in asked.items() if wanted is not None}
+        return {companion: spec for companion, spec in fields.items() if spec is not None}
 
     def with_companions(self, kept: Collection[Companion]) -> "Job":
-        """And with no others."""
-        others = {str(each): None for each in Companion if each not in kept}
-        return msgspec.structs.replace(self, **others)
+        """Return the job with these companions only."""
+        removed = {str(companion): None for companion in Companion if companion not in kept}
+        return msgspec.structs.replace(self, **removed)

@@ -1,4 +1,4 @@
-"""The names by which Windlass and its users find objects. They are an interface: none of them may change."""
+"""Names of objects, labels, annotations and variables. They are a public interface: none of them may change."""
 
 LAUNCHER_GROUP = "launcher.microsoft.com"
 CONTROLLER_GROUP = "frameworkcontroller.microsoft.com"
@@ -7,50 +7,50 @@ VERSION = "v1"
 KIND = "Framework"
 PLURAL = "frameworks"
 DEFAULT_NAMESPACE = "default"
-"""Where objects go of which nobody says where. Kubernetes calls it so."""
+"""The namespace of Kubernetes for objects that name none."""
 
 DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
-"""No hyphen, so that `{framework}-{role}-{index}` stays unambiguous and `FB_{ROLE}_IPS` a shell name."""
+"""Without hyphens, so that `{framework}-{role}-{index}` is unambiguous and `FB_{ROLE}_IPS` a valid shell name."""
 
 HOSTNAME_LIMIT = 63
-"""A longer pod name is cut where it becomes the hostname."""
+"""Longer pod names are truncated in the hostname."""
 POD_NAME_LIMIT = 253
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ATTEMPT_LABEL = "windlass.dev/attempt"
-"""Its value is the ConfigMap's UID: the pods of one attempt are found, and removed, by it in one request."""
+"""UID of the ConfigMap: with it, the pods of one attempt are selected and deleted with one request."""
 
 JOB_LABEL = "windlass.dev/job"
-"""On all that was made for a job beside its Framework, and on all of one that has none: its name."""
+"""On all objects of a job besides its Framework, and on all objects of a job without one: the name of the job."""
 ROLE_LABEL = "windlass.dev/role"
-"""On the pods of a job that has no Framework, beside the other one."""
+"""On the pods of a job without a Framework: the name of the role."""
 
 COMPANION_LABEL = "windlass.dev/companion"
-"""On all that belongs to a companion of a job, beside that of the job: which one it is."""
+"""On the objects of a companion: its name."""
 PASSWORD_ANNOTATION = "windlass.dev/password"  # noqa: S105
-"""On the pods of a companion: they are replaced when its password is."""
+"""On the pods of a companion: a new password replaces the pods."""
 CONFIGURATION_ANNOTATION = "windlass.dev/configuration"
-"""On the pods of a server that reads its configuration once: they are replaced when that changes."""
+"""On the pods of a server that reads its configuration once: a change replaces the pods."""
 
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
-"""On a Framework: for which runtime its tasks are told who their peers are."""
+"""On a Framework: the runtime whose peer information its tasks get."""
 BARRIER_ANNOTATION = "windlass.dev/barrier"
-"""On a Framework: its tasks start when all of them have an address."""
+"""On a Framework: its tasks start when all of them have addresses."""
 PORTS_ANNOTATION = "windlass.dev/ports"
-"""On an attempt's ConfigMap: the ports of its tasks, where pods share one network."""
+"""On the ConfigMap of an attempt: the ports of its tasks if pods share one network."""
 
 DEFAULT_PORT = 2222
-"""Where a task is that declares no port: what the first examples of distributed TensorFlow used."""
+"""Port of a task that declares none: that of the first examples of distributed TensorFlow."""
 
 GANG_GROUP = "windlass.dev"
 GANG_KIND = "Gang"
 GANG_PLURAL = "gangs"
 GANG_VARIABLE = "WINDLASS_GANG"
-"""In a pod: the name of the Gang that lists it."""
+"""In a pod: the name of its Gang."""
 
 BARRIER_FOLDER = "/mnt/frameworkbarrier"
-"""Where containers find what the barrier has found out. The reference's users know this path."""
+"""Folder of the files that the barrier writes. The path is that of the reference."""
 CLUSTER_ENV = "cluster.env"
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
@@ -79,7 +79,7 @@ def pod_name(framework: str, role: str, index: int) -> str:
 
 
 def host_name(role: str, index: int) -> str:
-    """Of a task's pod, within the Service of its Framework."""
+    """Return the hostname of a task's pod, within the Service of its Framework."""
     return f"{role}-{index}"
 
 
@@ -88,12 +88,12 @@ def service_name(framework: str) -> str:
 
 
 def gang_name(framework: str, config_map_uid: str) -> str:
-    """No other attempt's, of this Framework or of one that had its name before."""
+    """Return a name that no other attempt has, of this Framework or of an earlier one of its name."""
     return f"{framework}-{config_map_uid}"
 
 
 def instance_uid(attempt_id: int, object_uid: str) -> str:
-    """Names one instance of one attempt: ordered by the attempt, unique by the object."""
+    """Return the ID of one instance of an attempt: ordered by the attempt, unique by the object."""
     return f"{attempt_id}_{object_uid}"
 
 

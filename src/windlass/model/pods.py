@@ -1,7 +1,7 @@
-"""Small typed views of the objects that decisions read: a pod and the attempt's ConfigMap.
+"""Typed views of a pod and of the ConfigMap of an attempt.
 
-A view holds what some rule reads and nothing else. Decoding one skips everything else in the object, managedFields
-first of all.
+A view has only the fields that some policy reads. Decoding one skips everything else in the object, managedFields in
+particular.
 """
 
 from datetime import datetime, timedelta
@@ -23,8 +23,8 @@ class PodPhase(StrEnum):
 
 
 CLOCK_SKEW = timedelta(seconds=10)
-"""A node tells when a container ended, the API server when the deletion began. A pod that ended this close to its
-deletion may have been ended by it."""
+"""Tolerated difference of clocks: a node reports when a container ended, the API server when the deletion began. A
+pod that ended this close to its deletion may have been ended by it."""
 PHASE_RUNNING = PodPhase.RUNNING
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
@@ -55,7 +55,7 @@ class ObjectMetadata(ObjectIdentity, frozen=True):
 
 
 class ObjectView(Sparse, frozen=True):
-    """What every object that Windlass creates has in common."""
+    """The fields that all objects created by Windlass have."""
 
     metadata: ObjectMetadata
 
@@ -73,7 +73,7 @@ class ObjectView(Sparse, frozen=True):
 
     @property
     def deletion_began(self) -> datetime | None:
-        """deletionTimestamp is when the grace *ends*."""
+        """Time of the deletion request. deletionTimestamp is the *end* of the grace period."""
         ends = self.metadata.deletion_timestamp
         return None if ends is None else ends - timedelta(seconds=self.metadata.deletion_grace_period_seconds)
 
@@ -83,11 +83,11 @@ class ObjectView(Sparse, frozen=True):
 
 
 class ConfigMapView(ObjectView, frozen=True):
-    """The ConfigMap that stands for a Framework attempt."""
+    """The ConfigMap that represents a Framework attempt."""
 
     @property
     def task_ports(self) -> dict[str, int] | None:
-        """By role, the port of its first task, where the pods share one network."""
+        """Port of the first task of each role if the pods share one network."""
         written = self.metadata.annotations.ports
         return msgspec.json.decode(written, type=dict[str, int]) if written else None
 
@@ -130,24 +130,24 @@ class PodStatusView(Sparse, frozen=True):
 
 
 class PodView(ObjectView, frozen=True):
-    """The pod that stands for a task attempt."""
+    """The pod that represents a task attempt."""
 
     spec: PodSpecView = PodSpecView()
     status: PodStatusView = PodStatusView()
 
     @property
     def containers(self) -> tuple[ContainerStatus, ...]:
-        """Init containers first, as they ran."""
+        """All containers, init containers first."""
         return self.status.init_container_statuses + self.status.container_statuses
 
     @property
     def is_terminal(self) -> bool:
-        """In a phase in which nothing of it runs, or ever will."""
+        """Whether the phase is Succeeded or Failed: nothing of the pod runs or will run."""
         return self.status.phase in TERMINAL_PHASES
 
     @property
     def ended_before_deletion(self) -> bool:
-        """It had come to its end by itself, before somebody asked for its deletion."""
+        """Whether the pod ended by itself before its deletion was requested."""
         began = self.deletion_began
         if began is None:
             return self.is_terminal

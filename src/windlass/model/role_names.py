@@ -1,11 +1,11 @@
-"""What a role's name says of its tasks, to TensorFlow and to everybody who learnt from it."""
+"""Conventions of TensorFlow for the names of roles."""
 
 from collections.abc import Mapping
 
 TYPES: Mapping[str, str] = {"workers": "worker", "master": "chief", "pserver": "ps", "parameterserver": "ps"}
-"""What roles are called, and what TensorFlow calls such a task. Another name is its own."""
+"""TensorFlow's task types for role names. Other names are used unchanged."""
 NON_MEMBERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
-"""They look at the cluster and are not part of it: nobody waits for their servers."""
+"""Roles outside the cluster: other tasks do not wait for them."""
 
 
 def type_of(role: str) -> str:
@@ -13,5 +13,5 @@ def type_of(role: str) -> str:
 
 
 def is_member(role: str) -> bool:
-    """Of the cluster that the tasks make together."""
+    """Return whether the tasks of the role are part of the cluster."""
     return role not in NON_MEMBERS

@@ -1,7 +1,7 @@
-"""What a platform engineer configures, under the reference's names, with its defaults where we keep them.
+"""The configuration of the controller, with the names of the reference controller and mostly its defaults.
 
-Only the values and their meaning, which docs/configuration.md is made from. Reading a file, the environment and flags
-is in `windlass.wire.settings.file`.
+Only the values and their meaning, from which docs/configuration.md is generated. `windlass.wire.settings` reads them
+from a file, the environment and flags.
 """
 
 import re
@@ -22,18 +22,16 @@ Namespace = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 
 OFF = "off"
 IMAGE = f"windlass:{__version__}"
-"""Of the controller and of the barrier: there is one for both."""
+"""Image of the controller and of the barrier."""
 BURST_PER_QPS = 1.5
-"""What the reference's 120 is to its 80."""
+"""Ratio of the reference's defaults: burst 120, QPS 80."""
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/\s]*)):(?P<port>[0-9]{1,5})")
 
 
 class LogFormat(StrEnum):
     JSON = "json"
-    """One JSON object per line."""
     TEXT = "text"
-    """One line for people."""
 
 
 class LogLevel(StrEnum):
@@ -44,7 +42,7 @@ class LogLevel(StrEnum):
 
 
 class Address(NamedTuple):
-    """Where a server listens. An empty host means every address of the machine."""
+    """Address that a server listens on. An empty host means all addresses of the machine."""
 
     host: str
     port: int
@@ -52,107 +50,107 @@ class Address(NamedTuple):
 
 class LogFrameworkSnapshot(Sparse, frozen=True):
     on_framework_retry: bool = True
-    """Before a Framework is tried again: its status of the attempt that ended."""
+    """Log the status of the completed attempt before a Framework is retried."""
     on_framework_deletion: bool = True
-    """Before a Framework goes."""
+    """Log a Framework before it is deleted."""
 
 
 class LogTaskSnapshot(Sparse, frozen=True):
     on_task_retry: bool = True
-    """Before a task is tried again: its status of the attempt that ended."""
+    """Log the status of the completed attempt before a task is retried."""
     on_task_deletion: bool = True
-    """Before a task that was scaled away leaves the status."""
+    """Log a task before a scale-down removes it from the status."""
 
 
 class LogPodSnapshot(Sparse, frozen=True):
     on_pod_deletion: bool = True
-    """Before a pod goes."""
+    """Log a pod before it is deleted."""
 
 
 class LogObjectSnapshot(Sparse, frozen=True):
-    """Which moments of an object's life leave a whole copy of it in the log."""
+    """When complete objects are logged."""
 
     framework: LogFrameworkSnapshot = LogFrameworkSnapshot()
-    """Copies of Frameworks."""
+    """Snapshots of Frameworks."""
     task: LogTaskSnapshot = LogTaskSnapshot()
-    """Copies of Frameworks with the one task that it is about."""
+    """Snapshots of Frameworks with a single task."""
     pod: LogPodSnapshot = LogPodSnapshot()
-    """Copies of pods."""
+    """Snapshots of pods."""
 
 
 class Settings(Sparse, frozen=True):
     kube_api_server_address: str = ""
-    """The URL of the API server, in place of the one in the kubeconfig. `$KUBE_APISERVER_ADDRESS` is its default."""
+    """URL of the API server; overrides the kubeconfig. Default: `$KUBE_APISERVER_ADDRESS`."""
     kube_config_file_path: str = ""
-    """The kubeconfig. `$KUBECONFIG` is its default; without either, the pod's own service account, or
-    `~/.kube/config` outside of a cluster."""
+    """Path of the kubeconfig. Default: `$KUBECONFIG`; otherwise the service account of the pod, or `~/.kube/config`
+    outside a cluster."""
     kube_context: str = ""
-    """The context of the kubeconfig. Empty: its current one."""
+    """Context of the kubeconfig. Default: its current context."""
     kube_client_qps: Annotated[float, msgspec.Meta(ge=0)] = 0
-    """How many requests the controller may make per second in the long run. 0: no limit of its own, since the API
-    server has priority and fairness (the reference's default is 80)."""
+    """Maximum number of requests per second in the long run. 0: no client-side limit, because the API server has
+    priority and fairness (the reference's default is 80)."""
     kube_client_burst: NotNegative = 0
-    """How many requests may be made at once before `kubeClientQps` holds them back. 0: half as many again as
-    `kubeClientQps`. Without `kubeClientQps` it means nothing."""
+    """Maximum number of requests before `kubeClientQps` limits them. 0: 1.5 times `kubeClientQps`. Without
+    `kubeClientQps` it has no effect."""
     request_timeout_sec: Seconds = 10
-    """How long the controller waits for the answer to a request. No request is begun with less of the lease left than
-    this, so it is at most `leaseRenewDeadlineSec` where there is a leader election."""
+    """Timeout of a request. With leader election, no request starts when less time than this is left of the lease, so
+    it is at most `leaseRenewDeadlineSec`."""
     worker_number: Positive = 200
-    """How many Frameworks are worked on at once."""
+    """Number of Frameworks reconciled in parallel."""
     namespaces: tuple[Namespace, ...] = ()
-    """The namespaces whose Frameworks are run. Empty: all."""
+    """Namespaces to manage. Empty: all."""
     manage_crds: bool = False
-    """Create the CustomResourceDefinitions at the start, and bring them up to date. Needs rights that the controller
-    does not have otherwise."""
+    """Create and update the CustomResourceDefinitions at startup. Requires additional permissions."""
     leader_election: bool = True
-    """Of several controllers, only the one that holds the lease works. Off: this one works, whoever else does."""
+    """Run only while holding the lease. Off: this controller always runs, even beside others."""
     lease_namespace: str = ""
-    """Where the lease is. Empty: the controller's own namespace, or that of the kubeconfig's context."""
+    """Namespace of the lease. Default: the namespace of the controller, or of the kubeconfig's context."""
     lease_name: str = "windlass-controller"
-    """The name of the lease. Controllers that divide the namespaces between them need a lease each."""
+    """Name of the lease. Controllers that manage different namespaces need different leases."""
     lease_duration_sec: Positive = 15
-    """How long a lease that is not renewed is respected by the others. Whole seconds, as the Lease has it."""
+    """Time after which another controller may take a lease that is not renewed. Whole seconds, as in the Lease
+    object."""
     lease_renew_deadline_sec: Seconds = 10
-    """How long the leader tries to renew its lease before it stops working. Less than `leaseDurationSec`."""
+    """Time after which the leader stops if it cannot renew its lease. Less than `leaseDurationSec`."""
     lease_retry_period_sec: Seconds = 2
-    """How often the lease is renewed, or tried for. Less than `leaseRenewDeadlineSec`."""
+    """Interval of attempts to renew or acquire the lease. Less than `leaseRenewDeadlineSec`."""
     metrics_address: str = ":8080"
-    """Where `/metrics`, `/healthz` and `/readyz` are served: `host:port`, `[v6]:port`, or `:port` for every address of
-    the machine. Empty or `"off"`: nowhere."""
+    """Address of `/metrics`, `/healthz` and `/readyz`: `host:port`, `[v6]:port`, or `:port` for all addresses of the
+    machine. Empty or `"off"`: not served."""
     log_format: LogFormat = LogFormat.JSON
-    """`json` for machines, `text` for people."""
+    """Format of log lines: `json` (one object per line) or `text`."""
     log_level: LogLevel = LogLevel.INFO
-    """The least important kind of message that is logged."""
+    """Minimum severity of logged messages."""
     events: bool = True
-    """Write Kubernetes events about Frameworks."""
+    """Create Kubernetes events for Frameworks."""
     barrier_image: str = IMAGE
-    """The image of the init container that waits for a gang, in pods of Frameworks that ask for one. `windlass install`
-    sets it to the controller's own."""
+    """Image of the init container that waits for a gang, in pods of Frameworks that request one. `windlass install`
+    sets it to the controller's image."""
     large_framework_compression: bool = True
-    """Store the task statuses of a large Framework compressed. The reference's default is false; without it a Framework
-    of some 2,000 tasks cannot be stored."""
+    """Compress the task statuses of a large Framework. The reference's default is false; without compression a
+    Framework with about 2,000 tasks cannot be stored."""
     crd_established_check_interval_sec: Positive = 1
-    """How often to look whether the CustomResourceDefinitions are served, at the start."""
+    """Interval of checks at startup that the CustomResourceDefinitions are served."""
     crd_established_check_timeout_sec: Annotated[int, msgspec.Meta(ge=10)] = 60
-    """How long to wait for that before giving up."""
+    """Timeout of these checks."""
     object_local_cache_creation_timeout_sec: Annotated[int, msgspec.Meta(ge=60)] = 300
-    """When an object that was created and does not show in the watch counts as lost."""
+    """Time after which a created object that the watch does not report counts as lost."""
     framework_completed_retain_sec: NotNegative = 30 * 24 * 3600
-    """How long a completed Framework is kept that does not say so itself."""
+    """Time to keep a completed Framework that has no ttlSecondsAfterFinished."""
     framework_min_retry_delay_sec_for_transient_conflict_failed: NotNegative = 60
-    """The shortest delay before a Framework that failed over a conflict is tried again."""
+    """Minimum delay before a Framework that failed with a conflict is retried."""
     framework_max_retry_delay_sec_for_transient_conflict_failed: NotNegative = 900
-    """The longest one."""
+    """Maximum delay before a Framework that failed with a conflict is retried."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
-    """Which moments of an object's life leave a whole copy of it in the log."""
+    """When complete objects are logged."""
     pod_failure_spec: tuple[FailureClass, ...] = ()
-    """Failure classes in place of the built-in ones, tried in order after the codes 200, 201 and 210. Each has a
-    `code`, a `phrase`, a `type` and `podPatterns`: expressions in RE2 syntax for a pod's name, reason and message and
-    for those of its containers, with ranges of exit codes and signals."""
+    """Failure classes that replace the built-in ones, tried in order after the codes 200, 201 and 210. Each has a
+    `code`, a `phrase`, a `type` and `podPatterns`: RE2 expressions for name, reason and message of a pod and its
+    containers, with ranges of exit codes and signals."""
 
     @property
     def client_burst(self) -> int:
-        """How many requests may be made at once, if there is a limit."""
+        """Maximum number of simultaneous requests, if requests are limited."""
         return self.kube_client_burst or max(1, round(self.kube_client_qps * BURST_PER_QPS))
 
     @property
@@ -161,7 +159,7 @@ class Settings(Sparse, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `[v6]:port` or `:port`. Raises ValueError for anything else."""
+    """Parse `host:port`, `[v6]:port` or `:port`. Raises ValueError."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
         raise ValueError(f"{text!r} is not host:port, [v6]:port or :port")

@@ -1,60 +1,60 @@
-"""The nine states that a Framework and a Task go through.
+"""The nine states of a Framework and of a task.
 
-The two machines are the same. For a Framework "the object" is the attempt's ConfigMap, for a Task it is the
-attempt's pod. Which state may follow which is data, in `windlass.decide.transitions`.
+The two state machines are the same. For a Framework "the object" is the ConfigMap of the attempt, for a task it is
+the pod of the attempt. `windlass.decide.transitions` has the allowed transitions as data.
 """
 
 from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where the current attempt of a Framework or of a Task stands."""
+    """The state of the current attempt of a Framework or a task."""
 
     ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
-    """The object does not exist, or nobody has been told yet that it does; it is wanted.
+    """The object has to be created. It does not exist, or its creation is not confirmed yet.
 
-    A new attempt starts here. Held here: a Framework of executionType Create, or a suspended one.
-    Next: AttemptCreationRequested; AttemptCompleted when the attempt ends before it has an object.
+    A new attempt starts here. A Framework with executionType Create, or a suspended one, stays here. Next:
+    AttemptCreationRequested; AttemptCompleted when the attempt ends before it has an object.
     """
 
     ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
-    """The API server has answered that it created the object, and the watch has not shown it yet.
+    """The API server has created the object, and the watch has not reported it yet.
 
-    Next: AttemptPreparing; AttemptDeleting; AttemptDeletionPending when it never shows up; AttemptCompleted.
+    Next: AttemptPreparing; AttemptDeleting; AttemptDeletionPending when it is never reported; AttemptCompleted.
     """
 
     ATTEMPT_PREPARING = "AttemptPreparing"
-    """The object exists. A Task's pod is Pending; none of a Framework's tasks has run in this attempt.
+    """The object exists. The pod of a task is Pending; no task of a Framework has run in this attempt.
 
     Next: AttemptRunning; the deletion states; AttemptCompleted.
     """
 
     ATTEMPT_RUNNING = "AttemptRunning"
-    """The object exists. A Task's pod runs; at least one of a Framework's tasks has run in this attempt.
+    """The object exists. The pod of a task runs; at least one task of a Framework has run in this attempt.
 
     Next: the deletion states; AttemptCompleted. Never back to AttemptPreparing.
     """
 
     ATTEMPT_DELETION_PENDING = "AttemptDeletionPending"
-    """How the attempt ended is decided and stored. The object still exists and has to go.
+    """The completion status is decided and stored. The object still exists and has to be deleted.
 
     Next: AttemptDeletionRequested; AttemptDeleting; AttemptCompleted.
     """
 
     ATTEMPT_DELETION_REQUESTED = "AttemptDeletionRequested"
-    """The API server has answered that it will delete the object, and the watch has not shown it yet.
+    """The API server has accepted the deletion of the object, and the watch has not reported it yet.
 
     Next: AttemptDeleting; AttemptCompleted.
     """
 
     ATTEMPT_DELETING = "AttemptDeleting"
-    """The object is being deleted, by us or by somebody else.
+    """The object is terminating, deleted by the controller or by another client.
 
     Next: AttemptCompleted.
     """
 
     ATTEMPT_COMPLETED = "AttemptCompleted"
-    """Nothing of this attempt runs, and nothing of it ever will. Whether another attempt follows is open.
+    """Nothing of this attempt runs or will run. Whether it is retried is not decided yet.
 
     Next: AttemptCreationPending for a retry, perhaps after a delay; Completed.
     """
@@ -64,22 +64,21 @@ class State(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """The object is wanted and was asked for: policies apply."""
+        """Whether the object is needed and was requested: policies apply."""
         return self in ACTIVE_STATES
 
     @property
     def is_ending(self) -> bool:
-        """The object is on its way out: no new pods, no rescale, no policy."""
+        """Whether the object is being deleted: no new pods, no rescale, no policy."""
         return self in ENDING_STATES
 
     @property
     def is_over(self) -> bool:
-        """Nothing of the current attempt runs or will run."""
+        """Whether nothing of the current attempt runs or will run."""
         return self in OVER_STATES
 
 
-# The same by short names. Python 3.11 needs a multiple of the time for `State.COMPLETED`, and what looks at each of ten
-# thousand tasks notices.
+# Short names, for loops over ten thousand tasks: in Python 3.11 an attribute access such as `State.COMPLETED` is slow.
 CREATION_PENDING = State.ATTEMPT_CREATION_PENDING
 CREATION_REQUESTED = State.ATTEMPT_CREATION_REQUESTED
 PREPARING = State.ATTEMPT_PREPARING

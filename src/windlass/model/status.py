@@ -1,7 +1,7 @@
-"""What the controller has found out and decided about a Framework. Only the controller writes it.
+"""The status of a Framework. Only the controller writes it.
 
-The names and the shape are the reference's; what Windlass adds stands at the Framework's own level only, so that
-ten thousand task statuses do not grow by it.
+Names and structure are those of the reference; additions of Windlass are at the level of the Framework only, so that
+they do not enlarge ten thousand task statuses.
 """
 
 from datetime import datetime
@@ -15,16 +15,16 @@ from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAtte
 from windlass.model.states import COMPLETED, State
 
 Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
-"""Somebody may have edited a status by hand: a time without a zone is none."""
+"""A time with a time zone: one without, e.g. in a status edited by hand, is rejected."""
 
 
 class RetryPolicyStatus(Dense, frozen=True):
     total_retried_count: int = 0
-    """Every retry. Also the id of the current attempt."""
+    """Number of all retries. Also the ID of the current attempt."""
     accountable_retried_count: int = 0
-    """The retries that are held against maxRetryCount."""
+    """Number of retries that count for maxRetryCount."""
     retry_delay_sec: int | None = None
-    """Chosen once and stored; the retry is due that long after the attempt's completionTime."""
+    """Delay of the next retry after the attempt's completionTime. Chosen once and stored."""
 
 
 class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class TaskStatus(Dense, frozen=True, kw_only=True):
     index: int
     instance_uid: str | None = None
     deletion_pending: bool = False
-    """Scaled away: on its way out, and counted by nobody."""
+    """Whether the task is marked for deletion by a scale-down. It is not counted any more."""
     start_time: Timestamp
     run_time: Timestamp | None = None
     completion_time: Timestamp | None = None
@@ -63,7 +63,7 @@ class TaskRoleStatus(Dense, frozen=True, kw_only=True):
     name: str
     instance_uid: str | None = None
     pod_graceful_deletion_timeout_sec: int | None = None
-    """Copied from the spec and stored before it is used."""
+    """Copy of the spec's value, stored before it is used."""
     task_statuses: tuple[TaskStatus, ...] = ()
 
 
@@ -77,7 +77,7 @@ class FrameworkAttemptStatus(Dense, frozen=True, kw_only=True):
     config_map_uid: str | None = None
     completion_status: FrameworkAttemptCompletionStatus | None = None
     task_role_statuses: tuple[TaskRoleStatus, ...] | None = ()
-    """Null only on the wire, while taskRoleStatusesCompressed holds them."""
+    """Null only in JSON, while taskRoleStatusesCompressed has them."""
     task_role_statuses_compressed: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -95,7 +95,7 @@ class ConditionType(StrEnum):
 
 
 class Condition(Dense, frozen=True, kw_only=True):
-    """As every Kubernetes object has them, so that `kubectl wait --for=condition=Complete` works."""
+    """A Kubernetes condition, for `kubectl wait --for=condition=Complete`."""
 
     type: str
     status: str
@@ -110,8 +110,8 @@ class Condition(Dense, frozen=True, kw_only=True):
 
 
 class Summary(Dense, frozen=True):
-    """How many tasks there are and how they stand. Tasks that are being scaled away do not count, and one that ended
-    because its attempt did, such as a parameter server, neither succeeded nor failed."""
+    """Numbers of tasks by state. Tasks marked for deletion do not count, and a task that ended because its attempt
+    did, e.g. a parameter server, neither succeeded nor failed."""
 
     tasks: int = 0
     running: int = 0
@@ -120,14 +120,14 @@ class Summary(Dense, frozen=True):
 
 
 class Holding(Sparse, frozen=True):
-    """The time that a Framework was kept from running, by suspend or by executionType Create."""
+    """Time in which a Framework was not allowed to run, because of suspend or executionType Create."""
 
     since: Timestamp | None = None
-    """Since when it is held, if it is held now."""
+    """Start of the current suspension, if there is one."""
     total_sec: int = 0
-    """For how long it was held before."""
+    """Duration of earlier suspensions."""
     suspended_count: int = 0
-    """How many attempts a suspension ended: they count as no retry."""
+    """Number of attempts ended by a suspension: they do not count as retries."""
 
 
 class FrameworkStatus(Dense, frozen=True, kw_only=True):
