@@ -1,4 +1,4 @@
-"""One embedded server for the tests of a module, and a namespace of its own for each test."""
+"""Fixtures: one embedded server per test module, and a namespace for each test."""
 
 import uuid
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ def namespace(server: RunningServer) -> str:
 
 @pytest.fixture
 def connection(kubeconfig: Path) -> Iterator[Any]:
-    """The official client, set up as every program does it: the kubeconfig says where, who, and whom to trust."""
-    from kubernetes import client, config  # slow to import, and needed by its own tests only
+    """Return the official client, configured from the kubeconfig."""
+    from kubernetes import client, config  # slow to import, and needed by a few tests only
 
     configuration = client.Configuration()
     load: Any = config.load_kube_config

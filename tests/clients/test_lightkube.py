@@ -1,4 +1,4 @@
-"""lightkube, which shares no code with the official client: typed and generic resources, synchronous and not."""
+"""lightkube, which shares no code with the official client: typed and generic resources, sync and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def names(found: Any) -> list[str | None]:
 # Typed resources
 
 
-def test_a_config_map_is_created_read_replaced_and_deleted(kube: Client) -> None:
+def test_config_map_is_created_read_replaced_and_deleted(kube: Client) -> None:
     created = kube.create(config_map("m", {"a": "1"}))
     read = kube.get(ConfigMap, "m")
     assert read.data == {"a": "1"}
@@ -82,12 +82,12 @@ def test_a_config_map_is_created_read_replaced_and_deleted(kube: Client) -> None
     assert missing.value.status.message == 'configmaps "m" not found'
 
 
-def test_a_dry_run_leaves_nothing(kube: Client) -> None:
+def test_dry_run_stores_nothing(kube: Client) -> None:
     assert metadata_of(kube.create(config_map("m"), dry_run=True)).uid
     assert names(kube.list(ConfigMap)) == []
 
 
-def test_status_is_written_apart(kube: Client) -> None:
+def test_status_is_written_through_subresource(kube: Client) -> None:
     created = kube.create(deployment("web", "a:1"))
     created.status = DeploymentStatus(replicas=3, observedGeneration=1)
     kube.replace(
@@ -102,7 +102,7 @@ def test_status_is_written_apart(kube: Client) -> None:
     assert scale.spec.replicas == 4
 
 
-def test_documents_are_loaded_and_created(kube: Client) -> None:
+def test_yaml_documents_are_created(kube: Client) -> None:
     documents = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}},
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}},
@@ -130,12 +130,12 @@ NEW_IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "c1", "image
     ],
     ids=["strategic", "merge", "json"],
 )
-def test_a_deployment_is_patched(kube: Client, kind: PatchType, patch: Any, expected: list[str]) -> None:
+def test_deployment_is_patched(kube: Client, kind: PatchType, patch: Any, expected: list[str]) -> None:
     kube.create(deployment("web", "a", "b"))
     assert images_of(kube.patch(Deployment, "web", patch, patch_type=kind)) == expected
 
 
-def test_labels_and_annotations_are_set_and_taken_away(kube: Client) -> None:
+def test_labels_and_annotations_are_set_and_removed(kube: Client) -> None:
     kube.create(config_map("m", labels={"a": "1", "b": "2"}))
     kube.set(ConfigMap, "m", labels=cast("dict[str, str]", {"a": None}), annotations={"note": "x"})
     changed = metadata_of(kube.get(ConfigMap, "m"))
@@ -143,7 +143,7 @@ def test_labels_and_annotations_are_set_and_taken_away(kube: Client) -> None:
 
 
 @pytest.mark.parametrize("exists_already", [False, True])
-def test_server_side_apply_is_refused_in_so_many_words(kube: Client, exists_already: bool) -> None:
+def test_server_side_apply_is_rejected_with_explanation(kube: Client, exists_already: bool) -> None:
     if exists_already:
         kube.create(config_map("m"))
     with pytest.raises(ApiError) as caught:
@@ -155,7 +155,7 @@ def test_server_side_apply_is_refused_in_so_many_words(kube: Client, exists_alre
     assert names(kube.list(ConfigMap)) == (["m"] if exists_already else [])
 
 
-def test_a_kind_that_is_not_served_is_not_found(kube: Client) -> None:
+def test_unknown_kind_is_not_found(kube: Client) -> None:
     with pytest.raises(ApiError) as caught:
         list(kube.list(HorizontalPodAutoscaler))
     assert caught.value.status.code == 404
@@ -165,7 +165,7 @@ def test_a_kind_that_is_not_served_is_not_found(kube: Client) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])
-def test_a_list_comes_in_chunks(kube: Client, size: int) -> None:
+def test_list_in_chunks(kube: Client, size: int) -> None:
     for number in range(5):
         kube.create(config_map(f"m{number}"))
     listed = kube.list(ConfigMap, chunk_size=size)
@@ -183,8 +183,8 @@ def test_selectors(kube: Client) -> None:
     assert [*names(kube.list(ConfigMap, namespace="*", labels={"tier": "2"}))][-1] == "b"
 
 
-def test_a_watch_goes_on_when_the_server_ends_it(kube: Client, server: RunningServer) -> None:
-    """The client asks again from the last version that it saw, and nothing is shown twice or left out."""
+def test_watch_resumes_when_server_ends_it(kube: Client, server: RunningServer) -> None:
+    """The client resumes from the last version that it has seen. No event is repeated or lost."""
     events = kube.watch(ConfigMap, server_timeout=1)
     kube.create(config_map("a"))
     seen = [next(events)]
@@ -207,7 +207,7 @@ def test_a_watch_goes_on_when_the_server_ends_it(kube: Client, server: RunningSe
     ]
 
 
-def test_waiting_for_a_condition(kube: Client) -> None:
+def test_wait_for_condition(kube: Client) -> None:
     kube.create(deployment("web", "a"))
     condition = {"type": "Available", "status": "True", "message": "there"}
     kube.patch(Deployment.Status, "web", {"status": {"conditions": [condition]}}, patch_type=PatchType.MERGE)
@@ -220,7 +220,7 @@ def test_waiting_for_a_condition(kube: Client) -> None:
 
 
 @pytest.mark.parametrize("cascade", CascadeType)
-def test_dependents_follow_the_policy(kube: Client, cascade: CascadeType) -> None:
+def test_dependents_follow_propagation_policy(kube: Client, cascade: CascadeType) -> None:
     owner = metadata_of(kube.create(config_map("owner")))
     assert owner.uid
     reference = OwnerReference("v1", "ConfigMap", "owner", owner.uid, blockOwnerDeletion=True)
@@ -238,14 +238,14 @@ def test_dependents_follow_the_policy(kube: Client, cascade: CascadeType) -> Non
         )
 
 
-def test_a_collection_is_deleted(kube: Client) -> None:
+def test_delete_collection(kube: Client) -> None:
     for name in ("a", "b", "c"):
         kube.create(config_map(name))
     kube.deletecollection(ConfigMap)
     assert names(kube.list(ConfigMap)) == []
 
 
-def test_a_namespace_takes_what_is_in_it_along(kube: Client, namespace: str) -> None:
+def test_delete_namespace_deletes_its_objects(kube: Client, namespace: str) -> None:
     kube.create(config_map("m"))
     kube.delete(Namespace, namespace)
 
@@ -273,7 +273,7 @@ def framework(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"taskRoles": [{"name": "worker", "task": {"pod": pod}}]}}
 
 
-def test_a_framework_is_a_generic_resource(kube: Client, frameworks: Any) -> None:
+def test_framework_as_generic_resource(kube: Client, frameworks: Any) -> None:
     created = kube.create(frameworks(**framework("tf")))
     assert created["spec"]["executionType"] == "Start"
     kube.patch(frameworks, "tf", {"spec": {"executionType": "Stop"}}, patch_type=PatchType.MERGE)
@@ -290,7 +290,7 @@ def test_a_framework_is_a_generic_resource(kube: Client, frameworks: Any) -> Non
 # The asynchronous client
 
 
-def test_the_asynchronous_client(kubeconfig: Path, namespace: str) -> None:
+def test_asynchronous_client(kubeconfig: Path, namespace: str) -> None:
     async def follow(kube: AsyncClient, listed: str) -> list[tuple[str, str | None]]:
         seen = []
         async for what, found in kube.watch(ConfigMap, resource_version=listed):

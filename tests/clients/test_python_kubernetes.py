@@ -1,6 +1,6 @@
-"""The official Python client, typed: objects, patches, lists, deletion and errors, over TLS that it verifies."""
+"""The official Python client: typed objects, patches, lists, deletion and errors, over verified TLS."""
 
-# Its models say of every field that it may be absent, and much of its code says nothing.
+# Its models declare every field as optional, and most of its code is untyped.
 # mypy: disable-error-code="no-untyped-call, union-attr, index"
 
 import json
@@ -26,7 +26,7 @@ PATCH_KINDS = {
 
 @pytest.fixture
 def frameworks(connection: Any) -> Any:
-    """The custom resource, once its definition is established."""
+    """Return the custom objects API after the definition is established."""
     definitions = client.ApiextensionsV1Api(connection)
     body = yaml.safe_load(FRAMEWORKS.read_text())
     name = body["metadata"]["name"]
@@ -80,7 +80,7 @@ def owned_by(owner: Any, kind: str, version: str = "v1") -> Any:
 
 
 def refusal(error: ApiException) -> dict[str, Any]:
-    """The body of an error, which is a Status."""
+    """Return the body of an error, which is a Status."""
     body: dict[str, Any] = json.loads(error.body or "")
     assert (body["apiVersion"], body["kind"], body["status"]) == ("v1", "Status", "Failure")
     assert body["code"] == error.status
@@ -90,8 +90,8 @@ def refusal(error: ApiException) -> dict[str, Any]:
 # Connecting
 
 
-def test_a_client_that_trusts_nobody_refuses_the_certificate(server: RunningServer) -> None:
-    """The certificate is checked, rather than taken whatever it is."""
+def test_client_without_ca_rejects_certificate(server: RunningServer) -> None:
+    """The client verifies the certificate."""
     configuration = client.Configuration(host=server.url)
     configuration.retries = False
     configuration.api_key["authorization"] = f"Bearer {server.token}"
@@ -102,7 +102,7 @@ def test_a_client_that_trusts_nobody_refuses_the_certificate(server: RunningServ
         client.CoreV1Api(opened).list_namespace()
 
 
-def test_without_a_token_nothing_is_answered(server: RunningServer, kubeconfig: Path) -> None:
+def test_missing_token_is_unauthorized(server: RunningServer, kubeconfig: Path) -> None:
     configuration = client.Configuration()
     config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
     configuration.api_key.clear()
@@ -124,7 +124,7 @@ def test_versions_and_groups(connection: Any) -> None:
 # The typed APIs
 
 
-def test_a_config_map_is_created_read_replaced_and_deleted(core: Any, namespace: str) -> None:
+def test_config_map_is_created_read_replaced_and_deleted(core: Any, namespace: str) -> None:
     created = core.create_namespaced_config_map(namespace, config_map("first", {"a": "1"}))
     read = core.read_namespaced_config_map("first", namespace)
     assert read == created
@@ -139,7 +139,7 @@ def test_a_config_map_is_created_read_replaced_and_deleted(core: Any, namespace:
     assert caught.value.status == 404
 
 
-def test_a_pod_gets_defaults_and_a_status_of_its_own(core: Any, namespace: str) -> None:
+def test_pod_gets_defaults_and_status(core: Any, namespace: str) -> None:
     pod = client.V1Pod(metadata=client.V1ObjectMeta(name="p"), spec=pod_template("busybox").spec)
     created = core.create_namespaced_pod(namespace, pod)
     assert created.status.phase == "Pending"
@@ -151,14 +151,14 @@ def test_a_pod_gets_defaults_and_a_status_of_its_own(core: Any, namespace: str) 
     assert core.read_namespaced_pod_status("p", namespace).status.phase == "Running"
 
 
-def test_a_secret_keeps_its_bytes(core: Any, namespace: str) -> None:
+def test_secret_data_is_preserved(core: Any, namespace: str) -> None:
     secret = client.V1Secret(metadata=client.V1ObjectMeta(name="s"), string_data={"password": "ångström"})
     created = core.create_namespaced_secret(namespace, secret)
     assert created.data == {"password": "w6VuZ3N0csO2bQ=="}
     assert created.type == "Opaque"
 
 
-def test_a_deployment_is_scaled(connection: Any, namespace: str) -> None:
+def test_deployment_is_scaled(connection: Any, namespace: str) -> None:
     apps = client.AppsV1Api(connection)
     created = apps.create_namespaced_deployment(namespace, deployment("web", "a:1"))
     assert (created.metadata.generation, created.spec.strategy.type) == (1, "RollingUpdate")
@@ -171,7 +171,7 @@ def test_a_deployment_is_scaled(connection: Any, namespace: str) -> None:
     assert (after.spec.replicas, after.metadata.generation) == (7, 3)
 
 
-def test_a_stateful_set_and_a_job_are_created(connection: Any, namespace: str) -> None:
+def test_stateful_set_and_job_are_created(connection: Any, namespace: str) -> None:
     selector = client.V1LabelSelector(match_labels={"app": "web"})
     spec = client.V1StatefulSetSpec(selector=selector, service_name="web", template=pod_template("a:1"))
     body = client.V1StatefulSet(metadata=client.V1ObjectMeta(name="web"), spec=spec)
@@ -188,7 +188,7 @@ def test_a_stateful_set_and_a_job_are_created(connection: Any, namespace: str) -
     assert batch.read_namespaced_job_status("once", namespace).status.succeeded == 1
 
 
-def test_an_event_is_found_by_its_object(core: Any, namespace: str) -> None:
+def test_event_is_selected_by_its_object(core: Any, namespace: str) -> None:
     about = client.V1ObjectReference(kind="Pod", name="p", namespace=namespace, uid="1")
     metadata = client.V1ObjectMeta(generate_name="p.")
     event = client.CoreV1Event(
@@ -212,7 +212,7 @@ def test_roles_are_stored(connection: Any, namespace: str) -> None:
 # Custom resources
 
 
-def test_a_framework_is_defaulted_patched_and_deleted(frameworks: Any, namespace: str) -> None:
+def test_framework_is_defaulted_patched_and_deleted(frameworks: Any, namespace: str) -> None:
     where = (GROUP, "v1", namespace, "frameworks")
     created = frameworks.create_namespaced_custom_object(*where, framework("tf"))
     assert created["spec"]["retryPolicy"] == {"fancyRetryPolicy": False, "maxRetryCount": 0}
@@ -228,7 +228,7 @@ def test_a_framework_is_defaulted_patched_and_deleted(frameworks: Any, namespace
     assert frameworks.list_namespaced_custom_object(*where)["items"] == []
 
 
-def test_a_framework_that_is_none_is_refused(frameworks: Any, namespace: str) -> None:
+def test_invalid_framework_is_rejected(frameworks: Any, namespace: str) -> None:
     body = framework("tf")
     body["spec"]["taskRoles"][0]["taskNumber"] = "two"
     with pytest.raises(ApiException) as caught:
@@ -250,7 +250,7 @@ def test_a_framework_that_is_none_is_refused(frameworks: Any, namespace: str) ->
         ("strategic", {"data": {"$patch": "replace", "c": "3"}}, {"c": "3"}),
     ],
 )
-def test_a_config_map_is_patched(
+def test_config_map_is_patched(
     core: Any, namespace: str, kind: str, patch: Any, expected: dict[str, str]
 ) -> None:
     core.create_namespaced_config_map(namespace, config_map("m", {"a": "1", "b": "2"}))
@@ -261,7 +261,7 @@ def test_a_config_map_is_patched(
 @pytest.mark.parametrize(
     ("kind", "images"), [("strategic", ["new:1", "b:1"]), ("merge", ["new:1"])], ids=["by-name", "whole"]
 )
-def test_a_list_is_patched(connection: Any, namespace: str, kind: str, images: list[str]) -> None:
+def test_list_is_patched(connection: Any, namespace: str, kind: str, images: list[str]) -> None:
     apps = client.AppsV1Api(connection)
     apps.create_namespaced_deployment(namespace, deployment("web", "a:1", "b:1"))
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "c0", "image": "new:1"}]}}}}
@@ -269,7 +269,7 @@ def test_a_list_is_patched(connection: Any, namespace: str, kind: str, images: l
     assert [container.image for container in answer.spec.template.spec.containers] == images
 
 
-def test_server_side_apply_is_refused_in_so_many_words(core: Any, namespace: str) -> None:
+def test_server_side_apply_is_rejected_with_explanation(core: Any, namespace: str) -> None:
     with pytest.raises(ApiException) as caught:
         core.patch_namespaced_config_map(
             "m",
@@ -299,7 +299,7 @@ def test_selectors(core: Any, namespace: str) -> None:
     assert names(label_selector="tier", field_selector="metadata.name=b") == ["b"]
 
 
-def test_pages_are_of_one_moment(core: Any, namespace: str) -> None:
+def test_pages_show_one_resource_version(core: Any, namespace: str) -> None:
     for number in range(5):
         core.create_namespaced_config_map(namespace, config_map(f"m{number}"))
     pages = [core.list_namespaced_config_map(namespace, limit=2)]
@@ -318,7 +318,7 @@ def test_pages_are_of_one_moment(core: Any, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background", "Orphan"])
-def test_dependents_follow_the_policy(core: Any, namespace: str, policy: str) -> None:
+def test_dependents_follow_propagation_policy(core: Any, namespace: str, policy: str) -> None:
     owner = core.create_namespaced_config_map(namespace, config_map("owner"))
     references = [owned_by(owner, "ConfigMap")]
     core.create_namespaced_config_map(namespace, config_map("child", owner_references=references))
@@ -337,7 +337,7 @@ def test_dependents_follow_the_policy(core: Any, namespace: str, policy: str) ->
         wait_for("the reference to be gone", lambda: not left()["child"].metadata.owner_references)
 
 
-def test_an_owner_in_the_foreground_waits_for_its_dependent(core: Any, namespace: str) -> None:
+def test_foreground_deletion_waits_for_dependents(core: Any, namespace: str) -> None:
     owner = core.create_namespaced_config_map(namespace, config_map("owner"))
     child = config_map("child", owner_references=[owned_by(owner, "ConfigMap")], finalizers=["tests/hold"])
     core.create_namespaced_config_map(namespace, child)
@@ -354,7 +354,7 @@ def test_an_owner_in_the_foreground_waits_for_its_dependent(core: Any, namespace
     wait_for("both to be gone", lambda: not core.list_namespaced_config_map(namespace).items)
 
 
-def test_a_deletion_with_another_uid_is_a_conflict(core: Any, namespace: str) -> None:
+def test_delete_with_other_uid_conflicts(core: Any, namespace: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("m"))
     options = client.V1DeleteOptions(preconditions=client.V1Preconditions(uid="another"))
     with pytest.raises(ApiException) as caught:
@@ -362,7 +362,7 @@ def test_a_deletion_with_another_uid_is_a_conflict(core: Any, namespace: str) ->
     assert refusal(caught.value)["reason"] == "Conflict"
 
 
-def test_a_collection_is_deleted_by_label(core: Any, namespace: str) -> None:
+def test_delete_collection_by_label(core: Any, namespace: str) -> None:
     for name, attempt in [("a", "1"), ("b", "1"), ("c", "2")]:
         core.create_namespaced_config_map(namespace, config_map(name, labels={"attempt": attempt}))
     core.delete_collection_namespaced_config_map(namespace, label_selector="attempt=1")
@@ -387,7 +387,7 @@ STALE = config_map("taken", resource_version="1")
     ],
     ids=["missing", "taken", "name", "namespace", "stale", "selector", "version"],
 )
-def test_an_error_is_a_status(core: Any, namespace: str, ask: Any, code: int, reason: str) -> None:
+def test_errors_are_status_objects(core: Any, namespace: str, ask: Any, code: int, reason: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("taken"))
     with pytest.raises(ApiException) as caught:
         ask(core, namespace)
@@ -399,7 +399,7 @@ def test_an_error_is_a_status(core: Any, namespace: str, ask: Any, code: int, re
 # From files
 
 
-def test_a_file_of_documents_is_created(connection: Any, core: Any, namespace: str, tmp_path: Path) -> None:
+def test_create_from_yaml_file(connection: Any, core: Any, namespace: str, tmp_path: Path) -> None:
     documents = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}},
         {

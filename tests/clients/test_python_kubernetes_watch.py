@@ -1,6 +1,6 @@
-"""The official Python client where it follows what happens: watches, informers, leases, and the dynamic client."""
+"""The official Python client: watches, informers, leases, and the dynamic client."""
 
-# Its models say of every field that it may be absent, and much of its code says nothing.
+# Its models declare every field as optional, and most of its code is untyped.
 # mypy: disable-error-code="no-untyped-call, union-attr, index, arg-type, operator"
 
 import datetime
@@ -20,7 +20,7 @@ from conformance.waiting import wait_for
 from server_process import serving
 
 LONG_ENOUGH = 120
-"""Seconds after which a watch that never shows what is waited for ends, and the test fails."""
+"""Timeout of a watch in seconds, after which the test fails."""
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Any:
@@ -28,7 +28,7 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 
 def first(count: int, watcher: Any, ask: Any, *arguments: Any, **options: Any) -> list[tuple[str, str]]:
-    """Of the first events: what happened, and to which object."""
+    """Return the types and object names of the first events."""
     events = watcher.stream(ask, *arguments, timeout_seconds=LONG_ENOUGH, **options)
     seen = [
         (event["type"], event["raw_object"]["metadata"]["name"]) for event in itertools.islice(events, count)
@@ -41,7 +41,7 @@ def first(count: int, watcher: Any, ask: Any, *arguments: Any, **options: Any) -
 # Watches
 
 
-def test_a_watch_shows_what_was_there_and_what_happens(core: Any, namespace: str) -> None:
+def test_watch_shows_existing_objects_and_changes(core: Any, namespace: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("old"))
     watcher = watch.Watch()
     events = watcher.stream(core.list_namespaced_config_map, namespace, timeout_seconds=LONG_ENOUGH)
@@ -61,7 +61,7 @@ def test_a_watch_shows_what_was_there_and_what_happens(core: Any, namespace: str
     assert [event["object"].data for event in seen] == [None, {"a": "1"}, {"a": "2"}, {"a": "2"}]
 
 
-def test_a_watch_goes_on_from_where_another_stopped(core: Any, namespace: str) -> None:
+def test_watch_resumes_where_another_stopped(core: Any, namespace: str) -> None:
     listed = core.list_namespaced_config_map(namespace).metadata.resource_version
     for name in ("a", "b", "c"):
         core.create_namespaced_config_map(namespace, config_map(name))
@@ -76,7 +76,7 @@ def test_a_watch_goes_on_from_where_another_stopped(core: Any, namespace: str) -
     ]
 
 
-def test_a_watch_with_a_selector_tells_who_comes_and_goes(core: Any, namespace: str) -> None:
+def test_watch_with_selector_adds_and_deletes(core: Any, namespace: str) -> None:
     listed = core.list_namespaced_config_map(namespace).metadata.resource_version
     core.create_namespaced_config_map(namespace, config_map("m"))
     core.patch_namespaced_config_map("m", namespace, {"metadata": {"labels": {"tier": "1"}}})
@@ -86,12 +86,12 @@ def test_a_watch_with_a_selector_tells_who_comes_and_goes(core: Any, namespace: 
     assert seen == [("ADDED", "m"), ("DELETED", "m")]
 
 
-def test_a_watch_ends_in_time(core: Any, namespace: str) -> None:
+def test_watch_ends_after_timeout(core: Any, namespace: str) -> None:
     events = watch.Watch().stream(core.list_namespaced_config_map, namespace, timeout_seconds=1)
     assert list(events) == []
 
 
-def test_a_watch_from_a_version_that_is_forgotten_is_gone(tmp_path: Path) -> None:
+def test_watch_from_compacted_version_is_expired(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--history", "5") as server:
         configuration = client.Configuration(host=server.url)
         configuration.ssl_ca_cert = str(server.data / "server.crt")
@@ -141,7 +141,7 @@ def test_custom_resources_and_definitions_are_watched(connection: Any, namespace
     assert seen == [("ADDED", "w"), ("DELETED", "w")]
 
 
-def test_an_informer_keeps_what_there_is(core: Any, namespace: str) -> None:
+def test_informer_cache_follows_changes(core: Any, namespace: str) -> None:
     core.create_namespaced_config_map(namespace, config_map("old"))
     informer = SharedInformer(core.list_namespaced_config_map, namespace=namespace)
 
@@ -174,7 +174,7 @@ def lease(holder: str, **metadata: Any) -> Any:
     return client.V1Lease(metadata=client.V1ObjectMeta(name="leader", **metadata), spec=spec)
 
 
-def test_a_lease_has_one_holder(connection: Any, namespace: str) -> None:
+def test_lease_has_one_holder(connection: Any, namespace: str) -> None:
     leases = client.CoordinationV1Api(connection)
     created = leases.create_namespaced_lease(namespace, lease("a"))
     assert (
@@ -210,7 +210,7 @@ def candidate(connection: Any, namespace: str, identity: str) -> Any:
     return leaderelection.LeaderElection(config)
 
 
-def test_the_clients_own_election_has_one_leader(connection: Any, namespace: str) -> None:
+def test_leader_election_has_one_leader(connection: Any, namespace: str) -> None:
     first, second = (candidate(connection, namespace, name) for name in ("first", "second"))
     assert first.try_acquire_or_renew()
     assert not second.try_acquire_or_renew()
@@ -226,7 +226,7 @@ def test_the_clients_own_election_has_one_leader(connection: Any, namespace: str
 
 @pytest.fixture
 def anything(connection: Any, tmp_path: Path) -> Any:
-    """It caches what it discovers in a file, and would put that where every user of the machine finds it."""
+    """Return the client with a private cache file for discovery; the default one is shared by all users."""
     return dynamic.DynamicClient(connection, cache_file=str(tmp_path / "discovered.json"))
 
 
@@ -242,7 +242,7 @@ def anything(connection: Any, tmp_path: Path) -> Any:
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", False),
     ],
 )
-def test_a_kind_is_discovered(
+def test_dynamic_client_discovers_kind(
     anything: Any, version: str, kind: str, plural: str, is_namespaced: bool
 ) -> None:
     found = anything.resources.get(api_version=version, kind=kind)
@@ -252,7 +252,7 @@ def test_a_kind_is_discovered(
     )
 
 
-def test_any_kind_is_written_and_read(anything: Any, namespace: str) -> None:
+def test_dynamic_client_writes_and_reads_any_kind(anything: Any, namespace: str) -> None:
     services = anything.resources.get(api_version="v1", kind="Service")
     ports = [{"name": "http", "port": 80}, {"name": "admin", "port": 81}]
     body = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": "web"}, "spec": {"ports": ports}}
@@ -278,7 +278,7 @@ def test_any_kind_is_written_and_read(anything: Any, namespace: str) -> None:
         services.get(name="web", namespace=namespace)
 
 
-def test_a_dynamic_watch_starts_with_bookmarked_state(anything: Any, core: Any, namespace: str) -> None:
+def test_dynamic_watch_starts_with_bookmarked_state(anything: Any, core: Any, namespace: str) -> None:
     config_maps = anything.resources.get(api_version="v1", kind="ConfigMap")
     core.create_namespaced_config_map(namespace, config_map("m"))
     watcher = watch.Watch()
@@ -297,7 +297,7 @@ def test_a_dynamic_watch_starts_with_bookmarked_state(anything: Any, core: Any, 
     assert seen[1]["raw_object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_the_dynamic_clients_apply_is_refused(anything: Any, namespace: str) -> None:
+def test_dynamic_client_apply_is_rejected(anything: Any, namespace: str) -> None:
     config_maps = anything.resources.get(api_version="v1", kind="ConfigMap")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
     with pytest.raises(dynamic_exceptions.DynamicApiError) as caught:

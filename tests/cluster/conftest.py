@@ -1,10 +1,10 @@
-"""The cluster to test, a namespace of its own for each test, and transcripts.
+"""Fixtures: the cluster to test, a namespace for each test, and transcripts.
 
     pytest tests/cluster                                                      on the embedded server
     WINDLASS_TEST_CLUSTER=real pytest tests/cluster                           on a real Kubernetes
-    WINDLASS_TEST_CLUSTER=real WINDLASS_REGENERATE=1 pytest tests/cluster     writes the transcripts anew
+    WINDLASS_TEST_CLUSTER=real WINDLASS_REGENERATE=1 pytest tests/cluster     write the transcripts
 
-The tests know the Kubernetes API and nothing else: what they import is in `conformance`, in tests/support.
+The tests use the Kubernetes API only. Their helpers are in `conformance`, in tests/support.
 """
 
 import os
@@ -22,7 +22,7 @@ from conformance.transcript import RecordingClient
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 VERSION = TRANSCRIPTS / "VERSION"
-"""The release of the server that wrote the transcripts, as its `/version` reports it."""
+"""The release of the server that wrote the transcripts, from its `/version`."""
 
 WRITTEN: set[Path] = set()
 
@@ -37,13 +37,13 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def unique() -> str:
-    """For names of what is in no namespace. Transcripts show it as `<unique>`."""
+    """Return a unique name for cluster-scoped objects. Transcripts show it as `<unique>`."""
     return f"t-{uuid.uuid4().hex[:10]}"
 
 
 @pytest.fixture
 def api(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[RecordingClient]:
-    """A client whose requests and answers are compared with the golden ones when the test has passed."""
+    """Return a client whose requests and responses are compared with the transcript after the test has passed."""
     if _is_of_another_release(cluster):
         for suffix, reason in known_differences.OTHER_RELEASES_FAIL.items():
             if request.node.nodeid.endswith(suffix):
@@ -64,7 +64,7 @@ def namespace(cluster: Cluster, unique: str) -> Iterator[Namespace]:
 
 @pytest.fixture
 def widgets(cluster: Cluster, namespace: Namespace) -> Iterator[Widgets]:
-    """A group of a test's own, for one definition, which is deleted at the end."""
+    """Return an API group for one definition, which is deleted at the end of the test."""
     widgets = Widgets(f"{namespace.name}.example.com", namespace.name)
     yield widgets
     cluster.client.delete(widgets.definition)

@@ -1,4 +1,4 @@
-"""What can be created, and how the server says what is wrong with the rest."""
+"""Creation of objects, and the errors for invalid ones."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from conformance.objects import (
 from conformance.transcript import RecordingClient
 
 
-def test_a_name_is_taken_once(api: RecordingClient, namespace: Namespace) -> None:
+def test_duplicate_name_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.post(maps, config_map("a", {"k": "1"})).expect(201)
     refused = api.post(maps, config_map("a", {"k": "2"})).expect(409)
@@ -27,7 +27,7 @@ def test_a_name_is_taken_once(api: RecordingClient, namespace: Namespace) -> Non
     assert api.get(f"{maps}/a").expect(200).body == created.body
 
 
-def test_a_name_is_made(api: RecordingClient, namespace: Namespace) -> None:
+def test_generate_name_adds_random_suffix(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     nameless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}}
     one, two = (api.post(maps, nameless).expect(201).body["metadata"]["name"] for _ in range(2))
@@ -37,14 +37,14 @@ def test_a_name_is_made(api: RecordingClient, namespace: Namespace) -> None:
     assert api.post(maps, both).expect(201).body["metadata"]["name"] == "given"
 
 
-def test_a_made_name_is_short_enough(api: RecordingClient, namespace: Namespace) -> None:
+def test_generated_name_is_truncated(api: RecordingClient, namespace: Namespace) -> None:
     prefix = "x" * 62
     nameless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": prefix}}
     created = api.unrecorded.post(namespace.path("configmaps"), nameless).expect(201)
     assert len(created.body["metadata"]["name"]) == 63
 
 
-def test_a_name_that_is_made_of_a_bad_one(api: RecordingClient, namespace: Namespace) -> None:
+def test_invalid_generate_name_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     nameless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "A_"}}
     refused = api.unrecorded.post(namespace.path("configmaps"), nameless).expect(422)
     causes = refused.body["details"]["causes"]
@@ -102,7 +102,7 @@ BODIES: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("body", "code"), BODIES.values(), ids=BODIES)
-def test_config_maps(api: RecordingClient, namespace: Namespace, body: Json, code: int) -> None:
+def test_config_map_validation(api: RecordingClient, namespace: Namespace, body: Json, code: int) -> None:
     api.post(namespace.path("configmaps"), body).expect(code)
     assert len(api.unrecorded.get(namespace.path("configmaps")).body["items"]) == (1 if code == 201 else 0)
 
@@ -199,11 +199,13 @@ INVALID: dict[str, tuple[str, Any, int]] = {
 
 
 @pytest.mark.parametrize(("plural", "body", "code"), INVALID.values(), ids=INVALID)
-def test_other_kinds(api: RecordingClient, namespace: Namespace, plural: str, body: Json, code: int) -> None:
+def test_validation_of_other_kinds(
+    api: RecordingClient, namespace: Namespace, plural: str, body: Json, code: int
+) -> None:
     api.post(namespace.path(plural), body).expect(code)
 
 
-def test_what_is_immutable_stays(api: RecordingClient, namespace: Namespace) -> None:
+def test_immutable_data_cannot_change(api: RecordingClient, namespace: Namespace) -> None:
     maps, secrets = namespace.path("configmaps"), namespace.path("secrets")
     api.post(maps, {**config_map("a", {"k": "1"}), "immutable": True}).expect(201)
     api.patch(f"{maps}/a", {"data": {"k": "2"}}).expect(422)
@@ -214,7 +216,7 @@ def test_what_is_immutable_stays(api: RecordingClient, namespace: Namespace) -> 
     api.delete(f"{maps}/a").expect(200)
 
 
-def test_an_update_is_of_the_object_at_its_path(api: RecordingClient, namespace: Namespace) -> None:
+def test_update_of_other_object_than_path_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a")).expect(201)
     api.put(f"{maps}/a", config_map("b")).expect(400)

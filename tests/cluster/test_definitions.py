@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: a kind comes with its definition, changes with it, and goes with it."""
+"""CustomResourceDefinitions: a kind is served, changes and disappears with its definition."""
 
 from typing import Any
 
@@ -20,11 +20,13 @@ from conformance.transcript import RecordingClient
 from conformance.waiting import wait_for, wait_until, wait_until_gone
 
 
-def test_a_kind_comes_and_goes(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_is_served_until_definition_is_deleted(
+    api: RecordingClient, widgets: Widgets
+) -> None:
     body = definition(widgets.group, version(SIZED))
     api.get(widgets.path()).expect(404)
     created = api.unrecorded.post(DEFINITIONS, body).expect(201).body
-    # How far it has come by then, and hence its status and version, is a matter of time.
+    # Its status and resourceVersion depend on timing.
     api.note(
         "created",
         {"metadata": sorted(created["metadata"].keys() - {"managedFields"}), "spec": created["spec"]},
@@ -47,7 +49,7 @@ def test_a_kind_comes_and_goes(api: RecordingClient, widgets: Widgets) -> None:
     assert api.get(widgets.path()).expect(200).names == []
 
 
-def test_it_is_discovered(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_is_in_discovery(api: RecordingClient, widgets: Widgets) -> None:
     names: dict[str, Any] = {"shortNames": ["wd"], "categories": ["all"]}
     subresources = {
         "status": {},
@@ -73,7 +75,7 @@ def test_it_is_discovered(api: RecordingClient, widgets: Widgets) -> None:
     wait_for("the group to be unlisted", lambda: not is_listed())
 
 
-def test_something_in_no_namespace(api: RecordingClient, widgets: Widgets) -> None:
+def test_cluster_scoped_custom_resource(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED), scope="Cluster"))
     at = f"/apis/{widgets.group}/v1/widgets"
     api.post(at, widgets.body("a", spec={"size": 1})).expect(201)
@@ -82,7 +84,7 @@ def test_something_in_no_namespace(api: RecordingClient, widgets: Widgets) -> No
     api.delete(f"{at}/a").expect(200)
 
 
-def test_names_are_taken_once(api: RecordingClient, widgets: Widgets) -> None:
+def test_conflicting_names_are_not_accepted(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     body = definition(widgets.group, version(SIZED), plural="gadgets")
     body["metadata"] = {"name": f"gadgets.{widgets.group}"}
@@ -152,12 +154,12 @@ REFUSED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_a_definition_that_makes_no_sense(api: RecordingClient, body: Json) -> None:
+def test_invalid_definition_is_rejected(api: RecordingClient, body: Json) -> None:
     api.post(DEFINITIONS, body, dryRun="All").expect(422)
 
 
-def test_a_schema_changes(api: RecordingClient, widgets: Widgets) -> None:
-    """What is stored stays as it is until it is written; it is defaulted and pruned as it is read."""
+def test_changed_schema_applies_to_stored_objects(api: RecordingClient, widgets: Widgets) -> None:
+    """Stored objects change only when they are written, but are defaulted and pruned when read."""
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.post(widgets.path(), widgets.body("a", spec={"size": 1, "colour": "red"})).expect(201)
     narrower = schema(
@@ -175,7 +177,7 @@ def test_a_schema_changes(api: RecordingClient, widgets: Widgets) -> None:
     assert created.body["spec"] == {"shape": "round"}
 
 
-def test_several_versions(api: RecordingClient, widgets: Widgets) -> None:
+def test_all_served_versions_show_one_object(api: RecordingClient, widgets: Widgets) -> None:
     old = {**version(SIZED, "v1beta1"), "storage": False}
     unserved = {**version(SIZED, "v0"), "storage": False, "served": False}
     establish(api.unrecorded, definition(widgets.group, old, version(SIZED), unserved))
@@ -193,8 +195,8 @@ def test_several_versions(api: RecordingClient, widgets: Widgets) -> None:
         assert watch.next()["object"]["apiVersion"] == f"{widgets.group}/v1beta1"
 
 
-def test_what_is_stored_stays_listed(api: RecordingClient, widgets: Widgets) -> None:
-    """A version that was ever stored cannot leave the definition before it leaves the status."""
+def test_stored_versions_cannot_be_removed(api: RecordingClient, widgets: Widgets) -> None:
+    """A version remains in the definition until it is removed from status.storedVersions."""
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     found = api.unrecorded.get(widgets.definition)
     assert found.body["status"]["storedVersions"] == ["v1"]
@@ -204,14 +206,14 @@ def test_what_is_stored_stays_listed(api: RecordingClient, widgets: Widgets) -> 
     assert moved.body["status"]["storedVersions"] == ["v1", "v2"]
 
 
-def test_what_a_definition_may_not_change(api: RecordingClient, widgets: Widgets) -> None:
+def test_immutable_definition_fields(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.patch(widgets.definition, {"spec": {"scope": "Cluster"}}).expect(422)
     api.patch(widgets.definition, {"spec": {"group": "other.example.com"}}).expect(422)
     api.patch(widgets.definition, {"spec": {"names": {"kind": "Gadget"}}}).expect(422)
 
 
-def test_a_definition_waits_for_its_objects(api: RecordingClient, widgets: Widgets) -> None:
+def test_deleted_definition_waits_for_its_objects(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     held = {"finalizers": ["example.com/hold"]}
     api.unrecorded.post(widgets.path(), widgets.body("a", metadata=held)).expect(201)
@@ -225,7 +227,7 @@ def test_a_definition_waits_for_its_objects(api: RecordingClient, widgets: Widge
     wait_until_gone(api.unrecorded, widgets.definition)
 
 
-def test_objects_are_scaled(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_scale_subresource(api: RecordingClient, widgets: Widgets) -> None:
     properties = {
         "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
         "status": {
@@ -249,6 +251,6 @@ def test_objects_are_scaled(api: RecordingClient, widgets: Widgets) -> None:
     assert api.get(widgets.path("a")).body["spec"] == {"size": 4}
 
 
-def test_a_list_is_of_its_kind(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_list_has_list_kind(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(ANYTHING), listKind="WidgetBag"))
     assert api.get(widgets.path()).expect(200).body["kind"] == "WidgetBag"

@@ -1,4 +1,4 @@
-"""Deletion: at once, after the finalizers, after a pod's grace period; one object or all that are selected."""
+"""Deletion: at once, after finalizers, after the grace period of a pod, and of collections."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from conformance.transcript import RecordingClient
 HOLD = "example.com/hold"
 
 
-def test_an_object_is_gone_at_once(api: RecordingClient, namespace: Namespace) -> None:
+def test_object_without_finalizers_is_deleted_at_once(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     assert api.delete(f"{maps}/a").expect(200).body["status"] == "Success"
@@ -29,7 +29,7 @@ def test_an_object_is_gone_at_once(api: RecordingClient, namespace: Namespace) -
     api.post(maps, config_map("a")).expect(201)
 
 
-def test_finalizers_hold_an_object(api: RecordingClient, namespace: Namespace) -> None:
+def test_finalizers_keep_deleted_object(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a", {"k": "1"}, finalizers=[HOLD, f"{HOLD}-2"]))
     first = api.delete(f"{maps}/a").expect(200)
@@ -44,7 +44,7 @@ def test_finalizers_hold_an_object(api: RecordingClient, namespace: Namespace) -
     api.get(f"{maps}/a").expect(404)
 
 
-def test_an_update_that_takes_the_last_finalizer_deletes(api: RecordingClient, namespace: Namespace) -> None:
+def test_removing_last_finalizer_deletes_object(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a", finalizers=[HOLD]))
     held = api.delete(f"{maps}/a").expect(200).body
@@ -53,7 +53,7 @@ def test_an_update_that_takes_the_last_finalizer_deletes(api: RecordingClient, n
     api.get(f"{maps}/a").expect(404)
 
 
-def test_finalizers_of_what_is_not_deleted_come_and_go(api: RecordingClient, namespace: Namespace) -> None:
+def test_finalizers_of_live_object_can_change(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     api.patch(f"{maps}/a", {"metadata": {"finalizers": [HOLD]}}).expect(200)
@@ -72,11 +72,11 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("name", FINALIZERS.values(), ids=FINALIZERS)
-def test_a_finalizer_has_a_qualified_name(api: RecordingClient, namespace: Namespace, name: str) -> None:
+def test_finalizer_must_be_qualified_name(api: RecordingClient, namespace: Namespace, name: str) -> None:
     api.post(namespace.path("configmaps"), config_map("a", finalizers=[name])).expect(422)
 
 
-def test_nobody_sets_the_time_of_deletion(api: RecordingClient, namespace: Namespace) -> None:
+def test_client_cannot_set_deletion_timestamp(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     marked: dict[str, Any] = {"deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
     created = api.post(maps, config_map("a", **marked)).expect(201)
@@ -86,7 +86,7 @@ def test_nobody_sets_the_time_of_deletion(api: RecordingClient, namespace: Names
     assert "deletionTimestamp" not in api.get(f"{maps}/a").expect(200).body["metadata"]
 
 
-def test_the_time_of_deletion_stays(api: RecordingClient, namespace: Namespace) -> None:
+def test_deletion_timestamp_does_not_change(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a", finalizers=[HOLD]))
     held = api.delete(f"{maps}/a").expect(200).body["metadata"]
@@ -96,7 +96,7 @@ def test_the_time_of_deletion_stays(api: RecordingClient, namespace: Namespace) 
     api.unrecorded.patch(f"{maps}/a", {"metadata": {"finalizers": None}})
 
 
-def test_a_held_custom_resource(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_with_finalizer(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.post(widgets.path(), widgets.body("a", metadata={"finalizers": [HOLD]})).expect(201)
     held = api.delete(widgets.path("a")).expect(200).body
@@ -120,7 +120,7 @@ GRACE: dict[str, tuple[dict[str, Any], dict[str, str], Any, int | None]] = {
 
 
 @pytest.mark.parametrize(("spec", "params", "options", "grace"), GRACE.values(), ids=GRACE)
-def test_a_pod_has_a_grace_period(
+def test_scheduled_pod_gets_grace_period(
     api: RecordingClient,
     namespace: Namespace,
     spec: dict[str, Any],
@@ -128,7 +128,7 @@ def test_a_pod_has_a_grace_period(
     options: Any,
     grace: int | None,
 ) -> None:
-    """As long as something may run it: one that no node has got is gone at once."""
+    """Only a pod on a node has a grace period: others are deleted at once."""
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", spec)).expect(201)
     body = {"kind": "DeleteOptions", "apiVersion": "v1", **options} if options else None
@@ -142,7 +142,7 @@ def test_a_pod_has_a_grace_period(
     api.unrecorded.delete(f"{pods}/a", gracePeriodSeconds="0").expect(200)
 
 
-def test_a_grace_period_gets_shorter_only(api: RecordingClient, namespace: Namespace) -> None:
+def test_grace_period_can_only_shrink(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", {"nodeName": "node-1"})).expect(201)
 
@@ -156,7 +156,7 @@ def test_a_grace_period_gets_shorter_only(api: RecordingClient, namespace: Names
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_has_no_grace_period(api: RecordingClient, namespace: Namespace, phase: str) -> None:
+def test_finished_pod_has_no_grace_period(api: RecordingClient, namespace: Namespace, phase: str) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", {"nodeName": "node-1"})).expect(201)
     api.unrecorded.patch(f"{pods}/a/status", {"status": {"phase": phase}}).expect(200)
@@ -164,7 +164,7 @@ def test_a_pod_that_ended_has_no_grace_period(api: RecordingClient, namespace: N
     api.get(f"{pods}/a").expect(404)
 
 
-def test_a_pod_with_a_finalizer(api: RecordingClient, namespace: Namespace) -> None:
+def test_terminating_pod_with_finalizer(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", {"nodeName": "node-1"}, finalizers=[HOLD])).expect(201)
     api.delete(f"{pods}/a").expect(200)
@@ -175,8 +175,8 @@ def test_a_pod_with_a_finalizer(api: RecordingClient, namespace: Namespace) -> N
     api.get(f"{pods}/a").expect(404)
 
 
-def test_a_finalizer_goes_while_the_pod_ends(api: RecordingClient, namespace: Namespace) -> None:
-    """What holds it then is its grace period."""
+def test_finalizer_removed_during_grace_period(api: RecordingClient, namespace: Namespace) -> None:
+    """The grace period still keeps the pod."""
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", {"nodeName": "node-1"}, finalizers=[HOLD])).expect(201)
     api.delete(f"{pods}/a").expect(200)
@@ -188,7 +188,7 @@ def test_a_finalizer_goes_while_the_pod_ends(api: RecordingClient, namespace: Na
 
 REFUSED = 400
 REFUSED_CODES = (400, 500)
-"""Kubernetes takes some unreadable options for an error of its own: 500."""
+"""Kubernetes answers 500 to some invalid options."""
 
 OPTIONS: dict[str, tuple[Any, int]] = {
     "empty": ({}, 200),
@@ -205,7 +205,7 @@ OPTIONS: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("options", "code"), OPTIONS.values(), ids=OPTIONS)
-def test_options_of_a_deletion(api: RecordingClient, namespace: Namespace, options: Any, code: int) -> None:
+def test_delete_options(api: RecordingClient, namespace: Namespace, options: Any, code: int) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a"))
     answer = api.delete(f"{maps}/a", options)
@@ -214,7 +214,7 @@ def test_options_of_a_deletion(api: RecordingClient, namespace: Namespace, optio
     assert api.get(f"{maps}/a").code == (404 if is_gone else 200)
 
 
-def test_unreadable_options(api: RecordingClient, namespace: Namespace) -> None:
+def test_invalid_delete_options_are_rejected(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a"))
     assert api.delete(f"{maps}/a", b"{").code in REFUSED_CODES
@@ -234,7 +234,7 @@ COLLECTIONS: dict[str, tuple[dict[str, str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("params", "left"), COLLECTIONS.values(), ids=COLLECTIONS)
-def test_a_collection_is_deleted(
+def test_delete_collection(
     api: RecordingClient, namespace: Namespace, params: dict[str, Any], left: list[str]
 ) -> None:
     maps = namespace.path("configmaps")
@@ -244,7 +244,7 @@ def test_a_collection_is_deleted(
     assert api.get(maps).names == left
 
 
-def test_a_collection_of_custom_resources_is_deleted(api: RecordingClient, widgets: Widgets) -> None:
+def test_delete_collection_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     for name, finalizers in (("a", []), ("b", [HOLD]), ("c", [])):
         api.unrecorded.post(widgets.path(), widgets.body(name, metadata={"finalizers": finalizers})).expect(
@@ -257,7 +257,7 @@ def test_a_collection_of_custom_resources_is_deleted(api: RecordingClient, widge
     api.patch(widgets.path("b"), {"metadata": {"finalizers": []}}).expect(200)
 
 
-def test_services_are_deleted_together(api: RecordingClient, namespace: Namespace) -> None:
+def test_delete_collection_of_services(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     api.unrecorded.post(services, service("a")).expect(201)
     api.unrecorded.post(services, service("b", clusterIP="None")).expect(201)

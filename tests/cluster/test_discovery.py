@@ -1,4 +1,4 @@
-"""What a client learns about a server before it asks for anything."""
+"""Discovery and OpenAPI documents."""
 
 import json
 from typing import Final
@@ -27,14 +27,14 @@ RESOURCES: dict[str, list[str]] = {
 }  # fmt: skip
 
 
-def test_versions_of_the_core(api: RecordingClient) -> None:
+def test_core_api_versions(api: RecordingClient) -> None:
     found = api.unrecorded.get("/api").expect(200).body
     assert (found["kind"], found["versions"]) == ("APIVersions", ["v1"])
 
 
 @pytest.mark.parametrize("path", RESOURCES, ids=[path.strip("/").replace("/", ".") for path in RESOURCES])
-def test_resources(api: RecordingClient, path: str) -> None:
-    """A server may have more: what it has of these is described alike."""
+def test_resource_lists(api: RecordingClient, path: str) -> None:
+    """A server may have more resources than these."""
     found = api.unrecorded.get(path).expect(200).body
     assert (found["kind"], found["groupVersion"]) == (
         "APIResourceList",
@@ -46,7 +46,7 @@ def test_resources(api: RecordingClient, path: str) -> None:
     api.note(path, {"kind": found["kind"], "resources": [rows[name] for name in RESOURCES[path]]})
 
 
-def test_groups(api: RecordingClient) -> None:
+def test_group_list(api: RecordingClient) -> None:
     found = api.unrecorded.get("/apis").expect(200).body
     assert (found["kind"], found["apiVersion"]) == ("APIGroupList", "v1")
     groups = {group["name"]: group for group in found["groups"]}
@@ -57,14 +57,14 @@ def test_groups(api: RecordingClient) -> None:
         assert (alone["kind"], alone["name"]) == ("APIGroup", name)
 
 
-def test_the_version_of_the_server(api: RecordingClient, cluster: Cluster) -> None:
+def test_server_version(api: RecordingClient, cluster: Cluster) -> None:
     found = api.unrecorded.get("/version").expect(200).body
     assert found == cluster.versions
     assert {"major", "minor", "gitVersion", "platform"} <= found.keys()
     assert found["gitVersion"].startswith(f"v{found['major']}.{found['minor'].rstrip('+')}")
 
 
-def test_the_schemas_name_the_kinds(api: RecordingClient) -> None:
+def test_openapi_schemas_name_their_kinds(api: RecordingClient) -> None:
     found = json.loads(api.unrecorded.get("/openapi/v2").expect(200).raw)
     kinds = {
         (kind["group"], kind["version"], kind["kind"])
@@ -89,8 +89,8 @@ REFERENCE: Final = "#/definitions/"
 MERGE_EXTENSIONS: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 
 
-def test_merge_rules(api: RecordingClient) -> None:
-    """The rules of strategic merge patches, by type and field. tests/localcluster/test_strategic.py reads them too."""
+def test_openapi_has_merge_extensions(api: RecordingClient) -> None:
+    """The merge keys and strategies by type and field. tests/k8s/test_strategic_merge.py reads the transcript too."""
     definitions = json.loads(api.unrecorded.get("/openapi/v2").expect(200).raw)["definitions"]
     roots = [name for name, schema in definitions.items() if _is_of_listed_kind(schema)]
     assert len(roots) == sum(len(kinds) for kinds in KINDS.values())

@@ -1,4 +1,4 @@
-"""A dry run answers as the real one would, and leaves everything as it was."""
+"""A dry run returns the response of the real request and changes nothing."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from conformance.transcript import RecordingClient
 DRY: dict[str, Any] = {"dryRun": "All"}
 
 
-def test_nothing_is_created(api: RecordingClient, namespace: Namespace) -> None:
+def test_dry_run_creates_nothing(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     imagined = api.post(maps, config_map("a", {"k": "1"}), **DRY).expect(201)
     assert imagined.body["metadata"]["name"] == "a"
@@ -34,7 +34,7 @@ def test_nothing_is_created(api: RecordingClient, namespace: Namespace) -> None:
     api.post(maps, config_map("a"), **DRY).expect(409)
 
 
-def test_nothing_is_changed(api: RecordingClient, namespace: Namespace) -> None:
+def test_dry_run_changes_nothing(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.unrecorded.post(maps, config_map("a", {"k": "1"}))
     put = api.put(f"{maps}/a", config_map("a", {"k": "2"}), **DRY).expect(200)
@@ -44,7 +44,7 @@ def test_nothing_is_changed(api: RecordingClient, namespace: Namespace) -> None:
     assert api.get(f"{maps}/a").body == created.body
 
 
-def test_nothing_is_deleted(api: RecordingClient, namespace: Namespace) -> None:
+def test_dry_run_deletes_nothing(api: RecordingClient, namespace: Namespace) -> None:
     maps, pods = namespace.path("configmaps"), namespace.path("pods")
     api.unrecorded.post(maps, config_map("a"))
     api.unrecorded.post(maps, config_map("held", finalizers=["example.com/hold"]))
@@ -63,7 +63,7 @@ def test_nothing_is_deleted(api: RecordingClient, namespace: Namespace) -> None:
     api.unrecorded.delete(f"{pods}/a", gracePeriodSeconds="0")
 
 
-def test_no_status_is_written(api: RecordingClient, namespace: Namespace) -> None:
+def test_dry_run_writes_no_status(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     patched = api.patch(f"{pods}/a/status", {"status": {"phase": "Running"}}, **DRY).expect(200)
@@ -71,7 +71,7 @@ def test_no_status_is_written(api: RecordingClient, namespace: Namespace) -> Non
     assert api.unrecorded.get(f"{pods}/a").body["status"]["phase"] == "Pending"
 
 
-def test_no_address_is_taken(api: RecordingClient, namespace: Namespace) -> None:
+def test_dry_run_allocates_no_address(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     address = free_address(api.unrecorded, namespace)
     api.post(services, service("a", clusterIP=address), **DRY).expect(201)
@@ -80,7 +80,7 @@ def test_no_address_is_taken(api: RecordingClient, namespace: Namespace) -> None
     api.delete(f"{services}/a").expect(200)
 
 
-def test_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
+def test_dry_run_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.post(widgets.path(), widgets.body("a", spec={"size": 1}), **DRY).expect(201)
     api.get(widgets.path("a")).expect(404)
@@ -91,7 +91,7 @@ def test_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
 
 
 @pytest.mark.parametrize("value", ["Some", "all", "true"])
-def test_an_unknown_dry_run(api: RecordingClient, namespace: Namespace, value: str) -> None:
+def test_unknown_dry_run_value_is_rejected(api: RecordingClient, namespace: Namespace, value: str) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("b"))
     requests: list[Any] = [

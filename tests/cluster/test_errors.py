@@ -1,4 +1,4 @@
-"""What cannot be read, found or done is refused with a Status, and the server stays up."""
+"""Invalid requests get a Status, and the server stays healthy."""
 
 import http.client
 
@@ -22,12 +22,12 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED)
-def test_malformed_json(api: RecordingClient, namespace: Namespace, text: bytes) -> None:
+def test_malformed_json_is_rejected(api: RecordingClient, namespace: Namespace, text: bytes) -> None:
     assert 400 <= api.post(namespace.path("configmaps"), text).code < 500 or text == MALFORMED["trailing"]
     api.unrecorded.get(namespace.path("configmaps")).expect(200)
 
 
-def test_the_last_of_two_equal_keys_counts(api: RecordingClient, namespace: Namespace) -> None:
+def test_last_duplicate_json_key_counts(api: RecordingClient, namespace: Namespace) -> None:
     text = (
         b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1", "k": "2"}}'
     )
@@ -39,7 +39,9 @@ def test_the_last_of_two_equal_keys_counts(api: RecordingClient, namespace: Name
     ids=["text", "xml", "form", "nonsense"],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_another_content_type(api: RecordingClient, namespace: Namespace, content: str, method: str) -> None:
+def test_unsupported_content_type_is_rejected(
+    api: RecordingClient, namespace: Namespace, content: str, method: str
+) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a")).expect(201)
     at = maps if method == "POST" else f"{maps}/a"
@@ -56,12 +58,12 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("path", UNKNOWN, ids=[path.strip("/").replace("/", ".") for path in UNKNOWN])
-def test_a_path_that_is_none(api: RecordingClient, path: str) -> None:
+def test_unknown_resource_path_is_not_found(api: RecordingClient, path: str) -> None:
     api.get(path).expect(404)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v1x", "/etc/passwd"])
-def test_a_path_outside_the_api(api: RecordingClient, path: str) -> None:
+def test_unknown_root_path_is_not_found(api: RecordingClient, path: str) -> None:
     api.unrecorded.get(path).expect(404)
 
 
@@ -81,7 +83,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize(("method", "path"), METHODS.values(), ids=METHODS)
-def test_a_method_that_is_not_there(api: RecordingClient, method: str, path: str) -> None:
+def test_unsupported_method_is_rejected(api: RecordingClient, method: str, path: str) -> None:
     body = config_map("a") if method in ("POST", "PUT", "PATCH") else None
     assert api.request(method, path, body, {"Content-Type": "application/json"}).code in (404, 405)
 
@@ -94,8 +96,10 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_a_name_that_is_none(api: RecordingClient, namespace: Namespace, name: str, method: str) -> None:
-    """It leads nowhere, and above all to no other object."""
+def test_invalid_name_in_path_is_rejected(
+    api: RecordingClient, namespace: Namespace, name: str, method: str
+) -> None:
+    """Above all, the path must not lead to another object."""
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a")).expect(201)
     api.request(method, f"{maps}/{name}")
@@ -103,7 +107,7 @@ def test_a_name_that_is_none(api: RecordingClient, namespace: Namespace, name: s
     api.unrecorded.get(f"/api/v1/namespaces/{namespace.name}").expect(200)
 
 
-def test_a_body_that_is_too_large(api: RecordingClient, namespace: Namespace) -> None:
+def test_too_large_body_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, b" " * (3 * 1024 * 1024 + 1)).expect(413)
     api.unrecorded.post(maps, config_map("a")).expect(201)
@@ -113,8 +117,8 @@ def test_a_body_that_is_too_large(api: RecordingClient, namespace: Namespace) ->
     api.get(f"{maps}/a").expect(200)
 
 
-def test_data_that_is_too_large(api: RecordingClient, namespace: Namespace) -> None:
-    """The request is not, and yet: one object holds a MiB."""
+def test_too_large_data_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
+    """The request is below the limit, but the data of one object is limited to 1 MiB."""
     maps, secrets = namespace.path("configmaps"), namespace.path("secrets")
     fits, exceeds = "x" * (1024 * 1024 - 10), "x" * (1024 * 1024 + 1)
     api.unrecorded.post(maps, config_map("a", {"k": fits})).expect(201)
@@ -124,7 +128,7 @@ def test_data_that_is_too_large(api: RecordingClient, namespace: Namespace) -> N
     api.note("secret", api.unrecorded.post(secrets, body).expect(422).body)
 
 
-def test_without_a_token(api: RecordingClient, namespace: Namespace) -> None:
+def test_missing_or_wrong_token_is_unauthorized(api: RecordingClient, namespace: Namespace) -> None:
     access = api.access
     anonymous = Client(Access(access.host, access.port, access.context, None))
     answer = anonymous.get(namespace.path("configmaps")).expect(401)
@@ -139,8 +143,8 @@ def test_without_a_token(api: RecordingClient, namespace: Namespace) -> None:
     api.get(namespace.path("configmaps", "a")).expect(404)
 
 
-def test_plain_http_is_not_spoken(api: RecordingClient) -> None:
-    """A token that is sent so would be read by others: whoever asks gets an error, or nothing at all."""
+def test_plain_http_is_rejected(api: RecordingClient) -> None:
+    """A token sent in plain text could be read by others, so there is an error or no response."""
     connection = http.client.HTTPConnection(api.access.host, api.access.port, timeout=60)
     connection.request("GET", "/version")
     try:
@@ -151,13 +155,13 @@ def test_plain_http_is_not_spoken(api: RecordingClient) -> None:
     assert code in (0, 400)
 
 
-def test_it_is_alive_after_all_that(api: RecordingClient) -> None:
+def test_server_is_healthy_after_bad_requests(api: RecordingClient) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         answer = api.get(path).expect(200)
         assert answer.raw == b"ok"
 
 
-def test_errors_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_errors(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     for text in (MALFORMED["cut"], MALFORMED["text"], MALFORMED["null"], b"[]"):
         assert 400 <= api.post(widgets.path(), text).code <= 500

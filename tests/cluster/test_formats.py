@@ -1,4 +1,4 @@
-"""Bodies are JSON or YAML, each way."""
+"""Request and response bodies in JSON and YAML."""
 
 import pytest
 import yaml
@@ -29,7 +29,7 @@ data:
 """
 
 
-def test_yaml_is_read(api: RecordingClient, namespace: Namespace) -> None:
+def test_yaml_request_body(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.post(maps, MANIFEST, YAML).expect(201)
     assert created.type == "application/json"
@@ -39,7 +39,7 @@ def test_yaml_is_read(api: RecordingClient, namespace: Namespace) -> None:
     api.delete(f"{maps}/a", b"propagationPolicy: Background\n", YAML).expect(200)
 
 
-def test_yaml_is_written(api: RecordingClient, namespace: Namespace) -> None:
+def test_yaml_response_body(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.unrecorded.post(
         maps, config_map("a", {"k": "1", "text": "one\ntwo\n", "n": "007"}), AS_YAML
@@ -49,7 +49,7 @@ def test_yaml_is_written(api: RecordingClient, namespace: Namespace) -> None:
         read, plain = api.unrecorded.get(path, AS_YAML), api.unrecorded.get(path)
         assert (read.code, read.type) == (plain.code, "application/yaml")
         written = yaml.safe_load(read.raw)
-        if path == maps:  # its version is that of the whole store, where others write
+        if path == maps:  # its version is that of the whole store, to which other tests write
             assert written["items"] == plain.body["items"] or len(written["items"]) == 1
         else:
             assert written.get("data") == plain.body.get("data")
@@ -69,11 +69,11 @@ NOT_YAML = {
 
 
 @pytest.mark.parametrize("text", NOT_YAML.values(), ids=NOT_YAML)
-def test_yaml_that_is_none(api: RecordingClient, namespace: Namespace, text: bytes) -> None:
+def test_invalid_yaml_is_rejected(api: RecordingClient, namespace: Namespace, text: bytes) -> None:
     api.post(namespace.path("configmaps"), text, YAML)
 
 
-def test_custom_resources_in_yaml(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_in_yaml(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     text = yaml.safe_dump(widgets.body("a", spec={"size": 1})).encode()
     api.post(widgets.path(), text, YAML).expect(201)
@@ -81,13 +81,13 @@ def test_custom_resources_in_yaml(api: RecordingClient, widgets: Widgets) -> Non
     assert (read.type, yaml.safe_load(read.raw)["spec"]) == ("application/yaml", {"size": 1})
 
 
-def test_json_with_a_charset(api: RecordingClient, namespace: Namespace) -> None:
+def test_json_with_charset_parameter(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"), {"Content-Type": "application/json; charset=utf-8"}).expect(201)
     api.post(maps, config_map("b"), {"Content-Type": ""}).expect(201)
 
 
-def test_text_of_all_languages(api: RecordingClient, namespace: Namespace) -> None:
+def test_unicode_text_is_preserved(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     text = 'naïve Ünïcödé 日本語 🎉 \u0000 \u2028 <&> \\ " \t'
     created = api.post(maps, config_map("a", {"text": text}, annotations={"a": text})).expect(201)
@@ -95,7 +95,7 @@ def test_text_of_all_languages(api: RecordingClient, namespace: Namespace) -> No
     assert api.get(f"{maps}/a").body["metadata"]["annotations"] == {"a": text}
 
 
-def test_a_pretty_answer_is_the_same(api: RecordingClient, namespace: Namespace) -> None:
+def test_pretty_response_has_same_content(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.unrecorded.post(maps, config_map("a"))
     pretty = api.unrecorded.get(f"{maps}/a", pretty="true").expect(200)
@@ -103,6 +103,6 @@ def test_a_pretty_answer_is_the_same(api: RecordingClient, namespace: Namespace)
     assert b"\n  " in pretty.raw
 
 
-def test_a_field_is_named_exactly(api: RecordingClient, namespace: Namespace) -> None:
+def test_field_names_are_case_sensitive(api: RecordingClient, namespace: Namespace) -> None:
     body = {**config_map("a"), "Data": {"k": "1"}}
     assert "data" not in api.post(namespace.path("configmaps"), body).expect(201).body

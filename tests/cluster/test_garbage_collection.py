@@ -1,4 +1,4 @@
-"""Dependents go with their owners, before them, or stay behind, as the deletion asks for."""
+"""Garbage collection: dependents are deleted in the background, in the foreground, or orphaned."""
 
 from typing import Any
 
@@ -32,10 +32,10 @@ def dependent(api: RecordingClient, maps: str, name: str, *owners: Json, **metad
 
 
 def until_seen(api: RecordingClient, *paths: str) -> None:
-    """Waits until the collector has seen what was written there before.
+    """Wait until the garbage collector has processed all earlier writes.
 
-    It follows the server like any other client and decides by what it has seen so far. It has seen all that came
-    before an object of the same kind whose owner never was, as soon as it has deleted that object.
+    It watches the server like any other client. Once it has deleted an object whose owner does not exist, it has seen
+    all objects of that kind that were created before.
     """
     for path in paths:
         kind = api.unrecorded.get(path).expect(200).body
@@ -51,7 +51,9 @@ def until_seen(api: RecordingClient, *paths: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-def test_dependents_are_deleted(api: RecordingClient, namespace: Namespace, policy: str) -> None:
+def test_background_deletion_deletes_dependents(
+    api: RecordingClient, namespace: Namespace, policy: str
+) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     child = dependent(api, maps, "child", owner("ConfigMap", root))
@@ -64,7 +66,7 @@ def test_dependents_are_deleted(api: RecordingClient, namespace: Namespace, poli
     assert api.get(maps).names == ["bystander"]
 
 
-def test_orphans_stay(api: RecordingClient, namespace: Namespace) -> None:
+def test_orphan_deletion_keeps_dependents(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     child = dependent(api, maps, "child", owner("ConfigMap", root))
@@ -76,7 +78,7 @@ def test_orphans_stay(api: RecordingClient, namespace: Namespace) -> None:
     assert api.get(f"{maps}/grandchild").body["metadata"]["ownerReferences"] == [owner("ConfigMap", child)]
 
 
-def test_the_old_way_to_orphan(api: RecordingClient, namespace: Namespace) -> None:
+def test_orphan_dependents_option_keeps_dependents(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root))
@@ -86,7 +88,9 @@ def test_the_old_way_to_orphan(api: RecordingClient, namespace: Namespace) -> No
     assert "ownerReferences" not in api.get(f"{maps}/child").expect(200).body["metadata"]
 
 
-def test_in_the_foreground_an_owner_waits(api: RecordingClient, namespace: Namespace) -> None:
+def test_foreground_deletion_keeps_owner_until_dependents_are_deleted(
+    api: RecordingClient, namespace: Namespace
+) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=True), finalizers=[HOLD])
@@ -100,7 +104,9 @@ def test_in_the_foreground_an_owner_waits(api: RecordingClient, namespace: Names
     api.get(f"{maps}/child").expect(404)
 
 
-def test_an_owner_waits_only_for_those_that_block(api: RecordingClient, namespace: Namespace) -> None:
+def test_foreground_deletion_waits_only_for_blocking_dependents(
+    api: RecordingClient, namespace: Namespace
+) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=False), finalizers=[HOLD])
@@ -112,7 +118,9 @@ def test_an_owner_waits_only_for_those_that_block(api: RecordingClient, namespac
     api.get(f"{maps}/child").expect(404)
 
 
-def test_foreground_waits_for_grandchildren(api: RecordingClient, namespace: Namespace) -> None:
+def test_foreground_deletion_waits_for_indirect_dependents(
+    api: RecordingClient, namespace: Namespace
+) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     child = dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=True))
@@ -130,14 +138,14 @@ def test_foreground_waits_for_grandchildren(api: RecordingClient, namespace: Nam
     assert api.get(maps).names == []
 
 
-def test_an_owner_that_never_was(api: RecordingClient, namespace: Namespace) -> None:
+def test_object_with_missing_owner_is_deleted(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": NOBODY}
     dependent(api, maps, "child", nobody)
     wait_until_gone(api.unrecorded, f"{maps}/child")
 
 
-def test_another_object_of_the_owners_name_is_not_the_owner(
+def test_owner_with_same_name_but_other_uid_does_not_count(
     api: RecordingClient, namespace: Namespace
 ) -> None:
     maps = namespace.path("configmaps")
@@ -147,7 +155,7 @@ def test_another_object_of_the_owners_name_is_not_the_owner(
     api.get(f"{maps}/root").expect(200)
 
 
-def test_one_owner_of_two_is_enough(api: RecordingClient, namespace: Namespace) -> None:
+def test_dependent_stays_while_one_owner_exists(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     one, two = (api.post(maps, config_map(name)).body for name in ("one", "two"))
     dependent(api, maps, "child", owner("ConfigMap", one), owner("ConfigMap", two))
@@ -161,7 +169,7 @@ def test_one_owner_of_two_is_enough(api: RecordingClient, namespace: Namespace) 
     wait_until_gone(api.unrecorded, f"{maps}/child")
 
 
-def test_dependents_of_other_kinds(api: RecordingClient, namespace: Namespace) -> None:
+def test_dependents_of_other_kinds_are_deleted(api: RecordingClient, namespace: Namespace) -> None:
     maps, secrets, pods = (namespace.path(each) for each in ("configmaps", "secrets", "pods"))
     root = api.post(maps, config_map("root")).body
     references = {"ownerReferences": [owner("ConfigMap", root, controller=True, blockOwnerDeletion=True)]}
@@ -181,10 +189,10 @@ DEFAULTS: dict[str, tuple[Any, str, bool]] = {
 
 
 @pytest.mark.parametrize(("plural", "row"), DEFAULTS.items(), ids=DEFAULTS)
-def test_what_happens_when_nothing_is_asked_for(
+def test_default_propagation_policy_depends_on_kind(
     api: RecordingClient, namespace: Namespace, plural: str, row: Any
 ) -> None:
-    """Dependents go, but for those of a Job: its pods stay."""
+    """Dependents are deleted, except those of a Job, whose pods are orphaned."""
     body, kind, is_orphaned = row
     maps = namespace.path("configmaps")
     root = api.post(namespace.path(plural), body).expect(201).body
@@ -198,7 +206,7 @@ def test_what_happens_when_nothing_is_asked_for(
         wait_until_gone(api.unrecorded, f"{maps}/child")
 
 
-def test_an_owner_in_another_namespace_is_none(api: RecordingClient, namespace: Namespace) -> None:
+def test_owner_in_other_namespace_does_not_count(api: RecordingClient, namespace: Namespace) -> None:
     elsewhere = f"{namespace.name}-b"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}}
     api.unrecorded.post("/api/v1/namespaces", body).expect(201)
@@ -209,7 +217,7 @@ def test_an_owner_in_another_namespace_is_none(api: RecordingClient, namespace: 
     api.unrecorded.delete(f"/api/v1/namespaces/{elsewhere}").expect(200)
 
 
-def test_something_in_no_namespace_owns_what_is_in_one(
+def test_cluster_scoped_object_can_own_namespaced_one(
     api: RecordingClient, namespace: Namespace, unique: str
 ) -> None:
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}}
@@ -220,8 +228,8 @@ def test_something_in_no_namespace_owns_what_is_in_one(
     wait_until_gone(api.unrecorded, f"{maps}/child")
 
 
-def test_custom_resources_own(api: RecordingClient, widgets: Widgets, namespace: Namespace) -> None:
-    """One test for all policies: the collector of a real cluster takes half a minute to learn of a definition."""
+def test_custom_resources_can_be_owners(api: RecordingClient, widgets: Widgets, namespace: Namespace) -> None:
+    """One test for all policies: a real garbage collector takes half a minute to discover a new kind."""
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     maps = namespace.path("configmaps")
     policies = ("Background", "Foreground", "Orphan")
@@ -244,7 +252,7 @@ def test_custom_resources_own(api: RecordingClient, widgets: Widgets, namespace:
             wait_until_gone(api.unrecorded, widgets.path(f"{name}-grandchild"))
 
 
-def test_a_collection_takes_its_dependents(api: RecordingClient, namespace: Namespace) -> None:
+def test_delete_collection_deletes_dependents(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root", labels={"app": "blue"})).body
     dependent(api, maps, "child", owner("ConfigMap", root))
@@ -264,13 +272,13 @@ NO_OWNERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("reference", NO_OWNERS.values(), ids=NO_OWNERS)
-def test_a_reference_to_nothing_is_refused(
+def test_incomplete_owner_reference_is_rejected(
     api: RecordingClient, namespace: Namespace, reference: Json
 ) -> None:
     api.post(namespace.path("configmaps"), config_map("child", ownerReferences=[reference])).expect(422)
 
 
-def test_only_one_controller(api: RecordingClient, namespace: Namespace) -> None:
+def test_second_controller_reference_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": NOBODY, "controller": True}
     two = {**one, "name": "b", "uid": NOBODY.replace("9", "1")}
     api.post(namespace.path("configmaps"), config_map("child", ownerReferences=[one, two])).expect(422)

@@ -1,4 +1,4 @@
-"""Namespaces: what is in one goes with it, and nothing comes into one that goes."""
+"""Namespaces: deletion deletes the contents, and a terminating namespace rejects new objects."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def space(name: str, **metadata: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
 
 
-def test_one_comes_and_goes(api: RecordingClient, unique: str) -> None:
+def test_namespace_is_created_and_deleted(api: RecordingClient, unique: str) -> None:
     api.post(SPACES, space(unique)).expect(201)
     api.post(SPACES, space(unique)).expect(409)
     assert api.get(f"{SPACES}/{unique}").expect(200).body["status"]["phase"] == "Active"
@@ -37,7 +37,9 @@ def test_one_comes_and_goes(api: RecordingClient, unique: str) -> None:
     api.delete(f"{SPACES}/{unique}").expect(200)
 
 
-def test_what_is_in_it_goes_first(api: RecordingClient, namespace: Namespace, widgets: Widgets) -> None:
+def test_deleting_namespace_deletes_its_objects_first(
+    api: RecordingClient, namespace: Namespace, widgets: Widgets
+) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a")).expect(201)
@@ -57,7 +59,7 @@ def test_what_is_in_it_goes_first(api: RecordingClient, namespace: Namespace, wi
     api.get(maps).expect(200)
 
 
-def test_nothing_comes_into_one_that_goes(api: RecordingClient, namespace: Namespace) -> None:
+def test_terminating_namespace_rejects_new_objects(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
     api.unrecorded.delete(f"{SPACES}/{namespace.name}").expect(200)
@@ -68,7 +70,9 @@ def test_nothing_comes_into_one_that_goes(api: RecordingClient, namespace: Names
     api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
 
 
-def test_it_says_what_holds_it(api: RecordingClient, namespace: Namespace) -> None:
+def test_terminating_namespace_reports_remaining_finalizers(
+    api: RecordingClient, namespace: Namespace
+) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
     api.unrecorded.delete(f"{SPACES}/{namespace.name}").expect(200)
@@ -86,7 +90,7 @@ def test_it_says_what_holds_it(api: RecordingClient, namespace: Namespace) -> No
     api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
 
 
-def test_its_finalizer_is_taken_by_a_subresource(api: RecordingClient, unique: str) -> None:
+def test_finalize_subresource_removes_finalizer(api: RecordingClient, unique: str) -> None:
     held = {**space(unique), "spec": {"finalizers": ["kubernetes", HOLD]}}
     created = api.post(SPACES, held).expect(201)
     assert created.body["spec"]["finalizers"] == ["kubernetes", HOLD]
@@ -101,7 +105,7 @@ def test_its_finalizer_is_taken_by_a_subresource(api: RecordingClient, unique: s
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system"])
-def test_some_are_there_for_good(api: RecordingClient, name: str) -> None:
+def test_system_namespaces_cannot_be_deleted(api: RecordingClient, name: str) -> None:
     api.unrecorded.get(f"{SPACES}/{name}").expect(200)
     api.delete(f"{SPACES}/{name}").expect(403)
 
@@ -110,13 +114,13 @@ NAMES = {"upper": "Upper", "dot": "a.b", "first": "-a", "last": "a-", "underscor
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_its_name_is_a_label(api: RecordingClient, name: str) -> None:
-    """And a label of the namespace in newer releases, which therefore have more to say."""
+def test_namespace_has_name_label(api: RecordingClient, name: str) -> None:
+    """Newer releases add a label to the namespace as well."""
     refused = api.unrecorded.post(SPACES, space(name)).expect(422).body
     api.note("first cause", refused["details"]["causes"][0])
 
 
-def test_nothing_is_in_a_namespace_that_is_not_there(api: RecordingClient, unique: str) -> None:
+def test_create_in_missing_namespace_is_rejected(api: RecordingClient, unique: str) -> None:
     maps = f"{SPACES}/{unique}/configmaps"
     assert api.get(maps).expect(200).body["items"] == []
     api.get(f"{maps}/a").expect(404)
@@ -124,5 +128,5 @@ def test_nothing_is_in_a_namespace_that_is_not_there(api: RecordingClient, uniqu
     api.delete(f"{maps}/a").expect(404)
 
 
-def test_all_of_them_are_not_deleted_at_once(api: RecordingClient) -> None:
+def test_delete_collection_of_namespaces_is_not_allowed(api: RecordingClient) -> None:
     api.delete(SPACES).expect(405)

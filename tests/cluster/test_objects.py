@@ -1,4 +1,4 @@
-"""Creating many objects: the defaults that a server sets, and the faults that it reports. Nothing is stored."""
+"""Defaults and errors of many objects that are created with a dry run."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,9 @@ CASES: Final = {case["case"]: case["given"] for case in map(json.loads, LINES)}
 
 
 @pytest.mark.parametrize("given", CASES.values(), ids=CASES)
-def test_create(api: RecordingClient, namespace: Namespace, given: Json) -> None:
+def test_defaults_and_errors_of_created_objects(
+    api: RecordingClient, namespace: Namespace, given: Json
+) -> None:
     inside = "" if given["kind"] in CLUSTER_WIDE else namespace.name
     where = path(PLURALS[given["kind"]], namespace=inside, group=given["apiVersion"])
     answer = api.post(where, given, dryRun="All")

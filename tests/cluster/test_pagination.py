@@ -1,4 +1,4 @@
-"""Long lists come in pages, all of them of one moment."""
+"""Paginated lists. All pages show the state at one resourceVersion."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def fill(api: RecordingClient, maps: str) -> None:
         api.unrecorded.post(maps, config_map(name, labels={"odd": str(int(name[1:]) % 2)})).expect(201)
 
 
-def test_a_list_in_pages(api: RecordingClient, namespace: Namespace) -> None:
+def test_list_with_limit_returns_pages(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     fill(api, maps)
     first = api.get(maps, limit="2").expect(200)
@@ -33,8 +33,8 @@ def test_a_list_in_pages(api: RecordingClient, namespace: Namespace) -> None:
     assert first.version == second.version == third.version
 
 
-def test_pages_are_of_one_moment(api: RecordingClient, namespace: Namespace) -> None:
-    """What is written meanwhile is not seen; a watch from the list's version tells it."""
+def test_pages_show_one_resource_version(api: RecordingClient, namespace: Namespace) -> None:
+    """Later writes are not in the pages. A watch from the list's version reports them."""
     maps = namespace.path("configmaps")
     fill(api, maps)
     first = api.get(maps, limit="2").expect(200)
@@ -52,7 +52,7 @@ def test_pages_are_of_one_moment(api: RecordingClient, namespace: Namespace) -> 
     assert api.get(maps).names == ["n0", "n1", "n1b", "n3", "n3b", "n4"]
 
 
-def test_the_page_size_may_change(api: RecordingClient, namespace: Namespace) -> None:
+def test_limit_may_change_between_pages(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     fill(api, maps)
     first = api.unrecorded.get(maps, limit="1").expect(200)
@@ -64,8 +64,8 @@ def test_the_page_size_may_change(api: RecordingClient, namespace: Namespace) ->
         assert api.unrecorded.get(maps, limit=limit).expect(200).names == NAMES
 
 
-def test_pages_of_a_selection(api: RecordingClient, namespace: Namespace) -> None:
-    """How many remain is not told: nobody has counted them."""
+def test_pages_of_selected_objects(api: RecordingClient, namespace: Namespace) -> None:
+    """The remaining items of a selection are not counted."""
     maps = namespace.path("configmaps")
     fill(api, maps)
     first = api.get(maps, limit="2", labelSelector="odd=0").expect(200)
@@ -100,11 +100,11 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("text", TOKENS.values(), ids=TOKENS)
-def test_a_token_that_is_none(api: RecordingClient, namespace: Namespace, text: str) -> None:
+def test_invalid_continue_token_is_rejected(api: RecordingClient, namespace: Namespace, text: str) -> None:
     api.get(namespace.path("configmaps"), limit="1", **after(text)).expect(400)
 
 
-def test_a_token_goes_with_no_version(api: RecordingClient, namespace: Namespace) -> None:
+def test_continue_with_resource_version_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     fill(api, maps)
     first = api.get(maps, limit="2").expect(200)
@@ -112,12 +112,12 @@ def test_a_token_goes_with_no_version(api: RecordingClient, namespace: Namespace
     api.get(maps, limit="2", **continued).expect(400)
 
 
-def test_a_limit_that_is_no_number(api: RecordingClient, namespace: Namespace) -> None:
+def test_invalid_limit_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     assert api.get(namespace.path("configmaps"), limit="many").code in (400, 500)
 
 
 @pytest.mark.parametrize("match", ["NotOlderThan", "Exact"])
-def test_a_list_of_a_version(api: RecordingClient, namespace: Namespace, match: str) -> None:
+def test_list_with_resource_version_match(api: RecordingClient, namespace: Namespace, match: str) -> None:
     maps = namespace.path("configmaps")
     first = api.unrecorded.post(maps, config_map("a")).version
     second = api.unrecorded.post(maps, config_map("b")).version
@@ -127,8 +127,10 @@ def test_a_list_of_a_version(api: RecordingClient, namespace: Namespace, match: 
     assert int(found.version) >= int(wanted)
 
 
-def test_any_version_will_do(api: RecordingClient, namespace: Namespace) -> None:
-    """Version 0 asks for whatever the server has at hand, which may be a little behind."""
+def test_list_at_resource_version_zero_returns_any_version(
+    api: RecordingClient, namespace: Namespace
+) -> None:
+    """Version 0 returns a cached state, which may be slightly old."""
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a")).expect(201)
     wait_for("the list", lambda: api.unrecorded.get(maps, resourceVersion="0").expect(200).names == ["a"])
@@ -145,7 +147,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("params", VERSIONS.values(), ids=VERSIONS)
-def test_a_version_that_makes_no_sense(
+def test_invalid_resource_version_match_is_rejected(
     api: RecordingClient, namespace: Namespace, params: dict[str, Any]
 ) -> None:
     assert 400 <= api.get(namespace.path("configmaps"), **params).code < 500

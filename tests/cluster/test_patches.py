@@ -1,4 +1,4 @@
-"""Every kind of patch: JSON patch, merge patch, and strategic merge patch for the built-in kinds."""
+"""JSON patches, merge patches, and strategic merge patches of built-in kinds."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ STARTING_MAP = config_map(
         for name, (body, code) in cases.items()
     ],
 )
-def test_a_config_map_is_patched(
+def test_config_map_patches(
     api: RecordingClient, namespace: Namespace, kind: str, body: Patch, code: int
 ) -> None:
     maps = namespace.path("configmaps")
@@ -202,7 +202,7 @@ STRATEGIC_DEPLOYMENTS: dict[str, tuple[Patch, int]] = {
 
 
 @pytest.mark.parametrize(("body", "code"), STRATEGIC_DEPLOYMENTS.values(), ids=STRATEGIC_DEPLOYMENTS)
-def test_a_deployment_is_patched_strategically(
+def test_deployment_strategic_merge_patches(
     api: RecordingClient, namespace: Namespace, body: Patch, code: int
 ) -> None:
     deployments = namespace.path("deployments")
@@ -210,7 +210,7 @@ def test_a_deployment_is_patched_strategically(
     api.patch(f"{deployments}/a", body, "strategic").expect(code)
 
 
-def test_ports_of_a_service_are_merged_by_number(api: RecordingClient, namespace: Namespace) -> None:
+def test_service_ports_merge_by_number(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     ports = [{"name": "http", "port": 80}, {"name": "https", "port": 443}]
     api.post(services, service("a", clusterIP="None", ports=ports)).expect(201)
@@ -219,7 +219,7 @@ def test_ports_of_a_service_are_merged_by_number(api: RecordingClient, namespace
     assert {port["port"]: port["targetPort"] for port in found} == {80: 80, 443: 8443, 99: 99}
 
 
-def test_conditions_and_owners_are_merged_by_their_keys(api: RecordingClient, namespace: Namespace) -> None:
+def test_conditions_and_owner_references_merge_by_key(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": f"00000000-0000-0000-0000-00000000000{n}"}
               for n, name in enumerate(("one", "two"))]  # fmt: skip
@@ -256,7 +256,7 @@ CUSTOM: dict[str, tuple[str, Patch, int]] = {
 
 
 @pytest.mark.parametrize(("kind", "body", "code"), CUSTOM.values(), ids=CUSTOM)
-def test_a_custom_resource_is_patched(
+def test_custom_resource_patches(
     api: RecordingClient, widgets: Widgets, kind: str, body: Patch, code: int
 ) -> None:
     tags = {"type": "array", "items": {"type": "string"}}
@@ -269,7 +269,7 @@ def test_a_custom_resource_is_patched(
 
 
 @pytest.mark.parametrize("kind", ["json", "merge", "strategic"])
-def test_there_is_nothing_to_patch(api: RecordingClient, namespace: Namespace, kind: str) -> None:
+def test_patch_of_missing_object_is_not_found(api: RecordingClient, namespace: Namespace, kind: str) -> None:
     body: Patch = [] if kind == "json" else {"data": {"k": "1"}}
     api.patch(namespace.path("configmaps", "missing"), body, kind).expect(404)
 
@@ -279,9 +279,7 @@ def test_there_is_nothing_to_patch(api: RecordingClient, namespace: Namespace, k
     ["application/json", "application/yaml", "application/xml-patch+xml", "text/plain", ""],
     ids=["json", "yaml", "xml", "text", "none"],
 )
-def test_an_unknown_kind_of_patch_is_refused(
-    api: RecordingClient, namespace: Namespace, content: str
-) -> None:
+def test_unknown_patch_type_is_rejected(api: RecordingClient, namespace: Namespace, content: str) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a"))
     api.patch(f"{maps}/a", {"data": {"k": "1"}}, headers={"Content-Type": content}).expect(415)
@@ -289,16 +287,16 @@ def test_an_unknown_kind_of_patch_is_refused(
 
 @pytest.mark.parametrize("kind", ["json", "merge", "strategic"])
 @pytest.mark.parametrize("text", [b"{", b"", b"null", b'"text"'], ids=["cut", "empty", "null", "string"])
-def test_a_patch_that_is_no_patch(api: RecordingClient, namespace: Namespace, kind: str, text: bytes) -> None:
+def test_invalid_patch_is_rejected(
+    api: RecordingClient, namespace: Namespace, kind: str, text: bytes
+) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a", {"k": "1"}))
     api.patch(f"{maps}/a", text, kind)
     assert api.get(f"{maps}/a").body["data"] == {"k": "1"}
 
 
-def test_a_template_that_no_longer_matches_its_selector_is_refused(
-    api: RecordingClient, namespace: Namespace
-) -> None:
+def test_patched_template_must_match_selector(api: RecordingClient, namespace: Namespace) -> None:
     deployments = namespace.path("deployments")
     api.unrecorded.post(deployments, deployment("a")).expect(201)
     api.patch(f"{deployments}/a", {"spec": {"template": template("b")}}).expect(422)

@@ -1,4 +1,4 @@
-"""Pods as objects: their defaults, what of them may change, and how one comes to a node. Nothing runs here."""
+"""Pods as API objects: defaults, mutable fields and binding. No pod is run."""
 
 from typing import Any
 
@@ -72,13 +72,13 @@ DEFAULTS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("body", "quality"), DEFAULTS.values(), ids=DEFAULTS)
-def test_defaults(api: RecordingClient, namespace: Namespace, body: Json, quality: str) -> None:
+def test_pod_defaults(api: RecordingClient, namespace: Namespace, body: Json, quality: str) -> None:
     created = api.post(namespace.path("pods"), body).expect(201).body
     assert created["status"] == {"phase": "Pending", "qosClass": quality}
     assert created["spec"]["schedulerName"] == "default-scheduler"
 
 
-def test_quantities_are_written_in_one_way(api: RecordingClient, namespace: Namespace) -> None:
+def test_quantities_are_canonical(api: RecordingClient, namespace: Namespace) -> None:
     given = {
         "cpu": "1000m",
         "memory": "1024Mi",
@@ -107,14 +107,16 @@ CHANGES: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("spec", "code"), CHANGES.values(), ids=CHANGES)
-def test_little_of_a_pod_changes(api: RecordingClient, namespace: Namespace, spec: Any, code: int) -> None:
+def test_pod_spec_is_mostly_immutable(
+    api: RecordingClient, namespace: Namespace, spec: Any, code: int
+) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     answer = api.patch(f"{pods}/a", {"spec": spec}, "strategic").expect(code)
     assert (answer.reason == "Invalid") is (code == 422)
 
 
-def test_metadata_changes(api: RecordingClient, namespace: Namespace) -> None:
+def test_pod_metadata_is_mutable(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", labels={"a": "1"})).expect(201)
     api.patch(f"{pods}/a", {"metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}}}).expect(
@@ -131,7 +133,7 @@ def binding(name: str, node: str, **metadata: Any) -> Json:
     }
 
 
-def test_a_pod_is_bound_once(api: RecordingClient, namespace: Namespace) -> None:
+def test_pod_can_be_bound_once(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     noted = {"annotations": {"chosen": "yes"}}
@@ -145,7 +147,7 @@ def test_a_pod_is_bound_once(api: RecordingClient, namespace: Namespace) -> None
     api.unrecorded.delete(f"{pods}/a", gracePeriodSeconds="0")
 
 
-def test_a_binding_needs_a_node(api: RecordingClient, namespace: Namespace) -> None:
+def test_binding_without_node_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     nowhere = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}}
@@ -154,7 +156,7 @@ def test_a_binding_needs_a_node(api: RecordingClient, namespace: Namespace) -> N
     assert "nodeName" not in api.get(f"{pods}/a").body["spec"]
 
 
-def test_a_pod_that_is_deleted_is_not_bound(api: RecordingClient, namespace: Namespace) -> None:
+def test_terminating_pod_cannot_be_bound(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", finalizers=["example.com/hold"])).expect(201)
     api.unrecorded.delete(f"{pods}/a").expect(200)
@@ -162,7 +164,7 @@ def test_a_pod_that_is_deleted_is_not_bound(api: RecordingClient, namespace: Nam
     api.unrecorded.patch(f"{pods}/a", {"metadata": {"finalizers": None}})
 
 
-def test_the_log_of_a_pod_on_no_node(api: RecordingClient, namespace: Namespace) -> None:
+def test_log_of_unscheduled_pod(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     two = pod_spec()["containers"] + [{"name": "side", "image": "x"}]
     api.unrecorded.post(pods, pod("a")).expect(201)
@@ -174,7 +176,7 @@ def test_the_log_of_a_pod_on_no_node(api: RecordingClient, namespace: Namespace)
     api.get(f"{pods}/a/log", tailLines="-1").expect(422)
 
 
-def test_status_of_containers_is_kept(api: RecordingClient, namespace: Namespace) -> None:
+def test_pod_status_is_stored(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     ended = {"exitCode": 3, "reason": "Error", "startedAt": "2001-01-01T00:00:00Z", "finishedAt": None}
@@ -201,7 +203,7 @@ def test_status_of_containers_is_kept(api: RecordingClient, namespace: Namespace
     assert found["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
 
 
-def test_nodes(api: RecordingClient, unique: str) -> None:
+def test_node_status_spec_and_taints_change(api: RecordingClient, unique: str) -> None:
     nodes = "/api/v1/nodes"
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique, "labels": {"disk": "ssd"}}}
     api.post(nodes, body).expect(201)

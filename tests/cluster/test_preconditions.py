@@ -1,4 +1,4 @@
-"""A write that was made for another state of the object than the present one does nothing."""
+"""Writes with a stale resourceVersion or another UID are rejected."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from conformance.transcript import RecordingClient
 ANOTHER_UID = "11111111-2222-3333-4444-555555555555"
 
 
-def test_an_update_of_an_older_version_conflicts(api: RecordingClient, namespace: Namespace) -> None:
+def test_update_of_older_version_conflicts(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     old = api.post(maps, config_map("a", {"k": "1"})).version
     new = api.put(f"{maps}/a", config_map("a", {"k": "2"}, resourceVersion=old)).expect(200).version
@@ -21,7 +21,7 @@ def test_an_update_of_an_older_version_conflicts(api: RecordingClient, namespace
     api.put(f"{maps}/a", config_map("a", {"k": "4"}, resourceVersion=new)).expect(200)
 
 
-def test_an_update_without_a_version_is_unconditional(api: RecordingClient, namespace: Namespace) -> None:
+def test_update_without_version_is_unconditional(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     first = api.post(maps, config_map("a", {"k": "1"}))
     second = api.put(f"{maps}/a", config_map("a", {"k": "2"})).expect(200)
@@ -29,15 +29,13 @@ def test_an_update_without_a_version_is_unconditional(api: RecordingClient, name
     assert int(second.version) > int(first.version)
 
 
-def test_an_update_of_another_object_of_that_name_conflicts(
-    api: RecordingClient, namespace: Namespace
-) -> None:
+def test_update_with_other_uid_conflicts(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     api.put(f"{maps}/a", config_map("a", {"k": "2"}, uid=ANOTHER_UID)).expect(409)
 
 
-def test_a_custom_resource_is_updated_with_a_version_only(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_update_requires_version(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     created = api.post(widgets.path(), widgets.body("a", spec={"size": 1})).expect(201)
     api.put(widgets.path("a"), widgets.body("a", spec={"size": 2})).expect(422)
@@ -46,7 +44,7 @@ def test_a_custom_resource_is_updated_with_a_version_only(api: RecordingClient, 
     api.put(widgets.path("a"), widgets.body("a", spec={"size": 3}, metadata=versioned)).expect(409)
 
 
-def test_a_lease_is_created_by_an_update(api: RecordingClient, namespace: Namespace) -> None:
+def test_update_creates_missing_lease(api: RecordingClient, namespace: Namespace) -> None:
     leases = namespace.path("leases")
     api.put(f"{leases}/a", lease("a", holderIdentity="me")).expect(201)
     api.put(f"{leases}/a", lease("a", holderIdentity="you")).expect(422)
@@ -57,7 +55,7 @@ def test_a_lease_is_created_by_an_update(api: RecordingClient, namespace: Namesp
     api.put(f"{leases}/a", taken).expect(409)
 
 
-def test_a_config_map_is_not_created_by_an_update(api: RecordingClient, namespace: Namespace) -> None:
+def test_update_of_missing_config_map_is_not_found(api: RecordingClient, namespace: Namespace) -> None:
     api.put(namespace.path("configmaps", "a"), config_map("a")).expect(404)
 
 
@@ -72,7 +70,7 @@ DELETIONS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("conditions", "code"), DELETIONS.values(), ids=DELETIONS)
-def test_a_deletion_has_conditions(
+def test_delete_preconditions_must_match(
     api: RecordingClient, namespace: Namespace, conditions: dict[str, str], code: int
 ) -> None:
     maps = namespace.path("configmaps")
@@ -85,7 +83,7 @@ def test_a_deletion_has_conditions(
     assert api.get(f"{maps}/a").code == (404 if code == 200 else 200)
 
 
-def test_a_json_patch_of_another_version_conflicts(api: RecordingClient, namespace: Namespace) -> None:
+def test_json_patch_of_other_version_conflicts(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     old = api.post(maps, config_map("a", {"k": "1"})).version
 
@@ -101,7 +99,7 @@ def test_a_json_patch_of_another_version_conflicts(api: RecordingClient, namespa
 
 
 @pytest.mark.parametrize("kind", ["merge", "strategic"])
-def test_a_patch_may_name_the_version(api: RecordingClient, namespace: Namespace, kind: str) -> None:
+def test_patch_with_resource_version_checks_it(api: RecordingClient, namespace: Namespace, kind: str) -> None:
     maps = namespace.path("configmaps")
     old = api.post(maps, config_map("a", {"k": "1"})).version
     body = {"metadata": {"resourceVersion": old}, "data": {"k": "2"}}
@@ -109,7 +107,7 @@ def test_a_patch_may_name_the_version(api: RecordingClient, namespace: Namespace
     api.patch(f"{maps}/a", body, kind).expect(409)
 
 
-def test_a_test_that_fails_stops_a_json_patch(api: RecordingClient, namespace: Namespace) -> None:
+def test_failed_test_operation_stops_json_patch(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a", {"k": "1"}))
     change = {"op": "replace", "path": "/data/k", "value": "2"}
@@ -118,20 +116,20 @@ def test_a_test_that_fails_stops_a_json_patch(api: RecordingClient, namespace: N
     api.patch(f"{maps}/a", [{"op": "test", "path": "/data/k", "value": "1"}, change], "json").expect(200)
 
 
-def test_an_update_that_changes_nothing_keeps_the_version(api: RecordingClient, namespace: Namespace) -> None:
+def test_unchanged_update_keeps_resource_version(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     created = api.post(maps, config_map("a", {"k": "1"}))
     again = api.put(f"{maps}/a", created.body).expect(200)
     assert again.version == created.version
 
 
-def test_what_is_created_has_no_version_yet(api: RecordingClient, namespace: Namespace) -> None:
+def test_create_with_resource_version_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     api.post(namespace.path("configmaps"), config_map("a", resourceVersion="5")).expect(500)
     api.get(namespace.path("configmaps", "a")).expect(404)
 
 
-def test_the_server_says_who_and_when(api: RecordingClient, namespace: Namespace) -> None:
-    """A client's own uid and creationTimestamp are not taken."""
+def test_client_cannot_set_uid_and_creation_timestamp(api: RecordingClient, namespace: Namespace) -> None:
+    """The uid and creationTimestamp that a client sends are ignored."""
     wanted: dict[str, Any] = {"uid": ANOTHER_UID, "creationTimestamp": "2001-01-01T00:00:00Z"}
     created = api.post(namespace.path("configmaps"), config_map("a", **wanted)).expect(201)
     assert created.uid != ANOTHER_UID

@@ -1,4 +1,4 @@
-"""What the schema of a definition makes of an object: refused, filled in, or cut down."""
+"""Validation, defaulting and pruning of custom resources by their schema."""
 
 from typing import Any
 
@@ -110,8 +110,8 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", ["good", "bad"])
-def test_validation(api: RecordingClient, widgets: Widgets, case: str) -> None:
-    """One definition for all cases, for its making takes its time; each case is a request of its own."""
+def test_schema_violations_are_rejected(api: RecordingClient, widgets: Widgets, case: str) -> None:
+    """One definition for all cases, since creating one is slow. Each case is a request."""
     establish(
         api.unrecorded, definition(widgets.group, version({"type": "object", "properties": {"spec": SPEC}}))
     )
@@ -120,8 +120,8 @@ def test_validation(api: RecordingClient, widgets: Widgets, case: str) -> None:
         api.post(widgets.path(), widgets.body(name, spec=spec)).expect(201 if case == "good" else 422)
 
 
-def test_all_faults_are_told(api: RecordingClient, widgets: Widgets) -> None:
-    """In no order that anybody promises."""
+def test_all_schema_errors_are_reported(api: RecordingClient, widgets: Widgets) -> None:
+    """The order of errors is not guaranteed."""
     establish(
         api.unrecorded, definition(widgets.group, version({"type": "object", "properties": {"spec": SPEC}}))
     )
@@ -136,8 +136,8 @@ INSIDE_LISTS: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_faults_inside_lists(api: RecordingClient, widgets: Widgets) -> None:
-    """Newer releases tell which item it is."""
+def test_errors_in_lists_have_indexes(api: RecordingClient, widgets: Widgets) -> None:
+    """Newer releases report the index."""
     establish(
         api.unrecorded, definition(widgets.group, version({"type": "object", "properties": {"spec": SPEC}}))
     )
@@ -156,7 +156,7 @@ SPECS: dict[str, Any] = {
 }
 
 
-def test_the_top_of_an_object(api: RecordingClient, widgets: Widgets) -> None:
+def test_invalid_top_level_fields_are_rejected(api: RecordingClient, widgets: Widgets) -> None:
     shape = {"type": "object", "required": ["spec"], "properties": {"spec": SPEC}}
     establish(api.unrecorded, definition(widgets.group, version(shape)))
     for name, fields in SPECS.items():
@@ -181,7 +181,7 @@ BODIES: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-def test_bodies(api: RecordingClient, widgets: Widgets) -> None:
+def test_invalid_bodies_are_rejected(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(ANYTHING)))
     codes = {}
     for name, (fields, _) in BODIES.items():
@@ -238,7 +238,7 @@ DEFAULTS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def test_defaults(api: RecordingClient, widgets: Widgets) -> None:
+def test_defaults_are_set(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(DEFAULTED)))
     for name, (fields, expected) in DEFAULTS.items():
         assert api.post(widgets.path(), widgets.body(name, **fields)).expect(201).body["spec"] == expected
@@ -285,14 +285,14 @@ PRUNING: dict[str, tuple[Any, Any]] = {
 }
 
 
-def test_pruning(api: RecordingClient, widgets: Widgets) -> None:
+def test_unknown_fields_are_pruned(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(PRUNED)))
     for name, (spec, expected) in PRUNING.items():
         assert api.post(widgets.path(), widgets.body(name, spec=spec)).expect(201).body["spec"] == expected
     api.post(widgets.path(), widgets.body("bad", spec={"embedded": {"kind": "Thing"}})).expect(422)
 
 
-def test_everything_is_kept(api: RecordingClient, widgets: Widgets) -> None:
+def test_unknown_fields_are_preserved_if_schema_says_so(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(ANYTHING)))
     odd: Json = {
         "a": [1, "b", None, {"c": 1.5}],

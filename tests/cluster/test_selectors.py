@@ -1,4 +1,4 @@
-"""Lists by label and by field."""
+"""Label and field selectors in lists."""
 
 import pytest
 
@@ -59,7 +59,7 @@ NO_SELECTORS = {
 
 
 @pytest.mark.parametrize(("selector", "names"), LABELS.values(), ids=LABELS)
-def test_labels(api: RecordingClient, namespace: Namespace, selector: str, names: list[str]) -> None:
+def test_label_selectors(api: RecordingClient, namespace: Namespace, selector: str, names: list[str]) -> None:
     maps = namespace.path("configmaps")
     for name, labels in LABELLED.items():
         api.unrecorded.post(maps, config_map(name, labels=labels)).expect(201)
@@ -69,11 +69,13 @@ def test_labels(api: RecordingClient, namespace: Namespace, selector: str, names
 
 
 @pytest.mark.parametrize("selector", NO_SELECTORS.values(), ids=NO_SELECTORS)
-def test_a_label_selector_that_is_none(api: RecordingClient, namespace: Namespace, selector: str) -> None:
+def test_invalid_label_selector_is_rejected(
+    api: RecordingClient, namespace: Namespace, selector: str
+) -> None:
     api.get(namespace.path("configmaps"), labelSelector=selector)
 
 
-def test_a_number_is_compared(api: RecordingClient, namespace: Namespace) -> None:
+def test_label_selector_compares_numbers(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     for number in ("1", "5", "9"):
         api.unrecorded.post(maps, config_map(f"n{number}", labels={"n": number}))
@@ -103,7 +105,9 @@ FIELDS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("selector", "names"), FIELDS.values(), ids=FIELDS)
-def test_fields_of_pods(api: RecordingClient, namespace: Namespace, selector: str, names: list[str]) -> None:
+def test_pod_field_selectors(
+    api: RecordingClient, namespace: Namespace, selector: str, names: list[str]
+) -> None:
     pods = namespace.path("pods")
     for name, spec in PODS.items():
         api.unrecorded.post(pods, pod(name, spec)).expect(201)
@@ -123,7 +127,7 @@ NO_FIELDS = {
 
 
 @pytest.mark.parametrize(("plural", "selector"), NO_FIELDS.items(), ids=NO_FIELDS)
-def test_not_every_field_is_for_selecting(
+def test_unsupported_field_selector_is_rejected(
     api: RecordingClient, namespace: Namespace, plural: str, selector: str
 ) -> None:
     api.get(namespace.path(plural), fieldSelector=selector).expect(400)
@@ -132,11 +136,13 @@ def test_not_every_field_is_for_selecting(
 @pytest.mark.parametrize(
     "selector", ["metadata.name", "metadata.name in (a)", "metadata.name>a"], ids=["bare", "set", "greater"]
 )
-def test_a_field_selector_that_is_none(api: RecordingClient, namespace: Namespace, selector: str) -> None:
+def test_invalid_field_selector_is_rejected(
+    api: RecordingClient, namespace: Namespace, selector: str
+) -> None:
     api.get(namespace.path("configmaps"), fieldSelector=selector).expect(400)
 
 
-def test_fields_of_other_kinds(api: RecordingClient, namespace: Namespace, unique: str) -> None:
+def test_field_selectors_of_other_kinds(api: RecordingClient, namespace: Namespace, unique: str) -> None:
     secrets, jobs = namespace.path("secrets"), namespace.path("jobs")
     api.unrecorded.post(secrets, secret("plain"))
     api.unrecorded.post(secrets, secret("typed", type="example.com/kind"))
@@ -151,7 +157,7 @@ def test_fields_of_other_kinds(api: RecordingClient, namespace: Namespace, uniqu
     assert spaces.names == [unique]
 
 
-def test_all_namespaces_are_listed_at_once(api: RecordingClient, namespace: Namespace, unique: str) -> None:
+def test_list_across_all_namespaces(api: RecordingClient, namespace: Namespace, unique: str) -> None:
     for name in ("a", "b"):
         api.unrecorded.post(namespace.path("configmaps"), config_map(name, labels={"of": unique}))
     found = api.get("/api/v1/configmaps", labelSelector=f"of={unique}").expect(200)
@@ -161,7 +167,7 @@ def test_all_namespaces_are_listed_at_once(api: RecordingClient, namespace: Name
     ).names == ["a"]
 
 
-def test_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_selectors(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     for name, labels in (("a", {"app": "blue"}), ("b", {"app": "red"}), ("c", {})):
         api.unrecorded.post(widgets.path(), widgets.body(name, metadata={"labels": labels})).expect(201)

@@ -1,4 +1,4 @@
-"""Services get an address of their own, which stays; endpoints, claims, secrets and accounts are kept as written."""
+"""Services with their addresses, and Endpoints, Secrets, ServiceAccounts and PersistentVolumeClaims."""
 
 import base64
 from typing import Any
@@ -28,7 +28,7 @@ SERVICES: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("spec", SERVICES.values(), ids=SERVICES)
-def test_defaults(api: RecordingClient, namespace: Namespace, spec: Json) -> None:
+def test_service_defaults(api: RecordingClient, namespace: Namespace, spec: Json) -> None:
     services = namespace.path("services")
     body = service("a", **spec)
     body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
@@ -39,7 +39,7 @@ def test_defaults(api: RecordingClient, namespace: Namespace, spec: Json) -> Non
     assert (address not in (None, "", "None")) is has_address
 
 
-def test_each_has_an_address_of_its_own(api: RecordingClient, namespace: Namespace) -> None:
+def test_cluster_ips_are_unique(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     addresses = [
         api.post(services, service(name)).expect(201).body["spec"]["clusterIP"] for name in ("a", "b", "c")
@@ -53,7 +53,7 @@ def test_each_has_an_address_of_its_own(api: RecordingClient, namespace: Namespa
         api.unrecorded.delete(f"{services}/{name}").expect(200)
 
 
-def test_an_address_stays(api: RecordingClient, namespace: Namespace) -> None:
+def test_cluster_ip_is_immutable(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     created = api.post(services, service("a")).expect(201).body
     other = free_address(api.unrecorded, namespace)
@@ -67,7 +67,7 @@ def test_an_address_stays(api: RecordingClient, namespace: Namespace) -> None:
     api.delete(f"{services}/a").expect(200)
 
 
-def test_a_headless_one_stays_headless(api: RecordingClient, namespace: Namespace) -> None:
+def test_headless_service_stays_headless(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     api.post(services, service("a", clusterIP="None")).expect(201)
     address = free_address(api.unrecorded, namespace)
@@ -75,14 +75,14 @@ def test_a_headless_one_stays_headless(api: RecordingClient, namespace: Namespac
     api.patch(f"{services}/a", {"spec": {"ports": [{"port": 81}]}}).expect(200)
 
 
-def test_status_of_a_load_balancer(api: RecordingClient, namespace: Namespace) -> None:
+def test_load_balancer_status(api: RecordingClient, namespace: Namespace) -> None:
     services = namespace.path("services")
     api.unrecorded.post(services, service("a", type="LoadBalancer")).expect(201)
     status = {"loadBalancer": {"ingress": [{"ip": "10.1.1.1"}, {"hostname": "example.com"}]}}
     api.patch(f"{services}/a/status", {"status": status}).expect(200)
 
 
-def test_endpoints(api: RecordingClient, namespace: Namespace) -> None:
+def test_endpoints_validation(api: RecordingClient, namespace: Namespace) -> None:
     endpoints = namespace.path("endpoints")
     body = {
         "apiVersion": "v1",
@@ -109,14 +109,16 @@ SECRETS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "expected"), SECRETS.values(), ids=SECRETS)
-def test_secrets(api: RecordingClient, namespace: Namespace, fields: Any, expected: dict[str, str]) -> None:
+def test_secret_string_data_becomes_data(
+    api: RecordingClient, namespace: Namespace, fields: Any, expected: dict[str, str]
+) -> None:
     created = api.post(namespace.path("secrets"), secret("a", **fields)).expect(201).body
     assert {k: base64.b64decode(v).decode() for k, v in created.get("data", {}).items()} == expected
     assert "stringData" not in created
     assert created["type"] == fields.get("type", "Opaque")
 
 
-def test_a_secret_changes_by_text_as_well(api: RecordingClient, namespace: Namespace) -> None:
+def test_secret_string_data_updates_data(api: RecordingClient, namespace: Namespace) -> None:
     secrets = namespace.path("secrets")
     api.post(secrets, secret("a", stringData={"k": "1"})).expect(201)
     assert api.patch(f"{secrets}/a", {"stringData": {"l": "2"}}).expect(200).body["data"] == {
@@ -129,7 +131,7 @@ def test_a_secret_changes_by_text_as_well(api: RecordingClient, namespace: Names
     api.patch(f"{secrets}/a", {"type": "example.com/other"}).expect(422)
 
 
-def test_accounts(api: RecordingClient, namespace: Namespace) -> None:
+def test_service_account_is_created_and_patched(api: RecordingClient, namespace: Namespace) -> None:
     accounts = namespace.path("serviceaccounts")
     api.post(accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}).expect(
         201
@@ -140,7 +142,7 @@ def test_accounts(api: RecordingClient, namespace: Namespace) -> None:
     api.patch(f"{accounts}/robot", {"imagePullSecrets": [{"name": "b"}]}, "strategic").expect(200)
 
 
-def test_claims(api: RecordingClient, namespace: Namespace) -> None:
+def test_persistent_volume_claim_defaults(api: RecordingClient, namespace: Namespace) -> None:
     claims = namespace.path("persistentvolumeclaims")
     body = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Status is written through its own subresource and through nothing else; a generation counts changes of the spec."""
+"""The status subresource, and generations."""
 
 from typing import Any
 
@@ -34,7 +34,9 @@ BUILT_IN: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("plural", "row"), BUILT_IN.items(), ids=BUILT_IN)
-def test_what_is_built_in(api: RecordingClient, namespace: Namespace, plural: str, row: Any) -> None:
+def test_status_update_of_built_in_kinds(
+    api: RecordingClient, namespace: Namespace, plural: str, row: Any
+) -> None:
     body, status, spec = row
     items = namespace.path(plural)
     created = api.post(items, {**body, "status": status}).expect(201)
@@ -56,7 +58,7 @@ def test_what_is_built_in(api: RecordingClient, namespace: Namespace, plural: st
 
 
 @pytest.mark.parametrize("kind", ["merge", "strategic", "json"])
-def test_status_is_patched(api: RecordingClient, namespace: Namespace, kind: str) -> None:
+def test_status_patch(api: RecordingClient, namespace: Namespace, kind: str) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     body: Any = {"status": {"phase": "Running"}, "spec": {"activeDeadlineSeconds": 9}}
@@ -72,14 +74,14 @@ def test_status_is_patched(api: RecordingClient, namespace: Namespace, kind: str
     assert api.get(f"{pods}/a").body["status"]["phase"] == "Running"
 
 
-def test_a_status_conflicts_as_well(api: RecordingClient, namespace: Namespace) -> None:
+def test_status_update_of_older_version_conflicts(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     created = api.unrecorded.post(pods, pod("a")).expect(201)
     api.unrecorded.patch(f"{pods}/a", {"metadata": {"labels": {"moved": "on"}}}).expect(200)
     api.put(f"{pods}/a/status", created.body).expect(409)
 
 
-def test_what_has_no_status(api: RecordingClient, namespace: Namespace) -> None:
+def test_kinds_without_status_subresource(api: RecordingClient, namespace: Namespace) -> None:
     api.unrecorded.post(namespace.path("configmaps"), config_map("a"))
     api.get(namespace.path("configmaps", "a", "status")).expect(404)
     api.patch(namespace.path("configmaps", "a", "status"), {}).expect(404)
@@ -87,7 +89,7 @@ def test_what_has_no_status(api: RecordingClient, namespace: Namespace) -> None:
     api.patch(namespace.path("pods", "missing", "status"), {}).expect(404)
 
 
-def test_a_definition_with_a_status(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_with_status_subresource(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED, subresources={"status": {}})))
     created = api.post(widgets.path(), widgets.body("a", spec={"size": 1}, status={"phase": "Set"})).expect(
         201
@@ -115,7 +117,7 @@ def test_a_definition_with_a_status(api: RecordingClient, widgets: Widgets) -> N
     ]
 
 
-def test_a_status_is_validated(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_status_is_validated(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED, subresources={"status": {}})))
     api.unrecorded.post(widgets.path(), widgets.body("a")).expect(201)
     api.patch(widgets.path("a", "status"), {"status": {"phase": 5}}).expect(422)
@@ -123,7 +125,7 @@ def test_a_status_is_validated(api: RecordingClient, widgets: Widgets) -> None:
     assert pruned.body["status"] == {}
 
 
-def test_a_definition_without_a_status(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_without_status_subresource(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     created = api.post(widgets.path(), widgets.body("a", spec={"size": 1}, status={"phase": "Set"})).expect(
         201
@@ -135,7 +137,7 @@ def test_a_definition_without_a_status(api: RecordingClient, widgets: Widgets) -
     api.patch(widgets.path("a", "status"), {"status": {"phase": "Set"}}).expect(404)
 
 
-def test_generation_counts_changes_of_the_spec(api: RecordingClient, namespace: Namespace) -> None:
+def test_generation_counts_spec_changes(api: RecordingClient, namespace: Namespace) -> None:
     deployments = namespace.path("deployments")
 
     def generation(body: Any, sub: str = "") -> int:
@@ -152,7 +154,7 @@ def test_generation_counts_changes_of_the_spec(api: RecordingClient, namespace: 
     assert generation({"spec": {"paused": True}}) == 4
 
 
-def test_deletion_counts_as_a_change(api: RecordingClient, widgets: Widgets) -> None:
+def test_deletion_increases_generation(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED, subresources={"status": {}})))
     held = {"finalizers": ["example.com/hold"]}
     api.post(widgets.path(), widgets.body("a", spec={"size": 1}, metadata=held)).expect(201)

@@ -1,4 +1,4 @@
-"""What kubectl shows: lists as tables, objects as their metadata."""
+"""Tables and PartialObjectMetadata, as kubectl requests them."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def cells(table: Json) -> list[dict[str, Any]]:
 
 
 def without_ages(table: Json) -> Json:
-    """Ages and the like depend on when they are asked for."""
+    """Return the table without cells that depend on the time of the request."""
     moving = [
         index
         for index, name in enumerate(columns(table))
@@ -82,7 +82,7 @@ POD_STATUSES: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize(("status", "ready", "shown"), POD_STATUSES.values(), ids=POD_STATUSES)
-def test_pods(api: RecordingClient, namespace: Namespace, status: Any, ready: str, shown: str) -> None:
+def test_pod_table(api: RecordingClient, namespace: Namespace, status: Any, ready: str, shown: str) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a")).expect(201)
     api.unrecorded.patch(f"{pods}/a/status", {"status": status}).expect(200)
@@ -95,7 +95,7 @@ def test_pods(api: RecordingClient, namespace: Namespace, status: Any, ready: st
     assert (row["Name"], row["Ready"], row["Status"]) == ("a", ready, shown)
 
 
-def test_a_pod_that_is_deleted(api: RecordingClient, namespace: Namespace) -> None:
+def test_table_of_terminating_pod(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     api.unrecorded.post(pods, pod("a", {"nodeName": "node-1"})).expect(201)
     api.unrecorded.delete(f"{pods}/a").expect(200)
@@ -105,7 +105,7 @@ def test_a_pod_that_is_deleted(api: RecordingClient, namespace: Namespace) -> No
     api.unrecorded.delete(f"{pods}/a", gracePeriodSeconds="0")
 
 
-def test_pods_that_initialise(api: RecordingClient, namespace: Namespace) -> None:
+def test_table_of_initializing_pods(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     first = [{"name": "first", "image": "windlass/test:1"}]
     api.unrecorded.post(pods, pod("a", {"initContainers": first})).expect(201)
@@ -142,7 +142,7 @@ BUILT_IN: dict[str, Json] = {
 
 
 @pytest.mark.parametrize(("plural", "body"), BUILT_IN.items(), ids=BUILT_IN)
-def test_other_kinds(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
+def test_table_of_other_kinds(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
     items = namespace.path(plural)
     api.unrecorded.post(items, body).expect(201)
     table = api.unrecorded.get(items, TABLE, includeObject="None").expect(200).body
@@ -150,14 +150,14 @@ def test_other_kinds(api: RecordingClient, namespace: Namespace, plural: str, bo
     api.note("table", without_ages(table))
 
 
-def test_namespaces(api: RecordingClient, namespace: Namespace) -> None:
+def test_namespace_table(api: RecordingClient, namespace: Namespace) -> None:
     table = api.unrecorded.get(f"/api/v1/namespaces/{namespace.name}", TABLE).expect(200).body
     api.note("table", without_ages(table))
     assert cells(table)[0]["Status"] == "Active"
 
 
 @pytest.mark.parametrize("included", ["None", "Metadata", "Object"])
-def test_a_row_has_its_object(api: RecordingClient, namespace: Namespace, included: str) -> None:
+def test_include_object_adds_object_to_row(api: RecordingClient, namespace: Namespace, included: str) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a", {"k": "1"}))
     table = api.unrecorded.get(maps, TABLE, includeObject=included).expect(200).body
@@ -165,15 +165,15 @@ def test_a_row_has_its_object(api: RecordingClient, namespace: Namespace, includ
     assert ("object" in table["rows"][0] and table["rows"][0]["object"] is not None) is (included != "None")
 
 
-def test_an_unknown_inclusion(api: RecordingClient, namespace: Namespace) -> None:
+def test_unknown_include_object_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
     api.get(namespace.path("configmaps"), TABLE, includeObject="Everything").expect(400)
 
 
-def test_an_empty_list(api: RecordingClient, namespace: Namespace) -> None:
+def test_table_of_empty_list(api: RecordingClient, namespace: Namespace) -> None:
     assert api.get(namespace.path("configmaps"), TABLE).expect(200).body["rows"] == []
 
 
-def test_a_table_in_pages(api: RecordingClient, namespace: Namespace) -> None:
+def test_table_with_limit_returns_pages(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     for name in ("a", "b"):
         api.unrecorded.post(maps, config_map(name))
@@ -182,17 +182,17 @@ def test_a_table_in_pages(api: RecordingClient, namespace: Namespace) -> None:
     assert table["metadata"]["remainingItemCount"] == 1
 
 
-def test_what_is_missing_is_no_table(api: RecordingClient, namespace: Namespace) -> None:
+def test_missing_object_returns_status_not_table(api: RecordingClient, namespace: Namespace) -> None:
     api.get(namespace.path("configmaps", "missing"), TABLE).expect(404)
 
 
 @pytest.mark.parametrize("form", ["Other", "Table;v=v2"], ids=["form", "version"])
-def test_another_form_is_not_acceptable(api: RecordingClient, namespace: Namespace, form: str) -> None:
+def test_unsupported_accept_header_is_rejected(api: RecordingClient, namespace: Namespace, form: str) -> None:
     accept = {"Accept": f"application/json;as={form};g=meta.k8s.io"}
     api.get(namespace.path("configmaps"), accept).expect(406)
 
 
-def test_the_first_acceptable_form_is_taken(api: RecordingClient, namespace: Namespace) -> None:
+def test_first_supported_accept_clause_is_used(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     for accept in (
         "application/vnd.example, application/json",
@@ -204,8 +204,8 @@ def test_the_first_acceptable_form_is_taken(api: RecordingClient, namespace: Nam
     api.get(maps, {"Accept": "text/html"}).expect(406)
 
 
-def test_a_watched_table(api: RecordingClient, namespace: Namespace) -> None:
-    """The columns come with the first event only."""
+def test_watch_as_table(api: RecordingClient, namespace: Namespace) -> None:
+    """Only the first event has column definitions."""
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a"))
     with api.unrecorded.watch(maps, TABLE) as watch:
@@ -241,7 +241,7 @@ PRINTED: Json = [
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def test_printed_columns(api: RecordingClient, widgets: Widgets) -> None:
+def test_additional_printer_columns(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(FREE, additionalPrinterColumns=PRINTED)))
     spec = {
         "size": 3,
@@ -268,7 +268,7 @@ def test_printed_columns(api: RecordingClient, widgets: Widgets) -> None:
     }  # fmt: skip
 
 
-def test_columns_of_a_definition_without_any(api: RecordingClient, widgets: Widgets) -> None:
+def test_custom_resource_without_columns_shows_age(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.unrecorded.post(widgets.path(), widgets.body("a")).expect(201)
     table = api.unrecorded.get(widgets.path(), TABLE).expect(200).body
@@ -276,7 +276,7 @@ def test_columns_of_a_definition_without_any(api: RecordingClient, widgets: Widg
     assert columns(table) == ["Name", "Age"]
 
 
-def test_table_of_definitions(api: RecordingClient, widgets: Widgets) -> None:
+def test_definition_table(api: RecordingClient, widgets: Widgets) -> None:
     shapes = [
         version(SIZED),
         version(SIZED, name="v2", storage=False),
@@ -286,12 +286,12 @@ def test_table_of_definitions(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, *shapes))
     table = api.unrecorded.get(widgets.definition, TABLE).expect(200).body
     for row in table["rows"]:
-        row["object"] = None  # the metadata of a definition changes while it is established
+        row["object"] = None  # the metadata of a definition changes until it is established
     api.note("table", {**table, "metadata": None})
     assert "Name" in columns(table)
 
 
-def test_only_metadata(api: RecordingClient, namespace: Namespace) -> None:
+def test_partial_object_metadata(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a", {"k": "1"}, labels={"app": "blue"}))
     one = api.get(f"{maps}/a", METADATA).expect(200).body
@@ -304,7 +304,7 @@ def test_only_metadata(api: RecordingClient, namespace: Namespace) -> None:
     api.patch(f"{maps}/a", {"data": {"k": "2"}}, headers=METADATA).expect(200)
 
 
-def test_only_metadata_is_watched(api: RecordingClient, namespace: Namespace) -> None:
+def test_watch_as_partial_object_metadata(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.unrecorded.post(maps, config_map("a", {"k": "1"}))
     with api.watch(maps, METADATA) as watch:
@@ -314,7 +314,7 @@ def test_only_metadata_is_watched(api: RecordingClient, namespace: Namespace) ->
     assert (event["object"]["kind"], "data" in event["object"]) == ("PartialObjectMetadata", False)
 
 
-def test_only_metadata_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
+def test_partial_object_metadata_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.unrecorded.post(widgets.path(), widgets.body("a", spec={"size": 1})).expect(201)
     assert "spec" not in api.get(widgets.path("a"), METADATA).expect(200).body

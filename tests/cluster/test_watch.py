@@ -1,4 +1,4 @@
-"""A watch tells every change once and in order, from the version that it was asked to start at."""
+"""Watches: every change once and in order, after the requested resourceVersion."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def versions(events: list[Any]) -> list[int]:
     return [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
 
 
-def test_changes_come_in_order(api: RecordingClient, namespace: Namespace) -> None:
+def test_watch_events_are_in_order(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     start = api.get(maps).version
     with api.watch(maps, resourceVersion=start) as watch:
@@ -37,7 +37,7 @@ def test_changes_come_in_order(api: RecordingClient, namespace: Namespace) -> No
     assert [event["object"].get("data", {}).get("k") for event in events] == ["1", "2", None, "3", "3"]
 
 
-def test_a_watch_resumes_after_the_version_it_names(api: RecordingClient, namespace: Namespace) -> None:
+def test_watch_resumes_after_resource_version(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     second = api.post(maps, config_map("b")).version
@@ -52,7 +52,7 @@ def test_a_watch_resumes_after_the_version_it_names(api: RecordingClient, namesp
 @pytest.mark.parametrize(
     "start", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}], ids=["unset", "0", "empty"]
 )
-def test_without_a_version_what_exists_comes_first(
+def test_watch_without_version_starts_with_existing_objects(
     api: RecordingClient, namespace: Namespace, start: dict[str, Any]
 ) -> None:
     maps = namespace.path("configmaps")
@@ -64,7 +64,7 @@ def test_without_a_version_what_exists_comes_first(
         assert told([watch.next()]) == [("ADDED", "c")]
 
 
-def test_two_watchers_are_told_the_same(api: RecordingClient, namespace: Namespace) -> None:
+def test_all_watchers_get_same_events(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     start = api.get(maps).version
     with api.watch(maps, resourceVersion=start) as one, api.watch(maps, resourceVersion=start) as other:
@@ -73,7 +73,7 @@ def test_two_watchers_are_told_the_same(api: RecordingClient, namespace: Namespa
         assert one.take(3) == other.take(3)
 
 
-def test_an_object_that_stops_matching_is_deleted_for_the_watcher(
+def test_object_that_stops_matching_selector_is_deleted_event(
     api: RecordingClient, namespace: Namespace
 ) -> None:
     maps = namespace.path("configmaps")
@@ -97,7 +97,7 @@ def test_an_object_that_stops_matching_is_deleted_for_the_watcher(
     assert versions(events) == sorted(set(versions(events)))
 
 
-def test_one_object_is_watched_by_its_name(api: RecordingClient, namespace: Namespace) -> None:
+def test_watch_of_one_object_by_name(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     api.post(maps, config_map("b"))
@@ -110,7 +110,7 @@ def test_one_object_is_watched_by_its_name(api: RecordingClient, namespace: Name
         assert told(watch.take(2)) == [("MODIFIED", "a"), ("DELETED", "a")]
 
 
-def test_a_field_that_changes_moves_an_object_in_and_out(api: RecordingClient, namespace: Namespace) -> None:
+def test_field_selector_change_adds_and_deletes_object(api: RecordingClient, namespace: Namespace) -> None:
     pods = namespace.path("pods")
     start = api.get(pods).version
     with api.watch(pods, resourceVersion=start, fieldSelector="status.phase=Running") as watch:
@@ -120,14 +120,14 @@ def test_a_field_that_changes_moves_an_object_in_and_out(api: RecordingClient, n
         assert told(watch.take(2)) == [("ADDED", "a"), ("DELETED", "a")]
 
 
-def test_a_kind_is_watched_in_all_namespaces(api: RecordingClient, namespace: Namespace, unique: str) -> None:
+def test_watch_across_all_namespaces(api: RecordingClient, namespace: Namespace, unique: str) -> None:
     start = api.unrecorded.get("/api/v1/configmaps").version
     with api.watch("/api/v1/configmaps", resourceVersion=start, labelSelector=f"of={unique}") as watch:
         api.post(namespace.path("configmaps"), config_map("a", labels={"of": unique}))
         assert watch.next()["object"]["metadata"]["namespace"] == namespace.name
 
 
-def test_custom_resources_are_watched(api: RecordingClient, widgets: Widgets) -> None:
+def test_watch_of_custom_resources(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.post(widgets.path(), widgets.body("a", spec={"size": 1})).expect(201)
     with api.watch(widgets.path()) as watch:
@@ -139,10 +139,10 @@ def test_custom_resources_are_watched(api: RecordingClient, widgets: Widgets) ->
     assert events[0]["object"]["spec"] == {"size": 2}
 
 
-def test_a_version_that_is_too_old_is_gone(
+def test_watch_from_compacted_version_is_expired(
     api: RecordingClient, namespace: Namespace, widgets: Widgets
 ) -> None:
-    """A history is bounded: by what happened since, and by the time at which a kind was defined."""
+    """The history is limited in length, and starts when a kind is defined."""
     path = namespace.path("configmaps")
     api.unrecorded.post(path, config_map("a")).expect(201)
     for number in range(600):
@@ -155,8 +155,8 @@ def test_a_version_that_is_too_old_is_gone(
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
-def test_bookmarks_tell_how_far_a_watch_has_come(api: RecordingClient, namespace: Namespace) -> None:
-    """Past changes that it is not told of: whoever resumes from there need not read them again."""
+def test_bookmarks_have_current_resource_version(api: RecordingClient, namespace: Namespace) -> None:
+    """Bookmarks skip changes that the selector excludes, so that a client can resume after them."""
     maps = namespace.path("configmaps")
     start = api.post(maps, config_map("a")).version
     asked: dict[str, Any] = {
@@ -175,14 +175,14 @@ def test_bookmarks_tell_how_far_a_watch_has_come(api: RecordingClient, namespace
         assert told([watch.next()]) == [("ADDED", "c")]
 
 
-def test_a_watch_ends_in_its_time(api: RecordingClient, namespace: Namespace) -> None:
+def test_watch_ends_after_timeout(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     with api.watch(maps, timeoutSeconds="1") as watch:
         assert told(watch.rest()) == [("ADDED", "a")]
 
 
-def test_what_waits_for_its_finalizers_is_modified_and_then_deleted(
+def test_deletion_with_finalizer_is_modified_then_deleted_event(
     api: RecordingClient, namespace: Namespace
 ) -> None:
     maps = namespace.path("configmaps")
@@ -195,7 +195,7 @@ def test_what_waits_for_its_finalizers_is_modified_and_then_deleted(
     assert "deletionTimestamp" in events[0]["object"]["metadata"]
 
 
-def test_nothing_is_told_where_nothing_changed(api: RecordingClient, namespace: Namespace) -> None:
+def test_unchanged_update_sends_no_event(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     start = api.post(maps, config_map("a", {"k": "1"})).version
     with api.watch(maps, resourceVersion=start) as watch:
@@ -211,15 +211,15 @@ def test_nothing_is_told_where_nothing_changed(api: RecordingClient, namespace: 
 @pytest.mark.parametrize(
     "params", [{"labelSelector": "a==b==c"}, {"fieldSelector": "spec.nothing=1"}], ids=["labels", "fields"]
 )
-def test_a_watch_that_makes_no_sense_is_refused(
+def test_invalid_watch_is_rejected(
     api: RecordingClient, namespace: Namespace, params: dict[str, Any]
 ) -> None:
     with api.watch(namespace.path("configmaps"), **params) as watch:
         assert watch.answer.code == 400
 
 
-def test_the_events_of_a_watch_have_their_kind(api: RecordingClient, namespace: Namespace) -> None:
-    """Items of a list do without; those of a watch are read one by one."""
+def test_watched_objects_have_kind_and_version(api: RecordingClient, namespace: Namespace) -> None:
+    """Objects in a watch have apiVersion and kind, unlike the items of a list."""
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     with api.watch(maps) as watch:

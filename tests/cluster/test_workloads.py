@@ -1,4 +1,4 @@
-"""Jobs, Deployments and StatefulSets as objects, their scale, and the small kinds around them."""
+"""Jobs, Deployments and StatefulSets as API objects, their scale, and Events, Leases and RBAC."""
 
 from typing import Any
 
@@ -49,13 +49,13 @@ CREATED: dict[str, tuple[str, Json]] = {
 
 
 @pytest.mark.parametrize(("plural", "body"), CREATED.values(), ids=CREATED)
-def test_defaults(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
+def test_workload_defaults(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
     created = api.post(namespace.path(plural), body).expect(201).body
     assert created["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 30
     api.delete(namespace.path(plural, "a"), propagationPolicy="Background").expect(200)
 
 
-def test_a_job_selects_its_own_pods(api: RecordingClient, namespace: Namespace) -> None:
+def test_job_gets_generated_selector(api: RecordingClient, namespace: Namespace) -> None:
     created = api.unrecorded.post(namespace.path("jobs"), job("a")).expect(201).body
     uid = created["metadata"]["uid"]
     assert uid in created["spec"]["selector"]["matchLabels"].values()
@@ -82,7 +82,7 @@ CHANGES: dict[str, tuple[str, Json, Any, int]] = {
 
 
 @pytest.mark.parametrize(("plural", "body", "spec", "code"), CHANGES.values(), ids=CHANGES)
-def test_some_of_a_spec_changes(
+def test_only_mutable_spec_fields_change(
     api: RecordingClient, namespace: Namespace, plural: str, body: Json, spec: Any, code: int
 ) -> None:
     items = namespace.path(plural)
@@ -94,7 +94,7 @@ SCALED = {"deployments": deployment("a", replicas=2), "statefulsets": stateful_s
 
 
 @pytest.mark.parametrize(("plural", "body"), SCALED.items(), ids=SCALED)
-def test_scale(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
+def test_scale_subresource(api: RecordingClient, namespace: Namespace, plural: str, body: Json) -> None:
     items = namespace.path(plural)
     api.unrecorded.post(items, body).expect(201)
     scale = api.get(f"{items}/a/scale").expect(200).body
@@ -122,7 +122,7 @@ EVENT = {
 }
 
 
-def test_events(api: RecordingClient, namespace: Namespace) -> None:
+def test_events_are_created_selected_and_deleted(api: RecordingClient, namespace: Namespace) -> None:
     events = namespace.path("events")
     about = {"kind": "Pod", "name": "p", "namespace": namespace.name, "apiVersion": "v1"}
     api.post(events, {**EVENT, "involvedObject": about}).expect(201)
@@ -141,7 +141,7 @@ def test_events(api: RecordingClient, namespace: Namespace) -> None:
     assert api.get(events).names == ["b"]
 
 
-def test_leases(api: RecordingClient, namespace: Namespace) -> None:
+def test_lease_is_renewed_with_current_version_only(api: RecordingClient, namespace: Namespace) -> None:
     leases = namespace.path("leases")
     held = lease(
         "a",
@@ -159,7 +159,7 @@ def test_leases(api: RecordingClient, namespace: Namespace) -> None:
     api.put(f"{leases}/a", renewed).expect(409)
 
 
-def test_roles_are_kept(api: RecordingClient, namespace: Namespace) -> None:
+def test_roles_and_bindings_are_validated(api: RecordingClient, namespace: Namespace) -> None:
     roles, bindings = namespace.path("roles"), namespace.path("rolebindings")
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "a"}, "rules": rules}
@@ -179,7 +179,7 @@ def test_roles_are_kept(api: RecordingClient, namespace: Namespace) -> None:
     api.patch(f"{roles}/a", {"rules": []}).expect(200)
 
 
-def test_roles_of_the_cluster_are_kept(api: RecordingClient, unique: str) -> None:
+def test_cluster_roles_and_bindings_are_stored(api: RecordingClient, unique: str) -> None:
     roles, bindings = f"/apis/{RBAC}/clusterroles", f"/apis/{RBAC}/clusterrolebindings"
     rules = [{"nonResourceURLs": ["/healthz"], "verbs": ["get"]}]
     api.post(

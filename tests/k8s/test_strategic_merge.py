@@ -316,7 +316,7 @@ def refusal(patch: Any, obj: dict[str, Any] = POD) -> tuple[int, str, str]:
 
 
 def test_rules_are_those_of_a_real_api_server() -> None:
-    """The conformance tests record them: tests/cluster/test_discovery.py, `test_merge_rules`."""
+    """The conformance tests record them: tests/cluster/test_discovery.py, `test_openapi_has_merge_extensions`."""
     (recorded,) = json.loads((TRANSCRIPTS / "discovery" / "merge_rules.json").read_text(encoding="utf-8"))
     found = {
         schemas.definition_name(type_name): {

@@ -1,8 +1,8 @@
-"""Both servers, every kubectl that there is, and a namespace of its own for each test.
+"""Fixtures: both servers, all available kubectls, and a namespace for each test.
 
-A test that takes `kubectl` runs against the embedded server and against a real one: with the kubectl of the current
-release, and with older ones where the folder of the programs has them. The real server is always the API server alone:
-these tests write the status of pods and deployments themselves, which controllers of a KUBECONFIG cluster would do too.
+A test with the `kubectl` fixture runs against the embedded server and against a real one, with the kubectl of the
+current release and with older ones that are installed. The real server is always an API server without controllers:
+these tests write the status of pods and deployments themselves.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from server_process import serving
 
 CURRENT = kubernetes_binaries.VERSION.rpartition(".")[0]
 PROGRAMS = {"1.20": "kubectl-1.20", "1.32": "kubectl-1.32", CURRENT: "kubectl"}
-"""By release. A kubectl without a version in its name is that of the current release."""
+"""The kubectls by release. One without a version in its name is that of the current release."""
 
 WIDGETS = Path(__file__).parent / "manifests" / "widget-definition.yaml"
 
@@ -60,7 +60,7 @@ def real(binaries: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def _server(name: ServerName, kubeconfig: Path) -> Iterator[Server]:
-    """With the definition of widgets: it takes a real server some time to know a new kind everywhere."""
+    """Return the server with the definition of widgets, since a real server needs some time to serve a new kind."""
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as api:
         objects.establish(api, yaml.safe_load(WIDGETS.read_text()))
         wait_for("widgets to be documented", lambda: b"v1.Widget" in api.get("/openapi/v2").raw)
@@ -90,7 +90,7 @@ def program(binaries: Path, version: str) -> Path:
 
 @pytest.fixture(scope="session")
 def learned(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What kubectl has found out about the servers, which users keep in their homes as well."""
+    """Return the shared discovery cache of kubectl."""
     return tmp_path_factory.mktemp(f"learned-{version}")
 
 
@@ -103,13 +103,13 @@ def namespaces(
 
 @pytest.fixture
 def kubectl(namespaces: Namespaces, server: Server) -> Kubectl:
-    """In a namespace that is the test's own."""
+    """Return a kubectl in a namespace of the test."""
     return namespaces.open(server)
 
 
 @pytest.fixture(scope="module")
 def furnished(namespaces: Namespaces, server: Server) -> Kubectl:
-    """In a namespace full of things, for the tests of a module that change none of them."""
+    """Return a kubectl in a namespace with objects of many kinds, which the tests of a module do not change."""
     kubectl = namespaces.open(server)
     things.create(kubectl)
     return kubectl
@@ -117,7 +117,7 @@ def furnished(namespaces: Namespaces, server: Server) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def both(namespaces: Namespaces, embedded: Server, real: Server) -> tuple[Kubectl, Kubectl]:
-    """The embedded server's and the real one's, in namespaces of one name, full of the same things."""
+    """Return kubectls of the embedded and of the real server, in namespaces with one name and the same objects."""
     if real.minor != embedded.minor:
         pytest.skip(
             f"the embedded server follows Kubernetes 1.{embedded.minor}; the real one is 1.{real.minor}"

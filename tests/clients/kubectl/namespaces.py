@@ -1,4 +1,4 @@
-"""Namespaces for kubectls, which are made without one, and end with the servers."""
+"""Namespaces for kubectl, which are not deleted before the servers end."""
 
 import uuid
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.clients.kubectl.runs import Kubectl, Server
 
 
 class Namespaces:
-    """Gives out kubectls, each in a new namespace."""
+    """Creates kubectls, each in a new namespace."""
 
     def __init__(self, program: Path, version: str, homes: Path, learned: Path) -> None:
         self._program = program

@@ -1,4 +1,4 @@
-"""What kubectl prints, less what differs from one server to the next without meaning anything."""
+"""The output of kubectl without differences between servers that do not matter."""
 
 import re
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ REPLACED: Final[Mapping[str, str]] = {
     r"[ \t]{2,}": "  ",
     r"[ \t]+$": "",
 }
-"""In this order. Columns are as wide as what is in them, so blanks count for nothing either."""
+"""Applied in this order. Columns are as wide as their content, so spaces are ignored too."""
 
 LEFT_OUT: Final[Mapping[str, str]] = {
     r"Warning: v1 Endpoints is deprecated": "the embedded server has no EndpointSlices to use instead",
 }
-"""Lines by their beginnings, after any blanks; each with the reason."""
+"""Ignored lines by their beginning, each with the reason."""
 
 
 def normalised(text: str) -> list[str]:
@@ -31,7 +31,7 @@ def normalised(text: str) -> list[str]:
 
 
 def _without_managed_fields(lines: list[str]) -> list[str]:
-    """Less the part of a description that says who set which field, which is for server-side apply only."""
+    """Return a description without managedFields, which only server-side apply uses."""
     kept, is_inside = [], False
     for line in lines:
         if line.strip() == "Managed Fields:":

@@ -1,7 +1,4 @@
-"""Running kubectl as a user does, against one server, and showing all that it said when that was not what was expected.
-
-Nothing here knows what the commands mean.
-"""
+"""Runs kubectl against one server, and shows its whole output when that is not as expected."""
 
 import contextlib
 import json
@@ -20,16 +17,16 @@ from conformance.waiting import wait_for
 ServerName = Literal["embedded", "real"]
 
 SECONDS_PER_RUN: Final = 2 * SECONDS_TO_WAIT
-"""Longer than kubectl itself waits for anything that a test asks of it."""
+"""Longer than any timeout of kubectl in the tests."""
 
 
 class Server(msgspec.Struct, frozen=True):
     name: ServerName
     kubeconfig: Path
     api: Client
-    """For what kubectl cannot do in every version: making namespaces, and writing the status of an object."""
+    """For what not every kubectl can do: create namespaces and write statuses."""
     minor: int
-    """37 for Kubernetes 1.37."""
+    """The minor version: 37 for Kubernetes 1.37."""
 
     @property
     def is_real(self) -> bool:
@@ -47,7 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """A kubectl that has not ended yet; what it says goes to files, which can be read at any time."""
+    """A running kubectl, whose output is in files that can be read at any time."""
 
     def __init__(self, command: str, process: subprocess.Popen[str], output: Path, errors: Path) -> None:
         self._command = command
@@ -62,7 +59,7 @@ class Running:
         return Outcome(self._command, -1 if code is None else code, said, self._errors.read_text("utf-8"))
 
     def until_it_says(self, text: str) -> str:
-        """All that it printed so far, once that text is in it, on stdout or (with -v) in the log."""
+        """Wait until the text is in the output or (with -v) in the log, and return the output."""
 
         def look() -> Outcome | None:
             has_ended = self._process.poll() is not None
@@ -83,7 +80,7 @@ class Running:
 
 
 class Kubectl:
-    """One version of kubectl, with one server, one namespace and a home; the cache there may be known to others."""
+    """One kubectl with a server, a namespace and a home directory, whose cache may be shared."""
 
     def __init__(
         self, program: Path, version: str, server: Server, namespace: str, home: Path, cache: Path
@@ -105,7 +102,7 @@ class Kubectl:
         self._kubeconfig.chmod(0o600)
 
     def run(self, *arguments: str, stdin: str = "") -> Outcome:
-        """However it ends."""
+        """Run kubectl, whether it succeeds or fails."""
         try:
             done = subprocess.run(  # noqa: S603
                 self._command(arguments),
@@ -122,13 +119,13 @@ class Kubectl:
         return Outcome(self._spelled(arguments), done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """What it prints when it succeeds, which it has to."""
+        """Return the output of a command, which must succeed."""
         outcome = self.run(*arguments, stdin=stdin)
         assert outcome.code == 0, f"it was to succeed: {outcome}"
         return outcome.output.rstrip("\n")
 
     def refused(self, *arguments: str, stdin: str = "") -> str:
-        """Its complaint when it fails, which it has to."""
+        """Return the error of a command, which must fail."""
         outcome = self.run(*arguments, stdin=stdin)
         assert outcome.code != 0, f"it was to fail: {outcome}"
         return outcome.errors.rstrip("\n")
@@ -137,12 +134,12 @@ class Kubectl:
         return json.loads(self(*arguments, "--output=json", stdin=stdin))
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """The cells of a table that has no empty ones, its header first."""
+        """Return the cells of a table without empty cells, with the header first."""
         return [line.split() for line in self(*arguments).splitlines()]
 
     @contextlib.contextmanager
     def running(self, *arguments: str) -> Iterator[Running]:
-        """In the background, until the end of the `with` block at the latest."""
+        """Run kubectl in the background until the end of the `with` block at the latest."""
         output, errors = self._home / "running.stdout", self._home / "running.stderr"
         with output.open("w") as stdout, errors.open("w") as stderr:
             process = subprocess.Popen(  # noqa: S603
@@ -173,5 +170,5 @@ class Kubectl:
             "KUBECONFIG": str(self._kubeconfig),
             "PATH": os.environ.get("PATH", os.defpath),  # `kubectl diff` looks for diff there
             "LC_ALL": "C",
-            "GOGC": "off",  # it ends before it pays to clean up
+            "GOGC": "off",  # the process ends soon: no need to clean up
         }

@@ -1,4 +1,4 @@
-"""`kubectl apply` and what else changes objects: diff, patch, label, annotate, set, scale, rollout."""
+"""`kubectl apply`, diff, patch, label, annotate, set, scale and rollout."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def widget(**spec: Any) -> dict[str, Any]:
 # Apply
 
 
-def test_a_config_map_is_applied(kubectl: Kubectl) -> None:
+def test_apply_creates_and_updates_config_map(kubectl: Kubectl) -> None:
     assert applied(kubectl, objects.config_map("m", {"a": "1", "b": "2"})) == "configmap/m created"
     assert applied(kubectl, objects.config_map("m", {"a": "1", "b": "2"})) == "configmap/m unchanged"
     kubectl("patch", "configmap", "m", "--type=merge", "-p", '{"data": {"theirs": "kept"}}')
@@ -37,8 +37,8 @@ def test_a_config_map_is_applied(kubectl: Kubectl) -> None:
     assert json.loads(last)["data"] == {"a": "9"}
 
 
-def test_a_deployment_is_applied_container_by_container(kubectl: Kubectl) -> None:
-    """A list is merged by the names of its items: what another has added to it stays."""
+def test_apply_merges_deployment_containers_by_name(kubectl: Kubectl) -> None:
+    """Lists merge by the names of their items, so that items added by others stay."""
 
     def body(*containers: dict[str, Any]) -> dict[str, Any]:
         template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": list(containers)}}
@@ -55,7 +55,7 @@ def test_a_deployment_is_applied_container_by_container(kubectl: Kubectl) -> Non
     assert all("env" not in each for each in containers)
 
 
-def test_a_custom_resource_is_applied(kubectl: Kubectl) -> None:
+def test_apply_custom_resource(kubectl: Kubectl) -> None:
     name = "widget.clients.example.com/w"
     assert applied(kubectl, widget(size=3, parts=[{"name": "a"}])) == f"{name} created"
     assert applied(kubectl, widget(size=3, parts=[{"name": "a"}])) == f"{name} unchanged"
@@ -64,7 +64,7 @@ def test_a_custom_resource_is_applied(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "widget", "w")["spec"] == {"size": 4, "replicas": 2, "colour": "grey"}
 
 
-def test_what_is_applied_no_more_is_pruned(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_prune_deletes_objects_no_longer_applied(kubectl: Kubectl, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text(json.dumps(objects.config_map(name, labels={"set": "mine"})))
     options = ["--prune", "-l", "set=mine"]
@@ -75,7 +75,7 @@ def test_what_is_applied_no_more_is_pruned(kubectl: Kubectl, tmp_path: Path) -> 
     assert kubectl(*arguments) == "configmap/b unchanged\nconfigmap/a pruned"
 
 
-def test_only_trying_to_apply(kubectl: Kubectl) -> None:
+def test_apply_dry_run_changes_nothing(kubectl: Kubectl) -> None:
     body = objects.config_map("m", {"a": "1"})
     assert applied(kubectl, body, "--dry-run=server") == "configmap/m created (server dry run)"
     applied(kubectl, body)
@@ -84,7 +84,7 @@ def test_only_trying_to_apply(kubectl: Kubectl) -> None:
     assert kubectl("get", "configmap", "m", "-o", "jsonpath={.data.a}") == "1"
 
 
-def test_server_side_apply_is_said_not_to_be_had(kubectl: Kubectl) -> None:
+def test_server_side_apply_is_rejected_with_explanation(kubectl: Kubectl) -> None:
     outcome = kubectl.run("apply", "--server-side", "-f", "-", stdin=json.dumps(objects.config_map("m")))
     if kubectl.server.is_real:
         assert outcome.output == "configmap/m serverside-applied\n", outcome
@@ -95,7 +95,7 @@ def test_server_side_apply_is_said_not_to_be_had(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.skipif(shutil.which("diff") is None, reason="kubectl diff runs diff(1)")
-def test_a_difference_is_shown(kubectl: Kubectl) -> None:
+def test_diff_shows_changes(kubectl: Kubectl) -> None:
     applied(kubectl, objects.config_map("m", {"a": "1"}))
     same = kubectl.run("diff", "-f", "-", stdin=json.dumps(objects.config_map("m", {"a": "1"})))
     assert (same.code, same.output) == (0, "")
@@ -127,7 +127,7 @@ CONTAINERS = "/spec/template/spec/containers"
     ],
     ids=["strategic", "strategic-delete", "merge", "json-remove", "json-replace"],
 )
-def test_a_deployment_is_patched(kubectl: Kubectl, kind: str, patch: object, expected: list[str]) -> None:
+def test_patch_deployment(kubectl: Kubectl, kind: str, patch: object, expected: list[str]) -> None:
     containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
     template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": containers}}
     things.post(kubectl, objects.deployment("d", template=template))
@@ -137,7 +137,7 @@ def test_a_deployment_is_patched(kubectl: Kubectl, kind: str, patch: object, exp
     assert found.split() == expected
 
 
-def test_a_patch_that_changes_nothing(kubectl: Kubectl) -> None:
+def test_patch_without_effect_reports_no_change(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.config_map("m", {"a": "1"}))
     patch = ["patch", "configmap", "m", "-p", '{"data": {"a": "1"}}']
     assert kubectl(*patch) == "configmap/m patched (no change)"
@@ -158,7 +158,7 @@ def test_a_patch_that_changes_nothing(kubectl: Kubectl) -> None:
     ],
     ids=["test", "strategic-of-custom", "schema", "immutable", "missing"],
 )
-def test_a_patch_is_refused(kubectl: Kubectl, arguments: str, patch: object, complaint: str) -> None:
+def test_invalid_patch_is_rejected(kubectl: Kubectl, arguments: str, patch: object, complaint: str) -> None:
     for body in (objects.config_map("m", {"a": "1"}), widget(size=1), objects.pod("p")):
         things.post(kubectl, body)
     assert complaint in kubectl.refused("patch", *arguments.split(), "-p", json.dumps(patch))
@@ -167,7 +167,7 @@ def test_a_patch_is_refused(kubectl: Kubectl, arguments: str, patch: object, com
 # Labels, annotations, images
 
 
-def test_labels_and_annotations(kubectl: Kubectl) -> None:
+def test_label_and_annotate(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.config_map("m"))
     assert kubectl("label", "configmap", "m", "a=1", "b=2") == "configmap/m labeled"
     assert "already has a value (1)" in kubectl.refused("label", "configmap", "m", "a=9")
@@ -179,7 +179,7 @@ def test_labels_and_annotations(kubectl: Kubectl) -> None:
     assert kubectl("get", "configmap", "-l", "all=yes", "-o", "name") == "configmap/m"
 
 
-def test_an_image_is_set(kubectl: Kubectl) -> None:
+def test_set_image(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.deployment("d"))
     assert kubectl("set", "image", "deployment/d", "main=new:2") == "deployment.apps/d image updated"
     path = "{.spec.template.spec.containers[0].image}"
@@ -190,7 +190,7 @@ def test_an_image_is_set(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "widget"])
-def test_it_is_scaled(kubectl: Kubectl, kind: str) -> None:
+def test_scale(kubectl: Kubectl, kind: str) -> None:
     bodies = {"deployment": objects.deployment, "statefulset": objects.stateful_set}
     things.post(kubectl, bodies[kind]("w") if kind in bodies else widget(size=1, replicas=1))
     assert kubectl("scale", kind, "w", "--replicas=3").endswith("/w scaled")
@@ -198,7 +198,7 @@ def test_it_is_scaled(kubectl: Kubectl, kind: str) -> None:
     assert kubectl("get", kind, "w", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
-def test_a_rollout_is_followed(kubectl: Kubectl) -> None:
+def test_rollout_status_waits_for_rollout(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.deployment("d", replicas=2))
     counts = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
     status = {"observedGeneration": 1, **counts, "availableReplicas": 1}
@@ -212,7 +212,7 @@ def test_a_rollout_is_followed(kubectl: Kubectl) -> None:
     assert outcome.output.endswith('deployment "d" successfully rolled out\n')
 
 
-def test_a_rollout_is_restarted(kubectl: Kubectl) -> None:
+def test_rollout_restart(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.deployment("d"))
     assert kubectl("rollout", "restart", "deployment/d") == "deployment.apps/d restarted"
     template = kubectl.json("get", "deployment", "d")["spec"]["template"]

@@ -1,4 +1,4 @@
-"""What kubectl prints of the same objects is the same, whichever of the two servers it asks."""
+"""kubectl prints the same for the same objects on both servers."""
 
 import json
 
@@ -101,14 +101,14 @@ def printed(kubectl: Kubectl, command: str) -> tuple[int, list[str], list[str]]:
 
 
 @pytest.mark.parametrize("command", [*TABLES, *DESCRIPTIONS, *REFUSALS])
-def test_both_print_the_same(both: Both, command: str) -> None:
+def test_output_is_the_same_on_both_servers(both: Both, command: str) -> None:
     mine, theirs = both
     assert printed(mine, command) == printed(theirs, command)
 
 
 @pytest.mark.parametrize("what", EXPLAINED)
-def test_what_is_explained_there_is_explained_here(both: Both, what: str) -> None:
-    """The descriptions differ. The fields are the same, and the same ones are lists."""
+def test_explain_has_the_fields_of_kubernetes(both: Both, what: str) -> None:
+    """The descriptions differ, but the fields and which of them are lists are the same."""
     mine, theirs = (fields(kubectl, what) for kubectl in both)
     assert theirs
     assert mine == theirs
@@ -124,8 +124,8 @@ def fields(kubectl: Kubectl, what: str) -> set[tuple[str, bool]]:
 @pytest.mark.parametrize(
     "verb", ["get", "list", "create", "update", "patch", "delete", "watch", "deletecollection"]
 )
-def test_what_is_served_here_is_served_there(both: Both, verb: str) -> None:
-    """Every kind of ours is one of theirs, with the same short names and scope."""
+def test_api_resources_are_a_subset_of_kubernetes(both: Both, verb: str) -> None:
+    """Every kind of the embedded server exists in Kubernetes, with the same short names and scope."""
     mine, theirs = (
         {tuple(row) for row in kubectl.rows("api-resources", f"--verbs={verb}", "--no-headers")}
         for kubectl in both
@@ -135,7 +135,7 @@ def test_what_is_served_here_is_served_there(both: Both, verb: str) -> None:
     assert {row for row in mine - theirs if row[-1] != "Framework"} == set()
 
 
-def test_a_pod_is_defaulted_alike(both: Both) -> None:
+def test_pod_defaults_are_the_same(both: Both) -> None:
     mine, theirs = (
         kubectl.json("create", "-f", "-", "--dry-run=server", stdin=json.dumps(objects.pod("p")))
         for kubectl in both

@@ -1,4 +1,4 @@
-"""`kubectl create`: from files, from stdin, from nothing but words; what is only tried; and what is refused."""
+"""`kubectl create`: from files, from stdin and from arguments; dry runs and rejections."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ POD = objects.pod("p")
     ],
     ids=["yaml", "json", "list"],
 )
-def test_several_documents(kubectl: Kubectl, tmp_path: Path, name: str, content: str) -> None:
+def test_create_from_several_documents(kubectl: Kubectl, tmp_path: Path, name: str, content: str) -> None:
     file = tmp_path / name
     file.write_text(content)
     assert kubectl("create", "-f", str(file)) == "configmap/m created\npod/p created"
@@ -41,24 +41,24 @@ def test_several_documents(kubectl: Kubectl, tmp_path: Path, name: str, content:
     ]
 
 
-def test_a_folder(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_create_from_directory(kubectl: Kubectl, tmp_path: Path) -> None:
     (tmp_path / "1.yaml").write_text(yaml.safe_dump(CONFIG_MAP))
     (tmp_path / "2.json").write_text(json.dumps(POD))
     assert kubectl("create", "-f", str(tmp_path)) == "configmap/m created\npod/p created"
 
 
-def test_standard_input(kubectl: Kubectl) -> None:
+def test_create_from_stdin(kubectl: Kubectl) -> None:
     assert kubectl("create", "-f", "-", "-o", "name", stdin=yaml.safe_dump(CONFIG_MAP)) == "configmap/m"
 
 
-def test_a_generated_name(kubectl: Kubectl) -> None:
+def test_create_with_generated_name(kubectl: Kubectl) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "made-"}}
     created = kubectl("create", "-f", "-", "-o", "name", stdin=json.dumps(body))
     assert created.startswith("configmap/made-")
     assert kubectl("get", created, "-o", "name") == created
 
 
-# From words
+# From arguments
 
 
 @pytest.mark.parametrize(
@@ -75,33 +75,33 @@ def test_a_generated_name(kubectl: Kubectl) -> None:
     ],
     ids=lambda value: value.split()[0] if " " in value else "",
 )
-def test_words(kubectl: Kubectl, arguments: str, field: str, expected: str) -> None:
+def test_create_from_arguments(kubectl: Kubectl, arguments: str, field: str, expected: str) -> None:
     made, _, said = kubectl("create", *arguments.split()).rpartition(" ")
     assert said == "created"
     assert kubectl("get", made, "-o", f"jsonpath={field}") == expected
 
 
-def test_a_namespace(kubectl: Kubectl) -> None:
+def test_create_namespace(kubectl: Kubectl) -> None:
     name = f"{kubectl.namespace}-more"
     assert kubectl("create", "namespace", name) == f"namespace/{name} created"
     assert kubectl("get", "ns", name, "-o", "jsonpath={.status.phase}") == "Active"
     assert kubectl("delete", "ns", name) == f'namespace "{name}" deleted'
 
 
-def test_a_pod_is_run_and_a_deployment_exposed(kubectl: Kubectl) -> None:
+def test_run_pod_and_expose_deployment(kubectl: Kubectl) -> None:
     assert kubectl("run", "p", "--image=a:1", "--restart=Never", "--labels=x=y") == "pod/p created"
     kubectl("create", "-f", "-", stdin=json.dumps(objects.deployment("d")))
     assert kubectl("expose", "deployment", "d", "--port=80") == "service/d exposed"
     assert kubectl("get", "service", "d", "-o", "jsonpath={.spec.selector.app}") == "d"
 
 
-# Trying
+# Dry runs
 
 
 @pytest.mark.parametrize(
     ("mode", "suffix", "has_uid"), [("client", "(dry run)", False), ("server", "(server dry run)", True)]
 )
-def test_a_dry_run(kubectl: Kubectl, mode: str, suffix: str, has_uid: bool) -> None:
+def test_server_dry_run_stores_nothing(kubectl: Kubectl, mode: str, suffix: str, has_uid: bool) -> None:
     option = f"--dry-run={mode}"
     assert (
         kubectl("create", "-f", "-", option, stdin=json.dumps(CONFIG_MAP)) == f"configmap/m created {suffix}"
@@ -111,12 +111,12 @@ def test_a_dry_run(kubectl: Kubectl, mode: str, suffix: str, has_uid: bool) -> N
     assert kubectl("get", "configmaps,pods", "-o", "name") == ""
 
 
-def test_a_dry_run_by_words_makes_a_manifest(kubectl: Kubectl) -> None:
+def test_client_dry_run_prints_manifest(kubectl: Kubectl) -> None:
     manifest = kubectl("create", "deployment", "d", "--image=a:1", "--dry-run=client", "-o", "yaml")
     assert kubectl("create", "-f", "-", stdin=manifest) == "deployment.apps/d created"
 
 
-# Refusals
+# Rejections
 
 
 FIRST_WITH_FIELD_VALIDATION = 25
@@ -137,8 +137,8 @@ UNKNOWN = {
 
 @pytest.mark.parametrize(("body", "field"), UNKNOWN.values(), ids=UNKNOWN)
 @pytest.mark.parametrize("verb", ["create", "apply"])
-def test_an_unknown_field(kubectl: Kubectl, verb: str, body: object, field: str) -> None:
-    """The server reports it to a kubectl that asks for that; others find it in the server's OpenAPI documents."""
+def test_unknown_field_is_rejected(kubectl: Kubectl, verb: str, body: object, field: str) -> None:
+    """Newer kubectls ask the server to report it, older ones find it in the OpenAPI documents."""
     complaint = kubectl.refused(verb, "-f", "-", stdin=json.dumps(body))
     is_said_by_server = min(kubectl.minor, kubectl.server.minor) >= FIRST_WITH_FIELD_VALIDATION
     expected = "strict decoding error: unknown field" if is_said_by_server else f'unknown field "{field}" in'
@@ -147,7 +147,7 @@ def test_an_unknown_field(kubectl: Kubectl, verb: str, body: object, field: str)
     assert kubectl("get", "configmaps,pods,widgets", "-o", "name") == ""
 
 
-def test_an_unknown_field_that_nobody_minds(kubectl: Kubectl) -> None:
+def test_unknown_field_is_accepted_without_validation(kubectl: Kubectl) -> None:
     body = {**CONFIG_MAP, "datum": {}}
     assert kubectl("create", "-f", "-", "--validate=false", stdin=json.dumps(body)) == "configmap/m created"
     assert "datum" not in kubectl.json("get", "configmap", "m")
@@ -184,5 +184,5 @@ def test_an_unknown_field_that_nobody_minds(kubectl: Kubectl) -> None:
     ],
     ids=["name", "twice", "required", "minimum", "kind"],
 )
-def test_what_is_not_valid(kubectl: Kubectl, body: object, complaint: str) -> None:
+def test_invalid_object_is_rejected(kubectl: Kubectl, body: object, complaint: str) -> None:
     assert complaint in kubectl.refused("create", "-f", "-", stdin=json.dumps(body))

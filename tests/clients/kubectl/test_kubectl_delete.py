@@ -1,4 +1,4 @@
-"""`kubectl delete` and what becomes of dependents, `kubectl wait`, and Frameworks from definition to deletion."""
+"""`kubectl delete` with dependents, `kubectl wait`, and Frameworks from definition to deletion."""
 
 import json
 from pathlib import Path
@@ -22,12 +22,12 @@ def names(kubectl: Kubectl) -> list[str]:
 
 
 def held(name: str, **metadata: Any) -> Any:
-    """It stays until somebody takes the finalizer away."""
+    """Return an object with a finalizer."""
     return objects.config_map(name, finalizers=["tests.example.com/hold"], **metadata)
 
 
 def deleted(kubectl: Kubectl, *names: str) -> str:
-    """Return what kubectl prints of ConfigMaps that it deleted: newer ones name the namespace."""
+    """Return the output of kubectl for deleted ConfigMaps. Newer ones print the namespace."""
     where = f" from {kubectl.namespace} namespace" if kubectl.minor > LAST_WITHOUT_NAMESPACE else ""
     return "\n".join(f'configmap "{name}" deleted{where}' for name in names)
 
@@ -39,7 +39,7 @@ def let_go(kubectl: Kubectl, name: str) -> None:
 # Delete
 
 
-def test_by_name_by_file_by_label_and_all(kubectl: Kubectl) -> None:
+def test_delete_by_name_file_label_and_all(kubectl: Kubectl) -> None:
     for name, labels in [("a", {}), ("b", {}), ("c", {"x": "y"}), ("d", {"x": "y"}), ("e", {}), ("f", {})]:
         things.post(kubectl, objects.config_map(name, labels=labels))
     assert kubectl("delete", "configmap", "a") == deleted(kubectl, "a")
@@ -50,13 +50,13 @@ def test_by_name_by_file_by_label_and_all(kubectl: Kubectl) -> None:
     assert names(kubectl) == []
 
 
-def test_what_is_gone_already(kubectl: Kubectl) -> None:
+def test_delete_of_missing_object(kubectl: Kubectl) -> None:
     missing = 'Error from server (NotFound): configmaps "none" not found'
     assert kubectl.refused("delete", "configmap", "none") == missing
     assert kubectl("delete", "configmap", "none", "--ignore-not-found") == ""
 
 
-def test_a_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
+def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     things.post(kubectl, held("m"))
     with kubectl.running("delete", "configmap", "m", "-v=6") as deleting:
         deleting.until_it_says("watch=true")
@@ -65,7 +65,7 @@ def test_a_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
     assert (outcome.code, outcome.output) == (0, f"{deleted(kubectl, 'm')}\n"), outcome
 
 
-def test_only_trying_to_delete(kubectl: Kubectl) -> None:
+def test_delete_dry_run_changes_nothing(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.config_map("m"))
     tried = kubectl("delete", "configmap", "m", "--dry-run=server")
     assert tried == f"{deleted(kubectl, 'm')} (server dry run)"
@@ -77,7 +77,9 @@ def test_only_trying_to_delete(kubectl: Kubectl) -> None:
     [(["--grace-period=7"], 7), ([], 30), (["--now"], 1)],
     ids=["given", "default", "now"],
 )
-def test_a_pod_on_a_node_has_time_to_end(kubectl: Kubectl, options: list[str], deletion: int) -> None:
+def test_delete_of_scheduled_pod_has_grace_period(
+    kubectl: Kubectl, options: list[str], deletion: int
+) -> None:
     things.post(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
     kubectl("delete", "pod", "p", "--wait=false", *options)
     assert kubectl.json("get", "pod", "p")["metadata"]["deletionGracePeriodSeconds"] == deletion
@@ -126,7 +128,7 @@ def test_cascade_orphan(kubectl: Kubectl) -> None:
     assert "ownerReferences" not in kubectl.json("get", "configmap", "child")["metadata"]
 
 
-def test_a_namespace_takes_what_is_in_it_along(kubectl: Kubectl) -> None:
+def test_delete_namespace_deletes_its_objects(kubectl: Kubectl) -> None:
     name = f"{kubectl.namespace}-more"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     for body in (namespace, objects.config_map("m", namespace=name)):
@@ -139,7 +141,7 @@ def test_a_namespace_takes_what_is_in_it_along(kubectl: Kubectl) -> None:
 # Wait
 
 
-def test_waiting_for_a_condition(kubectl: Kubectl) -> None:
+def test_wait_for_condition(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.deployment("d"))
     condition = {"type": "Available", "status": "False", "lastTransitionTime": things.LONG_AGO}
     with kubectl.running("wait", "--for=condition=Available", "deployment/d", "-v=6") as waiting:
@@ -150,13 +152,13 @@ def test_waiting_for_a_condition(kubectl: Kubectl) -> None:
     assert (outcome.code, outcome.output) == (0, "deployment.apps/d condition met\n"), outcome
 
 
-def test_waiting_in_vain(kubectl: Kubectl) -> None:
+def test_wait_times_out(kubectl: Kubectl) -> None:
     things.post(kubectl, objects.pod("p"))
     complaint = kubectl.refused("wait", "--for=condition=Ready", "pod/p", "--timeout=1s")
     assert "timed out waiting for the condition on pods/p" in complaint
 
 
-def test_waiting_for_a_deletion(kubectl: Kubectl) -> None:
+def test_wait_for_deletion(kubectl: Kubectl) -> None:
     things.post(kubectl, held("m"))
     kubectl("delete", "configmap", "m", "--wait=false")
     with kubectl.running("wait", "--for=delete", "configmap/m", "-v=6") as waiting:
@@ -166,7 +168,7 @@ def test_waiting_for_a_deletion(kubectl: Kubectl) -> None:
     assert (outcome.code, outcome.output) == (0, "configmap/m condition met\n"), outcome
 
 
-def test_waiting_for_a_custom_resource(kubectl: Kubectl) -> None:
+def test_wait_for_custom_resource(kubectl: Kubectl) -> None:
     widget = {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
     things.post(kubectl, widget)
     things.write_status(
@@ -182,7 +184,7 @@ def test_waiting_for_a_custom_resource(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("group", ["frameworkcontroller.microsoft.com", "launcher.microsoft.com"])
-def test_a_framework_from_its_definition_to_its_deletion(kubectl: Kubectl, group: str) -> None:
+def test_framework_from_definition_to_deletion(kubectl: Kubectl, group: str) -> None:
     definition = DEFINITIONS / f"frameworks.{group}.yaml"
     # Servers before 1.25 do not know the validation rules in it, and kubectl would reject them.
     options = ["--validate=false"] if kubectl.server.minor < 25 else []

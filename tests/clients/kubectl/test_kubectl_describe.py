@@ -1,4 +1,4 @@
-"""`kubectl describe` of each kind, with its events; and `kubectl explain`."""
+"""`kubectl describe` of each kind with its events, and `kubectl explain`."""
 
 import json
 
@@ -10,12 +10,12 @@ pytestmark = pytest.mark.kubernetes
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """What stands at the left margin, and the rest of those lines."""
+    """Return the keys at the left margin with the rest of their lines."""
     parts = (line.partition(":") for line in text.splitlines() if line[:1].isalpha())
     return {name: value.strip() for name, _, value in parts}
 
 
-def test_a_pod_is_described_with_its_events(furnished: Kubectl) -> None:
+def test_describe_pod_with_events(furnished: Kubectl) -> None:
     text = furnished("describe", "pod", "web-0")
     fields = fields_of(text)
     assert (fields["Status"], fields["IP"], fields["QoS Class"]) == ("Running", "127.0.0.9", "Burstable")
@@ -45,19 +45,19 @@ def test_a_pod_is_described_with_its_events(furnished: Kubectl) -> None:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_a_kind_is_described(furnished: Kubectl, what: list[str], expected: dict[str, str]) -> None:
+def test_describe_each_kind(furnished: Kubectl, what: list[str], expected: dict[str, str]) -> None:
     fields = fields_of(furnished("describe", *what))
     assert {name: fields.get(name) for name in expected} == expected
     assert (fields["Name"], fields["Namespace"]) == (what[1], furnished.namespace)
 
 
-def test_a_custom_resource_is_described_with_its_events(furnished: Kubectl) -> None:
+def test_describe_custom_resource_with_events(furnished: Kubectl) -> None:
     words = " ".join(furnished("describe", "widget", "small").split())
     assert "Spec: Colour: grey Parts: Name: a Size: 3 Status: Phase: Made Events:" in words
     assert words.endswith("tests It was made")
 
 
-def test_a_node_and_a_namespace_are_described(kubectl: Kubectl) -> None:
+def test_describe_node_and_namespace(kubectl: Kubectl) -> None:
     name = f"node-of-{kubectl.namespace}"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"disk": "fast"}}}
     try:
@@ -93,12 +93,12 @@ def test_a_node_and_a_namespace_are_described(kubectl: Kubectl) -> None:
         ("widget.spec.parts.name", ["name <string>"]),
     ],
 )  # fmt: skip
-def test_a_field_is_explained(furnished: Kubectl, what: str, expected: list[str]) -> None:
+def test_explain_field(furnished: Kubectl, what: str, expected: list[str]) -> None:
     text = " ".join(furnished("explain", what).split())
     assert [part for part in expected if part not in text] == [], text
 
 
-def test_the_whole_tree_is_explained(furnished: Kubectl) -> None:
+def test_explain_recursive(furnished: Kubectl) -> None:
     lines = [line.strip() for line in furnished("explain", "widget.spec", "--recursive").splitlines()]
     fields = [tuple(line.split()[:2]) for line in lines if "\t" in line]
     assert fields == [
@@ -111,5 +111,5 @@ def test_the_whole_tree_is_explained(furnished: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("what", ["pod.spec.nosuch", "widget.spec.nosuch"])
-def test_a_field_that_there_is_not(furnished: Kubectl, what: str) -> None:
+def test_explain_unknown_field(furnished: Kubectl, what: str) -> None:
     assert 'field "nosuch" does not exist' in furnished.refused("explain", what)

@@ -1,4 +1,4 @@
-"""`kubectl get` in all its output forms, with selectors, and as a watch; and what the server says it has."""
+"""`kubectl get` in all output formats, with selectors and as a watch, and `kubectl api-resources`."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 @pytest.fixture(scope="module")
 def three(namespaces: Namespaces, server: Server) -> Kubectl:
-    """In a namespace with three ConfigMaps, which no test changes."""
+    """Return a kubectl in a namespace with three ConfigMaps, which no test changes."""
     kubectl = namespaces.open(server)
     labels = {"a": {"tier": "1"}, "b": {"tier": "2"}, "c": {}}
     maps = [config_map(name, {"key": name}, labels=labels[name]) for name in labels]
@@ -28,7 +28,7 @@ def three(namespaces: Namespaces, server: Server) -> Kubectl:
     return kubectl
 
 
-# What there is
+# Resources
 
 
 def test_version(kubectl: Kubectl) -> None:
@@ -63,10 +63,10 @@ def test_api_resources(kubectl: Kubectl, options: list[str], expected: set[str])
     assert expected <= set(kubectl("api-resources", "-o", "name", *options).splitlines())
 
 
-# Output forms
+# Output formats
 
 
-def test_a_table_and_a_wide_one(furnished: Kubectl) -> None:
+def test_default_and_wide_tables(furnished: Kubectl) -> None:
     header, web, worker = furnished.rows("get", "pods")
     assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert (web[:4], worker[:4]) == (["web-0", "1/1", "Running", "2"], ["worker-0", "0/2", "Pending", "0"])
@@ -75,7 +75,7 @@ def test_a_table_and_a_wide_one(furnished: Kubectl) -> None:
     assert furnished("get", "pods", "--no-headers", "-o", "name") == "pod/web-0\npod/worker-0"
 
 
-def test_everything_at_once(furnished: Kubectl) -> None:
+def test_get_all(furnished: Kubectl) -> None:
     names = furnished("get", "all", "-o", "name").splitlines()
     assert names == [
         "pod/web-0",
@@ -90,7 +90,7 @@ def test_everything_at_once(furnished: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_an_object_as_it_is_can_be_sent_back(kubectl: Kubectl, form: str) -> None:
+def test_yaml_output_can_be_applied_again(kubectl: Kubectl, form: str) -> None:
     kubectl("create", "-f", "-", stdin=config_map("m", {"text": "two\nlines: ü"}))
     printed = kubectl("get", "configmap", "m", "-o", form)
     assert yaml.safe_load(printed)["data"] == {"text": "two\nlines: ü"}
@@ -107,12 +107,12 @@ def test_an_object_as_it_is_can_be_sent_back(kubectl: Kubectl, form: str) -> Non
         ("go-template={{range .items}}{{.data.key}};{{end}}", "a;b;c;"),
     ],
 )
-def test_an_output_form(three: Kubectl, form: str, expected: str) -> None:
+def test_output_formats(three: Kubectl, form: str, expected: str) -> None:
     printed = three("get", "configmaps", "-o", form)
     assert "\n".join(" ".join(line.split()) for line in printed.splitlines()) == expected
 
 
-def test_sorted(kubectl: Kubectl) -> None:
+def test_sort_by(kubectl: Kubectl) -> None:
     for name, size in [("a", "2"), ("b", "1")]:
         kubectl("create", "-f", "-", stdin=config_map(name, {"size": size}))
     assert kubectl("get", "cm", "-o", "name", "--sort-by={.data.size}") == "configmap/b\nconfigmap/a"
@@ -138,7 +138,7 @@ def test_selectors(three: Kubectl, options: list[str], expected: list[str]) -> N
     assert found == [f"configmap/{name}" for name in expected]
 
 
-def test_pods_by_phase(furnished: Kubectl) -> None:
+def test_pods_by_phase_field_selector(furnished: Kubectl) -> None:
     assert furnished("get", "po", "-o", "name", "--field-selector=status.phase=Running") == "pod/web-0"
     complaint = furnished.refused("get", "po", "--field-selector=spec.nosuch=1")
     assert "field label not supported: spec.nosuch" in complaint
@@ -150,7 +150,7 @@ def test_all_namespaces(three: Kubectl) -> None:
     assert mine == [[three.namespace, name] for name in ("a", "b", "c")]
 
 
-def test_a_list_in_pages(three: Kubectl) -> None:
+def test_list_in_chunks(three: Kubectl) -> None:
     shown = three("get", "configmaps", "--chunk-size=2", "-o", "name")
     assert shown == "configmap/a\nconfigmap/b\nconfigmap/c"
 
@@ -164,11 +164,11 @@ def test_a_list_in_pages(three: Kubectl) -> None:
     ],
     ids=["object", "kind", "custom"],
 )  # fmt: skip
-def test_what_there_is_not(kubectl: Kubectl, arguments: list[str], complaint: str) -> None:
+def test_missing_object_and_unknown_resource(kubectl: Kubectl, arguments: list[str], complaint: str) -> None:
     assert kubectl.refused(*arguments) == complaint
 
 
-def test_nothing_there(kubectl: Kubectl) -> None:
+def test_no_resources_found(kubectl: Kubectl) -> None:
     outcome = kubectl.run("get", "pods")
     assert (outcome.code, outcome.output) == (0, "")
     assert outcome.errors == f"No resources found in {kubectl.namespace} namespace.\n"
@@ -177,7 +177,7 @@ def test_nothing_there(kubectl: Kubectl) -> None:
 # Watches
 
 
-def test_a_watch_shows_each_change(kubectl: Kubectl) -> None:
+def test_watch_shows_each_change(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(objects.pod("p")))
     with kubectl.running("get", "pods", "-w", "--output-watch-events") as watching:
         watching.until_it_says("ADDED")
@@ -192,7 +192,7 @@ def test_a_watch_shows_each_change(kubectl: Kubectl) -> None:
     assert seen[-1][:2] == ("DELETED", "p")
 
 
-def test_a_watch_for_changes_only(kubectl: Kubectl) -> None:
+def test_watch_only_shows_changes(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=config_map("old", labels={"seen": "yes"}))
     options = ["--watch-only", "-o", "name", "-l", "seen", "-v=6"]
     with kubectl.running("get", "configmaps", *options) as watching:

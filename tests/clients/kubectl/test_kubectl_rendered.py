@@ -1,4 +1,4 @@
-"""Files of `windlass render`: kubectl reads in them what was written, and a server takes it."""
+"""Files of `windlass render`: kubectl parses them as written, and a server accepts them."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def kubectl_there(namespaces: Namespaces, real: Server) -> Kubectl:
 
 
 def with_frameworks(namespaces: Namespaces, server: Server) -> Kubectl:
-    """Other tests define and delete them, on the same server."""
+    """Other tests define and delete them on the same server."""
     definition = yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))
     where = f"{objects.DEFINITIONS}/{definition['metadata']['name']}"
     if server.api.get(where).code == 404:
@@ -44,7 +44,7 @@ def with_frameworks(namespaces: Namespaces, server: Server) -> Kubectl:
 
 
 def written(file: Path) -> list[Any]:
-    """In no namespace: each test has one of its own."""
+    """Return the objects without a namespace: each test has its own."""
     return [without_namespace(body) for body in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
 
 
@@ -60,7 +60,7 @@ def is_known(server: Server, body: Any) -> bool:
 
 
 def read(output: str) -> list[Any]:
-    """One object after the other, or a list of them."""
+    """Return the objects in a file with several documents or a list."""
     found: list[Any] = []
     decoder, rest = json.JSONDecoder(), output.strip()
     while rest:
@@ -76,8 +76,8 @@ def without_namespace(body: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_it_reads_what_was_written(kubectl: Kubectl, file: Path, tmp_path: Path) -> None:
-    """As Go reads YAML."""
+def test_kubectl_parses_rendered_files_as_written(kubectl: Kubectl, file: Path, tmp_path: Path) -> None:
+    """Return the objects as Go parses the YAML."""
     documents = file.read_text(encoding="utf-8").split("\n---\n")
     known = [text for text in documents if yaml.safe_load(text)["kind"] not in UNKNOWN_HERE]
     (tmp_path / "here.yaml").write_text("\n---\n".join(known), encoding="utf-8")
@@ -86,12 +86,12 @@ def test_it_reads_what_was_written(kubectl: Kubectl, file: Path, tmp_path: Path)
     assert [without_namespace(body) for body in found] == expected
 
 
-def test_the_embedded_server_takes_them(kubectl: Kubectl, tmp_path: Path) -> None:
-    """All at once: a dry run stores nothing, and so no object is in the way of another one."""
+def test_embedded_server_accepts_rendered_files(kubectl: Kubectl, tmp_path: Path) -> None:
+    """All at once: a dry run stores nothing, so the objects cannot conflict."""
     bodies = [body for file in FILES for body in written(file) if body["kind"] not in UNKNOWN_HERE]
     kubectl("create", "--dry-run=server", "-f", file_of(tmp_path, bodies))
 
 
-def test_a_real_server_accepts_them(kubectl_there: Kubectl, tmp_path: Path) -> None:
+def test_real_server_accepts_rendered_files(kubectl_there: Kubectl, tmp_path: Path) -> None:
     bodies = [body for file in FILES for body in written(file) if is_known(kubectl_there.server, body)]
     kubectl_there("create", "--dry-run=server", "-f", file_of(tmp_path, bodies))

@@ -31,7 +31,7 @@ def place(running: Daemon) -> Iterator[Place]:
 
 
 def told(program: Path, running: Daemon, *words: str) -> list[list[str]]:
-    """The words of each line but the first, which names the columns; nothing while there is nothing to tell."""
+    """Return the words of each line below the header; nothing while there are no metrics."""
     environment = {**os.environ, "KUBECONFIG": str(running.folder / "kubeconfig")}
     done = subprocess.run(  # noqa: S603
         [program, "top", *words], capture_output=True, text=True, check=False, env=environment
@@ -39,7 +39,7 @@ def told(program: Path, running: Daemon, *words: str) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()[1:]]
 
 
-def test_pods_and_nodes(program: Path, running: Daemon, place: Place) -> None:
+def test_top_pods_and_nodes(program: Path, running: Daemon, place: Place) -> None:
     for name in ("a", "b"):
         place.start(BUSY, name=name, metadata={"labels": {"name": name}}).running()
     mine = ("pods", "-n", place.namespace)
@@ -60,6 +60,6 @@ def test_pods_and_nodes(program: Path, running: Daemon, place: Place) -> None:
 
 
 def _cores(text: str) -> int:
-    """In thousandths."""
+    """Return the CPU usage in millicores."""
     assert text.endswith("m"), text
     return int(text.removesuffix("m"))

@@ -39,7 +39,7 @@ def kubectl(program: Path, running: Daemon, place: Place) -> Run:
     environment = {**os.environ, "KUBECONFIG": str(running.folder / "kubeconfig")}
 
     def run(*words: str, stdin: Any = None) -> str:
-        """What it says when it succeeds, which it has to within some time."""
+        """Return the output of a command, which must succeed within some time."""
         done = subprocess.run(  # noqa: S603
             [program, "--namespace", place.namespace, *words],
             input=None if stdin is None else json.dumps(stdin),
@@ -61,12 +61,12 @@ def job(*command: str, **spec: Any) -> Any:
 
 
 def lasting(made: Callable[..., Any], **spec: Any) -> Any:
-    """One whose pods stay, and go at once when they are asked to."""
+    """Return a workload whose pods run until they are deleted, and then stop at once."""
     template = objects.template("w", containers=SLEEP, terminationGracePeriodSeconds=0)
     return made("w", template=template, **spec)
 
 
-def test_waiting_for_a_job(kubectl: Run) -> None:
+def test_wait_for_completed_job(kubectl: Run) -> None:
     kubectl("create", "-f", "-", stdin=job("echo", "hello", completions=2))
     said = kubectl("wait", "--for=condition=complete", "job/j", f"--timeout={SECONDS:.0f}s")
     assert said == "job.batch/j condition met"
@@ -74,7 +74,7 @@ def test_waiting_for_a_job(kubectl: Run) -> None:
     assert "Completed" in kubectl("describe", "job/j")
 
 
-def test_waiting_for_a_job_that_fails(kubectl: Run) -> None:
+def test_wait_for_failed_job(kubectl: Run) -> None:
     kubectl("create", "-f", "-", stdin=job("false", backoffLimit=0))
     kubectl("wait", "--for=condition=failed", "job/j", f"--timeout={SECONDS:.0f}s")
     assert "BackoffLimitExceeded" in kubectl("describe", "job/j")
@@ -90,7 +90,7 @@ ROLLOUTS = {
 
 
 @pytest.mark.parametrize(("kind", "body", "last"), [(kind, *rest) for kind, rest in ROLLOUTS.items()])
-def test_a_rollout(kubectl: Run, place: Place, kind: str, body: Any, last: str) -> None:
+def test_rollout_of_new_image(kubectl: Run, place: Place, kind: str, body: Any, last: str) -> None:
     status = ("rollout", "status", f"{kind}/w", f"--timeout={SECONDS:.0f}s")
     kubectl("create", "-f", "-", stdin=body)
     kubectl(*status)
@@ -105,7 +105,7 @@ def test_a_rollout(kubectl: Run, place: Place, kind: str, body: Any, last: str) 
     wait_for("no pods", lambda: not place.pods(app="w"), SECONDS)
 
 
-def test_an_update_is_taken_back(kubectl: Run, place: Place) -> None:
+def test_rollout_undo(kubectl: Run, place: Place) -> None:
     kubectl("create", "-f", "-", stdin=lasting(objects.deployment, replicas=1))
     kubectl("rollout", "status", "deployment/w")
     kubectl("set", "image", "deployment/w", "main=windlass/test:2")

@@ -1,4 +1,4 @@
-"""A namespace full of objects, with the status that a kubelet or a controller would have written, and events."""
+"""Objects of many kinds in a namespace, with the statuses that a kubelet or controller would write, and events."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -71,7 +71,7 @@ def create(kubectl: Kubectl) -> None:
 
 
 def post(kubectl: Kubectl, body: Any) -> Any:
-    """In the namespace of a kubectl, but without it, which takes its time. For what is not itself tested."""
+    """Create an object over the API, which is faster than kubectl. For setup only."""
     plural = f"{body['kind'].lower()}s"
     path = objects.path(plural, namespace=kubectl.namespace, group=body["apiVersion"])
     return kubectl.server.api.post(path, body).expect(201).body
@@ -85,7 +85,7 @@ def write_status(kubectl: Kubectl, plural: str, name: str, status: dict[str, Any
 def tell_event(
     kubectl: Kubectl, kind: str, name: str, reason: str, message: str, version: str = "v1"
 ) -> None:
-    """As the programs that tell events do it: about one object, known by its UID."""
+    """Create an event about an object, with its UID."""
     found = kubectl.json("get", kind, name)
     event = {
         "apiVersion": "v1",

@@ -15,7 +15,7 @@ THING = cast(
 
 
 @pytest.mark.parametrize("metadata", [{"name": "a"}, {}, None, 3.5, "a", [1]])
-def test_a_custom_object_of_another_kind_is_invalid_whatever_its_metadata_is(metadata: Any) -> None:
+def test_custom_object_of_other_kind_is_invalid_even_without_metadata(metadata: Any) -> None:
     given = {"kind": "Other", "apiVersion": "x.example/v1", "metadata": metadata}
     with pytest.raises(ApiError) as refused:
         admission.check_identity(THING, given)

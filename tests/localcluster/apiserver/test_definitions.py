@@ -108,7 +108,7 @@ def told(new: Object) -> list[str]:
 # What the server fills in
 
 
-def test_a_definition_is_established_at_once() -> None:
+def test_definition_is_established_when_created() -> None:
     stored = created(with_names(shortNames=["th"], categories=["all"]))
     names = {
         "plural": "things",
@@ -142,7 +142,7 @@ def test_a_definition_is_established_at_once() -> None:
     }
 
 
-def test_flags_that_are_absent() -> None:
+def test_absent_flags_default_to_false() -> None:
     stored = created(with_spec(preserveUnknownFields=False, versions=[{"name": "v1", "storage": True}]))
     assert "preserveUnknownFields" not in stored["spec"]
     assert stored["spec"]["versions"] == [{"name": "v1", "served": False, "storage": True}]
@@ -161,7 +161,7 @@ def test_flags_that_are_absent() -> None:
         ),
     ],
 )
-def test_a_name_that_is_taken(wanted: Object, reason: str, message: str, refused: str) -> None:
+def test_conflicting_name_is_not_accepted(wanted: Object, reason: str, message: str, refused: str) -> None:
     first = created(with_names(shortNames=["th"]))
     other = with_names(**{"plural": "others", "kind": "Other", **wanted})
     other["metadata"]["name"] = "others.example.com"
@@ -180,14 +180,14 @@ def test_a_name_that_is_taken(wanted: Object, reason: str, message: str, refused
     assert len(definitions.kinds_of(healed)) == 1
 
 
-def test_names_of_another_group_are_nobodys_concern() -> None:
+def test_names_in_other_groups_do_not_conflict() -> None:
     first = created(definition())
     first["spec"]["group"] = "example.org"
     stored = created(definition(), World(first))
     assert stored["status"]["conditions"][0]["status"] == "True"
 
 
-def test_an_update_takes_new_names_and_remembers_stored_versions() -> None:
+def test_update_accepts_new_names_and_keeps_stored_versions() -> None:
     old = created(with_second_version())
     first, second = old["spec"]["versions"]
     names = {**old["spec"]["names"], "shortNames": ["th"]}
@@ -263,7 +263,7 @@ def test_an_update_takes_new_names_and_remembers_stored_versions() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_definitions(new: Object, errors: list[str]) -> None:
+def test_definition_errors(new: Object, errors: list[str]) -> None:
     assert told(new) == errors
 
 
@@ -358,7 +358,7 @@ IN_KEYS = "this property is in x-kubernetes-list-map-keys, so it"
         ({**STRING, "x-kubernetes-map-type": "atomic"}, ['type: Invalid value: "string": must be object if x-kubernetes-map-type is specified']),
     ],
 )  # fmt: skip
-def test_schemas(schema: Object, errors: list[str]) -> None:
+def test_schema_errors(schema: Object, errors: list[str]) -> None:
     path = "spec.validation.openAPIV3Schema.properties[spec].properties[a]."
     assert told(definition(fields(spec=fields(a=schema)))) == [path + error for error in errors]
 
@@ -380,7 +380,7 @@ def test_schemas(schema: Object, errors: list[str]) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_schemas_at_the_root(schema: Object, errors: list[str]) -> None:
+def test_root_schema_errors(schema: Object, errors: list[str]) -> None:
     assert told(definition(schema)) == [f"spec.validation.openAPIV3Schema.{error}" for error in errors]
 
 
@@ -394,7 +394,7 @@ def test_schemas_at_the_root(schema: Object, errors: list[str]) -> None:
         ({"names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]}}, []),
     ],
 )  # fmt: skip
-def test_what_may_not_change(change: Object, errors: list[str]) -> None:
+def test_immutable_fields_are_rejected(change: Object, errors: list[str]) -> None:
     old = created(definition())
     assert [str(error) for error in STRATEGY.validate_update(updated(old, **change), old)] == errors
 
@@ -408,7 +408,7 @@ def test_stored_version_must_remain() -> None:
     )
 
 
-def test_a_definition_that_waits_for_its_names_may_change_its_kind() -> None:
+def test_definition_with_rejected_names_can_change_kind() -> None:
     old = created(definition())
     old["status"]["conditions"][1]["status"] = "False"
     new = updated(old, names={"plural": "things", "kind": "Other"})
@@ -418,7 +418,7 @@ def test_a_definition_that_waits_for_its_names_may_change_its_kind() -> None:
 # The kinds of a definition
 
 
-def test_the_kinds_of_a_definition() -> None:
+def test_kinds_of_definition() -> None:
     columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size", "priority": 1}]
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     second = with_second_version(
@@ -446,12 +446,12 @@ def test_the_kinds_of_a_definition() -> None:
     assert other.columns == (expected,)
 
 
-def test_a_version_that_is_not_served_is_known_all_the_same() -> None:
+def test_unserved_version_has_a_kind() -> None:
     kinds = definitions.kinds_of(created(with_second_version(served=False)))
     assert [(kind.version, kind.is_served) for kind in kinds] == [("v1", True), ("v2", False)]
 
 
-def test_a_status_is_a_field_like_any_other_without_the_subresource() -> None:
+def test_status_is_ordinary_field_without_subresource() -> None:
     plain, divided = definitions.kinds_of(created(with_second_version(subresources={"status": {}})))
     assert (plain.strategy.status_fields, divided.strategy.status_fields) == ((), ("status",))
     assert plain.strategy.has_generation
@@ -466,7 +466,7 @@ def test_a_status_is_a_field_like_any_other_without_the_subresource() -> None:
         ("x", ['.spec.size: Invalid value: "x": should be an integer']),
     ],
 )
-def test_a_scale_that_cannot_be(size: Any, error: list[str]) -> None:
+def test_invalid_replicas_are_rejected(size: Any, error: list[str]) -> None:
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     (kind,) = definitions.kinds_of(created(definition(subresources={"scale": scale})))
     assert [str(one) for one in kind.strategy.validate({"spec": {"size": size}})] == error
@@ -475,7 +475,7 @@ def test_a_scale_that_cannot_be(size: Any, error: list[str]) -> None:
 
 
 @pytest.mark.parametrize("group", ["launcher", "frameworkcontroller"])
-def test_our_own_definitions(group: str) -> None:
+def test_framework_definitions_are_valid(group: str) -> None:
     path = Path(__file__).parents[3] / "docs" / "crds" / f"frameworks.{group}.microsoft.com.yaml"
     ours = yaml.safe_load(path.read_text())
     TYPES.check_types(ours, "CustomResourceDefinition", "v1")

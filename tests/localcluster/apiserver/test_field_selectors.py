@@ -63,12 +63,12 @@ def test_fields_match(text: str, expected: bool) -> None:
         ({"spec": {"nodeName": "n1"}}, False),
     ],
 )
-def test_a_missing_field_is_empty(obj: dict[str, Any], expected: bool) -> None:
+def test_missing_field_is_empty(obj: dict[str, Any], expected: bool) -> None:
     assert field_selectors.parse("spec.nodeName=", POD_FIELDS).matches(obj) is expected
 
 
 @pytest.mark.parametrize(("succeeded", "text"), [({}, "0"), ({"succeeded": 2}, "2")])
-def test_jobs_by_their_successes(succeeded: dict[str, int], text: str) -> None:
+def test_job_status_successful_selector(succeeded: dict[str, int], text: str) -> None:
     selector = field_selectors.parse(f"status.successful={text}", ("status.successful",))
     assert selector.matches({"status": succeeded})
     assert not selector.matches({"status": {"succeeded": 1}})
@@ -85,11 +85,11 @@ def test_jobs_by_their_successes(succeeded: dict[str, int], text: str) -> None:
         ("metadata.namespace=a", None),
     ],
 )
-def test_the_name_that_is_asked_for(text: str, name: str | None) -> None:
+def test_required_name(text: str, name: str | None) -> None:
     assert field_selectors.parse(text, POD_FIELDS).name == name
 
 
-def test_the_requirements_of_a_field_selector() -> None:
+def test_parsed_requirements() -> None:
     requirements = field_selectors.parse(r"status.phase!=A\,B,metadata.name=x", POD_FIELDS).requirements
     assert [(each.field, each.equal, each.value) for each in requirements] == [
         ("metadata.name", True, "x"),
@@ -111,7 +111,7 @@ def test_the_requirements_of_a_field_selector() -> None:
         ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
     ],
 )
-def test_a_selector_of_fields_that_cannot_be_read(text: str, message: str) -> None:
+def test_invalid_selector_is_rejected(text: str, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
         field_selectors.parse(text, POD_FIELDS)
     assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
@@ -126,13 +126,13 @@ def test_a_selector_of_fields_that_cannot_be_read(text: str, message: str) -> No
         (("status.successful",), False, 'field label "foo" not supported for Job'),
     ],
 )
-def test_an_unknown_field(selectable: tuple[str, ...], is_custom: bool, message: str) -> None:
+def test_unsupported_field_is_rejected(selectable: tuple[str, ...], is_custom: bool, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
         field_selectors.parse("foo=bar", selectable, is_custom=is_custom)
     assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
 
 
 @given(st.text(max_size=10))
-def test_any_escaped_value_comes_back(value: str) -> None:
+def test_escaped_value_round_trips(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
     assert field_selectors.parse(f"metadata.name={escaped}", ()).name == value

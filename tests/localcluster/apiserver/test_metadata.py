@@ -56,7 +56,7 @@ def test_names(resource: str, name: str, is_right: bool) -> None:
 @pytest.mark.parametrize(
     ("base", "is_right"), [("job-", True), ("job.", False), ("-", False), ("Job-", False), ("job", True)]
 )
-def test_the_beginning_of_a_generated_name(base: str, is_right: bool) -> None:
+def test_generate_name_prefixes(base: str, is_right: bool) -> None:
     assert (not errors({"generateName": base})) is is_right
 
 
@@ -100,11 +100,11 @@ def test_the_beginning_of_a_generated_name(base: str, is_right: bool) -> None:
         ({"finalizers": ["example.com/ok", "kubernetes"]}, []),
     ],
 )
-def test_errors(meta: Object, expected: list[str]) -> None:
+def test_metadata_errors(meta: Object, expected: list[str]) -> None:
     assert errors(meta) == expected
 
 
-def test_one_controller_at_most() -> None:
+def test_second_controller_reference_is_rejected() -> None:
     owners = [
         {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True} for name in "ab"
     ]
@@ -114,11 +114,11 @@ def test_one_controller_at_most() -> None:
     )
 
 
-def test_a_custom_resource_may_have_any_finalizer() -> None:
+def test_custom_resource_can_have_any_finalizer() -> None:
     assert errors({"finalizers": ["lonely"]}, is_custom=True) == []
 
 
-def test_what_lives_in_no_namespace() -> None:
+def test_cluster_scoped_object_must_not_have_namespace() -> None:
     assert errors({}, namespaced=False) == []
     assert errors({"namespace": "n"}, namespaced=False) == [
         "metadata.namespace: Forbidden: not allowed on this type"
@@ -145,7 +145,7 @@ def test_what_lives_in_no_namespace() -> None:
         ),
     ],
 )
-def test_what_a_client_may_say_of_an_object_that_is_there(change: Object, expected: list[str]) -> None:
+def test_immutable_metadata_is_rejected(change: Object, expected: list[str]) -> None:
     new = copy.deepcopy(STORED)
     new["metadata"] |= change
     metadata.carry_over(new, STORED)
@@ -154,7 +154,7 @@ def test_what_a_client_may_say_of_an_object_that_is_there(change: Object, expect
     assert new["metadata"]["generation"] == 3
 
 
-def test_nothing_is_lost_that_a_client_leaves_out() -> None:
+def test_server_set_metadata_is_carried_over() -> None:
     deleted = {"deletionTimestamp": "2026-02-02T00:00:00Z", "deletionGracePeriodSeconds": 30}
     old = {"metadata": STORED["metadata"] | deleted}
     new: Object = {"metadata": {"name": "x", "namespace": "n"}}
@@ -163,7 +163,7 @@ def test_nothing_is_lost_that_a_client_leaves_out() -> None:
     assert metadata.validate_metadata_update(new, old) == []
 
 
-def test_no_finalizer_is_added_to_what_is_going() -> None:
+def test_terminating_object_rejects_new_finalizers() -> None:
     old = {"metadata": {"name": "x", "deletionTimestamp": "t", "finalizers": ["a/b", "c/d"]}}
     fewer = {"metadata": old["metadata"] | {"finalizers": ["c/d"]}}
     more = {"metadata": old["metadata"] | {"finalizers": ["a/b", "e/f"]}}

@@ -105,7 +105,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize(("path", "names"), LISTS.values(), ids=LISTS)
-def test_a_list(path: str, names: list[str]) -> None:
+def test_metrics_list(path: str, names: list[str]) -> None:
     async def test(client: Client) -> None:
         found = await client.get(path)
         kind = "NodeMetricsList" if path.endswith("nodes") else "PodMetricsList"
@@ -115,7 +115,7 @@ def test_a_list(path: str, names: list[str]) -> None:
     run(test)
 
 
-def test_a_pod() -> None:
+def test_metrics_of_one_pod() -> None:
     async def test(client: Client) -> None:
         assert await client.get(f"{METRICS}/namespaces/default/pods/a") == {
             "kind": "PodMetrics",
@@ -137,7 +137,7 @@ def test_a_pod() -> None:
     run(test)
 
 
-def test_a_node_uses_what_its_pods_use() -> None:
+def test_node_usage_is_the_sum_of_its_pods() -> None:
     async def test(client: Client) -> None:
         found = await client.get(f"{METRICS}/nodes/first")
         assert found["kind"] == "NodeMetrics"
@@ -167,7 +167,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("method", "path", "code", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal(method: str, path: str, code: int, words: str) -> None:
+def test_invalid_metrics_requests_are_rejected(method: str, path: str, code: int, words: str) -> None:
     async def test(client: Client) -> None:
         answered, body = await client.ask(method, METRICS + path)
         assert (answered, body["kind"]) == (code, "Status")
@@ -176,7 +176,7 @@ def test_a_refusal(method: str, path: str, code: int, words: str) -> None:
     run(test)
 
 
-def test_it_is_discovered() -> None:
+def test_metrics_group_is_in_discovery() -> None:
     async def test(client: Client) -> None:
         groups = {each["name"]: each for each in (await client.get("/apis"))["groups"]}
         version = {"groupVersion": "metrics.k8s.io/v1beta1", "version": "v1beta1"}
@@ -200,7 +200,7 @@ def test_it_is_discovered() -> None:
     run(test)
 
 
-def test_a_server_that_runs_no_pods_has_none_of_it() -> None:
+def test_server_without_pods_has_no_metrics() -> None:
     async def test(client: Client) -> None:
         for path in (GROUP, METRICS, f"{METRICS}/pods"):
             assert (await client.ask("GET", path))[0] == 404

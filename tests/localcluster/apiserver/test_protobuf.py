@@ -17,7 +17,7 @@ ROWS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "protobuf_bodie
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["command"] for row in ROWS])
-def test_what_kubectl_sends(row: dict[str, Any]) -> None:
+def test_body_of_kubectl_is_decoded(row: dict[str, Any]) -> None:
     assert protobuf.decode(base64.b64decode(row["body"])) == row["object"]
 
 
@@ -32,14 +32,14 @@ def test_what_kubectl_sends(row: dict[str, Any]) -> None:
         pytest.param(b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x03\xf2\x3f\x05", 400, id="unknown field"),
     ],
 )
-def test_what_is_none(body: bytes, code: int) -> None:
+def test_invalid_body_is_rejected(body: bytes, code: int) -> None:
     with pytest.raises(ApiError) as refused:
         protobuf.decode(body)
     assert refused.value.code == code
 
 
 @given(row=st.sampled_from(ROWS), data=st.data())
-def test_a_body_that_was_damaged_is_read_or_refused(row: dict[str, Any], data: st.DataObject) -> None:
+def test_damaged_body_is_decoded_or_rejected(row: dict[str, Any], data: st.DataObject) -> None:
     body = bytearray(base64.b64decode(row["body"]))
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(4, len(body) - 1))] = data.draw(st.integers(0, 255))

@@ -58,7 +58,7 @@ def taken(stream: WatchStream) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_what_was_before_and_what_comes_meet_without_a_gap(store: Store) -> None:
+def test_initial_and_later_events_have_no_gap(store: Store) -> None:
     all_watches = Watches(store)
     store.create("configmaps", "default/a", config_map("a"))
     store.create("configmaps", "default/b", config_map("b"))
@@ -68,7 +68,7 @@ def test_what_was_before_and_what_comes_meet_without_a_gap(store: Store) -> None
     assert taken(stream) == [("ADDED", "b", "2"), ("DELETED", "a", "3")]
 
 
-def test_an_object_that_stops_matching_is_gone_for_this_watch(store: Store) -> None:
+def test_object_that_stops_matching_is_deleted_event(store: Store) -> None:
     stream = Watches(store).open(watch(labels="app=blue"), bytes)
     store.create("configmaps", "default/a", config_map("a", {"app": "red"}))
     store.update("configmaps", "default/a", config_map("a", {"app": "blue"}), expected=1)
@@ -79,7 +79,7 @@ def test_an_object_that_stops_matching_is_gone_for_this_watch(store: Store) -> N
     assert taken(stream) == [("ADDED", "a", "2"), ("MODIFIED", "a", "3"), ("DELETED", "a", "4")]
 
 
-def test_one_namespace_hears_nothing_of_another(store: Store) -> None:
+def test_watch_of_one_namespace_excludes_others(store: Store) -> None:
     stream = Watches(store).open(watch(namespace="ns"), bytes)
     store.create("configmaps", "ns-a/a", config_map("a"))
     store.create("configmaps", "ns/b", config_map("b"))
@@ -87,7 +87,7 @@ def test_one_namespace_hears_nothing_of_another(store: Store) -> None:
     assert taken(stream) == [("ADDED", "b", "2")]
 
 
-def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
+def test_compacted_version_is_expired(store: Store) -> None:
     all_watches = Watches(store)
     for number in range(50):
         store.create("configmaps", f"default/{number}", config_map(str(number)))
@@ -100,7 +100,7 @@ def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
     )
 
 
-def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_client_is_disconnected(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "MAX_QUEUED_BYTES", 10_000)
     stream = Watches(store).open(watch(), bytes)
     for number in range(40):
@@ -110,7 +110,7 @@ def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.Mon
     assert len(asyncio.run(stream.take(0))) < 12_000
 
 
-def test_who_left_costs_nothing(store: Store) -> None:
+def test_closed_watch_is_removed(store: Store) -> None:
     all_watches, asked = Watches(store), watch()
     stream = all_watches.open(asked, bytes)
     all_watches.remove(asked, stream)
@@ -119,7 +119,7 @@ def test_who_left_costs_nothing(store: Store) -> None:
     assert taken(stream) == []
 
 
-def test_nobody_hears_of_what_is_not_committed(tmp_path: Path) -> None:
+def test_uncommitted_changes_are_not_sent(tmp_path: Path) -> None:
     scheduled: list[Any] = []
     store = Store(tmp_path / "cluster.db", schedule=scheduled.append)
     stream = Watches(store).open(watch(), bytes)
@@ -146,7 +146,7 @@ def watching(served: RunningServer, query: str) -> Iterator[Iterator[dict[str, A
         connection.close()
 
 
-def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_watch_resumes_after_restart(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         version = first.create("before").body["metadata"]["resourceVersion"]
         first.create("between")
@@ -158,7 +158,7 @@ def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert next(events)["object"]["metadata"]["name"] == "after"
 
 
-def test_who_does_not_read_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_slow_client_does_not_delay_others(tmp_path: Path) -> None:
     """More is written than the kernel holds for a client that never reads; everybody else goes on."""
     with serving(tmp_path) as served, watching(served, "resourceVersion=0"):
         for number in range(30):
@@ -168,7 +168,7 @@ def test_who_does_not_read_keeps_nobody_waiting(tmp_path: Path) -> None:
         assert sorted(seen) == sorted(f"map-{number}" for number in range(30))
 
 
-def test_show_is_asked_once_for_each_event(store: Store) -> None:
+def test_transform_is_called_once_per_event(store: Store) -> None:
     shown: list[bytes] = []
 
     def show(body: bytes) -> bytes:

@@ -1,7 +1,6 @@
-"""A small synchronous client of the Kubernetes API: one request, one answer, nothing hidden.
+"""A small synchronous client of the Kubernetes API, without retries.
 
-It knows nothing of kinds and never retries a refusal, so that a test sees what the server said. What a test does
-is handed to a listener, which is how transcripts are made. Waiting for a condition is waiting.py's.
+Every exchange is passed to a listener, which records transcripts. `waiting` waits for conditions.
 """
 
 import base64
@@ -28,7 +27,7 @@ PATCH_TYPES: Final = {
 }
 
 SECONDS_TO_WAIT: Final = 120.0
-"""How long a server may be silent before a test gives up. Only a broken server ever takes so long."""
+"""How long a request may take before the test fails."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -43,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """The resourceVersion of the object or list that came back."""
+        """The resourceVersion of the object or list in the response."""
         return str(self.body["metadata"]["resourceVersion"])
 
     @property
@@ -60,7 +59,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
-        """The names of a list's items."""
+        """The names of the items in a list."""
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     def expect(self, code: int) -> Self:
@@ -69,7 +68,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What a test asked for, and what it was told; the events of a watch are appended as they are read."""
+    """A request and its response. The events of a watch are appended as they are read."""
 
     method: str
     target: str
@@ -80,14 +79,14 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Listener:
-    """Hears of every exchange. This one forgets them."""
+    """Receives every exchange. This base class ignores them."""
 
     def heard(self, exchange: Exchange) -> None:
         pass
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach a server, as a kubeconfig says it."""
+    """The address and credentials of a server, from a kubeconfig."""
 
     host: str
     port: int
@@ -127,7 +126,7 @@ def _tls(cluster: Json, user: Json, folder: Path) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
     if certificate and key:
-        with tempfile.NamedTemporaryFile() as file:  # ssl reads a client's certificate from a file only
+        with tempfile.NamedTemporaryFile() as file:  # ssl reads client certificates from files only
             file.write(certificate + b"\n" + key)
             file.flush()
             context.load_cert_chain(file.name)
@@ -144,7 +143,7 @@ CLOSED_BY_THE_SERVER = (http.client.RemoteDisconnected, ConnectionError, ssl.SSL
 
 
 class Client:
-    """Requests over one kept connection; each watch has a connection of its own."""
+    """Sends requests over one persistent connection. Each watch has its own."""
 
     def __init__(
         self, access: Access, listener: Listener | None = None, seconds: float = SECONDS_TO_WAIT
@@ -203,7 +202,9 @@ class Client:
         payload = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = self._headers(payload, headers)
         if self._connection is not None:
-            with contextlib.suppress(*CLOSED_BY_THE_SERVER):  # perhaps since the last request
+            with contextlib.suppress(
+                *CLOSED_BY_THE_SERVER
+            ):  # the server may have closed it since the last request
                 return self._exchange(self._connection, method, target, payload, sent)
         self._connection = self.access.connect(self._seconds)
         return self._exchange(self._connection, method, target, payload, sent)
@@ -221,7 +222,7 @@ class Client:
             response = connection.getresponse()
             return _answer(response, response.read())
         except (http.client.HTTPException, OSError):
-            self.close()  # who asks again asks on another one
+            self.close()  # the next request opens another one
             raise
 
     def _headers(self, payload: bytes | None, given: Headers) -> Headers:
@@ -232,7 +233,7 @@ class Client:
 
 
 class Watch:
-    """The events of one watch. Reading waits for the next one, for a long but bounded time."""
+    """The events of one watch. Reading waits for the next event, with a timeout."""
 
     def __init__(self, answer: Answer, response: http.client.HTTPResponse, events: list[Json]) -> None:
         self.answer = answer
@@ -249,13 +250,13 @@ class Watch:
         return [self.next() for _ in range(count)]
 
     def take_in_any_order(self, count: int) -> list[Json]:
-        """For events whose order no server promises: those of objects that existed before the watch."""
+        """Return events whose order is not guaranteed, sorted by name: those of objects older than the watch."""
         read = sorted(self.take(count), key=lambda event: str(event["object"]["metadata"]["name"]))
         self._events[-count:] = read
         return read
 
     def rest(self) -> list[Json]:
-        """All that comes until the server ends the watch."""
+        """Return all events until the server ends the watch."""
         read = []
         while (event := self._read()) is not None:
             self._events.append(event)

@@ -1,7 +1,7 @@
 """Differences between the embedded server and the transcripts of a real one, each with its reason.
 
-There is no other place for an exception. A difference is either left out of the transcripts of both servers, or
-accepted when the answer of the embedded server is compared.
+All exceptions are here. A difference is either left out of the transcripts of both servers, or accepted when the
+response of the embedded server is compared.
 """
 
 import json
@@ -12,24 +12,26 @@ from typing import Any, Final
 Rules = Mapping[str, str]
 
 EMBEDDED_FAILS: Final[Rules] = {
-    "test_errors.py::test_malformed_json[not-utf8]": (
+    "test_errors.py::test_malformed_json_is_rejected[not-utf8]": (
         "Kubernetes replaces bytes that are not UTF-8; the embedded server rejects the request with 400"
     ),
-    "test_formats.py::test_yaml_that_is_none[two-documents]": (
+    "test_formats.py::test_invalid_yaml_is_rejected[two-documents]": (
         "Kubernetes reads the first YAML document and ignores the others without a warning; the embedded server "
         "rejects the request, so that nothing is lost unnoticed"
     ),
-    "test_errors.py::test_a_method_that_is_not_there[unknown-method]": (
+    "test_errors.py::test_unsupported_method_is_rejected[unknown-method]": (
         "the HTTP parser of the embedded server rejects methods that HTTP does not define with 400, not 405"
     ),
 }
-"""Tests that the embedded server is known to fail, by the end of their id."""
+"""Tests that the embedded server is known to fail, by the end of their node ID."""
 
 OTHER_RELEASES_FAIL: Final[Rules] = {
-    "test_creation.py::test_other_kinds[service-name]": "before 1.36, the name of a service starts with a letter",
-    "test_definitions.py::test_a_definition_waits_for_its_objects": "1.20 answers 405, 1.37 answers 403",
-    "test_deletion.py::test_services_are_deleted_together": "services have deletecollection since 1.23",
-    "test_patches.py::test_a_config_map_is_patched[merge-list]": "1.20 answers 422, 1.37 answers 400",
+    "test_creation.py::test_validation_of_other_kinds[service-name]": (
+        "before 1.36, the name of a service starts with a letter"
+    ),
+    "test_definitions.py::test_deleted_definition_waits_for_its_objects": "1.20 answers 405, 1.37 answers 403",
+    "test_deletion.py::test_delete_collection_of_services": "services have deletecollection since 1.23",
+    "test_patches.py::test_config_map_patches[merge-list]": "1.20 answers 422, 1.37 answers 400",
 }
 """Tests that are skipped on a real server of another minor release than that of the transcripts."""
 
@@ -40,7 +42,7 @@ IGNORED_FIELDS: Final[Rules] = {
     "managedFields": "only server-side apply reads field ownership, and the embedded server does not support it",
     "storageVersionHash": "an opaque value by which storage migrators notice a new storage version",
 }
-"""Wherever they occur."""
+"""Ignored in all objects."""
 
 IGNORED_OF_KIND: Final[Mapping[str, Rules]] = {
     "Node": {
@@ -49,7 +51,7 @@ IGNORED_OF_KIND: Final[Mapping[str, Rules]] = {
     },
     "Table": {"description": "the help text of a column; kubectl does not print it"},
 }
-"""Anywhere inside an object of that kind."""
+"""Ignored anywhere inside an object of that kind."""
 
 READS_PROTOBUF: Final = "the embedded server reads protobuf and does not write it"
 
@@ -62,7 +64,7 @@ IGNORED_TEXT: Final = {
     re.compile(r"(?<=representations: application/json, application/yaml), .*"): READS_PROTOBUF,
     re.compile(r"\n@@ -\d.*", re.DOTALL): "a diff of two pods in the internal form of Kubernetes",
 }
-"""Parts of messages."""
+"""Ignored parts of messages."""
 
 VALUE: Final = re.compile(r"(?<= value: )[\[{]")
 
@@ -86,8 +88,8 @@ def _shortened(text: str) -> str:
 def _without_objects(text: str) -> str:
     """Return a message with `<object>` for each object in it.
 
-    Kubernetes prints objects in its internal form, with Go's field names and all that is not set. The embedded server
-    prints what the client sent.
+    Kubernetes prints objects in its internal form, with Go's field names and unset fields. The embedded server prints
+    what the client sent.
     """
     position = 0
     while found := VALUE.search(text, position):
@@ -105,7 +107,7 @@ def _holds_an_object(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and any(map(_holds_an_object, value)))
 
 
-# Accepted where an answer is compared with the transcript
+# Accepted when a response is compared with the transcript
 
 OWN_MESSAGES: Final[Rules] = {
     "json parse error": "errors of Go's JSON decoder, and the body in hexadecimal",
@@ -121,14 +123,14 @@ OWN_MESSAGES: Final[Rules] = {
     "Object 'Kind' is missing in '": "the whole body, quoted",
     "is nested too deeply": "the two servers have different limits",
 }
-"""Parts of messages about the internals of one server, and what the message is about.
+"""Parts of messages about the internals of one server, with a description.
 
-The embedded server answers with the same code, reason and fields, and with a message of its own.
+The embedded server answers with the same code, reason and fields, but with another message.
 """
 
 
 def forgiven(expected: Any, found: Any) -> Any:
-    """Return an entry of a transcript with the answer of the real server wherever ours may differ from it."""
+    """Return an entry of a transcript with the response of the real server wherever ours may differ."""
     if expected is None or not isinstance(found.get("answer"), Mapping):
         return found
     theirs, ours = expected.get("answer"), found["answer"]
@@ -142,17 +144,17 @@ def forgiven(expected: Any, found: Any) -> Any:
 
 
 def _is_plain_not_found(expected: Mapping[str, Any]) -> bool:
-    """Kubernetes answers 404 in plain text below no API group; the embedded server answers with a Status."""
+    """Return whether Kubernetes answers 404 in plain text; the embedded server answers with a Status."""
     return expected.get("code") == 404 and "type" in expected
 
 
 def _is_internal_error(status: Mapping[str, Any]) -> bool:
-    """Kubernetes answers 500 to a binding without a node; the embedded server answers 400: no retry would help."""
+    """Return whether Kubernetes answers 500 (to a binding without a node); the embedded server answers 400."""
     return status.get("code") == 500 and "reason" not in status
 
 
 def _with_their_messages(theirs: Any, ours: Any) -> Any:
-    """Return our answer with their messages where OWN_MESSAGES lets them differ."""
+    """Return our response with their messages where OWN_MESSAGES allows a difference."""
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         return {key: _with_their_messages(theirs.get(key), value) for key, value in ours.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

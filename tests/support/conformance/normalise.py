@@ -1,8 +1,7 @@
-"""Takes out of a transcript what differs from run to run, and nothing else.
+"""Replaces what differs from run to run in a transcript.
 
-Two values that were equal stay equal: the n-th new UID of a transcript is `<uid-n>` wherever it occurs. Objects are
-walked in the order of their sorted keys, so that numbers do not depend on the order in which a server writes fields.
-This module is pure; what two servers are allowed to disagree on is known_differences.py's.
+Equal values stay equal: the n-th new UID of a transcript is `<uid-n>` wherever it occurs. Objects are traversed in the
+order of their sorted keys, so that numbers do not depend on the order of fields in a response.
 """
 
 import re
@@ -26,7 +25,7 @@ IP: Final = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
 
 
 class Names:
-    """Placeholders, handed out in the order in which values are first met."""
+    """Placeholders, numbered in the order in which values first occur."""
 
     def __init__(self, unique: str) -> None:
         self._unique = unique
@@ -37,7 +36,7 @@ class Names:
         return known.setdefault(value, f"<{kind}-{len(known) + 1}>")
 
     def seen(self, kind: str, value: str) -> str:
-        """The placeholder of a value that was met before; else only what kind it is of."""
+        """Return the placeholder of a known value, or of its type."""
         return self._known.get(kind, {}).get(value, f"<{kind}>")
 
     def knows(self, kind: str, value: str) -> bool:
@@ -64,7 +63,7 @@ class Names:
 
 
 def normalise(document: Any, unique: str) -> Any:
-    """The same document with placeholders for whatever depends on the run."""
+    """Return the document with placeholders for everything that depends on the run."""
     names = Names(unique)
     for mapping in _mappings(document):
         _learn(names, mapping)
@@ -96,7 +95,7 @@ def _learn(names: Names, mapping: Mapping[str, Any]) -> None:
 
 
 def _is_of_one_object(mapping: Mapping[str, Any]) -> bool:
-    """A list's version, and a bookmark's, is that of the whole store: whoever else writes moves it."""
+    """Return whether this is the version of a list or bookmark, which changes with every write to the store."""
     return bool({"name", "uid", "path"} & mapping.keys())
 
 

@@ -1,4 +1,4 @@
-"""Objects for tests, as short as the API allows, and the paths at which they live."""
+"""Minimal objects for tests, and their paths."""
 
 from typing import Any, Final
 
@@ -101,14 +101,14 @@ def lease(name: str, **spec: Any) -> Json:
 
 
 def owner(kind: str, body: Json, **more: Any) -> Json:
-    """A reference to that object, as its dependents carry it."""
+    """Return an owner reference to an object."""
     metadata = body["metadata"]
     version = body.get("apiVersion", "v1")
     return {"apiVersion": version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"], **more}
 
 
 def free_address(client: Client, namespace: Namespace) -> str:
-    """An address that a service may ask for: one that another just gave back."""
+    """Return a free cluster IP: one that a service has just released."""
     services = namespace.path("services")
     address: str = client.post(services, service("before")).expect(201).body["spec"]["clusterIP"]
     client.delete(f"{services}/before").expect(200)
@@ -135,7 +135,7 @@ def version(schema: Json, name: str = "v1", **more: Any) -> Json:
 
 
 def definition(group: str, *versions: Json, scope: str = "Namespaced", **names: Any) -> Json:
-    """A kind called Widget in that group."""
+    """Return the definition of a kind called Widget in a group."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -150,10 +150,10 @@ def definition(group: str, *versions: Json, scope: str = "Namespaced", **names: 
 
 
 def establish(client: Client, body: Json) -> None:
-    """Creates the definition and waits until it is established, and its objects are served in each version.
+    """Create the definition, and wait until it is established and all versions are served.
 
-    Neither follows from the other: a server serves them as soon as the names are accepted, and what a definition
-    may not change it holds back only from one that is established.
+    These are independent: a server serves a kind once its names are accepted, and rejects some changes only after it is
+    established.
     """
     client.post(DEFINITIONS, body).expect(201)
     where = f"{DEFINITIONS}/{body['metadata']['name']}"
@@ -175,7 +175,7 @@ def wait_until_served(client: Client, body: Json) -> None:
 
 
 class Widgets(msgspec.Struct, frozen=True):
-    """Where the objects of a test's own definition live."""
+    """The paths and objects of a test's own definition."""
 
     group: str
     namespace: str

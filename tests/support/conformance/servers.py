@@ -1,6 +1,6 @@
-"""Starts the server that the suite runs on, and says what it is.
+"""Starts the server under test.
 
-`WINDLASS_TEST_CLUSTER=real` takes a real Kubernetes (that of KUBECONFIG, where it is set); else it is ours.
+`WINDLASS_TEST_CLUSTER=real` uses a real Kubernetes (that of KUBECONFIG, if set); the default is the embedded server.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ class Cluster(msgspec.Struct, frozen=True):
     client: Client
     versions: dict[str, Any]
     images: tuple[str, ...]
-    """Images that a pod may name. Nothing runs them on a server without nodes."""
+    """Images that pods may use. Without nodes, nothing runs them."""
     ends_with_the_tests: bool
-    """It need not be tidied: what it takes a real one to delete a namespace is more than most tests ask of it."""
+    """Whether the server is stopped after the tests, so that namespaces need not be deleted (slow on a real one)."""
 
     @property
     def is_real(self) -> bool:
@@ -61,7 +61,7 @@ def running() -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def _real() -> Iterator[Path]:
-    import kubernetes_api  # the embedded server's tests run without it
+    import kubernetes_api  # not needed for the embedded server
 
     with kubernetes_api.serve() as api:
         yield api.kubeconfig

@@ -1,8 +1,7 @@
-"""What a test asked and was told, as a golden file.
+"""Requests and responses of a test as a golden file.
 
-A test that uses the `api` fixture is compared, once its own assertions hold, with the transcript of the same test on
-a real Kubernetes. `WINDLASS_REGENERATE=1` writes the transcripts anew, and only a real server may do so; read the
-difference before it is kept.
+After a test with the `api` fixture has passed, its transcript is compared with that of the same test on a real
+Kubernetes. `WINDLASS_REGENERATE=1` rewrites the transcripts, on a real server only. Review the difference.
 """
 
 import difflib
@@ -40,7 +39,7 @@ class Recorder(Listener):
 
 
 class RecordingClient(Client):
-    """The client of one test. `unrecorded` is the same without a recorder: for waiting, and for preparations."""
+    """The client of one test. `unrecorded` is a client without a recorder, for waiting and for setup."""
 
     def __init__(self, access: Access, unrecorded: Client) -> None:
         self.recorder = Recorder()
@@ -48,7 +47,7 @@ class RecordingClient(Client):
         self.unrecorded = unrecorded
 
     def note(self, what: str, value: Json) -> None:
-        """Records a part of an answer that as a whole would say nothing."""
+        """Record a part of a response that is too long or too variable to be recorded as a whole."""
         self.recorder.note(what, value)
 
 
@@ -105,7 +104,7 @@ def dumped(transcript: list[Json]) -> str:
 
 
 def _dumped(value: Any, indent: int, used: int) -> str:
-    """JSON in which whatever fits on a line is on one line."""
+    """Return JSON in which everything that fits on a line is on one line."""
     line = json.dumps(value, ensure_ascii=False)
     if indent + used + len(line) <= WIDTH or not isinstance(value, dict | list) or not value:
         return line

@@ -1,4 +1,4 @@
-"""Waiting for what a server does in its own time. Nothing is recorded while waiting, and nothing is timed."""
+"""Waiting for asynchronous changes. Requests are not recorded while waiting."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float = SECONDS_TO_WAIT) -> T:
-    """What `look` returns, as soon as that is true."""
+    """Return the first true result of `look`."""
     end, pause = time.monotonic() + seconds, 0.01
     while True:
         if seen := look():

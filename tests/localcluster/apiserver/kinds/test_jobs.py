@@ -30,7 +30,7 @@ def setting(**fields: Any) -> Change:
     return lambda obj: obj["spec"].update(fields)
 
 
-def test_pods_are_known_by_generated_labels(cluster: Any) -> None:
+def test_job_gets_generated_labels_and_selector(cluster: Any) -> None:
     created = cluster.create(job())
     assert created["spec"]["template"]["metadata"]["labels"] == LABELS
     assert created["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "uid-0"}}
@@ -61,7 +61,7 @@ def test_pods_are_known_by_generated_labels(cluster: Any) -> None:
         ({"podFailurePolicy": {"rules": []}}, {"podReplacementPolicy": "Failed"}),
     ],
 )
-def test_defaults(cluster: Any, given: Object, expected: Object) -> None:
+def test_job_defaults(cluster: Any, given: Object, expected: Object) -> None:
     spec = cluster.create(job(**given))["spec"]
     assert {key: spec.get(key) for key in expected} == expected
 
@@ -81,11 +81,11 @@ def test_defaults(cluster: Any, given: Object, expected: Object) -> None:
         ({"manualSelector": True}, "spec.selector: Required value"),
     ],
 )
-def test_errors(cluster: Any, given: Object, error: str) -> None:
+def test_validation_errors(cluster: Any, given: Object, error: str) -> None:
     assert error in cluster.faults_of(job(**given))
 
 
-def test_a_label_of_another_job(cluster: Any) -> None:
+def test_label_of_other_job_is_rejected(cluster: Any) -> None:
     given = job()
     given["spec"]["template"]["metadata"] = {"labels": {"job-name": "other"}}
     assert [error.partition(": ")[0] for error in cluster.faults_of(given)] == [
@@ -111,7 +111,9 @@ def test_a_label_of_another_job(cluster: Any) -> None:
         ),
     ],
 )
-def test_what_never_changes(cluster: Any, given: Object, change: Change, fields: list[str]) -> None:
+def test_immutable_fields_are_rejected(
+    cluster: Any, given: Object, change: Change, fields: list[str]
+) -> None:
     created = cluster.create(job(**given))
     if not fields:
         cluster.update(created, change)

@@ -66,7 +66,7 @@ MAY_CHANGE = (
         pytest.param(pod(schedulingGates=[{"name": "x.y/z"}]), without("schedulingGates"), id="a gate opens"),
     ],
 )
-def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
+def test_mutable_fields_are_accepted(cluster: Any, given: Object, change: Change) -> None:
     assert cluster.faults_of_update(cluster.create(given), change) == []
 
 
@@ -127,7 +127,9 @@ def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
         ),
     ],
 )
-def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors: list[str]) -> None:
+def test_immutable_fields_are_rejected(
+    cluster: Any, given: Object, change: Change, errors: list[str]
+) -> None:
     assert cluster.faults_of_update(cluster.create(given), change) == errors
 
 
@@ -148,12 +150,14 @@ def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors
         ({"nodeName": "n"}, {}, {"deletionGracePeriodSeconds": 10}, 0, 0),
     ],
 )
-def test_grace(spec: Object, status: Object, meta: Object, asked: int | None, expected: int) -> None:
+def test_deletion_grace_seconds(
+    spec: Object, status: Object, meta: Object, asked: int | None, expected: int
+) -> None:
     obj = {"metadata": meta, "spec": {"terminationGracePeriodSeconds": 30} | spec, "status": status}
     assert PodStrategy().grace_seconds(obj, asked) == expected
 
 
-def test_a_bound_pod_is_on_its_node(cluster: Any) -> None:
+def test_binding_sets_node_and_condition(cluster: Any) -> None:
     unbound = cluster.create(pod())
     before = copy.deepcopy(unbound)
     bound = pods.bind(unbound, "n1", {}, cluster)
@@ -178,7 +182,7 @@ def test_a_bound_pod_is_on_its_node(cluster: Any) -> None:
         ),
     ],
 )
-def test_a_pod_that_cannot_be_bound(cluster: Any, change: Change, why: str) -> None:
+def test_binding_conflicts(cluster: Any, change: Change, why: str) -> None:
     obj = cluster.create(pod())
     change(obj)
     with pytest.raises(ApiError) as raised:
@@ -187,14 +191,14 @@ def test_a_pod_that_cannot_be_bound(cluster: Any, change: Change, why: str) -> N
     assert raised.value.message == f'Operation cannot be fulfilled on pods/binding "p": {why}'
 
 
-def test_a_gated_pod_says_so(cluster: Any) -> None:
+def test_scheduling_gates_set_condition(cluster: Any) -> None:
     status = cluster.create(pod(schedulingGates=[{"name": "x.y/z"}]))["status"]
     assert [(one["type"], one["status"], one["reason"]) for one in status["conditions"]] == [
         ("PodScheduled", "False", "SchedulingGated")
     ]
 
 
-def test_an_init_container_with_a_probe_is_a_sidecar_or_wrong(cluster: Any) -> None:
+def test_init_container_with_probe_must_be_sidecar(cluster: Any) -> None:
     init: Object = {"name": "i", "image": "i:1", "livenessProbe": {"exec": {"command": ["x"]}}}
     problem = "may not be set for init containers without restartPolicy=Always"
     assert cluster.faults_of(pod(initContainers=[init])) == [
@@ -213,7 +217,7 @@ def test_an_init_container_with_a_probe_is_a_sidecar_or_wrong(cluster: Any) -> N
         ({"limits": {"cpu": "-1"}}, 'limits[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
     ],
 )
-def test_amounts_that_cannot_be_had(cluster: Any, amounts: Object, error: str) -> None:
+def test_invalid_resource_amounts_are_rejected(cluster: Any, amounts: Object, error: str) -> None:
     given = pod(containers=[{"name": "c", "image": "i", "resources": amounts}])
     assert f"spec.containers[0].resources.{error}" in cluster.faults_of(given)
 
@@ -234,7 +238,7 @@ SUCCEEDED = {"terminated": {"exitCode": 0}}
         ("Never", RUNNING, FAILED, False),
     ],
 )
-def test_a_container_that_has_ended_for_good_stays_ended(
+def test_terminated_container_cannot_restart(
     policy: str, before: Object, after: Object, is_refused: bool
 ) -> None:
     def with_state(state: Object) -> Object:

@@ -75,13 +75,13 @@ def setting(**fields: Any) -> Callable[[Object], object]:
         ),
     ],
 )
-def test_what_is_filled_in(cluster: Any, given: Object, spec: Object) -> None:
+def test_service_defaults(cluster: Any, given: Object, spec: Object) -> None:
     created = cluster.create(given)
     assert created["spec"] == spec
     assert created["status"] == {"loadBalancer": {}}
 
 
-def test_nothing_is_given_out_twice(cluster: Any) -> None:
+def test_addresses_and_ports_are_allocated_once(cluster: Any) -> None:
     first, second = (cluster.create(service(name, type="NodePort")) for name in ("a", "b"))
     wanted = cluster.create(service("c", clusterIP="10.96.7.7"))
     assert [one["spec"]["clusterIP"] for one in (first, second, wanted)] == [
@@ -137,26 +137,26 @@ def test_nothing_is_given_out_twice(cluster: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_had(cluster: Any, given: Object, error: str) -> None:
+def test_unavailable_addresses_and_ports_are_rejected(cluster: Any, given: Object, error: str) -> None:
     cluster.create(service("taken", type="NodePort"))
     assert cluster.faults_of(given) == [error]
 
 
 @pytest.mark.parametrize("address", ["10.96.9.9", "None"])
-def test_an_address_never_changes(cluster: Any, address: str) -> None:
+def test_cluster_ip_is_immutable(cluster: Any, address: str) -> None:
     created = cluster.create(service())
     assert cluster.faults_of_update(created, setting(clusterIP=address)) == [
         f'spec.clusterIPs[0]: Invalid value: ["{address}"]: may not change once set'
     ]
 
 
-def test_what_was_given_out_may_be_left_out(cluster: Any) -> None:
+def test_update_keeps_omitted_allocations(cluster: Any) -> None:
     created = cluster.create(service(type="NodePort"))
     updated = cluster.update(created, lambda obj: obj.update(spec=service(type="NodePort")["spec"]))
     assert updated["spec"] == created["spec"]
 
 
-def test_a_service_becomes_an_external_name_and_back(cluster: Any) -> None:
+def test_type_changes_to_external_name_and_back(cluster: Any) -> None:
     created = cluster.create(service())
     named = cluster.update(created, setting(type="ExternalName", externalName="a.b"))
     assert {"clusterIP", "clusterIPs", "ipFamilies"} & named["spec"].keys() == set()
@@ -164,7 +164,7 @@ def test_a_service_becomes_an_external_name_and_back(cluster: Any) -> None:
     assert back["spec"] == created["spec"]
 
 
-def test_a_node_port_goes_with_the_type(cluster: Any) -> None:
+def test_type_change_releases_node_port(cluster: Any) -> None:
     created = cluster.create(service(type="NodePort"))
     updated = cluster.update(created, setting(type="ClusterIP"))
     assert updated["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]

@@ -95,7 +95,9 @@ FIXED_NODE = "[]: Forbidden: node updates may only change labels, taints, or cap
         ),
     ],
 )
-def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors: list[str]) -> None:
+def test_immutable_fields_are_rejected(
+    cluster: Any, given: Object, change: Change, errors: list[str]
+) -> None:
     assert cluster.faults_of_update(cluster.create(given), change) == errors
 
 
@@ -117,11 +119,11 @@ def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors
         ),
     ],
 )
-def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
+def test_mutable_fields_are_accepted(cluster: Any, given: Object, change: Change) -> None:
     assert cluster.faults_of_update(cluster.create(given), change) == []
 
 
-def test_a_bound_claim_may_grow(cluster: Any) -> None:
+def test_bound_claim_can_grow(cluster: Any) -> None:
     created = cluster.create(claim())
     created["status"] = {"phase": "Bound"}
     assert cluster.update(created, asking_for("2048Mi"))["spec"]["resources"]["requests"] == {
@@ -189,11 +191,11 @@ def test_a_bound_claim_may_grow(cluster: Any) -> None:
         ),
     ],
 )
-def test_errors(cluster: Any, given: Object, errors: list[str]) -> None:
+def test_validation_errors(cluster: Any, given: Object, errors: list[str]) -> None:
     assert cluster.faults_of(given) == errors
 
 
-def test_text_becomes_data_and_wins(cluster: Any) -> None:
+def test_string_data_overrides_data(cluster: Any) -> None:
     data = {"a": encoded("old"), "b": encoded("kept")}
     created = cluster.create(obj("Secret", data=data, stringData={"a": "new"}))
     assert created["data"] == {"a": encoded("new"), "b": encoded("kept")}
@@ -201,7 +203,7 @@ def test_text_becomes_data_and_wins(cluster: Any) -> None:
     assert created["type"] == "Opaque"
 
 
-def test_a_namespace_is_held_until_it_is_finalized(cluster: Any) -> None:
+def test_namespace_is_kept_until_finalized(cluster: Any) -> None:
     created = cluster.create(obj("Namespace"))
     assert created["metadata"]["labels"] == {"kubernetes.io/metadata.name": "x"}
     assert created["spec"] == {"finalizers": ["kubernetes"]}
@@ -213,7 +215,7 @@ def test_a_namespace_is_held_until_it_is_finalized(cluster: Any) -> None:
     assert not strategy.is_held(created | {"spec": {}})
 
 
-def test_finalizers_of_a_namespace_do_not_change_with_an_update(cluster: Any) -> None:
+def test_namespace_update_keeps_finalizers(cluster: Any) -> None:
     created = cluster.create(obj("Namespace"))
     updated = cluster.update(created, lambda one: one.update(spec={}))
     assert updated["spec"] == {"finalizers": ["kubernetes"]}
@@ -228,18 +230,18 @@ def test_finalizers_of_a_namespace_do_not_change_with_an_update(cluster: Any) ->
         (True, "Active", "'Terminating' if `deletionTimestamp` is not empty"),
     ],
 )
-def test_the_phase_of_a_namespace(deleted: bool, phase: str, error: str | None) -> None:
+def test_namespace_phase_must_match_deletion_timestamp(deleted: bool, phase: str, error: str | None) -> None:
     new = {"metadata": {"deletionTimestamp": "t"} if deleted else {}, "status": {"phase": phase}}
     expected = [f'status.Phase: Invalid value: "{phase}": may only be {error}'] if error else []
     assert [*map(str, NamespaceStrategy().validate_status(new, new))] == expected
 
 
-def test_a_node_has_its_range_in_both_fields(cluster: Any) -> None:
+def test_node_has_pod_cidr_in_both_fields(cluster: Any) -> None:
     spec = cluster.create(obj("Node", spec={"podCIDR": "10.0.0.0/24"}))["spec"]
     assert spec == {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}
 
 
-def test_the_status_of_a_node() -> None:
+def test_node_status_defaults_and_errors() -> None:
     address = {"type": "InternalIP", "address": "10.0.0.1"}
     new = {"status": {"capacity": {"cpu": "-1"}, "addresses": [address, address]}}
     assert [*map(str, NodeStrategy().validate_status(new, {}))] == [
@@ -248,7 +250,7 @@ def test_the_status_of_a_node() -> None:
     ]
 
 
-def test_a_subject_gets_its_group(cluster: Any) -> None:
+def test_binding_subject_gets_api_group(cluster: Any) -> None:
     subjects = [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]
     created = cluster.create(binding(subjects=subjects))
     assert [subject.get("apiGroup") for subject in created["subjects"]] == [RBAC, None]

@@ -59,7 +59,7 @@ def workload(kind: str, **spec: Any) -> Object:
         ),
     ],
 )
-def test_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> None:
+def test_workload_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> None:
     spec = cluster.create(workload(kind, **given))["spec"]
     assert {key: spec.get(key) for key in expected} == expected
     assert spec["template"]["spec"]["restartPolicy"] == "Always"
@@ -87,7 +87,7 @@ def test_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> N
         ),
     ],
 )
-def test_errors(cluster: Any, kind: str, given: Object, errors: list[str]) -> None:
+def test_validation_errors(cluster: Any, kind: str, given: Object, errors: list[str]) -> None:
     assert cluster.faults_of(workload(kind, **given)) == errors
 
 
@@ -112,12 +112,12 @@ def test_errors(cluster: Any, kind: str, given: Object, errors: list[str]) -> No
         ),
     ],
 )
-def test_a_deployment_that_could_not_roll(cluster: Any, given: Object, error: str) -> None:
+def test_rolling_update_without_progress_is_rejected(cluster: Any, given: Object, error: str) -> None:
     assert cluster.faults_of(workload("Deployment", **given)) == [error]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
-def test_a_selector_is_for_good(cluster: Any, kind: str) -> None:
+def test_selector_is_immutable(cluster: Any, kind: str) -> None:
     created = cluster.create(workload(kind))
     template = TEMPLATE | {"metadata": {"labels": {"x": "y"}}}
     other = {"selector": {"matchLabels": {"x": "y"}}, "template": template}
@@ -126,14 +126,14 @@ def test_a_selector_is_for_good(cluster: Any, kind: str) -> None:
     ]
 
 
-def test_little_of_a_stateful_set_changes(cluster: Any) -> None:
+def test_stateful_set_spec_is_mostly_immutable(cluster: Any) -> None:
     created = cluster.create(workload("StatefulSet", serviceName="s"))
     cluster.update(created, lambda obj: obj["spec"].update(replicas=3))
     (error,) = cluster.faults_of_update(created, lambda obj: obj["spec"].update(serviceName="t"))
     assert error == 'spec.serviceName: Invalid value: "t": field is immutable'
 
 
-def test_a_mount_may_name_a_claim(cluster: Any) -> None:
+def test_mount_can_name_volume_claim_template(cluster: Any) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     template = TEMPLATE | {"spec": {"containers": [{"name": "c", "image": "i:1", "volumeMounts": mounts}]}}
     assert cluster.faults_of(workload("StatefulSet", template=template)) == [
@@ -150,7 +150,7 @@ def test_a_mount_may_name_a_claim(cluster: Any) -> None:
     assert (filled["kind"], filled["status"]) == ("PersistentVolumeClaim", {"phase": "Pending"})
 
 
-def test_scale(cluster: Any) -> None:
+def test_scale_reads_and_writes_replicas(cluster: Any) -> None:
     created = cluster.create(workload("Deployment", replicas=2))
     created["metadata"]["resourceVersion"] = "7"
     before = copy.deepcopy(created)
@@ -170,7 +170,7 @@ def test_scale(cluster: Any) -> None:
     assert created == before
 
 
-def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
+def test_negative_scale_is_rejected(cluster: Any) -> None:
     created = cluster.create(workload("Deployment"))
     with pytest.raises(ApiError, match=r"spec.replicas: Invalid value: -1") as raised:
         scales.with_scale(created, scales.BUILT_IN_PATHS, {"spec": {"replicas": -1}})
@@ -186,6 +186,6 @@ def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
         ({"replicas": 2, "availableReplicas": 1}, ["status.availableReplicas"]),
     ],
 )
-def test_the_counts_of_a_status_fit_each_other(status: dict[str, Any], fields: list[str]) -> None:
+def test_status_counts_must_be_consistent(status: dict[str, Any], fields: list[str]) -> None:
     found = workloads.DeploymentStrategy().validate_status({"status": status}, {})
     assert [error.field for error in found] == fields

@@ -88,7 +88,7 @@ TEXT = {"type": "string"}
         ({"type": "object", "properties": {}}, {"type": "object"}),
     ],
 )
-def test_custom_schemas_for_older_clients(written: dict[str, Any], published: dict[str, Any]) -> None:
+def test_swagger_schemas_of_custom_resources(written: dict[str, Any], published: dict[str, Any]) -> None:
     whole = custom.as_swagger({"type": "object", "properties": {"spec": written}}, METADATA)
     assert whole == {
         "type": "object",
@@ -97,5 +97,5 @@ def test_custom_schemas_for_older_clients(written: dict[str, Any], published: di
 
 
 @pytest.mark.parametrize("published", [{}, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}])
-def test_a_custom_kind_that_may_hold_anything_names_no_field(published: dict[str, Any]) -> None:
+def test_custom_kind_without_schema_has_no_properties(published: dict[str, Any]) -> None:
     assert custom.as_swagger(published, METADATA) == {"type": "object"}

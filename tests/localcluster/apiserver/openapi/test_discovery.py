@@ -94,14 +94,14 @@ def test_core_versions_name_the_server() -> None:
     }
 
 
-def test_groups_are_in_kubernetes_order_and_the_core_is_none() -> None:
+def test_group_order_is_that_of_kubernetes_without_core() -> None:
     document = discovery.group_list(KINDS)
     assert (document["kind"], document["apiVersion"]) == ("APIGroupList", "v1")
     names = [group["name"] for group in document["groups"]]
     assert names == ["apps", "batch", "apiextensions.k8s.io", "example.com"]
 
 
-def test_a_group_prefers_its_most_stable_version() -> None:
+def test_most_stable_version_is_preferred() -> None:
     assert discovery.group(KINDS, "example.com") == {
         "kind": "APIGroup",
         "apiVersion": "v1",
@@ -116,12 +116,12 @@ def test_a_group_prefers_its_most_stable_version() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "nothing.example.com"])
-def test_no_group_of_that_name(name: str) -> None:
+def test_unknown_group(name: str) -> None:
     assert discovery.group(KINDS, name) is None
 
 
 @pytest.mark.parametrize(("group", "version"), [("apps", "v2"), ("nothing.example.com", "v1"), ("", "v2")])
-def test_no_such_version(group: str, version: str) -> None:
+def test_unknown_version(group: str, version: str) -> None:
     assert discovery.resources(KINDS, group, version) is None
 
 
@@ -233,7 +233,7 @@ def test_subresources(group: str, name: str, expected: dict[str, Any]) -> None:
     assert resource(group, "v1", name) == {"name": name, "singularName": "", "namespaced": True} | expected
 
 
-def test_a_custom_kind_lists_its_status_before_its_scale() -> None:
+def test_custom_kind_lists_status_before_scale() -> None:
     document = discovery.resources(KINDS, "example.com", "v1")
     assert document is not None
     assert document["apiVersion"] == "v1"
@@ -279,7 +279,7 @@ def test_aggregated_core() -> None:
     }
 
 
-def test_aggregated_groups_say_what_the_plain_ones_say() -> None:
+def test_aggregated_and_plain_groups_have_same_content() -> None:
     document = discovery.aggregated(KINDS, core=False, version="v2beta1")
     assert document["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
     found = [
@@ -323,5 +323,5 @@ V2BETA1 = discovery.aggregated_content_type("v2beta1")
         ("application/json;as=Table;v=v2;g=meta.k8s.io", None),
     ],
 )
-def test_wants_aggregated(accept: str, wanted: str | None) -> None:
+def test_aggregated_version_from_accept_header(accept: str, wanted: str | None) -> None:
     assert discovery.aggregated_version(accept) == wanted

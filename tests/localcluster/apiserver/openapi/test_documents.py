@@ -116,7 +116,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 @every_document
-def test_every_reference_leads_somewhere_and_every_operation_has_its_own_id(name: str) -> None:
+def test_references_resolve_and_operation_ids_are_unique(name: str) -> None:
     document = DOCUMENTS[name]
     held = document["definitions"] if name == "v2" else document["components"]["schemas"]
     prefix = "#/definitions/" if name == "v2" else "#/components/schemas/"
@@ -209,11 +209,11 @@ def test_operations_are_named_as_in_kubernetes(
     assert operation["x-kubernetes-group-version-kind"] == {"group": group, "version": version, "kind": name}
 
 
-def test_all_namespaces_are_never_deleted_at_once() -> None:
+def test_namespaces_have_no_deletecollection() -> None:
     assert DOCUMENTS["v2"]["paths"]["/api/v1/namespaces"].keys() == {"get", "post"}
 
 
-def test_only_built_in_kinds_take_strategic_merge_patches() -> None:
+def test_only_built_in_kinds_accept_strategic_merge_patches() -> None:
     paths = DOCUMENTS["v2"]["paths"]
     strategic_patch = "application/strategic-merge-patch+json"
     assert strategic_patch in paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]["consumes"]
@@ -221,7 +221,7 @@ def test_only_built_in_kinds_take_strategic_merge_patches() -> None:
     assert custom["consumes"] == ["application/json-patch+json", "application/merge-patch+json"]
 
 
-def test_types_are_named_after_the_packages_they_are_in() -> None:
+def test_type_names_have_their_go_package() -> None:
     """lightkube has one module for each package, and is made from Kubernetes' own document."""
     modules = [
         f"lightkube.models.{module.name}" for module in pkgutil.iter_modules(lightkube.models.__path__)
@@ -240,7 +240,7 @@ def test_types_are_named_after_the_packages_they_are_in() -> None:
     assert found <= expected
 
 
-def test_a_name_that_is_no_types() -> None:
+def test_invalid_type_name_raises() -> None:
     with pytest.raises(ValueError, match="such as V1Pod: 'Pod'"):
         schemas.definition_name("Pod")
 
@@ -260,7 +260,7 @@ def test_built_in_kinds() -> None:
     ]
 
 
-def test_only_what_the_kinds_need_is_defined() -> None:
+def test_only_reachable_types_are_defined() -> None:
     definitions = schemas.definitions([kind("", "v1", "ConfigMap", "configmaps")], Dialect.SWAGGER)
     assert "io.k8s.api.core.v1.ConfigMap" in definitions
     assert "io.k8s.api.core.v1.Pod" not in definitions
@@ -354,13 +354,13 @@ def pod(**container: Any) -> dict[str, Any]:
         (pod(args="not a list"), False),
     ],
 )
-def test_the_newer_document_checks_objects(obj: dict[str, Any], is_valid: bool) -> None:
+def test_openapi_document_validates_objects(obj: dict[str, Any], is_valid: bool) -> None:
     document = DOCUMENTS["/v1"]
     schema = {"$ref": "#/components/schemas/io.k8s.api.core.v1.Pod", "components": document["components"]}
     assert jsonschema.Draft4Validator(schema).is_valid(obj) == is_valid
 
 
-def test_a_custom_kind_keeps_its_own_words_and_all_that_newer_clients_can_take() -> None:
+def test_custom_kind_keeps_descriptions_and_full_schema() -> None:
     spec = {"type": "object", "nullable": True, "anyOf": [{"required": ["a"]}], "properties": {"a": TEXT}}
     document = openapi_documents.document_v3([widget(spec)], "example.com", "v1")
     assert document is not None
@@ -376,7 +376,7 @@ def test_a_custom_kind_keeps_its_own_words_and_all_that_newer_clients_can_take()
     ]
 
 
-def test_the_index_changes_with_what_it_leads_to_and_with_nothing_else() -> None:
+def test_index_hash_changes_only_with_its_document() -> None:
     before = openapi_documents.index_v3(KINDS)["paths"]
     assert list(before) == [
         "api/v1",
@@ -393,11 +393,11 @@ def test_the_index_changes_with_what_it_leads_to_and_with_nothing_else() -> None
     assert [path for path in before if before[path] != after[path]] == ["apis/example.com/v1"]
 
 
-def test_there_is_no_document_for_a_version_that_is_not_served() -> None:
+def test_unserved_version_has_no_document() -> None:
     assert openapi_documents.document_v3(KINDS, "example.com", "v2") is None
 
 
-def test_all_of_the_older_document_has_a_place_in_protobuf() -> None:
+def test_swagger_document_can_be_encoded_as_protobuf() -> None:
     encoded = v2_protobuf.encode(DOCUMENTS["v2"])
     assert all(name.encode() in encoded for name in DOCUMENTS["v2"]["definitions"])
 

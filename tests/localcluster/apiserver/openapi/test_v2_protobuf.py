@@ -130,10 +130,10 @@ PROPERTY = (9, 1, 2, 25, 1, 2)
         ((12, 1, 2), [b""]),
     ],
 )
-def test_protobuf(path: tuple[int, ...], values: list[Any]) -> None:
+def test_document_is_encoded_as_gnostic_protobuf(path: tuple[int, ...], values: list[Any]) -> None:
     assert reach(v2_protobuf.encode(SWAGGER), *path) == values
 
 
-def test_what_protobuf_has_no_place_for_is_not_lost_in_silence() -> None:
+def test_unsupported_key_raises() -> None:
     with pytest.raises(ValueError, match=r"Schema in protobuf Swagger 2\.0 has no field 'nullable'"):
         v2_protobuf.encode({"definitions": {"A": {"nullable": True}}})

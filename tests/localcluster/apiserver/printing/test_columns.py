@@ -197,7 +197,7 @@ _IS_READY = [{"type": "Ready", "status": "True"}]
         ),
     ],
 )
-def test_how_a_pod_stands(status: dict[str, Any], expected: list[Any]) -> None:
+def test_pod_status_column(status: dict[str, Any], expected: list[Any]) -> None:
     spec: dict[str, Any] = {"containers": [{}, {}], "initContainers": [{}, {}, {}]}
     assert _cells("pods", _object(spec=spec, status=status)) == [
         *("x", *expected),
@@ -206,19 +206,19 @@ def test_how_a_pod_stands(status: dict[str, Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("reason", "expected"), [("", "Terminating"), ("NodeLost", "Unknown")])
-def test_a_pod_that_is_being_deleted(reason: str, expected: str) -> None:
+def test_terminating_pod(reason: str, expected: str) -> None:
     status = {"phase": "Running", "reason": reason, "containerStatuses": [_container(True, running=_RUNNING)]}
     pod = _object(metadata={"deletionTimestamp": _CREATED}, spec={"containers": [{}]}, status=status)
     assert _cells("pods", pod)[:3] == ["x", "1/1", expected]
 
 
-def test_a_deleted_pod_that_has_ended_shows_how() -> None:
+def test_terminating_finished_pod_shows_its_status() -> None:
     status = {"phase": "Succeeded", "containerStatuses": [_container(terminated=_COMPLETED)]}
     pod = _object(metadata={"deletionTimestamp": _CREATED}, spec={"containers": [{}]}, status=status)
     assert _cells("pods", pod)[:3] == ["x", "0/1", "Completed"]
 
 
-def test_sidecars_count_as_containers() -> None:
+def test_ready_sidecars_count_as_containers() -> None:
     spec = {
         "containers": [{"name": "main"}],
         "initContainers": [{"name": "proxy", "restartPolicy": "Always"}, {"name": "setup"}],
@@ -235,7 +235,7 @@ def test_sidecars_count_as_containers() -> None:
     assert _cells("pods", _object(spec=spec, status=running))[1:4] == ["2/2", "Running", "3"]
 
 
-def test_where_a_pod_is() -> None:
+def test_pod_wide_columns() -> None:
     gates = [{"conditionType": "a"}, {"conditionType": "b"}, {"conditionType": "c"}]
     status = {
         "phase": "Running",
@@ -469,7 +469,7 @@ _SUBJECTS = [
         ("things.example.org", {}, [_CREATED]),
     ],
 )
-def test_what_is_shown_of_each_kind(resource: str, fields: dict[str, Any], expected: list[Any]) -> None:
+def test_cells_of_each_kind(resource: str, fields: dict[str, Any], expected: list[Any]) -> None:
     assert _cells(resource, _object(**fields)) == ["x", *expected]
 
 
@@ -510,7 +510,7 @@ _HOUR_AGO, _DAY_AGO = "2024-01-02T11:00:00Z", "2024-01-01T12:00:00.123456Z"
         ({"eventTime": _HOUR_AGO}, ["60m", "", "", "", "", "", "", "60m", 1]),
     ],
 )
-def test_events(fields: dict[str, Any], expected: list[Any]) -> None:
+def test_event_columns(fields: dict[str, Any], expected: list[Any]) -> None:
     assert _cells("events", _object(**fields)) == [*expected, "x"]
 
 

@@ -77,7 +77,7 @@ _OBJECT = {
         ("[?(@.v>2)]", []),
     ],
 )
-def test_what_a_path_finds(path: str, expected: list[Any]) -> None:
+def test_path_finds_values(path: str, expected: list[Any]) -> None:
     assert jsonpath.parse(path).find(_OBJECT) == expected
 
 
@@ -88,6 +88,6 @@ def test_what_a_path_finds(path: str, expected: list[Any]) -> None:
         *(".spec[?(@.a=~1)]", ".spec[?(@.a==)]", ".spec[?(@.a==nothing)]", ".a b", "{.spec}"),
     ],
 )
-def test_what_is_no_path(path: str) -> None:
+def test_invalid_path_raises(path: str) -> None:
     with pytest.raises(ValueError, match=r"JSONPath|operator"):
         jsonpath.parse(path)

@@ -122,13 +122,13 @@ def test_columns_of_a_custom_kind() -> None:
     assert made["rows"][0]["cells"] == ["x", "Fine", None, None]
 
 
-def test_a_custom_kind_without_columns_shows_its_age() -> None:
+def test_custom_kind_without_columns_shows_age() -> None:
     made = tables.table(_kind("things.x", "Thing", is_custom=True), [_object()], list_metadata={}, now=_NOW)
     assert [each["name"] for each in made["columnDefinitions"]] == ["Name", "Age"]
     assert made["rows"][0]["cells"] == ["x", "3m"]
 
 
-def test_a_whole_table() -> None:
+def test_complete_table() -> None:
     pod = _object(apiVersion="v1", kind="Pod", spec={"containers": [{}]}, status={"phase": "Failed"})
     made = tables.table(
         _PODS,
@@ -168,7 +168,7 @@ def test_a_whole_table() -> None:
     ("include", "expected"),
     [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Pod"), ("None", None)],
 )
-def test_what_a_row_carries(include: str, expected: str | None) -> None:
+def test_include_object_controls_row_content(include: str, expected: str | None) -> None:
     pod = _object(kind="Pod", spec={"containers": []})
     made = tables.table(_PODS, [pod], include=include, version="v1beta1", list_metadata={}, now=_NOW)
     carried = made["rows"][0]["object"]
@@ -176,7 +176,7 @@ def test_what_a_row_carries(include: str, expected: str | None) -> None:
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
 
 
-def test_a_row_cannot_carry_something_else() -> None:
+def test_unknown_include_object_is_rejected() -> None:
     with pytest.raises(api_errors.ApiError) as caught:
         tables.table(_PODS, [], include="X", list_metadata={}, now=_NOW)
     assert caught.value.code == 400
@@ -221,7 +221,7 @@ def _as(kind: str, version: str = "v1", group: str = "meta.k8s.io", more: str = 
         (f"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,{_as('Table')}", _TABLE),
     ],
 )
-def test_what_is_wanted(accept: str, expected: TableRequest | None) -> None:
+def test_table_request_from_accept_header(accept: str, expected: TableRequest | None) -> None:
     assert tables.table_request(accept) == expected
 
 
@@ -235,7 +235,7 @@ def test_what_is_wanted(accept: str, expected: TableRequest | None) -> None:
         ("application/yaml;q=0.5,application/json", "application/json"),
     ],
 )
-def test_how_it_is_written(accept: str, expected: str) -> None:
+def test_media_type_from_accept_header(accept: str, expected: str) -> None:
     assert tables.media_type(accept) == expected
 
 
@@ -256,7 +256,7 @@ def test_unknown_media_type_is_not_acceptable(accept: str) -> None:
 
 
 @pytest.mark.parametrize("accept", [_as("Table", "v2"), "application/json;as=Table"])
-def test_unknown_form_is_not_acceptable(accept: str) -> None:
+def test_unknown_table_kind_is_not_acceptable(accept: str) -> None:
     assert _refusal(accept) == f"only the following media types are accepted: {_AVAILABLE}"
 
 
@@ -267,7 +267,7 @@ def _refusal(accept: str) -> str:
     return caught.value.message
 
 
-def test_a_list_in_each_form() -> None:
+def test_list_formats() -> None:
     pods, metadata = [_object("a", spec={}), _object("b", spec={})], {"resourceVersion": "7", "continue": "c"}
     partial = tables.convert_list(_PARTIAL_LIST, _PODS, pods, metadata, now=_NOW)
     assert partial == {
@@ -289,7 +289,7 @@ def test_a_list_in_each_form() -> None:
     assert caught.value.code == 406
 
 
-def test_an_object_in_each_form() -> None:
+def test_object_formats() -> None:
     pod = _object("a", {"resourceVersion": "5"}, spec={})
     assert tables.convert_object(_PARTIAL, _PODS, pod, now=_NOW)["metadata"] is pod["metadata"]
     first = tables.convert_object(_TABLE, _PODS, pod, now=_NOW)

@@ -10,7 +10,7 @@ from windlass.localcluster.apiserver.schemas.defaults import DEFAULTS
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_defaults_fit_their_type(name: str) -> None:
+def test_defaults_have_the_type_of_their_field(name: str) -> None:
     fields = k8s_types.types()[name].fields
     assert DEFAULTS[name].keys() <= fields.keys()
     obj: dict[str, Any] = {}
@@ -20,14 +20,14 @@ def test_defaults_fit_their_type(name: str) -> None:
     assert DEFAULTS[name].keys() <= obj.keys()
 
 
-def test_what_is_given_stays() -> None:
+def test_given_values_are_kept() -> None:
     pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "ports": [{"protocol": "UDP"}]}]}}
     typed.compile_type("V1Pod", DEFAULTS).default(pod)
     assert pod["spec"]["restartPolicy"] == "Never"
     assert pod["spec"]["containers"][0]["ports"] == [{"protocol": "UDP"}]  # type: ignore[index]
 
 
-def test_an_empty_template_has_all_that_a_template_has() -> None:
+def test_empty_template_gets_all_defaults() -> None:
     deployment: dict[str, Any] = {}
     typed.compile_type("V1Deployment", DEFAULTS).default(deployment)
     assert deployment["spec"]["replicas"] == 1

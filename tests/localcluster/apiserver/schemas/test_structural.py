@@ -122,11 +122,11 @@ def told(schema: Schema, spec: Any) -> list[str]:
         pytest.param(fields(a=fields(b=INTEGER)), {"a": [1]}, {"a": [1]}, [], id="of a wrong type"),
     ],
 )  # fmt: skip
-def test_pruning(schema: Schema, spec: Any, kept: Any, dropped: list[str]) -> None:
+def test_unknown_fields_are_pruned(schema: Schema, spec: Any, kept: Any, dropped: list[str]) -> None:
     assert pruned(schema, spec) == (kept, dropped)
 
 
-def test_identity_is_never_pruned() -> None:
+def test_api_version_kind_and_metadata_are_not_pruned() -> None:
     obj = {**custom({}), "metadata": {"name": "one", "foo": {"bar": 1}}, "other": 1}
     schema = structural.compile_schema(fields(metadata=fields(name=STRING), spec=fields()))
     assert schema.prune(obj) == ["other"]
@@ -152,7 +152,7 @@ def test_identity_is_never_pruned() -> None:
         (fields(a=fields(b={**INTEGER, "default": 1})), {"a": "text"}, {"a": "text"}),
     ],
 )  # fmt: skip
-def test_defaulting(schema: Schema, spec: Any, filled: Any) -> None:
+def test_defaults_are_set(schema: Schema, spec: Any, filled: Any) -> None:
     obj = custom(copy.deepcopy(spec))
     structural.compile_schema(fields(spec=schema)).default(obj)
     assert obj["spec"] == filled
@@ -300,7 +300,7 @@ def wrong(found: str, expected: str, at: str = "spec.a") -> str:
         ]),
     ],
 )  # fmt: skip
-def test_validation(schema: Schema, value: Any, errors: list[str]) -> None:
+def test_schema_errors(schema: Schema, value: Any, errors: list[str]) -> None:
     assert told(fields(a=schema), {"a": value}) == errors
 
 
@@ -310,13 +310,13 @@ def test_pattern_with_nested_repetition_is_matched_in_linear_time() -> None:
     assert error.endswith("should match '(a+)+$'")
 
 
-def test_the_schema_may_restrict_the_name() -> None:
+def test_schema_can_restrict_metadata_name() -> None:
     schema = structural.compile_schema(fields(metadata=fields(name={**STRING, "maxLength": 2})))
     error = "metadata.name: Too long: may not be more than 2 bytes"
     assert [str(error) for error in schema.validate(custom({}))] == [error]
 
 
-def test_required_at_the_root() -> None:
+def test_required_field_at_root() -> None:
     schema = structural.compile_schema({**fields(spec=fields()), "required": ["spec"]})
     assert [str(error) for error in schema.validate({"kind": "Thing"})] == ["spec: Required value"]
 
@@ -328,7 +328,7 @@ def framework_schema(request: pytest.FixtureRequest) -> Any:
     return structural.compile_schema(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
-def test_a_framework_gets_its_defaults(framework_schema: Any) -> None:
+def test_framework_defaults(framework_schema: Any) -> None:
     pod = {"spec": {"containers": [{"name": "main"}], "anything": None}}
     framework = custom({"taskRoles": [{"name": "worker", "task": {"pod": pod}}], "typo": 1})
     assert framework_schema.prune(framework) == ["spec.typo"]
@@ -341,7 +341,7 @@ def test_a_framework_gets_its_defaults(framework_schema: Any) -> None:
     assert spec["taskRoles"][0]["task"]["pod"] == pod
 
 
-def test_a_framework_is_refused(framework_schema: Any) -> None:
+def test_invalid_framework_is_rejected(framework_schema: Any) -> None:
     framework = custom({"executionType": "Go", "taskRoles": [{"name": "Worker", "taskNumber": -1}]})
     framework_schema.default(framework)
     errors = {error.field: error.message for error in framework_schema.validate(framework)}
@@ -383,7 +383,7 @@ SCHEMAS = st.recursive(LEAVES, schemas_over, max_leaves=8)
 
 
 @given(schema=SCHEMAS, spec=JSON)
-def test_pruning_and_defaulting_twice_is_doing_it_once(schema: Schema, spec: Any) -> None:
+def test_pruning_and_defaulting_are_idempotent(schema: Schema, spec: Any) -> None:
     compiled, obj = structural.compile_schema(fields(spec=schema)), custom(spec)
     compiled.prune(obj)
     once = copy.deepcopy(obj)
@@ -396,7 +396,7 @@ def test_pruning_and_defaulting_twice_is_doing_it_once(schema: Schema, spec: Any
 
 
 @given(schema=SCHEMAS, spec=JSON)
-def test_a_valid_object_stays_valid(schema: Schema, spec: Any) -> None:
+def test_valid_object_stays_valid_after_pruning_and_defaulting(schema: Schema, spec: Any) -> None:
     compiled, obj = structural.compile_schema(fields(spec=schema)), custom(spec)
     was_valid = not compiled.validate(obj)
     compiled.prune(obj)
@@ -404,7 +404,7 @@ def test_a_valid_object_stays_valid(schema: Schema, spec: Any) -> None:
 
 
 @given(schema=SCHEMAS, spec=JSON)
-def test_every_dropped_path_was_there_and_is_not(schema: Schema, spec: Any) -> None:
+def test_reported_paths_existed_and_were_removed(schema: Schema, spec: Any) -> None:
     before = custom(copy.deepcopy(spec))
     after = custom(spec)
     dropped = structural.compile_schema(fields(spec=schema)).prune(after)

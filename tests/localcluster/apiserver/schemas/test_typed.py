@@ -65,19 +65,21 @@ def refusal(schema: typed.TypedSchema, obj: dict[str, Any]) -> str:
         pytest.param({"env": 3, "resources": []}, {"env": 3, "resources": []}, [], id="of a wrong type"),
     ],
 )  # fmt: skip
-def test_pruning(container: dict[str, Any], kept: dict[str, Any], dropped: list[str]) -> None:
+def test_unknown_fields_are_pruned(
+    container: dict[str, Any], kept: dict[str, Any], dropped: list[str]
+) -> None:
     obj = one_container(**container)
     assert POD.prune(obj) == dropped
     assert obj == one_container(**kept)
 
 
-def test_a_required_list_stays_empty() -> None:
+def test_required_empty_list_is_kept() -> None:
     obj = pod(containers=[], volumes=[], nodeSelector={})
     POD.prune(obj)
     assert obj == pod(containers=[])
 
 
-def test_a_schema_in_a_definition_is_pruned_however_deep() -> None:
+def test_nested_schema_in_definition_is_pruned() -> None:
     def version(leaf: dict[str, Any]) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "object", "additionalProperties": leaf}
         for _ in range(5):
@@ -96,7 +98,7 @@ def test_a_schema_in_a_definition_is_pruned_however_deep() -> None:
 # Defaulting
 
 
-def test_defaults_are_filled_in_wherever_the_type_is() -> None:
+def test_defaults_are_set_at_every_occurrence_of_a_type() -> None:
     obj = pod(
         containers=[{"name": "a", "ports": [{"containerPort": 1}]}],
         initContainers=[{"resources": {"limits": {}}}],
@@ -115,7 +117,7 @@ def test_defaults_are_filled_in_wherever_the_type_is() -> None:
     )  # fmt: skip
 
 
-def test_what_was_filled_in_gets_its_own_defaults() -> None:
+def test_default_values_get_their_own_defaults() -> None:
     obj: dict[str, Any] = {"spec": {}}
     typed.compile_type("V1Deployment", DEFAULTS).default(obj)
     assert obj == {"spec": {"strategy": {"rollingUpdate": {}, "type": "RollingUpdate"}}}
@@ -150,17 +152,17 @@ def test_defaults_are_copied() -> None:
         ({**one_container(), "status": {"containerStatuses": [{}]}}, []),
     ],
 )
-def test_what_is_required(obj: dict[str, Any], missing: list[str]) -> None:
+def test_missing_required_fields_are_reported(obj: dict[str, Any], missing: list[str]) -> None:
     assert [str(error) for error in POD.validate(obj)] == [f"{path}: Required value" for path in missing]
 
 
-def test_what_a_missing_part_requires_is_told() -> None:
+def test_required_fields_of_missing_struct_are_reported() -> None:
     errors = [error.field for error in DEFINITION.validate({"metadata": {"name": "one"}})]
     expected = ["spec.group", "spec.names.kind", "spec.names.plural", "spec.scope", "spec.versions"]
     assert errors == expected
 
 
-def test_an_absent_flag_is_a_false_one() -> None:
+def test_absent_boolean_is_not_missing() -> None:
     names = {"plural": "a", "kind": "A"}
     spec = {"group": "a.b", "scope": "Cluster", "names": names, "versions": [{"name": "v1"}]}
     assert DEFINITION.validate({"spec": spec}) == []
@@ -200,7 +202,7 @@ def test_an_absent_flag_is_a_false_one() -> None:
         (one_container(resources={"limits": []}), "json: cannot unmarshal array into Go struct field ResourceRequirements.spec.containers.resources.limits of type v1.ResourceList"),
     ],
 )  # fmt: skip
-def test_wrong_types(obj: dict[str, Any], told: str) -> None:
+def test_wrong_types_are_rejected(obj: dict[str, Any], told: str) -> None:
     assert refusal(POD, obj) == told
 
 
@@ -208,11 +210,11 @@ FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKM
 
 
 @pytest.mark.parametrize("quantity", ["1x", "abc", "", "1 Gi", True, {}])
-def test_no_quantities(quantity: Any) -> None:
+def test_invalid_quantities_are_rejected(quantity: Any) -> None:
     assert refusal(POD, one_container(resources={"limits": {"cpu": quantity}})) == FORM
 
 
-def test_a_quantity_with_an_unknown_suffix() -> None:
+def test_quantity_with_unknown_suffix_is_rejected() -> None:
     assert (
         refusal(POD, one_container(resources={"limits": {"cpu": "1ki"}}))
         == "unable to parse quantity's suffix"
@@ -220,7 +222,7 @@ def test_a_quantity_with_an_unknown_suffix() -> None:
 
 
 @pytest.mark.parametrize("quantity", ["100m", "1", 1, 1.5, "1e3", "+1Ki", "1.5Gi", ".5", "0", None])
-def test_quantities(quantity: Any) -> None:
+def test_valid_quantities_are_accepted(quantity: Any) -> None:
     assert refusal(POD, one_container(resources={"limits": {"cpu": quantity}})) == ""
 
 
@@ -233,15 +235,15 @@ def test_quantities(quantity: Any) -> None:
         (3, "json: cannot unmarshal number into Go struct field Secret.data of type []uint8"),
     ],
 )
-def test_bytes(data: Any, told: str) -> None:
+def test_base64_is_checked(data: Any, told: str) -> None:
     assert refusal(SECRET, {"data": {"a": data}}) == told
 
 
-def test_what_is_unknown_may_be_of_any_type() -> None:
+def test_unknown_field_can_have_any_type() -> None:
     assert refusal(POD, {**one_container(typo=[1, {}]), "more": {"metadata": 3}}) == ""
 
 
-def test_a_schema_that_is_none_is_refused() -> None:
+def test_invalid_schema_in_definition_is_rejected() -> None:
     schema = {"type": "array", "items": {"type": 3}}
     versions = [{"schema": {"openAPIV3Schema": schema}}]
     told = refusal(DEFINITION, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}})
@@ -262,7 +264,7 @@ JSON = st.recursive(
 
 
 @given(spec=JSON, metadata=JSON)
-def test_pruning_and_defaulting_twice_is_doing_it_once(spec: Any, metadata: Any) -> None:
+def test_pruning_and_defaulting_are_idempotent(spec: Any, metadata: Any) -> None:
     obj = {"kind": "Pod", "metadata": metadata, "spec": spec}
     POD.prune(obj)
     once = copy.deepcopy(obj)

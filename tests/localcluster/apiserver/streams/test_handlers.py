@@ -334,7 +334,7 @@ def _failure(code: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [each.name for each in websockets.REMOTE_COMMAND])
-def test_each_subprotocol_tells_output_and_exit_code(cluster: _Cluster, name: str) -> None:
+def test_each_subprotocol_sends_output_and_exit_code(cluster: _Cluster, name: str) -> None:
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
         path = _exec("web", "sh", "-c", "echo out; echo err >&2; exit 3")
         async with connect(path, *([name] if name else [])) as websocket:
@@ -358,7 +358,7 @@ def test_each_subprotocol_tells_output_and_exit_code(cluster: _Cluster, name: st
         ("stdout=1&stderr=0", "kill -9 $$", {1: b"", 3: _failure(137)}),
     ],
 )
-def test_only_the_streams_asked_for_are_sent(
+def test_only_requested_streams_are_sent(
     cluster: _Cluster, streams: str, command: str, expected: dict[int, Any]
 ) -> None:
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
@@ -373,7 +373,7 @@ def test_only_the_streams_asked_for_are_sent(
 
 
 @pytest.mark.parametrize("name", ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"])
-def test_what_goes_in_comes_out_byte_for_byte(cluster: _Cluster, name: str) -> None:
+def test_input_is_passed_byte_for_byte(cluster: _Cluster, name: str) -> None:
     content = _ALL_BYTES * 16 * 1024
     protocol = next(each for each in websockets.REMOTE_COMMAND if each.name == name)
     path = _exec("web", "head", "-c", str(len(content)), streams="stdin=1&stdout=1")
@@ -404,7 +404,7 @@ def test_version_5_can_close_stdin(cluster: _Cluster) -> None:
     assert msgspec.json.decode(said[3]) == _SUCCESS
 
 
-def test_messages_that_mean_nothing_are_passed_over(cluster: _Cluster) -> None:
+def test_invalid_messages_are_ignored(cluster: _Cluster) -> None:
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
         path = _exec("web", "cat", streams="stdin=1&stdout=1")
         async with connect(path, "v5.channel.k8s.io") as websocket:
@@ -415,7 +415,7 @@ def test_messages_that_mean_nothing_are_passed_over(cluster: _Cluster) -> None:
     assert _with_client(cluster, work)[1] == b"kept"
 
 
-def test_a_terminal_has_the_size_that_the_client_says(cluster: _Cluster) -> None:
+def test_terminal_gets_size_from_client(cluster: _Cluster) -> None:
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
         path = _exec("web", "sh", "-c", "read line; stty size", streams="stdin=1&stdout=1&stderr=1&tty=1")
         async with connect(path, "v4.channel.k8s.io") as websocket:
@@ -437,7 +437,7 @@ async def _stuff(websocket: aiohttp.ClientWebSocketResponse, process: _Process) 
 
 @pytest.mark.parametrize("how", ["closes", "vanishes", "vanishes while its input is stuck"])
 @pytest.mark.parametrize("command", ["sleep 1000", "sleep 1000 & sleep 1000", "while :; do echo y; done"])
-def test_a_process_does_not_outlive_its_client(cluster: _Cluster, how: str, command: str) -> None:
+def test_process_is_killed_when_client_disconnects(cluster: _Cluster, how: str, command: str) -> None:
     async def work(connect: Callable[..., Any]) -> None:
         path = _exec("web", "sh", "-c", command, streams="stdin=1&stdout=1")
         websocket = await connect(path, "v4.channel.k8s.io")
@@ -454,7 +454,7 @@ def test_a_process_does_not_outlive_its_client(cluster: _Cluster, how: str, comm
     assert cluster.runtime.processes[0].was_abandoned
 
 
-def test_a_process_that_stops_reading_goes_on(cluster: _Cluster, tmp_path: Path) -> None:
+def test_process_that_stops_reading_continues(cluster: _Cluster, tmp_path: Path) -> None:
     command = f"exec <&-; echo deaf; until [ -e {tmp_path}/sent ]; do sleep 0.01; done; echo done"
 
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
@@ -470,7 +470,7 @@ def test_a_process_that_stops_reading_goes_on(cluster: _Cluster, tmp_path: Path)
     assert _with_client(cluster, work)[1] == b"done\n"
 
 
-def test_what_cannot_be_started_is_told_on_the_error_channel(cluster: _Cluster) -> None:
+def test_start_failure_is_sent_on_error_channel(cluster: _Cluster) -> None:
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
         async with connect(_exec("web", "no-such-command"), "v4.channel.k8s.io") as websocket:
             return await _received(websocket)
@@ -481,7 +481,7 @@ def test_what_cannot_be_started_is_told_on_the_error_channel(cluster: _Cluster) 
     assert (status["status"], status["reason"], status["code"]) == ("Failure", "InternalError", 500)
 
 
-def test_attach_tells_no_exit_code(cluster: _Cluster) -> None:
+def test_attach_sends_no_exit_code(cluster: _Cluster) -> None:
     cluster.runtime.attachable = ["sh", "-c", "read line; echo got $line; exit 5"]
 
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
@@ -494,7 +494,7 @@ def test_attach_tells_no_exit_code(cluster: _Cluster) -> None:
     assert msgspec.json.decode(said[3]) == _SUCCESS
 
 
-def test_the_official_client_reads_text(core: Any) -> None:
+def test_official_client_reads_text(core: Any) -> None:
     command = ["sh", "-c", "printf 'zwölf\\n'; echo oops >&2"]
     out = kubernetes.stream.stream(
         core.connect_get_namespaced_pod_exec, "web", "default", command=command, stdout=True, stderr=True
@@ -503,7 +503,7 @@ def test_the_official_client_reads_text(core: Any) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1, 42])
-def test_the_official_client_learns_the_exit_code(core: Any, code: int) -> None:
+def test_official_client_gets_exit_code(core: Any, code: int) -> None:
     process = kubernetes.stream.stream(
         core.connect_get_namespaced_pod_exec,
         "web",
@@ -562,7 +562,7 @@ def _closed_port() -> int:
         return port
 
 
-def test_ports_are_forwarded_side_by_side(cluster: _Cluster, echoes: tuple[_Echo, _Echo]) -> None:
+def test_ports_are_forwarded_in_parallel(cluster: _Cluster, echoes: tuple[_Echo, _Echo]) -> None:
     first, second = (echo.port for echo in echoes)
     content = _ALL_BYTES * 4096
 
@@ -589,9 +589,7 @@ def test_ports_are_forwarded_side_by_side(cluster: _Cluster, echoes: tuple[_Echo
     ]
 
 
-def test_a_forwarded_connection_does_not_outlive_its_client(
-    cluster: _Cluster, echoes: tuple[_Echo, _Echo]
-) -> None:
+def test_forwarded_connection_closes_with_client(cluster: _Cluster, echoes: tuple[_Echo, _Echo]) -> None:
     async def work(connect: Callable[..., Any]) -> None:
         websocket = await connect(f"web/portforward?ports={echoes[0].port}")
         await websocket.receive_bytes()
@@ -601,7 +599,7 @@ def test_a_forwarded_connection_does_not_outlive_its_client(
     assert echoes[0].has_lost_client.wait(_PATIENCE_SECONDS)
 
 
-def test_the_official_client_forwards_ports(core: Any, echoes: tuple[_Echo, _Echo]) -> None:
+def test_official_client_forwards_ports(core: Any, echoes: tuple[_Echo, _Echo]) -> None:
     good, bad = echoes[0].port, _closed_port()
     forward = kubernetes.stream.portforward(
         core.connect_get_namespaced_pod_portforward, "web", "default", ports=f"{good},{bad}"
@@ -667,7 +665,9 @@ _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
         ),
     ],
 )
-def test_refusals(cluster: _Cluster, path: str, headers: dict[str, str], code: int, message: str) -> None:
+def test_invalid_requests_are_rejected(
+    cluster: _Cluster, path: str, headers: dict[str, str], code: int, message: str
+) -> None:
     status, body = _get(cluster, path, headers)
     said = msgspec.json.decode(body)
     assert (status, said["code"], said["message"]) == (code, code, message)
@@ -677,7 +677,7 @@ def test_refusals(cluster: _Cluster, path: str, headers: dict[str, str], code: i
 @pytest.mark.parametrize(
     "path", ["web/log", "web/exec?stdout=1&command=x", "web/attach?stdout=1", "web/portforward?ports=80"]
 )
-def test_a_server_that_runs_no_pods_says_so(cluster: _Cluster, path: str) -> None:
+def test_server_without_pods_is_unavailable(cluster: _Cluster, path: str) -> None:
     cluster.has_runtime = False
     status, body = _get(cluster, path, {} if path == "web/log" else _WEBSOCKET)
     assert (status, msgspec.json.decode(body)["reason"]) == (503, "ServiceUnavailable")
@@ -701,7 +701,7 @@ def test_logs(cluster: _Cluster, path: str, expected: tuple[int, bytes]) -> None
     assert _get(cluster, path) == expected
 
 
-def test_the_official_client_reads_logs(cluster: _Cluster, core: Any) -> None:
+def test_official_client_reads_logs(cluster: _Cluster, core: Any) -> None:
     said = core.read_namespaced_pod_log(
         "two", "default", container="a", tail_lines=7, since_seconds=60, timestamps=True, limit_bytes=100
     )
@@ -710,13 +710,13 @@ def test_the_official_client_reads_logs(cluster: _Cluster, core: Any) -> None:
     assert cluster.runtime.log_requests == [("default", "two", "a", options)]
 
 
-def test_a_log_that_breaks_off_is_not_taken_for_whole(cluster: _Cluster) -> None:
+def test_interrupted_log_is_reported_as_incomplete(cluster: _Cluster) -> None:
     cluster.runtime.log_failure = OSError("the disk is gone")
     with pytest.raises(aiohttp.ClientPayloadError):
         _get(cluster, "web/log")
 
 
-def test_a_quiet_log_is_not_followed_beyond_its_client(cluster: _Cluster, core: Any) -> None:
+def test_silent_log_ends_when_client_disconnects(cluster: _Cluster, core: Any) -> None:
     response = core.read_namespaced_pod_log("web", "default", follow=True, _preload_content=False)
     assert response.read(8) == b"one\ntwo\n"
     assert not cluster.runtime.log_was_closed.is_set()

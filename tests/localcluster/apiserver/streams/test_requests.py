@@ -61,7 +61,7 @@ def test_log_options(query: dict[str, str], expected: LogOptions) -> None:
         ),
     ],
 )
-def test_log_options_that_are_refused(query: dict[str, str], code: int, message: str) -> None:
+def test_invalid_log_options_are_rejected(query: dict[str, str], code: int, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as caught:
         requests.log_options(query, "web")
     prefix = 'PodLogOptions "web" is invalid: ' if code == 422 else ""
@@ -80,7 +80,7 @@ _CONTAINERS = {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [
         (_CONTAINERS, "first", "first"),
     ],
 )
-def test_containers(spec: dict[str, Any], asked: str, expected: str) -> None:
+def test_container_names(spec: dict[str, Any], asked: str, expected: str) -> None:
     assert requests.container_name({"metadata": {"name": "web"}, "spec": spec}, asked) == expected
 
 
@@ -91,7 +91,7 @@ def test_containers(spec: dict[str, Any], asked: str, expected: str) -> None:
         ("c", "container c is not valid for pod web"),
     ],
 )
-def test_containers_that_there_are_not(asked: str, refusal: str) -> None:
+def test_unknown_or_ambiguous_container_is_rejected(asked: str, refusal: str) -> None:
     with pytest.raises(api_errors.ApiError) as caught:
         requests.container_name({"metadata": {"name": "web"}, "spec": _CONTAINERS}, asked)
     assert (caught.value.code, caught.value.message) == (400, refusal)
@@ -125,7 +125,7 @@ _WAITING = {"waiting": {"reason": "CrashLoopBackOff"}}
         ),
     ],
 )
-def test_which_containers_have_a_log(pod: dict[str, Any], previous: bool, refusal: str | None) -> None:
+def test_log_requires_started_container(pod: dict[str, Any], previous: bool, refusal: str | None) -> None:
     if refusal is None:
         requests.require_log(pod, "main", previous=previous)
         return
@@ -148,7 +148,7 @@ def test_which_containers_have_a_log(pod: dict[str, Any], previous: bool, refusa
         ({"stderr": "1", "tty": "1"}, None),
     ],
 )
-def test_streams(query: dict[str, str], expected: Streams | None) -> None:
+def test_requested_streams(query: dict[str, str], expected: Streams | None) -> None:
     if expected is not None:
         assert requests.streams(query) == expected
         return
@@ -160,12 +160,12 @@ def test_streams(query: dict[str, str], expected: Streams | None) -> None:
     ("values", "expected"),
     [(["80"], (80,)), (["80", "81,65535"], (80, 81, 65535)), (["80"] * 127, (80,) * 127)],
 )
-def test_ports(values: list[str], expected: tuple[int, ...]) -> None:
+def test_requested_ports(values: list[str], expected: tuple[int, ...]) -> None:
     assert requests.ports(values) == expected
 
 
 @pytest.mark.parametrize("values", [[], [""], ["0"], ["65536"], ["80,x"], ["-1"], ["٣"], ["80"] * 128])
-def test_ports_that_are_none(values: list[str]) -> None:
+def test_invalid_ports_are_rejected(values: list[str]) -> None:
     with pytest.raises(api_errors.ApiError) as caught:
         requests.ports(values)
     assert caught.value.code == 400

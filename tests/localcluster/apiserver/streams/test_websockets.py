@@ -36,7 +36,7 @@ def test_messages_are_decoded(
 
 @pytest.mark.parametrize("protocol", websockets.REMOTE_COMMAND)
 @pytest.mark.parametrize("channel", range(5))
-def test_what_is_encoded_is_decoded(protocol: websockets.Subprotocol, channel: int) -> None:
+def test_encoding_round_trips(protocol: websockets.Subprotocol, channel: int) -> None:
     message = websockets.encode(protocol, channel, _ALL_BYTES)
     assert websockets.decode(protocol, message) == websockets.Data(channel, _ALL_BYTES)
 
@@ -51,7 +51,7 @@ def test_what_is_encoded_is_decoded(protocol: websockets.Subprotocol, channel: i
         (b"", None),
     ],
 )
-def test_sizes(data: bytes, expected: websockets.Size | None) -> None:
+def test_terminal_sizes(data: bytes, expected: websockets.Size | None) -> None:
     assert websockets.size(data) == expected
 
 
@@ -63,11 +63,11 @@ def test_sizes(data: bytes, expected: websockets.Size | None) -> None:
         (["v9.channel.k8s.io", " channel.k8s.io"], "channel.k8s.io"),
     ],
 )
-def test_the_first_known_subprotocol_is_taken(asked: list[str], expected: str) -> None:
+def test_first_supported_subprotocol_is_chosen(asked: list[str], expected: str) -> None:
     assert websockets.choose_subprotocol(asked, websockets.REMOTE_COMMAND).name == expected
 
 
-def test_unknown_subprotocols_are_refused() -> None:
+def test_unknown_subprotocols_are_rejected() -> None:
     with pytest.raises(api_errors.ApiError) as caught:
         websockets.choose_subprotocol(["a", "b"], websockets.PORT_FORWARD)
     expected = "requested protocol(s) are not supported: [a b]; supports [v4.channel.k8s.io v4.base64.channel.k8s.io]"
