@@ -137,7 +137,7 @@ def test_a_password_that_is_made_up_is_shown_once(tmp_path: Path) -> None:
     assert result.exit_code == 0
     (line,) = result.stderr.splitlines()
     found = re.fullmatch(
-        rf"{file}: the password of jupyter-service is (\S{{20,}}): it is shown this once, and kept as a hash",
+        rf"{file}: generated password of jupyter-service \(shown once\): (\S{{20,}})",
         line,
     )
     assert found is not None

@@ -46,21 +46,21 @@ def deployments(place: ClusterNamespace) -> list[str]:
 
 def test_a_job_is_submitted_with_its_companions(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--no-preflight").stdout.splitlines() == [
-        "digits: tensorboard is started",
-        f"digits is submitted to the namespace {place.name}",
+        "digits: started tensorboard",
+        f"digits submitted to namespace {place.name}",
         f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
     ]
 
 
 def test_companions_are_submitted_without_the_job(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--companions-only").stdout.splitlines() == [
-        "digits: tensorboard is started",
+        "digits: started tensorboard",
         f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
     ]
     assert place.client.get(place.framework_path("digits")).code == 404
     again = run(place, "submit", file, "--companions-only", "-o", "name")
     assert again.stdout == "deployment.apps/digits-tensorboard\n"
-    assert again.stderr == "digits: tensorboard is there already, and is brought up to date\n"
+    assert again.stderr == "digits: updated tensorboard\n"
     made = json.loads(run(place, "submit", file, "--companions-only", "-o", "json").stdout)
     assert (made["kind"], made["metadata"]["name"]) == ("Deployment", "digits-tensorboard")
 
@@ -100,8 +100,7 @@ def test_a_file_without_companions(place: ClusterNamespace, tmp_path: Path) -> N
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(JOB))
     assert (
-        "there is no companion in it: write"
-        in run(place, "submit", str(path), "--companions-only", code=2).stderr
+        "no job has a companion: add" in run(place, "submit", str(path), "--companions-only", code=2).stderr
     )
 
 

@@ -17,7 +17,7 @@ def test_they_come_with_the_job_and_go_with_it(submissions: Submissions) -> None
         *(f"{kind}/digits-jupyter" for kind in KINDS),
     }
     assert submissions.owners() == {uid}
-    assert "digits: tensorboard is started" in submissions.told
+    assert "digits: started tensorboard" in submissions.told
     submissions.delete_framework()
     submissions.wait_until_all_gone()
 
@@ -111,16 +111,15 @@ def test_those_that_were_there_before_the_job_go_on_and_are_then_its_own(submiss
     both = {**BOARD, "jupyter": {}}
     submissions.start(both)
     assert submissions.owners() == {""}
-    (shown,) = [line for line in submissions.told if "the password is" in line]
-    assert shown.startswith("digits: jupyter: the password is ")
-    assert shown.endswith(": it is shown this once, and kept as a hash")
+    (shown,) = [line for line in submissions.told if "generated password" in line]
+    assert shown.startswith("digits: jupyter: generated password (shown once): ")
     before = [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")]
     generations = submissions.generations
     uid = submissions.submit(both)
     assert submissions.owners() == {uid}
     assert [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")] == before
-    assert not [line for line in submissions.told if "the password is" in line]
-    told = "its password is that of before: `windlass jupyter digits --new-password` makes another one"
+    assert not [line for line in submissions.told if "generated password" in line]
+    told = "the password is unchanged: change it with `windlass jupyter digits --new-password`"
     assert f"digits: jupyter: {told}" in submissions.told
     assert submissions.generations == generations
 
@@ -145,7 +144,7 @@ def test_a_job_that_runs_again_has_new_ones(submissions: Submissions) -> None:
     assert submissions.owners() == {second}
     assert submissions.pod_of("digits-jupyter") != pod
     assert submissions.uid("secrets", "digits-jupyter") != secret
-    assert [line for line in submissions.told if "the password is" in line]
+    assert [line for line in submissions.told if "generated password" in line]
 
 
 def test_those_that_are_kept_go_on_when_the_job_runs_again(submissions: Submissions) -> None:

@@ -58,7 +58,7 @@ def url_in(command: Command) -> str:
 
 
 def password_in(said: str) -> str:
-    found = re.search(r"the password is (\S+): it is shown this once", said)
+    found = re.search(r"generated password \(shown once\): (\S+)", said)
     assert found is not None, said
     return found[1]
 

@@ -215,7 +215,7 @@ def test_host_path_on_selected_nodes(images: Images, folder: Path, ports: dict[s
     )
     assert result.expect("Succeeded").lines_of("worker-0") == ["hostpathtest.txt", "Hello, HostPath"]
     (scheduled,) = (each["message"] for each in result.told if each.get("reason") == "Scheduled")
-    assert scheduled in {f"is scheduled to {node}" for node in nodes.values()}
+    assert scheduled in {f"scheduled to {node}" for node in nodes.values()}
 
 
 def test_host_path_on_nodes_labelled_as_in_the_manual(

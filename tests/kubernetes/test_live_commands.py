@@ -38,7 +38,7 @@ def test_code_reaches_the_tasks_and_is_deleted_with_the_job(console: Console, pl
     console.write({"src/.windlassignore": "notes.txt\ndata/\n"})
     said = console("submit", file).lines
     assert said[0].startswith("hello: code: 2 files, ")
-    assert said[-1] == f"hello is submitted to the namespace {place.name}"
+    assert said[-1] == f"hello submitted to namespace {place.name}"
     console("wait", "hello")
     first = place.framework("hello")
     assert first["metadata"]["generation"] == 2, (

@@ -278,7 +278,7 @@ def test_stopping_a_job_ends_waiting_barriers(home: Home) -> None:
     traces = home.traces()
     command.press_ctrl_c()
     done = command.done().expect(130)
-    assert "has completed with StopFrameworkRequested (-210)" in done.lines[-1]
+    assert "stopped" in done.lines[-1]
     traces.wait_until_gone()
 
 
@@ -303,4 +303,4 @@ def test_rejected_config_map_fails_the_run(home: Home, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     job = framework(role(home.container("true")))
     done = home.run(job, options=("--config-map", f"Bad_Name={tmp_path}")).expect(2)
-    assert "the cluster does not take the ConfigMap Bad_Name" in done.stdout + done.stderr
+    assert "the cluster rejected ConfigMap Bad_Name" in done.stdout + done.stderr

@@ -69,10 +69,10 @@ def test_table_shows_the_tasks(home: Home, open_folder: Path) -> None:
             assert {"███░░░░░░░", "30%"} <= set(row(made, task))
         wait_for("what a task uses", lambda: any("Mi" in word for word in row(made, "worker-0")))
         assert "TASK      STATE       ATTEMPT  NODE" in made.terminal.text
-        assert "digits    is submitted" in made.terminal.text, "no task has cleared the screen"
+        assert "digits    submitted" in made.terminal.text, "no task has cleared the screen"
         gate.touch()
         assert made.done() == 0
-        assert "has completed with Succeeded (0)" in made.terminal.text
+        assert "succeeded" in made.terminal.text
         assert "worker-0  succeeded" in made.terminal.text
         assert made.terminal.cursor[1:] == (0, True)
         assert made.terminal.text.count("TASK ") == 1, "it is drawn over itself"
@@ -120,10 +120,8 @@ def test_ctrl_c_ends_the_run(home: Home, open_folder: Path) -> None:
         made.terminal.shows("2 running", WORDS)
         os.killpg(made.process.pid, signal.SIGINT)
         assert made.done() == 130
-        assert "is asked to stop" in made.terminal.everything
-        assert "has completed with StopFrameworkRequested (-210)" in made.terminal.everything.replace(
-            "\n", ""
-        )
+        assert "stopping" in made.terminal.everything
+        assert "stopped" in made.terminal.everything.replace("\n", "")
         assert made.terminal.cursor[1:] == (0, True)
         assert home.runs == []
 

@@ -130,19 +130,19 @@ def test_data_is_loaded_once(cluster: Cluster, folder: Path, web: Web) -> None:
     done = cluster.submit(file, "--wait").expect(0)
     told = [line.removeprefix("digits: ") for line in done.lines if line.startswith("digits: ")]
     assert told[:7] == [
-        "Secret digits-secrets is created",
-        "PersistentVolumeClaim digits-nfs is created",
-        "Job digits-load-data is created",
-        "its data is being loaded",
-        "its data is there",
-        "preflight: looking whether its files are there",
-        "preflight: all is there",
+        "created Secret digits-secrets",
+        "created PersistentVolumeClaim digits-nfs",
+        "created Job digits-load-data",
+        "loading data",
+        "data loaded",
+        "preflight: checking required files",
+        "preflight: all files exist",
     ]
     (folder / "here.csv").write_text("changed")
     looks = "test $(cat /output/made/times | wc -l) = 1 && test $(cat /data/digits/here.csv) = changed"
     once = job("digits", web.url, command=f"sh -c '{looks}'")
     again = cluster.submit(written(cluster.home, once), "--rerun", "--wait").expect(0)
-    assert "digits: PersistentVolumeClaim digits-nfs is there already, and is used again" in again.lines
+    assert "digits: reused PersistentVolumeClaim digits-nfs" in again.lines
     assert len(web.asked) == 1
     cluster.home.windlass("delete", *cluster.options, "digits").expect(0)
     cluster.is_clean_but_for_storage("digits")
@@ -176,7 +176,7 @@ def test_ctrl_c_while_data_is_loaded(cluster: Cluster, folder: Path, web: Web) -
     endless = [{"command": "sleep 100000", "to": "/data/a"}]
     file = written(cluster.home, job("endless", web.url, loadData=endless))
     going = cluster.home.begin("submit", *cluster.options, file)
-    going.says("its data is being loaded")
+    going.says("loading data")
     wait_for("its pod to run", lambda: cluster.names(f"{CORE}/pods", "endless"))
     going.press_ctrl_c()
     done = going.done().expect(130)
@@ -198,7 +198,7 @@ def test_run_loads_data_like_submit(web: Web) -> None:
         with_folder(home)
         file = written(home, job("digits", web.url))
         done = home.windlass("run", "--network", "shared", "--logs", file).expect(0)
-        assert "preflight: all is there" in done.stdout
+        assert "preflight: all files exist" in done.stdout
         assert "unless --keep keeps them" in done.stdout
         missing = written(home, job("digits", web.url, needs=["/data/none"]))
         refused = home.windlass("run", "--network", "shared", "--output", "json", missing).expect(1)

@@ -20,7 +20,7 @@ class Output(msgspec.Struct, frozen=True):
 OUTPUTS = {
     "lines": Output((), b"worker-0 | tick"),
     "logs": Output(("--logs",), b"worker-0 | tick"),
-    "without-logs": Output(("--no-logs",), b"is submitted"),
+    "without-logs": Output(("--no-logs",), b"submitted"),
     "json": Output(("--output", "json"), b'"line":"tick"'),
 }
 

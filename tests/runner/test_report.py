@@ -3,94 +3,20 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import builders
 import msgspec
 import pytest
 
 from windlass.client.pods import Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model.companions import Companion
-from windlass.model.completion import (
-    CompletionTrigger,
-    CompletionType,
-    CompletionTypeName,
-    FrameworkAttemptCompletionStatus,
-)
-from windlass.model.framework import Framework
-from windlass.model.states import State
-from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
 from windlass.render.manifest import Manifest
-from windlass.runner import report
-from windlass.runner.report import Event, Line, Report, Topic, Verdict
+from windlass.runner.report import Event, Line, Report, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 
 
 def job(name: str = "job", prefix: str = "") -> Manifest:
     return Manifest({"metadata": {"name": name, "namespace": "default"}}, prefix)
-
-
-# Exit codes and the last line
-
-
-def completion(code: int, *, is_failed: bool = True) -> FrameworkAttemptCompletionStatus:
-    name = CompletionTypeName.FAILED if is_failed else CompletionTypeName.SUCCEEDED
-    kind = CompletionType(name, ("Permanent",) if is_failed else ())
-    return FrameworkAttemptCompletionStatus(code, "Phrase", kind, "diagnostics")
-
-
-def seen(ended: FrameworkAttemptCompletionStatus | None, state: State = State.COMPLETED) -> Framework:
-    attempt = FrameworkAttemptStatus(start_time=NOW, config_map_name="job-attempt", completion_status=ended)
-    status = FrameworkStatus(start_time=NOW, transition_time=NOW, state=state, attempt_status=attempt)
-    return builders.framework("job").with_status(status)
-
-
-TRIGGER = CompletionTrigger("FailedTaskCount 1 has reached MinFailedTaskCount 1", "worker", 1)
-
-
-@pytest.mark.parametrize(
-    ("framework", "was_interrupted", "expected"),
-    [
-        (
-            seen(completion(0, is_failed=False)),
-            False,
-            Verdict(
-                Topic.COMPLETED,
-                NOW,
-                "job",
-                "has completed with Phrase (0): diagnostics",
-                exit=0,
-                code=0,
-                phrase="Phrase",
-                type="Succeeded",
-                state="Completed",
-            ),
-        ),
-        (
-            seen(msgspec.structs.replace(completion(-210), trigger=TRIGGER)),
-            True,
-            Verdict(
-                Topic.COMPLETED,
-                NOW,
-                "job",
-                f"has completed with Phrase (-210): {TRIGGER.message}",
-                exit=130,
-                code=-210,
-                phrase="Phrase",
-                type="Failed Permanent",
-                state="Completed",
-            ),
-        ),
-        (None, False, Verdict(Topic.ERROR, NOW, "job", "was deleted before it had completed", exit=125)),
-        (
-            seen(completion(3), State.ATTEMPT_DELETING),
-            True,
-            Verdict(Topic.ERROR, NOW, "job", "was deleted before it had completed", exit=130),
-        ),
-    ],
-)
-def test_the_last_line(framework: Framework | None, was_interrupted: bool, expected: Verdict) -> None:
-    assert report.verdict(framework, "job", NOW, was_interrupted=was_interrupted) == expected
 
 
 # What is told of pods and events
@@ -125,32 +51,35 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
         ([pod(node="")], []),
         (
             [pod(), pod(), pod("Running"), pod("Running"), pod("Succeeded")],
-            ["is scheduled to n", "runs", "has succeeded"],
+            ["scheduled to n", "running", "succeeded"],
         ),
-        ([pod("Running", "n", podIP="10.0.0.1")], ["runs at 10.0.0.1"]),
-        ([pod("Failed", "n", ended(3))], ["has failed: container main ended with 3"]),
+        ([pod("Running", "n", podIP="10.0.0.1")], ["running at 10.0.0.1"]),
+        ([pod("Failed", "n", ended(3))], ["failed: container main exited with code 3"]),
         (
             [pod("Failed", "n", ended(137, "OOMKilled"))],
-            ["has failed: container main ended with 137 (OOMKilled)"],
+            ["failed: container main exited with code 137 (OOMKilled)"],
         ),
         (
             [pod("Failed", "n", reason="Evicted", message="The node was low")],
-            ["has failed: Evicted: The node was low"],
+            ["failed: Evicted: The node was low"],
         ),
-        ([pod("Failed", "n", ended(143), is_deleting=True)], ["was stopped: container main ended with 143"]),
+        (
+            [pod("Failed", "n", ended(143), is_deleting=True)],
+            ["stopped: container main exited with code 143"],
+        ),
         (
             [
                 pod("Pending", "n", container(waiting=WAITING)),
                 pod("Pending", "n", container(waiting=WAITING)),
             ],
-            ["container main waits: CreateContainerError: no such command", "is scheduled to n"],
+            ["container main is waiting: CreateContainerError: no such command", "scheduled to n"],
         ),
-        ([pod("Pending", "n", container(waiting={"reason": "ContainerCreating"}))], ["is scheduled to n"]),
+        ([pod("Pending", "n", container(waiting={"reason": "ContainerCreating"}))], ["scheduled to n"]),
         (
             [pod("Running", "n", container(1)), pod("Running", "n", container(2))],
-            ["container main is restarted", "runs", "container main is restarted, 2 times by now"],
+            ["container main restarted", "running", "container main restarted (2 times)"],
         ),
-        ([pod("Running", uid="a"), pod("Running", uid="b")], ["runs", "runs"]),
+        ([pod("Running", uid="a"), pod("Running", uid="b")], ["running", "running"]),
         ([pod("Unknown")], ["is Unknown"]),
     ],
 )
@@ -162,7 +91,7 @@ def test_what_is_told_of_a_pod(pods: list[Pod], expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "expected"), [("Running", ["is gone"]), ("Succeeded", []), ("Failed", [])]
+    ("before", "expected"), [("Running", ["deleted"]), ("Succeeded", []), ("Failed", [])]
 )
 def test_what_is_told_of_a_pod_that_goes(before: str, expected: list[str]) -> None:
     report = Report([job()])
@@ -219,28 +148,6 @@ def test_what_is_told_of_the_pod_of_a_companion(name: str, reason: str, expected
     assert [line.object for line in told] == expected
 
 
-GOOD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=0)
-BAD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=3)
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "companions", "expected"),
-    [
-        ([GOOD], {"jupyter": "URL"}, "has succeeded; jupyter at URL goes on: Ctrl-C ends it"),
-        ([BAD], {"jupyter": ""}, "has not succeeded; jupyter goes on: Ctrl-C ends it"),
-        (
-            [GOOD, BAD],
-            {"a/hub": "URL", "b/hub": ""},
-            "the jobs have ended; a/hub at URL and b/hub go on: Ctrl-C ends them",
-        ),
-    ],
-)
-def test_message_about_companions_that_outlive_the_jobs(
-    verdicts: list[Verdict], companions: dict[str, str], expected: str
-) -> None:
-    assert report.open_companions(verdicts, companions) == expected
-
-
 # Several jobs
 
 
@@ -256,24 +163,3 @@ def test_that_one_of_several_has_completed_is_told_when_it_happens() -> None:
     report = Report([job("another", "another/"), job("job", "job/")])
     told = report.event(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
     assert [(line.object, line.message) for line in told] == [("job", "completed")]
-
-
-def ended_with(name: str, code: int) -> Verdict:
-    return Verdict(Topic.COMPLETED, NOW, name, "has completed", exit=code)
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "code", "message"),
-    [
-        ([ended_with("a", 0), ended_with("b", 0)], 0, "2 of 2 have succeeded"),
-        (
-            [ended_with("a", 0), ended_with("b", 3), ended_with("c", 1)],
-            3,
-            "1 of 3 have succeeded; the first in the file that has not is b",
-        ),
-    ],
-    ids=["all", "some"],
-)
-def test_the_last_line_of_several(verdicts: list[Verdict], code: int, message: str) -> None:
-    expected = Verdict(Topic.SUMMARY, NOW, "jobs", message, exit=code)
-    assert report.summary("jobs", verdicts, NOW) == expected

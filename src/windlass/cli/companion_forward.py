@@ -121,7 +121,7 @@ def renewal(user: str = "") -> Before:
         from windlass.client.companions import passwords, resolution
 
         password = await passwords.renew(connection, view, user)
-        say(resolution.password_notice(f"the new password of {user or view.companion}", password))
+        say(resolution.password_notice(f"new password of {user or view.companion}", password))
 
     return renew
 

@@ -1,4 +1,4 @@
-"""What is told of a run, and when: objects as they change → lines. Pure, but for what was told already."""
+"""Decide which lines a run outputs: changes of objects in, lines out. Each line is output once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -10,11 +10,8 @@ from windlass.client.pods import ContainerStatus, Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model import names
 from windlass.model.base import Sparse
-from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
-from windlass.model.states import State
 from windlass.render.manifest import Manifest
-from windlass.runner import exit_codes
 from windlass.wire.progress import Progress
 
 _WARNING = "Warning"
@@ -24,7 +21,7 @@ _UNHEALTHY = "Unhealthy"
 
 
 class Topic(StrEnum):
-    """What a line is about: the `event` of `--output json`."""
+    """Subject of a line: the `event` of `--output json`."""
 
     NOTE = "note"
     FRAMEWORK = "framework"
@@ -43,14 +40,14 @@ class Line(msgspec.Struct, frozen=True):
     event: Topic
     time: datetime
     object: str
-    """The Framework's name, a pod's short name (`worker-0`; of one job of several `digits/worker-0`), or `cluster`."""
+    """Name of a job, display name of a task (`worker-0`, or `digits/worker-0` with several jobs), or `cluster`."""
     reason: str
-    """One word, as in Kubernetes events."""
+    """CamelCase reason, as in Kubernetes events."""
     message: str
 
 
 class Opened(Line, frozen=True):
-    """A companion that this machine leads to."""
+    """A companion that is reachable on a local port."""
 
     url: str
 
@@ -64,14 +61,14 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class Source(StrEnum):
-    """Where a task has said how far it is."""
+    """Where a task reported its progress."""
 
     LOG = "log"
     FILE = "file"
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """How far a task is, by its own word."""
+    """Progress that a task reported."""
 
     event: Topic
     time: datetime
@@ -81,7 +78,7 @@ class Advance(msgspec.Struct, frozen=True):
     values: Mapping[str, str]
     source: Source
     remaining: float | None = None
-    """Seconds, at the pace of the last steps."""
+    """Estimated remaining seconds."""
 
     @property
     def progress(self) -> Progress:
@@ -89,7 +86,7 @@ class Advance(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The last line of a job: how it ended. Where there are several jobs, one more is the last line of them all."""
+    """The last line of a job, or of all jobs: the result."""
 
     event: Topic
     time: datetime
@@ -102,50 +99,7 @@ class Verdict(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-def verdict(framework: Framework | None, name: str, now: datetime, *, was_interrupted: bool) -> Verdict:
-    """Of a Framework as it was seen last: completed, or gone before."""
-    status = framework.status if framework is not None else None
-    completion = status.attempt_status.completion_status if status is not None else None
-    if status is None or completion is None or status.state is not State.COMPLETED:
-        code = exit_codes.INTERRUPTED if was_interrupted else exit_codes.OTHER_CODE
-        return Verdict(Topic.ERROR, now, name, "was deleted before it had completed", exit=code)
-    ended_as = exit_codes.of_job(completion.code, has_succeeded=not completion.type.is_failed)
-    how = f"has completed with {completion.phrase} ({completion.code})"
-    because = completion.trigger.message if completion.trigger is not None else completion.diagnostics
-    return Verdict(
-        Topic.COMPLETED,
-        now,
-        name,
-        f"{how}: {because}" if because else how,
-        exit=exit_codes.INTERRUPTED if was_interrupted else ended_as,
-        code=completion.code,
-        phrase=completion.phrase,
-        type=" ".join((completion.type.name.value, *completion.type.attributes)),
-        state=status.state.value,
-    )
-
-
-def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
-    """Of several jobs, in the order of the file: the first that did not succeed decides."""
-    bad = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
-    good = len(verdicts) - len(bad)
-    message = f"{good} of {len(verdicts)} have succeeded"
-    if bad:
-        message += f"; the first in the file that has not is {bad[0].object}"
-    return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else exit_codes.SUCCESS)
-
-
-def open_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
-    """After the jobs. `companions` are URLs by name, empty where that is not known yet."""
-    called = " and ".join(f"{name} at {url}" if url else name for name, url in companions.items())
-    end = "goes on: Ctrl-C ends it" if len(companions) == 1 else "go on: Ctrl-C ends them"
-    if len(verdicts) > 1:
-        return f"the jobs have ended; {called} {end}"
-    how = "has succeeded" if verdicts[0].exit == exit_codes.SUCCESS else "has not succeeded"
-    return f"{how}; {called} {end}"
-
-
-# What is read of the objects
+# Events as they are read
 
 
 class Involved(Sparse, frozen=True):
@@ -163,66 +117,66 @@ class Event(Sparse, frozen=True):
 
 
 class Report:
-    """Remembers what was told, so that it is told once."""
+    """Tracks which lines were output."""
 
     def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
         self._companions = companions
-        # Of the only one, the last line says it, from what is stored.
-        self._not_told = (_COMPLETED,) if len(jobs) == 1 else ()
+        # The completion of the only job is its last line.
+        self._skipped_reasons = (_COMPLETED,) if len(jobs) == 1 else ()
         self._stages: dict[str, str] = {}
         self._trouble: dict[tuple[str, str], str] = {}
         self._restarts: dict[tuple[str, str], int] = {}
-        self._called: dict[tuple[str, str], str] = {}
+        self._display_names: dict[tuple[str, str], str] = {}
         self._events: set[tuple[str, str]] = set()
 
     def name_of(self, pod: Pod) -> str:
-        """What a pod is called in all that is told of it."""
+        """Return the display name of a pod."""
         name = str(pod.task) if pod.is_task else pod.name
         job = self._jobs.get(pod.job_key)
         return f"{job.display_prefix}{name}" if job is not None else name
 
     def pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
-        """What is new of it."""
+        """Yield lines about changes of a pod."""
         uid, name = pod.metadata.uid, self.name_of(pod)
-        self._called[pod.metadata.namespace, pod.metadata.name] = name
+        self._display_names[pod.metadata.namespace, pod.metadata.name] = name
         for container in pod.container_statuses:
             yield from self._container(uid, name, container, now)
         stage = _stage(pod)
         if stage is None or self._stages.get(uid) == stage:
             return
         self._stages[uid] = stage
-        yield Line(Topic.POD, now, name, stage, _said_of(pod, stage))
+        yield Line(Topic.POD, now, name, stage, _pod_message(pod, stage))
 
     def deleted_pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         uid = pod.metadata.uid
         was_over = self._stages.pop(uid, "") in (*TERMINAL_PHASES, _STOPPED)
         if not was_over:
-            yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "is gone")
+            yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "deleted")
 
     def event(self, event: Event, now: datetime) -> Iterator[Line]:
-        """What the controller says of Frameworks, and what anybody warns of. Pods tell of their lives themselves."""
+        """Yield lines about events of Frameworks, and about warnings. Other changes of pods are read from the pods."""
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
-        if event.reason in self._not_told or not (is_ours or event.type == _WARNING):
+        if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
             return
         companion = self._companion(involved)
         if companion and event.reason == _UNHEALTHY:
-            # It has not begun to answer: when it does is told.
+            # It is still starting.
             return
-        told = (involved.uid, event.message) if event.message else (involved.uid, event.reason)
-        if told in self._events:
+        key = (involved.uid, event.message or event.reason)
+        if key in self._events:
             return
-        self._events.add(told)
+        self._events.add(key)
         if is_ours:
             yield Line(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
         topic = Topic.POD if involved.kind == "Pod" else Topic.NOTE
-        name = companion or self._called.get((involved.namespace, involved.name), involved.name)
+        name = companion or self._display_names.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
 
     def _companion(self, involved: Involved) -> str:
-        """What the companion is called whose pod this is; empty for any other object."""
+        """Return the display name of the companion that a pod belongs to. Empty for any other object."""
         for each in self._companions:
             is_named_so = involved.name.startswith(f"{each.server}-")
             if involved.kind == "Pod" and involved.namespace == each.namespace and is_named_so:
@@ -233,49 +187,45 @@ class Report:
         key = (uid, container.name)
         if container.restart_count > self._restarts.get(key, 0):
             self._restarts[key] = container.restart_count
-            count = (
-                f"restarted, {container.restart_count} times by now"
-                if container.restart_count > 1
-                else "restarted"
-            )
-            yield Line(Topic.POD, now, name, "Restarted", f"container {container.name} is {count}")
+            times = f" ({container.restart_count} times)" if container.restart_count > 1 else ""
+            yield Line(Topic.POD, now, name, "Restarted", f"container {container.name} restarted{times}")
         waiting = container.state.waiting
         is_in_trouble = waiting is not None and bool(waiting.message)
         trouble = f"{waiting.reason}: {waiting.message}" if waiting is not None and is_in_trouble else ""
         if trouble and self._trouble.get(key) != trouble:
-            yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} waits: {trouble}")
+            yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} is waiting: {trouble}")
         self._trouble[key] = trouble
 
 
 def _stage(pod: Pod) -> str | None:
     is_stopped = pod.status.phase == PodPhase.FAILED and pod.is_deleting
     if is_stopped:
-        # What it ended with says nothing against it.
+        # Its exit code is that of the termination.
         return _STOPPED
     if pod.status.phase != PodPhase.PENDING:
         return pod.status.phase
     return _SCHEDULED if pod.spec.node_name else None
 
 
-def _said_of(pod: Pod, stage: str) -> str:
+def _pod_message(pod: Pod, stage: str) -> str:
     if stage == PodPhase.RUNNING:
-        return f"runs at {pod.status.pod_ip}" if pod.status.pod_ip else "runs"
-    said = {
-        _SCHEDULED: f"is scheduled to {pod.spec.node_name}",
-        PodPhase.SUCCEEDED: "has succeeded",
-        PodPhase.FAILED: f"has failed{_why(pod)}",
-        _STOPPED: f"was stopped{_why(pod)}",
+        return f"running at {pod.status.pod_ip}" if pod.status.pod_ip else "running"
+    messages = {
+        _SCHEDULED: f"scheduled to {pod.spec.node_name}",
+        PodPhase.SUCCEEDED: "succeeded",
+        PodPhase.FAILED: f"failed{_cause(pod)}",
+        _STOPPED: f"stopped{_cause(pod)}",
     }
-    return said.get(stage, f"is {stage}")
+    return messages.get(stage, stage)
 
 
-def _why(pod: Pod) -> str:
+def _cause(pod: Pod) -> str:
     status = pod.status
     parts = [": ".join(part for part in (status.reason, status.message) if part)]
     for container in pod.container_statuses:
         ended = container.state.terminated
         if ended is not None and ended.exit_code:
             reason = f" ({ended.reason})" if ended.reason and ended.reason != "Error" else ""
-            parts.append(f"container {container.name} ended with {ended.exit_code}{reason}")
-    said = "; ".join(part for part in parts if part)
-    return f": {said}" if said else ""
+            parts.append(f"container {container.name} exited with code {ended.exit_code}{reason}")
+    cause = "; ".join(part for part in parts if part)
+    return f": {cause}" if cause else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from windlass.client.errors import ClientError
 from windlass.client.submit.plan import SubmitPlan
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
-from windlass.runner import exit_codes, report
+from windlass.runner import exit_codes, verdict
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.local.records import Record
 from windlass.runner.options import RunOptions
@@ -88,9 +88,9 @@ async def run_with_timeout(
         message = f"timed out: not {state} after {options.timeout:g} s"
         verdicts = [_error(plan, message, exit_codes.NO_ANSWER)]
     if len(verdicts) > 1:
-        verdicts.append(report.summary(plan.name, verdicts, datetime.now(UTC)))
-    for verdict in verdicts:
-        reporter.say(verdict)
+        verdicts.append(verdict.of_all(plan.name, verdicts, datetime.now(UTC)))
+    for result in verdicts:
+        reporter.say(result)
     return verdicts[-1].exit
 
 

@@ -21,7 +21,7 @@ from windlass.kubeapi.resources import frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model.framework import ExecutionType
 from windlass.model.settings import OFF, Settings
-from windlass.runner import exit_codes, free_ports, report, submission
+from windlass.runner import exit_codes, free_ports, submission, verdict
 from windlass.runner.companions import Companions
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.options import ForwardOptions
@@ -157,7 +157,7 @@ class Session:
             return
         self._interrupts.no_hurry.set()
         self._interrupts.can_be_graceful = True
-        message = report.open_companions(verdicts, self._companions.urls)
+        message = verdict.with_companions(verdicts, self._companions.urls)
         self._watcher.tell(Line(Topic.COMPANION, _now(), self._plan.name, "GoesOn", message))
         await _wait_for_first(
             self._companions.wait_until_all_failed(only_kept=True), self._interrupts.stop.wait()
@@ -172,7 +172,7 @@ class Session:
         await self._transport.send(requests.merge_patch(frameworks(job.group), job.namespace, job.name, body))
 
     def _verdict(self, watched: WatchedJob) -> Verdict:
-        return report.verdict(
+        return verdict.of_job(
             watched.framework, watched.job.name, _now(), was_interrupted=watched.was_stopped
         )
 

@@ -216,9 +216,7 @@ def test_companions_are_the_same_objects_for_every_target(tmp_path: Path, target
     found = kinds(result)
     for each in ("Deployment digits-tensorboard", "Service tensorboard", "Deployment digits-jupyter"):
         assert each in found
-    shown = re.findall(
-        r"the password of (.*) of the job digits is (\S+): it is shown this once", result.stderr
-    )
+    shown = re.findall(r"generated password of (.*) of the job digits \(shown once\): (\S+)", result.stderr)
     assert [whose for whose, _ in shown] == ["jupyter", "ana at hub", "ben at hub"]
     assert not [password for _, password in shown if password in result.stdout]
     only = render(file, "--target", target, "--only", "tensorboard")
@@ -233,7 +231,7 @@ def test_a_password_of_ones_own_is_asked_for_where_it_is_needed(
     monkeypatch.delenv("MINE", raising=False)
     result = render(file)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "jupyter.passwordFrom: the variable MINE is not set here" in result.stderr
+    assert "jupyter.passwordFrom: the variable MINE is not set" in result.stderr
     assert render(file, "--only", "framework").exit_code == 0
     monkeypatch.setenv("MINE", "hush hush")
     result = render(file)

@@ -89,10 +89,10 @@ def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: P
     result = windlass("-", "--nodes", "3", "--network", "shared", given=written(CONFIG, SERVICE, job()))
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
-    assert lines[:2] == ["cluster   this machine is made of paper", "job       is submitted"]
-    assert lines[-1].startswith("job       has completed with Succeeded (0): ")
+    assert lines[:2] == ["cluster   this machine is made of paper", "job       submitted"]
+    assert lines[-1].startswith("job       succeeded")
     assert "job       Started attempt 0" in lines
-    assert "worker-1  is scheduled to hollow" in lines
+    assert "worker-1  scheduled to hollow" in lines
     written_by_containers = [line for line in result.stdout.splitlines() if line.startswith("worker-0 | ")]
     assert written_by_containers == [
         "worker-0 | main of job-worker-0",
@@ -181,7 +181,7 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
         (
             ["-", "--companions-only"],
             written(job()),
-            "<stdin>: there is no companion in it: write `tensorboard: {}` or `jupyter: {}` or `hub: {}` into the job",
+            "<stdin>: no job has a companion: add `tensorboard: {}` or `jupyter: {}` or `hub: {}` to the job",
         ),
     ],
 )
@@ -325,12 +325,12 @@ class Trigger(io.BytesIO):
     [
         (
             {"runs_for": "never"},
-            [b"worker-1  runs"],
-            "job       has completed with StopFrameworkRequested (-210)",
+            [b"worker-1  running"],
+            "job       stopped",
         ),
         (
             {"runs_for": "never", "stops_after": "never"},
-            [b"worker-1  runs", b"is asked to stop"],
+            [b"worker-1  running", b"stopping"],
             "job       ended at once",
         ),
         ({}, [b"made of paper"], "job       ended at once"),

@@ -32,7 +32,7 @@ def test_what_is_said(place: ClusterNamespace, tmp_path: Path) -> None:
     result = submit(place, written(tmp_path), written(tmp_path, "other"))
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        f"digits is submitted to the namespace {place.name}\nother is submitted to the namespace {place.name}\n"
+        f"digits submitted to namespace {place.name}\nother submitted to namespace {place.name}\n"
     )
     assert result.stderr == ""
 
@@ -151,4 +151,4 @@ def test_again(place: ClusterNamespace, tmp_path: Path) -> None:
     assert "--rerun" in refused.stderr
     again = submit(place, file, "--rerun", "--wait")
     assert again.exit_code == 0, again.output
-    assert "the one that was there goes first" in again.stdout
+    assert "replacing the finished job" in again.stdout

@@ -46,9 +46,14 @@ SERVICES: dict[str, tuple[Callable[[Submissions], None], Json, str, str]] = {
         of_another_job,
         {},
         "digits-tensorboard",
-        "the Service tensorboard is that of the job letters: its own is called digits-tensorboard",
+        "Service tensorboard belongs to the job letters: using the name digits-tensorboard",
     ),
-    "of somebody else": (of_somebody_else, {}, "digits-tensorboard", "is not Windlass's: its own is called"),
+    "of somebody else": (
+        of_somebody_else,
+        {},
+        "digits-tensorboard",
+        "was not created by Windlass: using the name",
+    ),
 }
 
 
@@ -60,7 +65,7 @@ def test_the_name_of_the_service(case: str, submissions: Submissions) -> None:
     selector = f"{names.JOB_LABEL}=digits"
     listed = submissions.place.client.get(f"{submissions.place.path('services')}?labelSelector={selector}")
     assert [each["metadata"]["name"] for each in listed.expect(200).body["items"]] == [name]
-    assert [line for line in submissions.told if "its own is called" in line and said in line] or not said
+    assert [line for line in submissions.told if "using the name" in line and said in line] or not said
 
 
 # What goes wrong
@@ -106,16 +111,16 @@ def test_a_framework_that_is_refused_leaves_what_was_there_before(
 
 
 BAD: dict[str, tuple[Json, type[ClientError], str]] = {
-    "no companions": (JOB, FaultyJobError, r"there is no companion in it: write `tensorboard: \{\}` or"),
+    "no companions": (JOB, FaultyJobError, r"no job has a companion: add `tensorboard: \{\}` or"),
     "a variable": (
         {**JOB, "jupyter": {"passwordFrom": {"env": "NOT_SET_ANYWHERE"}}},
         FaultyJobError,
-        "the variable NOT_SET_ANYWHERE is not set here",
+        "the variable NOT_SET_ANYWHERE is not set",
     ),
     "a Secret": (
         {**JOB, "jupyter": {"passwordFrom": {"secret": "mine"}}},
         NotThereError,
-        "jupyter.passwordFrom: there is no Secret mine in the namespace",
+        "jupyter.passwordFrom: Secret mine does not exist in the namespace",
     ),
 }
 

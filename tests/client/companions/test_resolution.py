@@ -151,7 +151,7 @@ def holding(data: bytes) -> Callable[[Path], None]:
 
 
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "missing": (absent, r"password cannot be read: No such file.*made up"),
+    "missing": (absent, r"cannot read .*password: No such file.*generated"),
     "a folder": (folder, r"password cannot be read: Is a directory"),
     "not UTF-8": (holding(b"caf\xe9"), r"password is not UTF-8"),
     "empty": (holding(b""), r"nothing is left of it"),
@@ -179,7 +179,7 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("password", "message"),
     [
-        ("", "the variable PASSWORD is not set here"),
+        ("", "the variable PASSWORD is not set"),
         (" ", "nothing is left"),
         (os.fsdecode(b"caf\xe9"), "the variable PASSWORD is not UTF-8"),
     ],

@@ -248,7 +248,7 @@ def test_the_preflight_comes_before_the_framework_and_leaves_no_pod(scene: Scene
         "patch secrets",
     ]
     assert scene.get("pods", "digits-preflight") is None
-    assert going.told[-1] == "digits: preflight: all is there"
+    assert going.told[-1] == "digits: preflight: all files exist"
 
 
 def test_data_is_loaded_before_the_framework_and_the_job_goes_with_it(scene: Scene) -> None:
@@ -256,7 +256,7 @@ def test_data_is_loaded_before_the_framework_and_the_job_goes_with_it(scene: Sce
     scene.finish_loading()
     created = going.result()
     assert scene.owner_of("jobs", "digits-load-data") == created.uid
-    assert "digits: its data is there" in going.told
+    assert "digits: data loaded" in going.told
 
 
 def test_on_kubernetes_volumes_have_the_address_of_the_service(scene: Scene, kubernetes: None) -> None:
@@ -300,7 +300,7 @@ def test_a_second_submission_uses_the_server_and_the_claim_again(scene: Scene, k
     assert second.result().uid != first.result().uid
     assert [scene.wait_for(kind, "digits-nfs")["metadata"]["uid"] for kind in kinds] == before
     assert scene.owner_of("secrets", "digits-secrets") == second.result().uid
-    again = [line for line in second.told if "used again" in line]
+    again = [line for line in second.told if "reused" in line]
     assert len(again) == len(kinds)
 
 

@@ -133,7 +133,7 @@ def test_a_job_whose_code_is_refused_does_not_stay(
         return await send(self, request)
 
     monkeypatch.setattr(Connection, "send", refused)
-    with pytest.raises(RefusedError, match="taken back: configmaps are not for you"):
+    with pytest.raises(RefusedError, match="deleted again: configmaps are not for you"):
         submit(place, {**JOB, "code": "src"}, folder=script)
     place.wait_until_gone("digits")
 
@@ -141,7 +141,7 @@ def test_a_job_whose_code_is_refused_does_not_stay(
 def test_a_foreign_config_map_stays(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "digits-code"}, "data": {"a": "b"}}
     place.client.post(place.path("configmaps"), body).expect(201)
-    with pytest.raises(RefusedError, match=r"digits-code .* is not Windlass's"):
+    with pytest.raises(RefusedError, match=r"digits-code .* was not created by Windlass"):
         submit(place, {**JOB, "code": "src"}, folder=script)
     place.wait_until_gone("digits")
     assert place.config_maps()["digits-code"]["data"] == {"a": "b"}

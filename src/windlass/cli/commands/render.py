@@ -174,7 +174,7 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     selected = set(arguments.only) or found - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in selected:
         for name, password in source.contents.generated_passwords.items():
-            _print(arguments, resolution.password_notice(f"the password of {name}", password))
+            _print(arguments, resolution.password_notice(f"generated password of {name}", password))
     yield from (piece.body for piece in pieces if piece.part in selected)
 
 
@@ -249,7 +249,7 @@ def _passwords(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[
     for companion, by_user in generated.items():
         for user, password in by_user.items():
             whose = f"{user} at {companion}" if user else companion
-            yield resolution.password_notice(f"the password of {whose} of the job {job.name}", password)
+            yield resolution.password_notice(f"generated password of {whose} of the job {job.name}", password)
 
 
 def _share(job: "Job", arguments: RenderArguments) -> "Share | None":

@@ -125,7 +125,7 @@ def _print_applied(applied: "AppliedJob", form: str) -> None:
     job, framework = applied.job, applied.framework
     if form == "text":
         if framework is not None:
-            click.echo(f"{framework.name} submitted to the namespace {framework.namespace}")
+            click.echo(f"{framework.name} submitted to namespace {framework.namespace}")
         for each in job.companions:
             click.echo(created_objects.how_to_open(each.companion, job.name, job.namespace))
     elif form == "name" and framework is not None:

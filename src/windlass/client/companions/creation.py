@@ -81,7 +81,7 @@ def report_started(
     """Report a started companion and its generated passwords, which are shown only here."""
     job = prerequisites.job.name
     is_new = all(each.is_new for each in applied if each.body["kind"] == "Deployment")
-    report(Step(job, f"{companion} {'started' if is_new else 'already runs and is updated'}"))
+    report(Step(job, f"{'started' if is_new else 'updated'} {companion}"))
     generated, planned = (each.generated.get(companion, {}) for each in (resolved, prerequisites.resolved))
     for user, password in generated.items():
         report(PasswordGenerated(job, password, str(companion), user))

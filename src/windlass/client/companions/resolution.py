@@ -54,7 +54,7 @@ def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> 
 
 def password_notice(subject: str, password: str) -> str:
     """Return the sentence that shows a generated password."""
-    return f"{subject} is {password} (shown once; only its hash is stored)"
+    return f"{subject} (shown once): {password}"
 
 
 def with_existing_passwords(

@@ -114,9 +114,9 @@ class AppliedPrerequisites:
             created: list[Object] = []
             try:
                 pod = await prerequisites_objects.renewed(self._connection, body, self._name, created.append)
-                self._step("preflight: looking for required files")
+                self._step("preflight: checking required files")
                 await waits.until_checked(self._connection, pod, self._volume_places, seconds or 0.0)
-                self._step("preflight: all required files found")
+                self._step("preflight: all files exist")
             finally:
                 await asyncio.shield(prerequisites_objects.remove(self._connection, created))
 

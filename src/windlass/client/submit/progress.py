@@ -12,7 +12,7 @@ class Change(StrEnum):
 
     CREATED = "created"
     UPDATED = "updated"
-    REUSED = "already exists and is used again"
+    REUSED = "reused"
 
 
 class _OfJob(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class ObjectApplied(_OfJob, frozen=True):
 
     @property
     def message(self) -> str:
-        return f"{self.object} {self.change}"
+        return f"{self.change} {self.object}"
 
 
 class PasswordGenerated(_OfJob, frozen=True):
@@ -49,7 +49,7 @@ class PasswordGenerated(_OfJob, frozen=True):
     @property
     def message(self) -> str:
         of_user = f" of {self.user}" if self.user else ""
-        notice = resolution.password_notice(f"the password{of_user}", self.password)
+        notice = resolution.password_notice(f"generated password{of_user}", self.password)
         return f"{self.companion}: {notice}" if self.companion else notice
 
 
