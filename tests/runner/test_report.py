@@ -80,7 +80,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
             ["container main restarted", "running", "container main restarted (2 times)"],
         ),
         ([pod("Running", uid="a"), pod("Running", uid="b")], ["running", "running"]),
-        ([pod("Unknown")], ["is Unknown"]),
+        ([pod("Unknown")], ["Unknown"]),
     ],
 )
 def test_what_is_told_of_a_pod(pods: list[Pod], expected: list[str]) -> None:
