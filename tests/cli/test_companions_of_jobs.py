@@ -48,14 +48,14 @@ def test_a_job_is_submitted_with_its_companions(place: ClusterNamespace, file: s
     assert run(place, "submit", file, "--no-preflight").stdout.splitlines() == [
         "digits: started tensorboard",
         f"digits submitted to namespace {place.name}",
-        f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
+        f"digits: open tensorboard with `windlass tensorboard digits -n {place.name}`",
     ]
 
 
 def test_companions_are_submitted_without_the_job(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--companions-only").stdout.splitlines() == [
         "digits: started tensorboard",
-        f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
+        f"digits: open tensorboard with `windlass tensorboard digits -n {place.name}`",
     ]
     assert place.client.get(place.framework_path("digits")).code == 404
     again = run(place, "submit", file, "--companions-only", "-o", "name")
@@ -93,7 +93,7 @@ def test_what_is_for_jobs_does_not_go_with_companions_only(
     option: str, place: ClusterNamespace, file: str
 ) -> None:
     said = run(place, "submit", file, "--companions-only", option, code=2).stderr
-    assert f"--companions-only and {option} do not go together" in said
+    assert f"--companions-only and {option} are mutually exclusive" in said
 
 
 def test_a_file_without_companions(place: ClusterNamespace, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_only_some_parts(tmp_path: Path) -> None:
     ]
     result = render(*plain, "--only", "nfs")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--only nfs: there is no such part of it. It has: cluster, services, roles" in result.stderr
+    assert "--only nfs: there is no such part. Parts: cluster, services, roles" in result.stderr
 
 
 def test_the_pod_that_looks_is_there_for_who_asks(tmp_path: Path) -> None:
@@ -187,7 +187,8 @@ def test_folders_are_loaded(tmp_path: Path) -> None:
     missing = written(tmp_path, volumes=volumes, loadData=[{"folder": "nowhere", "to": "/data"}])
     result = render(missing)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "loadData: there is no" in result.stderr
+    assert "loadData: " in result.stderr
+    assert "nowhere does not exist" in result.stderr
 
 
 def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
     for target in TARGETS:
         result = render(file, "--target", target)
         assert "digits-nfs.default.svc.cluster.local" in str(objects(result)[-1])
-        assert "warning: the NFS server of the job digits is written by its name" in result.stderr
+        assert "warning: the address of the NFS server of the job digits is the name" in result.stderr
         result = render(file, "--target", target, "--nfs-server", "10.96.0.12")
         assert "'server': '10.96.0.12'" in str(objects(result)[-1])
         assert "digits-nfs.default" not in result.stdout
@@ -253,8 +254,8 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
         ("--target", "plain"),
         "the roles ps and worker both want the port 2222",
     ),
-    "another namespace": ({"namespace": "a"}, ("-n", "b"), "is for the namespace a, and --namespace says b"),
-    "no code": ({"code": "nowhere"}, (), "there is no"),
+    "another namespace": ({"namespace": "a"}, ("-n", "b"), "has the namespace a, and --namespace is b"),
+    "no code": ({"code": "nowhere"}, (), "nowhere does not exist"),
     "no such namespace": ({}, ("-n", "A B"), "expected lower-case letters"),
     "no address": ({}, ("--nfs-server", "a b"), "expected an address such as 10.96.0.12"),
     "an unknown part": ({}, ("--only", "pods"), "'pods' is not one of"),
@@ -275,7 +276,7 @@ def test_refused(case: str, tmp_path: Path) -> None:
 def test_a_framework_is_nothing_plain(tmp_path: Path) -> None:
     result = render(written(tmp_path, FRAMEWORK), "--target", "plain")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "old is a Framework already" in result.stderr
+    assert "old is a Framework, which needs a controller" in result.stderr
 
 
 def test_two_objects_of_one_name(tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ def test_files_that_cannot_be_meant(tmp_path: Path) -> None:
     for words, message in (
         ((), "Missing argument 'FILE'"),
         ((file, "--config", file), "FILE is given twice"),
-        ((file, "--out", file), "--out is the file that is read"),
+        ((file, "--out", file), "--out is the input file"),
         ((tmp_path / "nowhere.yaml",), "cannot be read"),
     ):
         result = render(*words)

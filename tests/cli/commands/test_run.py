@@ -118,7 +118,7 @@ def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: P
         ([job(reason="Evicted", exit_code="1")], [], 125, {"code": -1000, "phrase": "PodEvicted"}),
         ([job(runs_for="never")], ["--timeout", "0.001"], 124, {"event": "error"}),
         ([{**SERVICE, "spec": {"clusterIP": "nonsense"}}, job()], [], 2, {"event": "error"}),
-        ([{**SERVICE, "kind": "Servant"}, job()], [], 2, {"message": "the cluster knows no Servant of v1"}),
+        ([{**SERVICE, "kind": "Servant"}, job()], [], 2, {"message": "the cluster has no kind Servant in v1"}),
         ([{**CONFIG, "metadata": {"name": "a", "namespace": "team"}}, job()], [], 0, {"code": 0}),
     ],
     ids=["good", "code", "210", "evicted", "timeout", "refused", "unknown-kind", "namespace"],
@@ -153,12 +153,12 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
         (
             ["train.py"],
             b"",
-            "train.py is a program and no job: run it with `windlass run -- python train.py`",
+            "train.py is a program, not a job file: run it with `windlass run -- python train.py`",
         ),
         (["-", "--", "true"], written(job()), "found both the file - and a command after --"),
-        (["--"], b"", "there is nothing after --, expected a command"),
-        (["-", "--ps", "2"], written(job()), "--ps is for a command after --; - says this itself"),
-        (["-"], b"name: a\ncommand: b\ncode: nowhere\nroles: {c: {}}", "nowhere. Expected a folder"),
+        (["--"], b"", "expected a command after --"),
+        (["-", "--ps", "2"], written(job()), "--ps requires a command after --: set it in - instead"),
+        (["-"], b"name: a\ncommand: b\ncode: nowhere\nroles: {c: {}}", "nowhere does not exist. Expected a folder"),
         (
             ["-"],
             written(job(), {**job(), "metadata": {"name": "job", "namespace": "default"}}),
@@ -168,16 +168,16 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
         (
             ["-", "--keep", "--inject", "kill worker-0"],
             written(job()),
-            "--inject and --keep do not go together",
+            "--inject and --keep are mutually exclusive",
         ),
         (["-", "--image", "x"], written(job()), "--image: found 'x', expected NAME=DIR"),
         (["-", "--image", "x=/nowhere"], written(job()), "is not there: /nowhere"),
         (["-", "--network", "fast"], written(job()), "'fast' is not one of"),
         (["-", "--timeout", "0"], written(job()), "Invalid value for '--timeout'"),
         (["--companions-only"], b"", "Missing argument 'FILE': a job file that has companions"),
-        (["--companions-only", "--", "true"], b"", "a command after -- is for jobs"),
-        (["-", "--companions-only", "--ps", "2"], written(job()), "--ps is for jobs"),
-        (["-", "--companions-only", "--inject", "kill worker-0"], written(job()), "--inject is for jobs"),
+        (["--companions-only", "--", "true"], b"", "--companions-only and a command after -- are mutually exclusive"),
+        (["-", "--companions-only", "--ps", "2"], written(job()), "--companions-only and --ps are mutually exclusive"),
+        (["-", "--companions-only", "--inject", "kill worker-0"], written(job()), "--companions-only and --inject are mutually exclusive"),
         (
             ["-", "--companions-only"],
             written(job()),
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_used(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     result = windlass("-", *options, given=written(job()))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"{tmp_path}/windlass/runs cannot be used: Not a directory" in result.stderr
+    assert f"cannot use {tmp_path}/windlass/runs: Not a directory" in result.stderr
 
 
 def test_what_a_killed_run_has_left_goes_and_what_is_kept_stays(

@@ -42,7 +42,7 @@ def test_one_job_of_two_files(place: ClusterNamespace, tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
     result = submit(place, written(tmp_path), written(tmp_path / "again", namespace=place.name))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert f"there are two jobs digits for the namespace {place.name}" in result.stderr
+    assert f"two jobs in the namespace {place.name} are called digits" in result.stderr
     assert place.client.get(place.framework_path()).expect(200).body["items"] == []
 
 
@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "not a label": ("name: Digits_1\nimage: x\ncommand: x\nroles: {worker: {}}", "name"),
     "for another namespace": (
         "name: digits\nnamespace: elsewhere\nimage: x\ncommand: x\nroles: {worker: {}}",
-        "--namespace says",
+        "and --namespace is",
     ),
 }
 

@@ -543,7 +543,7 @@ def test_what_a_killed_submission_left_is_made_anew(scene: Scene) -> None:
 
 def test_a_folder_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
     given = {**LOADS, "loadData": [{"folder": "nowhere", "to": "/data/digits"}]}
-    with pytest.raises(FaultyJobError, match=r"loadData: there is no .*/nowhere"):
+    with pytest.raises(FaultyJobError, match=r"loadData: .*/nowhere does not exist"):
         scene.submit(given, tmp_path)
     assert scene.get("secrets", "digits-secrets") is None
 

@@ -53,5 +53,5 @@ def test_none(folder: Path) -> None:
 
 
 def test_not_there(folder: Path) -> None:
-    with pytest.raises(FaultyJobError, match=rf"code: there is no {folder}/missing\. Expected a folder"):
+    with pytest.raises(FaultyJobError, match=rf"code: {folder}/missing does not exist\. Expected a folder"):
         code_of(folder, "missing")

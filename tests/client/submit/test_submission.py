@@ -174,7 +174,7 @@ def test_a_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> 
 def test_a_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> None:
     first = submit(place, {**JOB, "pod": FOREVER})
     until(place, "digits", Until.RUNNING)
-    with pytest.raises(AlreadyThereError, match=r"it is Running.*windlass stop digits"):
+    with pytest.raises(AlreadyThereError, match=r"is Running.*windlass stop digits"):
         submit(place, JOB, rerun=rerun)
     assert place.framework("digits")["metadata"]["uid"] == first.uid
 
@@ -182,7 +182,7 @@ def test_a_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -
 def test_a_job_of_the_other_group_has_the_name_too(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER), group="launcher.microsoft.com"))
     place.wait_for_running("digits", 1, "launcher.microsoft.com")
-    with pytest.raises(AlreadyThereError, match="it is Running"):
+    with pytest.raises(AlreadyThereError, match="is Running"):
         submit(place, JOB)
 
 
@@ -223,9 +223,9 @@ def no_file(folder: Path) -> Path:
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], type[ClientError], str]] = {
     "no image": (no_image, FaultyJobError, "digits has no image.*image: python"),
-    "no code": (no_code, FaultyJobError, "there is no .*nowhere"),
+    "no code": (no_code, FaultyJobError, "nowhere does not exist"),
     "a field that is none": (misspelt, FaultyJobError, 'Did you mean "command"'),
-    "what JSON does not hold": (not_json, FaultyJobError, "cannot be written as JSON"),
+    "what JSON does not hold": (not_json, FaultyJobError, "cannot be converted to JSON"),
     "a file that is not there": (no_file, FaultyJobError, "missing.yaml: cannot be read: No such file"),
 }
 
