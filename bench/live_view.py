@@ -125,7 +125,7 @@ async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple
             )
             now = datetime.now(UTC)
             screen.say(LogLine(Topic.LOG, now, task, "main", line))
-            found = progress.of_line(line)
+            found = progress.parse_line(line)
             if found is not None:
                 screen.say(
                     Advance(Topic.PROGRESS, now, task, step, found.total, found.values, Source.LOG, 12.0)

@@ -26,7 +26,7 @@ def test_an_example_is_a_job_file(example: str) -> None:
     assert found.diagnostics == ()
     assert found.submissions
     for document in yaml.safe_load_all(example):
-        jsonschema.validate(document, msgspec.json.decode(schema.published()))
+        jsonschema.validate(document, msgspec.json.decode(schema.read_published()))
 
 
 def test_every_field_is_explained_once() -> None:

@@ -123,7 +123,7 @@ def test_controller_parses_its_arguments_to_the_settings_of_the_roles(name: str)
     assert command == controller.name
     file = (choices.configuration.encode(), "config") if has_configuration else None
     as_installed = msgspec.structs.replace(choices.settings, barrier_image=IMAGE)
-    assert settings_file.gather(file, {}, flags).settings == as_installed
+    assert settings_file.load(file, {}, flags).settings == as_installed
 
 
 @pytest.mark.parametrize(

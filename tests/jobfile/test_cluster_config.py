@@ -229,7 +229,7 @@ def test_what_it_says() -> None:
 
 def test_only_paths_below_the_config_are_asked_for() -> None:
     node = node_of("imports: [{path: a.jinja}, {path: ../b}, {path: /c}, {path: d/e.jinja}, {path: 5}, {}]")
-    assert cluster_config.paths(node) == ("a.jinja", "d/e.jinja")
+    assert cluster_config.import_paths(node) == ("a.jinja", "d/e.jinja")
 
 
 OF_WHAT = {

@@ -22,7 +22,7 @@ from windlass.k8s import api_errors
     ],
 )
 def test_shown(value: Any, expected: str) -> None:
-    assert api_errors.shown(value) == expected
+    assert api_errors.format_value(value) == expected
 
 
 def test_names_are_quoted_in_messages() -> None:

@@ -73,8 +73,8 @@ BAD: list[Any] = [
         framework("tensorflow", None, ("worker", 1), ("2nd", 1)),
         'spec.taskRoles[1].name: found "2nd", expected a letter at the beginning',
     ),
-    (framework("plain", None, ("0", 1)), "a variable is called 0_HOSTS"),
-    (framework("mpi", None, ("0", 1)), "a variable is called 0_HOSTS"),
+    (framework("plain", None, ("0", 1)), "the variable 0_HOSTS is set"),
+    (framework("mpi", None, ("0", 1)), "the variable 0_HOSTS is set"),
     (
         framework("tensorflow", None, ("worker", 10_000)),
         "spec.taskRoles: found 10000 tasks, too many for one variable of the environment",

@@ -74,7 +74,7 @@ def test_what_is_repeated_is_said_once_and_sorted() -> None:
     again = diagnostics.error(Position(5, 1), "elsewhere", "no")
 
     assert [
-        (diagnostic.line, diagnostic.path) for diagnostic in diagnostics.gathered([late, again, early], "f")
+        (diagnostic.line, diagnostic.path) for diagnostic in diagnostics.collect([late, again, early], "f")
     ] == [
         (2, "a"),
         (5, "a"),

@@ -25,7 +25,7 @@ READ: dict[str, tuple[str | float, float]] = {
 
 @pytest.mark.parametrize(("written", "seconds"), READ.values(), ids=READ.keys())
 def test_read(written: str | float, seconds: float) -> None:
-    assert durations.seconds(written) == pytest.approx(seconds)
+    assert durations.parse(written) == pytest.approx(seconds)
 
 
 REFUSED: dict[str, str | float] = {
@@ -50,7 +50,7 @@ REFUSED: dict[str, str | float] = {
 @pytest.mark.parametrize("written", REFUSED.values(), ids=REFUSED.keys())
 def test_refused(written: str | float) -> None:
     with pytest.raises(ValueError, match=r"found .*, expected a duration such as 90s, 15m, 1h30m or 7d"):
-        durations.seconds(written)
+        durations.parse(written)
 
 
 WRITTEN: dict[float, str] = {
@@ -70,9 +70,11 @@ WRITTEN: dict[float, str] = {
 
 @pytest.mark.parametrize(("seconds", "written"), WRITTEN.items())
 def test_written(seconds: float, written: str) -> None:
-    assert durations.written(seconds) == written
+    assert durations.format_seconds(seconds) == written
 
 
 @given(st.integers(min_value=0, max_value=10**12))
 def test_what_is_written_can_be_read(milliseconds: int) -> None:
-    assert durations.seconds(durations.written(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)
+    assert durations.parse(durations.format_seconds(milliseconds / 1000)) == pytest.approx(
+        milliseconds / 1000
+    )

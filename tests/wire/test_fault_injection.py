@@ -5,25 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.wire import fault_injection
-from windlass.wire.fault_injection import Injection, InjectionError, What
+from windlass.wire.fault_injection import Action, Injection, InjectionError
 
 UNDERSTOOD = {
-    "kill worker-1": Injection(What.KILL, "worker", 1, code=137),
-    "kill worker-1 after 5s": Injection(What.KILL, "worker", 1, code=137, seconds=5),
-    "kill worker-1 after 5": Injection(What.KILL, "worker", 1, code=137, seconds=5),
-    "kill worker": Injection(What.KILL, "worker", None, code=137),
+    "kill worker-1": Injection(Action.KILL, "worker", 1, code=137),
+    "kill worker-1 after 5s": Injection(Action.KILL, "worker", 1, code=137, seconds=5),
+    "kill worker-1 after 5": Injection(Action.KILL, "worker", 1, code=137, seconds=5),
+    "kill worker": Injection(Action.KILL, "worker", None, code=137),
     "kill worker-10 after 1h30m every time": Injection(
-        What.KILL, "worker", 10, code=137, seconds=5400, is_repeated=True
+        Action.KILL, "worker", 10, code=137, seconds=5400, is_repeated=True
     ),
-    "exit 3 worker-0": Injection(What.EXIT, "worker", 0, code=3),
-    "exit 0 worker-0 after 1m": Injection(What.EXIT, "worker", 0, code=0, seconds=60),
-    "exit 255 0 every time": Injection(What.EXIT, "0", None, code=255, is_repeated=True),
-    "delete ps-0": Injection(What.DELETE, "ps", 0),
-    "delete ps after 5s": Injection(What.DELETE, "ps", None, seconds=5),
-    "delay worker-1 by 30s": Injection(What.DELAY, "worker", 1, seconds=30),
-    "delay worker-1 30s": Injection(What.DELAY, "worker", 1, seconds=30),
-    "delay worker by 2m every time": Injection(What.DELAY, "worker", None, seconds=120, is_repeated=True),
-    "  kill\tworker-1  after   5s ": Injection(What.KILL, "worker", 1, code=137, seconds=5),
+    "exit 3 worker-0": Injection(Action.EXIT, "worker", 0, code=3),
+    "exit 0 worker-0 after 1m": Injection(Action.EXIT, "worker", 0, code=0, seconds=60),
+    "exit 255 0 every time": Injection(Action.EXIT, "0", None, code=255, is_repeated=True),
+    "delete ps-0": Injection(Action.DELETE, "ps", 0),
+    "delete ps after 5s": Injection(Action.DELETE, "ps", None, seconds=5),
+    "delay worker-1 by 30s": Injection(Action.DELAY, "worker", 1, seconds=30),
+    "delay worker-1 30s": Injection(Action.DELAY, "worker", 1, seconds=30),
+    "delay worker by 2m every time": Injection(Action.DELAY, "worker", None, seconds=120, is_repeated=True),
+    "  kill\tworker-1  after   5s ": Injection(Action.KILL, "worker", 1, code=137, seconds=5),
 }
 
 
@@ -74,7 +74,7 @@ def test_what_is_refused_is_not_repeated_at_length() -> None:
 
 def test_the_examples_are_understood() -> None:
     examples = fault_injection.EXAMPLES.split("; ")
-    assert {fault_injection.parse(example).what for example in examples} == set(What)
+    assert {fault_injection.parse(example).what for example in examples} == set(Action)
 
 
 TASKS = {"ps": 1, "worker": 2, "idle": 0}
@@ -97,7 +97,7 @@ MISSING = {
 def test_injection_is_rejected_if_its_task_does_not_exist(written: str, message: str) -> None:
     found = ""
     try:
-        fault_injection.insist_on_tasks(
+        fault_injection.require_tasks(
             [fault_injection.parse("kill ps-0"), fault_injection.parse(written)], TASKS
         )
     except InjectionError as error:
@@ -130,8 +130,8 @@ def test_what_is_said_when_it_is_done(written: str, done: str) -> None:
 
 @st.composite
 def any_injection(draw: st.DrawFn) -> Injection:
-    what = draw(st.sampled_from(What))
-    code = {What.KILL: 137, What.EXIT: draw(st.integers(0, 255))}.get(what, 0)
+    what = draw(st.sampled_from(Action))
+    code = {Action.KILL: 137, Action.EXIT: draw(st.integers(0, 255))}.get(what, 0)
     return Injection(
         what,
         draw(st.from_regex(r"[a-z0-9]{1,63}", fullmatch=True)),
@@ -147,7 +147,7 @@ def test_what_is_told_of_it_can_be_read_again(injection: Injection) -> None:
     assert fault_injection.parse(str(injection)) == injection
 
 
-@given(st.lists(st.sampled_from((*What, "worker-1", "after", "by", "5s", "every", "time", "3", "-1", "."))))
+@given(st.lists(st.sampled_from((*Action, "worker-1", "after", "by", "5s", "every", "time", "3", "-1", "."))))
 def test_whatever_is_written_is_understood_or_refused(words: list[str]) -> None:
     try:
         injection = fault_injection.parse(" ".join(words))

@@ -31,7 +31,7 @@ def cut(value: Any, deepest: int) -> Any:
 @given(VALUES, st.integers(0, 5))
 def test_shallow_cuts_what_lies_below(value: Any, deepest: int) -> None:
     data = json.dumps(value).encode()
-    assert json.loads(json_depth.shallow(data, deepest)) == cut(value, deepest)
+    assert json.loads(json_depth.limit_depth(data, deepest)) == cut(value, deepest)
 
 
 @given(st.dictionaries(st.sampled_from(["object", "type", "x"]), VALUES))
@@ -51,7 +51,7 @@ def test_five_thousand_levels() -> None:
     first, second = json_depth.elements(DEEP.encode(), "items")
     assert first.startswith(b'{"a": {"a":{"a":')
     assert second == b'{"b": "]}"}'
-    assert json.loads(json_depth.shallow(DEEP.encode(), 2)) == {
+    assert json.loads(json_depth.limit_depth(DEEP.encode(), 2)) == {
         "metadata": {"name": "x"},
         "items": [None, None],
     }

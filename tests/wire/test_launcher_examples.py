@@ -67,7 +67,7 @@ def read(data: bytes) -> tree.Mapping:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_loads_with_exactly_these_warnings(name: str) -> None:
     root = read((FOLDER / name).read_bytes())
-    found = diagnostics.gathered(lint_framework.check(root, ""), name)
+    found = diagnostics.collect(lint_framework.check(root, ""), name)
 
     framework = codec.decode_framework(msgspec.json.encode(tree.plain(root)))
     assert framework.group == "launcher.microsoft.com"

@@ -31,7 +31,7 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES.keys())
 def test_a_line_of_a_log(line: str, expected: Progress | None) -> None:
-    assert progress.of_line(line) == expected
+    assert progress.parse_line(line) == expected
 
 
 FILES = {
@@ -49,7 +49,7 @@ FILES = {
 
 @pytest.mark.parametrize(("data", "expected"), FILES.values(), ids=FILES.keys())
 def test_a_file(data: bytes, expected: Progress | None) -> None:
-    assert progress.of_file(data) == expected
+    assert progress.parse_file(data) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,17 @@ def test_how_much_that_is(found: Progress, fraction: float | None, is_complete: 
 
 def test_values_are_bounded() -> None:
     many = " ".join(f"v{number}={'x' * 1000}" for number in range(100))
-    found = progress.of_line(f"windlass progress 1/2 {many}")
+    found = progress.parse_line(f"windlass progress 1/2 {many}")
     assert found is not None
-    assert len(found.values) == progress.MOST_VALUES
-    assert {len(value) for value in found.values.values()} == {progress.LONGEST_VALUE}
+    assert len(found.values) == progress.MAX_VALUES
+    assert {len(value) for value in found.values.values()} == {progress.MAX_VALUE_LENGTH}
 
 
 @given(st.binary(max_size=200))
 def test_no_file_does_any_harm(data: bytes) -> None:
-    for found in (progress.of_file(data), progress.of_line("windlass progress " + data.decode("latin-1"))):
+    for found in (
+        progress.parse_file(data),
+        progress.parse_line("windlass progress " + data.decode("latin-1")),
+    ):
         fraction = found.fraction if found else None
         assert fraction is None or 0 <= fraction <= 1

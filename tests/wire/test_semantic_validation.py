@@ -70,7 +70,7 @@ def test_all_problems_are_told_at_once() -> None:
 def test_a_message_fits_a_condition() -> None:
     message = semantic_validation.semantic_error(framework("job", *(("worker", 1),) * 100))
 
-    assert len(message) == semantic_validation.LONGEST_MESSAGE
+    assert len(message) == semantic_validation.MAX_MESSAGE_LENGTH
     assert message.endswith("…")
 
 
@@ -84,7 +84,7 @@ def test_there_is_a_message_for_whatever_makes_no_sense(name: str, roles: list[t
     is_a_label = name != "" and not {".", "\n"} & set(name) and name[0] != "-" != name[-1]
     in_range = (
         all(0 <= tasks <= 10_000 for _, tasks in roles)
-        and sum(n for _, n in roles) <= semantic_validation.MOST_TASKS
+        and sum(n for _, n in roles) <= semantic_validation.MAX_TASKS
     )
 
     makes_sense = letters_only and is_a_label and in_range and len(set(names)) == len(names)

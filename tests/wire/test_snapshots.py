@@ -20,7 +20,7 @@ from windlass.model.status import (
     TaskStatus,
 )
 from windlass.wire import codec
-from windlass.wire.snapshots import SnapshotTrigger, is_wanted, snapshot_line, task_snapshot
+from windlass.wire.snapshots import SnapshotTrigger, is_enabled, snapshot_line, task_snapshot
 
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
 COLLECTOR = re.compile(": ObjectSnapshot: (.+)")
@@ -151,4 +151,4 @@ def test_a_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch)
 def test_statement_49_each_can_be_switched_off(
     wanted: LogObjectSnapshot, unwanted: set[SnapshotTrigger]
 ) -> None:
-    assert {trigger for trigger in SnapshotTrigger if not is_wanted(trigger, wanted)} == unwanted
+    assert {trigger for trigger in SnapshotTrigger if not is_enabled(trigger, wanted)} == unwanted

@@ -92,7 +92,7 @@ def test_nothing_new_is_no_operation_but_the_precondition() -> None:
 
 @pytest.mark.parametrize("compress", [True, False])
 def test_more_changes_than_the_server_likes_go_as_one(compress: bool) -> None:
-    before = framework(status_patch.MOST_OPERATIONS + 10)
+    before = framework(status_patch.MAX_OPERATIONS + 10)
     assert before.status is not None
     after = msgspec.structs.replace(with_tasks(before.status, moved), run_time=at(3))
     patch = operations(before, after, compress=compress)
@@ -112,7 +112,7 @@ def test_what_is_compressed_is_no_longer_stored_in_the_open_nor_the_other_way_ro
     large, small = framework(3000), framework(2)
     assert large.status is not None
     assert small.status is not None
-    shrunk = json.loads(status_patch.whole_status_patch(large, small.status, compress=True))
+    shrunk = json.loads(status_patch.full_status_patch(large, small.status, compress=True))
     attempt = applied(large, shrunk)["status"]["attemptStatus"]
     assert attempt["taskRoleStatuses"]
     assert "taskRoleStatusesCompressed" not in attempt

@@ -14,7 +14,7 @@ from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.wire import codec
-from windlass.wire.codec import DecodeError, StatusWriter, Unreadable
+from windlass.wire.codec import DecodeError, InvalidFramework, StatusWriter
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 THEN = "2025-01-01T00:00:00Z"
@@ -49,12 +49,12 @@ def raw(**fields: Any) -> Json:
     }
 
 
-def read(value: Any) -> Framework | Unreadable:
+def read(value: Any) -> Framework | InvalidFramework:
     return codec.read_framework(msgspec.json.encode(value))
 
 
-def unreadable(*conditions: Json, error: str = "wrong") -> Unreadable:
-    return Unreadable(KNOWN, "launcher.microsoft.com/v1", conditions, error)
+def unreadable(*conditions: Json, error: str = "wrong") -> InvalidFramework:
+    return InvalidFramework(KNOWN, "launcher.microsoft.com/v1", conditions, error)
 
 
 @pytest.mark.parametrize("fields", [{}, {"status": None}, {"status": STATUS}])
@@ -96,7 +96,7 @@ def test_what_is_left_of_one_that_cannot_be_decoded(
 ) -> None:
     found = read(raw(**fields))
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, InvalidFramework)
     assert found.error.startswith(error)
     assert (found.metadata, found.conditions) == (KNOWN, conditions)
     assert found.api_version == "launcher.microsoft.com/v1"
@@ -118,7 +118,7 @@ def test_what_is_left_of_one_that_cannot_be_decoded(
 def test_odd_metadata_is_left_out(metadata: Json, expected: ObjectMeta) -> None:
     found = read(raw(metadata=metadata))
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, InvalidFramework)
     assert found.metadata == expected
 
 
@@ -148,7 +148,7 @@ def test_what_is_too_deep_is_unreadable_and_still_has_a_name() -> None:
 
     found = codec.read_framework(msgspec.json.encode(raw(spec=msgspec.Raw(deep), status=status)))
 
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, InvalidFramework)
     assert found.metadata.name == raw()["metadata"]["name"]
     assert found.conditions == tuple(conditions)
     assert "more levels than can be read" in found.error
@@ -181,8 +181,8 @@ near_frameworks = st.fixed_dictionaries(
 def test_anything_is_read_or_is_a_decode_error(data: bytes) -> None:
     with contextlib.suppress(DecodeError):
         found = codec.read_framework(data)
-        assert isinstance(found, Framework | Unreadable)
-        if isinstance(found, Unreadable):
+        assert isinstance(found, Framework | InvalidFramework)
+        if isinstance(found, InvalidFramework):
             patch = codec.invalid_status_patch(found, NOW)
             assert patch is None or msgspec.json.decode(patch)
     assert isinstance(codec.status_writers(data), tuple)
@@ -225,13 +225,13 @@ def test_nothing_is_said_twice() -> None:
 
 def test_a_framework_told_that_it_is_invalid_and_mended_starts_afresh() -> None:
     found = read(raw(spec=BAD_SPEC))
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, InvalidFramework)
     patch = codec.invalid_status_patch(found, NOW)
     assert patch is not None
     status = json.loads(patch)["status"]
 
     again = read(raw(spec=BAD_SPEC, status=status))
-    assert isinstance(again, Unreadable)
+    assert isinstance(again, InvalidFramework)
     assert codec.invalid_status_patch(again, NOW) is None
     assert read(raw(status=status)) == read(raw())
 

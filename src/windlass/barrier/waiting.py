@@ -16,7 +16,7 @@ from windlass.model.framework import Framework
 from windlass.model.gang import Gang, GangSpec
 
 if TYPE_CHECKING:
-    from windlass.wire.codec import Unreadable
+    from windlass.wire.codec import InvalidFramework
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _GONE, _TOO_OLD, _DENIED = 404, 410, (403, 404, 405)
@@ -184,7 +184,7 @@ class Waiting:
             self._sleep(min(self._options.interval, max(self._left, 0)))
         return None
 
-    def _judged(self, found: "Framework | Unreadable", body: bytes | msgspec.Raw) -> Passed | None:
+    def _judged(self, found: "Framework | InvalidFramework", body: bytes | msgspec.Raw) -> Passed | None:
         gang = gangs.gang_of(found) if isinstance(found, Framework) else None
         if gang is None or not self._is_ours(gang):
             return None
@@ -218,7 +218,7 @@ def _path(group: str, plural: str, namespace: str) -> str:
 # What takes longer to import than most barriers wait is imported by those who read a Framework.
 
 
-def _read_framework(data: bytes) -> "Framework | Unreadable":
+def _read_framework(data: bytes) -> "Framework | InvalidFramework":
     from windlass.wire import codec
 
     return codec.read_framework(data)

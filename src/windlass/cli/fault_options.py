@@ -26,7 +26,7 @@ def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[In
         most[role] = max(tasks, most.get(role, 0))
     try:
         found = tuple(map(fault_injection.parse, written))
-        fault_injection.insist_on_tasks(found, most)
+        fault_injection.require_tasks(found, most)
     except fault_injection.InjectionError as error:
         raise click.UsageError(f"{OPTION}: {error}") from error
     return found

@@ -74,7 +74,7 @@ def templates(file: str, data: bytes) -> dict[str, str]:
 
 def read(file: str) -> bytes:
     """Read a file up to the size limit, because it may be endless. Raises OSError."""
-    limit = text.MOST_BYTES + 1
+    limit = text.MAX_BYTES + 1
     if file == STDIN:
         return sys.stdin.buffer.read(limit)
     with Path(file).open("rb") as stream:

@@ -13,7 +13,7 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
     if value is None:
         return None
     try:
-        return durations.seconds(value)
+        return durations.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=parameter) from error
 

@@ -135,6 +135,6 @@ async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Con
 def _first_answer_seconds() -> float:
     written = os.environ.get(CONNECT_TIMEOUT, "")
     try:
-        return durations.seconds(written) if written else FIRST_ANSWER_SECONDS
+        return durations.parse(written) if written else FIRST_ANSWER_SECONDS
     except ValueError as error:
         raise ClientError(f"{CONNECT_TIMEOUT}: {error}") from error

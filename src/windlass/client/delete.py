@@ -20,14 +20,14 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.render.framework import pods
 from windlass.wire import diagnostics
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 
 class Deletion(msgspec.Struct, frozen=True):
     """A job whose deletion was requested."""
 
     name: str
-    frameworks: tuple[Framework | Unreadable, ...]
+    frameworks: tuple[Framework | InvalidFramework, ...]
     """At most one of each API group."""
     others: tuple[OwnedObject, ...] = ()
     kept: tuple[OwnedObject, ...] = ()
@@ -52,7 +52,7 @@ async def delete(
 
 async def request_deletion(connection: Connection, name: str, *, keeps_companions: bool = False) -> Deletion:
     """Request the deletion of all objects that the user may list. Raises NotThereError and RefusedError."""
-    found: tuple[Framework | Unreadable, ...] = ()
+    found: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
     try:
         found = await lookup.find_all(connection, name)
@@ -111,7 +111,7 @@ def kept_companions_message(companions: tuple[str, ...], job: str, namespace: st
     return f"Its companions are kept ({listed}). Delete them with: windlass delete {job} -n {namespace}"
 
 
-async def delete_framework(connection: Connection, found: Framework | Unreadable) -> None:
+async def delete_framework(connection: Connection, found: Framework | InvalidFramework) -> None:
     """Request the deletion of exactly this Framework, not of a later one of the same name."""
     request = requests.delete(
         frameworks(names.group_of(found.api_version)),
@@ -140,7 +140,7 @@ async def wait_for_deletion(connection: Connection, deletion: Deletion, timeout:
 
 
 async def wait_for_framework_deletion(
-    connection: Connection, found: Framework | Unreadable, timeout: float | None = None
+    connection: Connection, found: Framework | InvalidFramework, timeout: float | None = None
 ) -> None:
     """Raises TimedOutError."""
     deletion = Deletion(found.metadata.name, (found,))

@@ -17,7 +17,7 @@ from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import codec, diagnostics
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 """In the order in which they are queried: job files become Frameworks of the first group."""
@@ -41,7 +41,7 @@ async def find_or_none(connection: Connection, name: str) -> Framework | None:
     return require_readable(found[0]) if found else None
 
 
-async def find_all(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
+async def find_all(connection: Connection, name: str) -> tuple[Framework | InvalidFramework, ...]:
     """Return the Frameworks of that name, at most one of each group.
 
     If there are two, one of them is blocked until the other is deleted.
@@ -71,7 +71,7 @@ async def read_raw(connection: Connection, framework: Framework) -> bytes:
     )
 
 
-def require_readable(found: Framework | Unreadable) -> Framework:
+def require_readable(found: Framework | InvalidFramework) -> Framework:
     """Raises ClientError."""
     if isinstance(found, Framework):
         return found
@@ -115,7 +115,7 @@ def not_installed_error(connection: Connection) -> NotInstalledError:
 
 async def list_frameworks(
     connection: Connection, *, in_all_namespaces: bool = False
-) -> tuple[Framework | Unreadable, ...]:
+) -> tuple[Framework | InvalidFramework, ...]:
     """Return the Frameworks by namespace and name. Raises NotInstalledError, and what `Connection.send` raises."""
     listed = await list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
     return tuple(codec.read_framework(item) for item in listed)

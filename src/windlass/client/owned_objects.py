@@ -239,5 +239,5 @@ async def delete_objects(connection: Connection, objects: Iterable[OwnedObject])
             refusals.append(f"{each}: {error.failure.message}")
     if refusals:
         raise RefusedError(
-            f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.cut, refusals))}"
+            f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.truncate, refusals))}"
         )

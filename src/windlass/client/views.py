@@ -14,7 +14,7 @@ from windlass.model.completion import CompletionCode, TaskAttemptCompletionStatu
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus, TaskStatus
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 
 class JobState(StrEnum):
@@ -134,9 +134,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return next((task for task in self.tasks if task.name == name), None)
 
 
-def job_view(found: Framework | Unreadable) -> JobView:
+def job_view(found: Framework | InvalidFramework) -> JobView:
     metadata = found.metadata
-    if isinstance(found, Unreadable):
+    if isinstance(found, InvalidFramework):
         return JobView(
             name=metadata.name,
             namespace=metadata.namespace,

@@ -20,7 +20,7 @@ from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import codec
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 MAX_OUTAGE_SECONDS = 120.0
 """How long the API server may be unavailable, e.g. during an upgrade, before a watch fails."""
@@ -76,7 +76,7 @@ async def watch_objects(
 
 
 async def watch_framework(
-    connection: Connection, wanted: Framework | Unreadable, clock: Callable[[], float] = time.monotonic
+    connection: Connection, wanted: Framework | InvalidFramework, clock: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[Framework | None, None]:
     """Yield the Framework now and after each change, and None after its deletion.
 
@@ -130,7 +130,7 @@ def _framework_in(change: News, uid: str) -> Iterator[Framework | None]:
             if codec.read_framework(body).metadata.uid != uid:
                 return
             found = None
-    if not isinstance(found, Unreadable):
+    if not isinstance(found, InvalidFramework):
         yield found
 
 

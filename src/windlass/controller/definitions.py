@@ -84,7 +84,7 @@ async def _manage(send: Send, wanted: Json, interval: float, timeout: float, sle
             done.append(f"{did} CustomResourceDefinition {_name(wanted)}")
             continue
         # A written definition is not compared: an old API server drops fields that it does not know.
-        is_right = live is not None and (bool(done) or installed.says_what(live, wanted))
+        is_right = live is not None and (bool(done) or installed.contains_spec(live, wanted))
         if live is not None and is_right and _is_served(live):
             return done
         await sleep(interval)
@@ -101,7 +101,7 @@ async def _create_or_update(send: Send, live: Json | None, wanted: Json) -> str:
             body = msgspec.json.encode(wanted)
             await send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body, FIELD_MANAGER))
             return "created"
-        if installed.is_going(live) or installed.says_what(live, wanted):
+        if installed.is_deleting(live) or installed.contains_spec(live, wanted):
             return ""
         body = msgspec.json.encode({**live, "spec": wanted["spec"]})
         name = _name(wanted)
@@ -135,12 +135,12 @@ def _problem(wanted: Json, definition: Json | None) -> Problem | None:
 
 def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
     kinds = f"{wanted['spec']['names']['kind']}s"
-    if installed.is_going(definition):
+    if installed.is_deleting(definition):
         return Flaw.GOING, (
             f"is being deleted, together with all {kinds}. "
             "After it is deleted, run `windlass install --crds-only --apply`."
         )
-    if not installed.serves_our_version(definition):
+    if not installed.serves_version(definition):
         return (
             Flaw.NOT_SERVED,
             f"does not serve version {names.VERSION}, the only version that Windlass supports. {_REMEDY}",
@@ -171,7 +171,7 @@ def _dropping(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
 
 
 def _is_served(definition: Json) -> bool:
-    return installed.is_established(definition) and not installed.is_going(definition)
+    return installed.is_established(definition) and not installed.is_deleting(definition)
 
 
 def _name(definition: Json) -> str:

@@ -37,14 +37,14 @@ def is_config(node: tree.Node) -> bool:
     return "imports" in node.entries or isinstance(node.entries.get("resources"), tree.Sequence)
 
 
-def paths(node: tree.Node) -> tuple[str, ...]:
+def import_paths(node: tree.Node) -> tuple[str, ...]:
     """Of its imports, where files may lie. No path leads out of the folder of the config."""
     written = (tree.text_of(tree.dig(item, "path")) for item in tree.items_of(tree.dig(node, "imports")))
     return tuple(path for path in written if path and not _why_not_a_path(path))
 
 
 def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterator[Diagnostic]:
-    """All faults of a config that stands at `path` of its document. `templates` are the paths at which files lie."""
+    """Yield all diagnostics of a config. `templates` are the paths of the available template files."""
     yield from structural_validation.check(node, ClusterConfig, path)
     yield from _check_imports(node, path, templates)
     known = _known_types(node, templates)
@@ -276,7 +276,7 @@ def _has_tasks(job: tree.Node) -> bool:
 
 def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
     nearest = diagnostics.nearest(name, known)
-    listed = ", ".join(diagnostics.cut(each) for each in known)
+    listed = ", ".join(diagnostics.truncate(each) for each in known)
     return (
         f"Did you mean {diagnostics.quoted(nearest)}? Known are: {listed}."
         if nearest

@@ -61,7 +61,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield from _check_users(hub, diagnostics.field(path, Companion.HUB))
 
 
-def is_told_otherwise(diagnostic: Diagnostic, path: str) -> bool:
+def is_password_diagnostic(diagnostic: Diagnostic, path: str) -> bool:
     """Of a diagnostic of the shape of a job: whether it is one of a password, of which more is said here."""
     places = (diagnostics.field(path, companion) for companion in Companion)
     return diagnostic.path in {diagnostics.field(place, _PASSWORD) for place in places}
@@ -85,7 +85,7 @@ def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
-    name, longest = node.get("name"), storage.LONGEST_NAME
+    name, longest = node.get("name"), storage.MAX_NAME_LENGTH
     text = tree.text_of(name)
     if name is not None and text is not None and len(text) <= longest < len(f"{text}-{companion}"):
         yield diagnostics.error(
@@ -112,7 +112,7 @@ def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Di
 def _check_password_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         return
-    found = [source for source in SOURCES if storage.is_said(node.get(source))]
+    found = [source for source in SOURCES if storage.is_set(node.get(source))]
     is_misspelt = any(diagnostics.nearest(key, SOURCES) for key in node.entries if key not in SOURCES)
     if len(found) != 1 and not (is_misspelt and not found):
         what = f"found {' and '.join(found)}" if found else "nothing says where the password is"
@@ -166,11 +166,11 @@ def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterato
         diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "logdir"),
     )
     if written is not None:
-        yield from storage.check_place(node, written, at)
+        yield from storage.check_volume_path(node, written, at)
         return
     key = node.keys[Companion.TENSORBOARD]
     default = tree.Scalar(TensorBoard().logdir, key.line, key.column)
-    for diagnostic in storage.check_place(node, default, at):
+    for diagnostic in storage.check_volume_path(node, default, at):
         message = (
             f"it does not say what it watches, and without that it is {default.value}: {diagnostic.message}"
         )
@@ -179,9 +179,9 @@ def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterato
 
 def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     written, at = companion.get("folder"), diagnostics.field(path, "folder")
-    if written is None or not storage.is_said(written):
+    if written is None or not storage.is_set(written):
         return
-    found = list(storage.check_place(node, written, at, is_written=True))
+    found = list(storage.check_volume_path(node, written, at, is_written=True))
     yield from found
     if not found and (name := _read_only_volume(node, tree.text_of(written) or "")):
         yield diagnostics.error(

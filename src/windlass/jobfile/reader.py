@@ -44,7 +44,7 @@ def is_job(node: tree.Node) -> bool:
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """All faults of a job file that stands at `path` of its document."""
     for diagnostic in structural_validation.check(node, Job, path):
-        if not companions.is_told_otherwise(diagnostic, path):
+        if not companions.is_password_diagnostic(diagnostic, path):
             yield diagnostic
     if not isinstance(node, tree.Mapping):
         return
@@ -126,11 +126,11 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if not any(numbers.values()):
         message = "no role has a task: nothing would ever run. Give one of them tasks"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
-    if sum(numbers.values()) > semantic_validation.MOST_TASKS:
+    if sum(numbers.values()) > semantic_validation.MAX_TASKS:
         yield diagnostics.error(
             roles,
             at,
-            f"found {sum(numbers.values())} tasks, expected at most {semantic_validation.MOST_TASKS} "
+            f"found {sum(numbers.values())} tasks, expected at most {semantic_validation.MAX_TASKS} "
             "in all roles together: the "
             "status of more cannot be stored. Divide them among several jobs.",
         )
@@ -145,7 +145,7 @@ def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) 
             at,
             path,
             f"found {diagnostics.quoted(role)}, with which the last task is called "
-            f"{diagnostics.cut(last)}: a host name has at "
+            f"{diagnostics.truncate(last)}: a host name has at "
             f"most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
         )
 
@@ -236,7 +236,7 @@ def _seconds(node: tree.Node) -> float | None:
     if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
         return 1
     try:
-        return durations.seconds(str(node.value))
+        return durations.parse(str(node.value))
     except ValueError:
         return None
 

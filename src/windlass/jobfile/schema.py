@@ -17,16 +17,16 @@ FILE = "job.schema.json"
 ID = "urn:windlass:job"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-Meanings = Mapping[str, Mapping[str, str]]
+FieldDescriptions = Mapping[str, Mapping[str, str]]
 """What each field means, by the name of its struct and by its own in a file."""
 
 
-def published() -> bytes:
+def read_published() -> bytes:
     """The schema as editors take it."""
     return resources.files(__package__).joinpath(FILE).read_bytes()
 
 
-def schema(meanings: Meanings) -> Json:
+def schema(meanings: FieldDescriptions) -> Json:
     """Draft 2020-12."""
     made = msgspec.json.schema(Job)
     definitions = {

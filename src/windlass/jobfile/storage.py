@@ -10,7 +10,7 @@ from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 """Of a Service, and of a label."""
 SOURCES = ("url", "folder", "command")
 """Of loadData."""
@@ -31,7 +31,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     yield from _check_server(node, path)
     yield from _check_nodes(node, path)
     for index, need in enumerate(tree.items_of(node.get("needs"))):
-        yield from check_place(node, need, diagnostics.item(diagnostics.field(path, "needs"), index))
+        yield from check_volume_path(node, need, diagnostics.item(diagnostics.field(path, "needs"), index))
     for index, entry in enumerate(tree.items_of(node.get("loadData"))):
         if isinstance(entry, tree.Mapping):
             yield from _check_entry(node, entry, diagnostics.item(diagnostics.field(path, "loadData"), index))
@@ -43,12 +43,12 @@ def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if name is None or text is None:
         return
     for field, suffix in _SUFFIXES.items():
-        if is_said(node.get(field)) and len(text) <= LONGEST_NAME < len(text + suffix):
+        if is_set(node.get(field)) and len(text) <= MAX_NAME_LENGTH < len(text + suffix):
             yield diagnostics.error(
                 name,
                 diagnostics.field(path, "name"),
                 f"found {diagnostics.quoted(text)}, of {len(text)} characters: with {field} a name has at most "
-                f"{LONGEST_NAME - len(suffix)}, since {{name}}{suffix} may have {LONGEST_NAME}",
+                f"{MAX_NAME_LENGTH - len(suffix)}, since {{name}}{suffix} may have {MAX_NAME_LENGTH}",
             )
 
 
@@ -106,14 +106,14 @@ def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for name, volume in volumes_of(node).items():
         where = diagnostics.field(diagnostics.field(path, "volumes"), name)
         share = volume.get("share")
-        if share is not None and is_said(share) and server is None:
+        if share is not None and is_set(share) and server is None:
             yield diagnostics.error(
                 share,
                 diagnostics.field(where, "share"),
                 "a share is a folder of the job's own NFS server, and it has none: add nfsServer: {size: 10Gi}, or use "
                 "nfs for a server that is there already",
             )
-        if server is not None and name == _SERVER_VOLUME and is_said(volume.get("cephfs")):
+        if server is not None and name == _SERVER_VOLUME and is_set(volume.get("cephfs")):
             yield diagnostics.error(
                 volume, where, "the claim of the NFS server has this name: give the volume another one"
             )
@@ -155,16 +155,16 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    found = [source for source in SOURCES if is_said(entry.get(source))]
+    found = [source for source in SOURCES if is_set(entry.get(source))]
     if len(found) != 1:
         what = f"found {' and '.join(found)}" if found else "nothing says where the files come from"
         yield diagnostics.error(entry, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
     to, url, sha256, image = (entry.get(field) for field in ("to", "url", "sha256", "image"))
     if to is not None:
-        yield from check_place(node, to, diagnostics.field(path, "to"), is_written=True)
-    if url is not None and is_said(url):
+        yield from check_volume_path(node, to, diagnostics.field(path, "to"), is_written=True)
+    if url is not None and is_set(url):
         yield from _check_url(url, diagnostics.field(path, "url"))
-    if sha256 is not None and is_said(sha256):
+    if sha256 is not None and is_set(sha256):
         yield from _check_sha256(sha256, diagnostics.field(path, "sha256"), is_of_url="url" in found)
     if image is not None:
         yield from jobfile_names.check_image(image, diagnostics.field(path, "image"))
@@ -199,7 +199,7 @@ def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Di
         yield diagnostics.error(node, path, "a sha256 is that of a url, and there is none: remove it")
 
 
-def check_place(
+def check_volume_path(
     node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
 ) -> Iterator[Diagnostic]:
     """A path in a volume of the job `node`, in which all of its tasks see the same."""
@@ -216,7 +216,7 @@ def check_place(
     found = jobfile_volumes.volume_at(places, text)
     if found is None:
         known = (
-            f": they are at {', '.join(diagnostics.cut(at) for at in places.values())}"
+            f": they are at {', '.join(diagnostics.truncate(at) for at in places.values())}"
             if places
             else ", and it has none"
         )
@@ -225,7 +225,7 @@ def check_place(
         )
         return
     name, _ = found
-    if is_said(volumes[name].get(_OF_EACH_TASK)):
+    if is_set(volumes[name].get(_OF_EACH_TASK)):
         yield diagnostics.error(
             place,
             path,
@@ -233,7 +233,7 @@ def check_place(
             "its start. Expected a "
             "path in a volume that is there before, such as nfs, share or pvc",
         )
-    if is_written and any(is_said(volumes[name].get(kind)) for kind in _READ_ONLY):
+    if is_written and any(is_set(volumes[name].get(kind)) for kind in _READ_ONLY):
         yield diagnostics.error(
             place,
             path,
@@ -249,6 +249,6 @@ def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:
     return {name: volume for name, volume in entries if isinstance(volume, tree.Mapping)}
 
 
-def is_said(node: tree.Node | None) -> bool:
+def is_set(node: tree.Node | None) -> bool:
     """An empty text counts as none."""
     return node is not None and tree.text_of(node) != "" and node != tree.Sequence((), node.line, node.column)

@@ -10,7 +10,7 @@ from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
-RESERVED = "windlass-"
+RESERVED_PREFIX = "windlass-"
 """Volumes that Windlass adds are called so."""
 KINDS = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
 
@@ -25,8 +25,8 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
     first_lines: dict[str, int] = {}
     for name, volume in volumes.entries.items() if isinstance(volumes, tree.Mapping) else ():
         at = diagnostics.field(path, name)
-        if name.startswith(RESERVED):
-            message = f"names that begin with {RESERVED} are taken: give the volume another one"
+        if name.startswith(RESERVED_PREFIX):
+            message = f"names that begin with {RESERVED_PREFIX} are taken: give the volume another one"
             yield diagnostics.error(volume, at, message)
         if isinstance(volume, tree.Mapping):
             yield from _check_kind(volume, at)
@@ -35,19 +35,19 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
             yield from _check_place(volume.get("at"), first_lines, diagnostics.field(at, "at"))
 
 
-def normal(path: str) -> str:
+def normalize(path: str) -> str:
     """An absolute path without what means nothing in it, so that the same places are the same text."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def volume_at(places: Mapping[str, str], path: str) -> tuple[str, str] | None:
     """The volume in which a path is, of those that are at `places`, and the path below that. None: in none of them."""
-    whole = normal(path)
-    around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normal(at)}/")]
+    whole = normalize(path)
+    around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normalize(at)}/")]
     if not around:
         return None
-    nearest = max(around, key=lambda name: len(normal(places[name])))
-    return nearest, whole[len(normal(places[nearest])) :].strip("/")
+    nearest = max(around, key=lambda name: len(normalize(places[name])))
+    return nearest, whole[len(normalize(places[nearest])) :].strip("/")
 
 
 def is_absolute(text: str) -> bool:
@@ -144,13 +144,13 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
     text = tree.text_of(node)
     if node is None or text is None:
         return
-    if not is_absolute(text) or ":" in text or normal(text) == "/":
+    if not is_absolute(text) or ":" in text or normalize(text) == "/":
         yield from structural_validation.wrong_type(
             node, 'a path that begins with "/", without ".." and ":", such as /data', path
         )
         return
-    if normal(text) in first_lines:
-        first = first_lines[normal(text)]
+    if normalize(text) in first_lines:
+        first = first_lines[normalize(text)]
         yield diagnostics.error(
             node,
             path,
@@ -158,4 +158,4 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
             "path of its own for "
             "every volume",
         )
-    first_lines.setdefault(normal(text), node.line)
+    first_lines.setdefault(normalize(text), node.line)

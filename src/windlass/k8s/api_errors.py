@@ -24,22 +24,24 @@ def required(field: str, detail: str = "") -> FieldError:
 
 
 def invalid_value(field: str, value: object, detail: str) -> FieldError:
-    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {format_value(value)}: {detail}")
 
 
 def wrong_type(field: str, value: object, detail: str) -> FieldError:
-    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {format_value(value)}: {detail}")
 
 
 def not_supported(field: str, value: object, valid: Iterable[str]) -> FieldError:
     choices = ", ".join(f'"{choice}"' for choice in valid)
     return FieldError(
-        field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {choices}"
+        field,
+        "FieldValueNotSupported",
+        f"Unsupported value: {format_value(value)}: supported values: {choices}",
     )
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {format_value(value)}")
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
@@ -56,7 +58,7 @@ def too_long(field: str, limit: int) -> FieldError:
     return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as Kubernetes writes it into a message."""
     if isinstance(value, str):
         return quoted(value)
@@ -175,7 +177,7 @@ def invalid(group: str, kind: str, name: str, faults: list[FieldError]) -> ApiEr
 
 def unpatchable(result: object, why: str) -> ApiError:
     """A patch that leaves nothing which could be an object of the kind."""
-    message = f"Invalid value: {quoted(shown(result))}: {why}"
+    message = f"Invalid value: {quoted(format_value(result))}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})
 

@@ -30,7 +30,7 @@ def require_version(resource_version: str) -> dict[str, str]:
     return {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
 
 
-def refusing_bottomless(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """A document may be nested as deeply as the interpreter can follow it; a deeper one is the client's fault."""
 
     @functools.wraps(function)
@@ -43,7 +43,7 @@ def refusing_bottomless(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return guarded
 
 
-def independent(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """A copy that shares nothing with the JSON value that it was made from."""
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
@@ -69,22 +69,22 @@ def json_type(value: Any) -> str:
             return "number"
 
 
-@refusing_bottomless
+@limit_depth
 def json_patch(obj: Any, operations: Any) -> Any:
     """The object after all operations; the first that does not apply refuses the whole patch."""
-    document = _Document(independent(obj))
-    for operation in _checked(independent(operations)):
+    document = _Document(deep_copy(obj))
+    for operation in _checked(deep_copy(operations)):
         document.apply(operation)
     return document.root
 
 
-@refusing_bottomless
+@limit_depth
 def merge_patch(obj: Any, patch: Any) -> Any:
     if patch is None:
         raise api_errors.bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise undecodable(patch, "map[string]interface {}", "error decoding patch: ")
-    return _merged(independent(obj), independent(patch))
+    return _merged(deep_copy(obj), deep_copy(patch))
 
 
 def _merged(target: Any, patch: Any) -> Any:
@@ -216,7 +216,7 @@ class _Document:
         self._copied_bytes += len(msgspec.json.encode(value))
         if self._copied_bytes > MAX_COPIED_BYTES:
             _refuse()
-        self._add(target, independent(value))
+        self._add(target, deep_copy(value))
 
     def _test(self, path: list[str], value: Any) -> None:
         found = _member(self._parent(path), path[-1]) if path else self.root

@@ -200,7 +200,9 @@ class _Parser:
         if not _is_word(key):
             _refuse_requirement(f"found '{key}', expected: identifier")
         if problems := formats.qualified_name(key):
-            _refuse_requirement(f"<nil>: Invalid value: {api_errors.shown(key)}: {'; '.join(problems)}")
+            _refuse_requirement(
+                f"<nil>: Invalid value: {api_errors.format_value(key)}: {'; '.join(problems)}"
+            )
         if negated:
             return Absent(key)
         if self._next in (_END, ","):
@@ -250,14 +252,14 @@ def _bound(key: str, value: str) -> int:
     number = _integer(value)
     if number is None:
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        _refuse_requirement(f"values[0]: Invalid value: {api_errors.shown(value)}: {why}")
+        _refuse_requirement(f"values[0]: Invalid value: {api_errors.format_value(value)}: {why}")
     _check_value(key, value, 0)
     return number
 
 
 def _check_value(key: str, value: str, index: int) -> None:
     if problems := formats.label_value(value):
-        shown = api_errors.shown(value)
+        shown = api_errors.format_value(value)
         _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(problems)}")
 
 

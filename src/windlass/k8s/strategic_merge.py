@@ -136,14 +136,14 @@ def _merged_template_field(field: str, original: Any, patch: Any) -> Any:
     return result
 
 
-@json_patch.refusing_bottomless
+@json_patch.limit_depth
 def strategic_merge_patch(obj: Object, patch: Any, type_name: str) -> Object:
     """The object, of a type of `kubernetes_types`, after the patch."""
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
         raise json_patch.undecodable(patch, "map[string]interface {}")
-    return _merged(json_patch.independent(obj), json_patch.independent(patch), type_name)
+    return _merged(json_patch.deep_copy(obj), json_patch.deep_copy(patch), type_name)
 
 
 def _merged(original: Object, patch: Object, type_name: str) -> Object:
@@ -370,7 +370,9 @@ def _field_type(type_name: str, field: str) -> str:
     known = k8s_types.types().get(type_name)
     if known is None or field not in known.fields:
         struct = _VERSION.sub("", type_name) if known else "JSON"
-        _refuse(f"unable to find api field in struct {struct} for the json field {api_errors.shown(field)}")
+        _refuse(
+            f"unable to find api field in struct {struct} for the json field {api_errors.format_value(field)}"
+        )
     return known.fields[field]
 
 

@@ -29,5 +29,5 @@ def decode_page(body: bytes) -> Page:
         return _decoder.decode(body)
     except RecursionError:
         # One object is deeper than can be read. The others are not to suffer from it.
-        outline = _decoder.decode(json_depth.shallow(body, 2))
+        outline = _decoder.decode(json_depth.limit_depth(body, 2))
         return Page(outline.metadata, [msgspec.Raw(item) for item in json_depth.elements(body, "items")])

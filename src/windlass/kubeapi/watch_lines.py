@@ -50,7 +50,7 @@ def parse(line: bytes) -> Event:
     try:
         return _event_decoder.decode(line)
     except RecursionError:
-        outline = _event_decoder.decode(json_depth.shallow(line, 1))
+        outline = _event_decoder.decode(json_depth.limit_depth(line, 1))
         return Event(outline.type, msgspec.Raw(json_depth.member(line, "object")))
 
 
@@ -59,4 +59,4 @@ def version_of(body: msgspec.Raw) -> str:
     try:
         return metadata.decode_version(body).metadata.resource_version
     except RecursionError:
-        return metadata.decode_version(json_depth.shallow(bytes(body), 2)).metadata.resource_version
+        return metadata.decode_version(json_depth.limit_depth(bytes(body), 2)).metadata.resource_version

@@ -145,7 +145,7 @@ def template_paths(data: bytes) -> tuple[str, ...]:
         return ()
     roots = (document.root for document in yaml_parse.parse(data).documents)
     return tuple(
-        path for root in roots if cluster_config.is_config(root) for path in cluster_config.paths(root)
+        path for root in roots if cluster_config.is_config(root) for path in cluster_config.import_paths(root)
     )
 
 
@@ -159,7 +159,7 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    gathered = diagnostics.gathered(_found(parsed, documents, items, namespace, templates), file)
+    gathered = diagnostics.collect(_found(parsed, documents, items, namespace, templates), file)
     if any(diagnostic.is_error for diagnostic in gathered):
         return Contents((), (), gathered)
     configs = tuple(_configured(item, templates) for item in items if item.is_config)

@@ -54,7 +54,7 @@ def faults_of(job: Job) -> tuple[Diagnostic, ...]:
     found = [] if parsed.failure is None else [parsed.failure]
     for document in parsed.documents:
         found += [*document.diagnostics, *check(document.root, "")]
-    return diagnostics.gathered(found, _FILE)
+    return diagnostics.collect(found, _FILE)
 
 
 def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
@@ -107,7 +107,7 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnosti
         taken[code.FOLDER] = "code"
     has_more_folders = job.jupyter is not None or job.hub is not None
     for name, volume in job.volumes.items():
-        place = jobfile_volumes.normal(volume.at)
+        place = jobfile_volumes.normalize(volume.at)
         if has_more_folders and f"{place}/".startswith(_OF_COMPANIONS):
             taken.setdefault(place, "what jupyter and hub need")
         if place in taken:

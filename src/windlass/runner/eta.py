@@ -95,7 +95,7 @@ class Files:
             if not stat.S_ISREG(seen.st_mode) or self._known.get(path) == version:
                 return None
             self._known[path] = version
-            start = max(seen.st_size - progress.MOST_BYTES, 0)
-            return progress.of_file(os.pread(descriptor, progress.MOST_BYTES, start))
+            start = max(seen.st_size - progress.MAX_BYTES, 0)
+            return progress.parse_file(os.pread(descriptor, progress.MAX_BYTES, start))
         finally:
             os.close(descriptor)

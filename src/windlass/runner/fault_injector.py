@@ -21,7 +21,7 @@ from windlass.model.base import Json
 from windlass.runner.fault_targets import Aims, Hit, JobKey
 from windlass.runner.report import Line, Topic
 from windlass.wire import fault_injection
-from windlass.wire.fault_injection import Injection, What
+from windlass.wire.fault_injection import Action, Injection
 
 if TYPE_CHECKING:
     from windlass.kubeapi.transport import Transport
@@ -37,7 +37,7 @@ class Cluster(Protocol):
         *,
         uid: str = "",
         container: str = "",
-        code: int = fault_injection.KILLED,
+        code: int = fault_injection.KILLED_EXIT_CODE,
     ) -> bool: ...
 
     def delay_pods(self, seconds_of: Callable[[Json], float]) -> None: ...
@@ -65,7 +65,7 @@ class Injector:
         self._timers: set[asyncio.TimerHandle] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._is_over = False
-        if any(injection.what is What.DELAY for injection in self._wanted):
+        if any(injection.what is Action.DELAY for injection in self._wanted):
             cluster.delay_pods(self._delay_of)
 
     def on_pod(self, pod: Pod) -> None:
@@ -100,7 +100,7 @@ class Injector:
         return sum(hit.injection.seconds for hit in hits)
 
     def _do(self, hit: Hit) -> None:
-        if hit.injection.what is What.DELETE:
+        if hit.injection.what is Action.DELETE:
             deletion = asyncio.create_task(self._delete(hit))
             self._deletions.add(deletion)
             deletion.add_done_callback(self._deletions.discard)

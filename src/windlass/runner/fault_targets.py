@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.client.pods import Pod, Task
 from windlass.model.pods import PodPhase
-from windlass.wire.fault_injection import Injection, What
+from windlass.wire.fault_injection import Action, Injection
 
 JobKey = tuple[str, str]
 """The namespace and the name of a job."""
@@ -29,7 +29,7 @@ class Hit(msgspec.Struct, frozen=True):
     def said(self) -> str:
         """What is done, in the words in which it was asked for."""
         now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
-        return str(now if now.what is What.DELAY else msgspec.structs.replace(now, seconds=0.0))
+        return str(now if now.what is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
 
 
 class Aims:
@@ -42,11 +42,11 @@ class Aims:
 
     def delays(self, pod: Pod) -> tuple[Hit, ...]:
         """Of a pod that is about to start."""
-        return tuple(hit for hit in self._of(pod) if hit.injection.what is What.DELAY)
+        return tuple(hit for hit in self._of(pod) if hit.injection.what is Action.DELAY)
 
     def hits(self, pod: Pod) -> tuple[Hit, ...]:
         """Of a pod as it is seen, as often as that may be: all of them at once, when it runs."""
-        found = tuple(hit for hit in self._of(pod) if hit.injection.what is not What.DELAY)
+        found = tuple(hit for hit in self._of(pod) if hit.injection.what is not Action.DELAY)
         uid = pod.uid
         if pod.status.phase != PodPhase.RUNNING or uid in self._running:
             return ()

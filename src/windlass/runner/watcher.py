@@ -171,7 +171,7 @@ class Watcher:
             self.tell(Line(Topic.POD, _now(), self._report.name_of(pod), "NoLog", message))
 
     def _on_line(self, pod: Pod, container: str, line: str) -> None:
-        found = progress.of_line(line)
+        found = progress.parse_line(line)
         self._reporter.say(LogLine(Topic.LOG, _now(), self._report.name_of(pod), container, line))
         if found is not None:
             self._advance(pod, found, Source.LOG)

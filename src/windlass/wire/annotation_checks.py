@@ -52,14 +52,14 @@ def _problems_of_role(role: TaskRoleSpec, path: str, *, is_listed: bool) -> list
     if is_listed and role.name[:1].isdigit():
         problems.append(
             f"{path}.name: found {diagnostics.quoted(role.name)}, expected a letter at the beginning: with this "
-            f"{names.RUNTIME_ANNOTATION} a variable is called {diagnostics.cut(role.name.upper())}_HOSTS, and no shell "
-            "knows one that begins with a digit. Give the role such a name."
+            f"{names.RUNTIME_ANNOTATION} the variable {diagnostics.truncate(role.name.upper())}_HOSTS is set, and "
+            "shells do not accept names that start with a digit. Give the role such a name."
         )
     last = names.host_name(role.name, max(0, role.task_number - 1))
     if len(last) > names.HOSTNAME_LIMIT:
         problems.append(
             f"{path}.name: found {diagnostics.quoted(role.name)}, with which the last task is called "
-            f"{diagnostics.cut(last)}: a "
+            f"{diagnostics.truncate(last)}: a "
             f"host name has at most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name."
         )
     return problems

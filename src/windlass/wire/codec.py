@@ -202,7 +202,7 @@ def _shown_value(raw: Any, path: str) -> str:
 # What can still be done with a Framework that is none
 
 
-class Unreadable(msgspec.Struct, frozen=True):
+class InvalidFramework(msgspec.Struct, frozen=True):
     """As much of a Framework that cannot be decoded as it takes to tell its owner."""
 
     metadata: ObjectMeta
@@ -213,7 +213,7 @@ class Unreadable(msgspec.Struct, frozen=True):
     error: str
 
 
-def read_framework(data: Data) -> Framework | Unreadable:
+def read_framework(data: Data) -> Framework | InvalidFramework:
     """Raises `DecodeError` only for what has no name to tell anybody about.
 
     A status without `attemptStatus` holds no more than conditions that were left before anything could be run: it
@@ -225,7 +225,7 @@ def read_framework(data: Data) -> Framework | Unreadable:
         return _read_in_parts(data, error)
 
 
-def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
+def _read_in_parts(data: Data, error: DecodeError) -> Framework | InvalidFramework:
     try:
         raw, is_whole = _as_far_as_it_goes(data)
         metadata = _probed_metadata(raw["metadata"])
@@ -244,7 +244,7 @@ def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
     found = (
         tuple(item for item in conditions if isinstance(item, dict)) if isinstance(conditions, list) else ()
     )
-    return Unreadable(metadata, api_version, found, str(error))
+    return InvalidFramework(metadata, api_version, found, str(error))
 
 
 def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
@@ -252,7 +252,7 @@ def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
     try:
         whole: Json = msgspec.json.decode(data)
     except RecursionError:
-        top: Json = msgspec.json.decode(json_depth.shallow(bytes(data), _DEPTH_OF_CONDITIONS))
+        top: Json = msgspec.json.decode(json_depth.limit_depth(bytes(data), _DEPTH_OF_CONDITIONS))
         return top, False
     return whole, True
 
@@ -283,7 +283,7 @@ def _is_a(kind: Any, value: Any) -> bool:
     return True
 
 
-def invalid_status_patch(unreadable: Unreadable, now: datetime) -> bytes | None:
+def invalid_status_patch(unreadable: InvalidFramework, now: datetime) -> bytes | None:
     """The merge patch of the status that says Invalid beside the other conditions; None if it is said already."""
     kind = ConditionType.INVALID
     said = next((condition for condition in unreadable.conditions if condition.get("type") == kind), {})

@@ -1,7 +1,7 @@
 """What is wrong with a file, said so that a person can put it right. No checks live here.
 
 A check is a generator of faults that leaves `file` empty, since it sees a tree and not a file; whoever read the
-file fills it in. Being generators, checks stop when enough has been said: see `gathered`.
+file fills it in. Being generators, checks stop when enough has been said: see `collect`.
 """
 
 import difflib
@@ -17,10 +17,10 @@ import msgspec
 MAX_DIAGNOSTICS = 1000
 """A file with more than this is broken as a whole; looking for the rest would only take time."""
 
-_LONGEST_QUOTE = 60
+_MAX_QUOTE_LENGTH = 60
 _CERTAIN, _CLEARLY_LESS = 0.8, 0.1
 """How alike two names are when one stands for the other, and by how much less every third one must be."""
-_LONGEST_MESSAGE = 1000
+_MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -156,7 +156,7 @@ def warning(
     )
 
 
-def gathered(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
+def collect(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
     """The faults of a file in the order of its lines, each said once however often an alias repeats its place."""
     once: dict[tuple[int, int, str], Diagnostic] = {}
     for diagnostic in _at_most(found, MAX_DIAGNOSTICS):
@@ -178,7 +178,7 @@ def field(path: str, key: str) -> str:
     """The path of a mapping's entry."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{path}[{quoted(key)}]"
-    return f"{path}.{cut(key)}" if path else cut(key)
+    return f"{path}.{truncate(key)}" if path else truncate(key)
 
 
 def item(path: str, index: int) -> str:
@@ -186,20 +186,22 @@ def item(path: str, index: int) -> str:
     return f"{path}[{index}]"
 
 
-def cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+def truncate(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTE_LENGTH else text[: _MAX_QUOTE_LENGTH - 1] + "…"
 
 
 def quoted(value: Any) -> str:
     """A value as a message shows it: not longer than a line."""
     return (
-        f'"{_one_line(cut(value))}"' if isinstance(value, str) else cut(msgspec.json.encode(value).decode())
+        f'"{_one_line(truncate(value))}"'
+        if isinstance(value, str)
+        else truncate(msgspec.json.encode(value).decode())
     )
 
 
 def _one_line(text: str) -> str:
     """Whatever a file holds, a message about it is one line that a terminal can show."""
-    text = text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+    text = text if len(text) <= _MAX_MESSAGE_LENGTH else text[: _MAX_MESSAGE_LENGTH - 1] + "…"
     if text.isprintable():
         return text
     return "".join(
@@ -211,7 +213,7 @@ def _one_line(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def nearest(name: str, known: tuple[str, ...]) -> str | None:
     """The known name that somebody who wrote this one probably meant."""
-    if len(name) > _LONGEST_QUOTE:
+    if len(name) > _MAX_QUOTE_LENGTH:
         return None
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.65)
@@ -223,7 +225,7 @@ def rule_for(name: str, known: tuple[str, ...]) -> Rule:
     return Rule.MISSPELT_FIELD if nearest(name, known) is not None else Rule.UNKNOWN_FIELD
 
 
-def renaming(name: str, known: tuple[str, ...], present: Container[str]) -> Fix | None:
+def rename_fix(name: str, known: tuple[str, ...], present: Container[str]) -> Fix | None:
     """The field that was certainly meant, if there is one: nothing else comes near it, and it is not there already."""
     meant = _certainly(name, known)
     return Fix(Remedy.RENAME, meant) if meant is not None and meant not in present else None
@@ -233,13 +235,13 @@ def renaming(name: str, known: tuple[str, ...], present: Container[str]) -> Fix 
 def _certainly(name: str, known: tuple[str, ...]) -> str | None:
     if nearest(name, known) is None:
         return None
-    (best, meant), *others = sorted(((_alikeness(name, each), each) for each in known), reverse=True)
+    (best, meant), *others = sorted(((_similarity(name, each), each) for each in known), reverse=True)
     has_the_same_letters = sorted(name.lower()) == sorted(meant.lower())
     is_near = best >= _CERTAIN or has_the_same_letters
     return meant if is_near and all(best - other >= _CLEARLY_LESS for other, _ in others[:1]) else None
 
 
-def _alikeness(name: str, other: str) -> float:
+def _similarity(name: str, other: str) -> float:
     """From 0 to 1; upper and lower case make no difference."""
     return difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
 
@@ -250,7 +252,7 @@ def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     if suggestion is not None:
         return f"Did you mean {quoted(suggestion)}?"
     return (
-        f"Known here: {', '.join(cut(name) for name in known)}."
+        f"Known here: {', '.join(truncate(name) for name in known)}."
         if len(known) <= 12
         else "No field of a similar name exists here."
     )

@@ -1,4 +1,4 @@
-"""Durations as people write them: 90, 90s, 15m, 1h30m, 7d."""
+"""Parse and format durations as people write them: 90, 90s, 15m, 1h30m, 7d."""
 
 import re
 
@@ -7,9 +7,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EXPECTED = "a duration such as 90s, 15m, 1h30m or 7d"
 
 
-def seconds(written: str | float) -> float:
-    """A number is one of seconds. Raises ValueError."""
-    text = str(written).strip()
+def parse(duration: str | float) -> float:
+    """Return a duration in seconds. A number without a unit means seconds. Raise ValueError if it is invalid."""
+    text = str(duration).strip()
     if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text):
         return float(text)
     parts = list(_PART.finditer(text))
@@ -19,8 +19,8 @@ def seconds(written: str | float) -> float:
     return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
 
 
-def written(length: float) -> str:
-    """Of so many seconds, as people write it: 1h30m."""
+def format_seconds(length: float) -> str:
+    """Return a duration as people write it: 1h30m."""
     whole, fraction = divmod(round(length, 3), 1)
     minutes, secs = divmod(int(whole), 60)
     hours, minutes = divmod(minutes, 60)

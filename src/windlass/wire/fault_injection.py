@@ -19,21 +19,21 @@ import msgspec
 from windlass.wire import diagnostics, durations
 
 
-class What(StrEnum):
+class Action(StrEnum):
     KILL = "kill"
     EXIT = "exit"
     DELETE = "delete"
     DELAY = "delay"
 
 
-KILLED = 137
+KILLED_EXIT_CODE = 137
 EXAMPLES = "kill worker-1 after 5s; exit 3 worker-0 after 1m every time; delete ps-0; delay worker-1 by 30s"
 _TASK = re.compile(r"([a-z0-9]{1,63})(?:-(0|[1-9][0-9]{0,4}))?")
 _CODE = re.compile(r"[0-9]{1,3}")
 
 
 class Injection(msgspec.Struct, frozen=True):
-    what: What
+    what: Action
     role: str
     index: int | None = None
     """None: every task of the role."""
@@ -50,17 +50,17 @@ class Injection(msgspec.Struct, frozen=True):
         if by:
             words.append(f"by {by}")
         elif self.seconds:
-            words.append(f"after {durations.written(self.seconds)}")
+            words.append(f"after {durations.format_seconds(self.seconds)}")
         return " ".join([*words, "every time"] if self.is_repeated else words)
 
     @property
     def deed(self) -> str:
         """What is done, to whomsoever: `kill`, `exit 3`, `delete`, `delay by 30s`."""
         match self.what:
-            case What.EXIT:
+            case Action.EXIT:
                 return f"{self.what} {self.code}"
-            case What.DELAY:
-                return f"{self.what} by {durations.written(self.seconds)}"
+            case Action.DELAY:
+                return f"{self.what} by {durations.format_seconds(self.seconds)}"
             case _:
                 return str(self.what)
 
@@ -84,13 +84,15 @@ def parse(written: str) -> Injection:
     if not words:
         raise _error(written, "it says nothing")
     what = _what(written, words.pop(0))
-    code = _code(written, words) if what is What.EXIT else KILLED if what is What.KILL else 0
+    code = _code(written, words) if what is Action.EXIT else KILLED_EXIT_CODE if what is Action.KILL else 0
     role, index = _task(written, words)
-    seconds = _seconds(written, words, "by" if what is What.DELAY else "after", is_needed=what is What.DELAY)
+    seconds = _seconds(
+        written, words, "by" if what is Action.DELAY else "after", is_needed=what is Action.DELAY
+    )
     return Injection(what, role, index, code, seconds, is_repeated)
 
 
-def insist_on_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> None:
+def require_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> None:
     """Each concerns a task that there is. `tasks`: how many of them each role has. Raises InjectionError."""
     for injection in injections:
         role, number = injection.role, tasks.get(injection.role)
@@ -109,13 +111,13 @@ def insist_on_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -
             )
 
 
-def _what(written: str, word: str) -> What:
-    known = tuple(str(what) for what in What)
+def _what(written: str, word: str) -> Action:
+    known = tuple(str(what) for what in Action)
     if word not in known:
         raise _error(
             written, f"there is no {diagnostics.quoted(word)}. {diagnostics.did_you_mean(word, known)}"
         )
-    return What(word)
+    return Action(word)
 
 
 def _code(written: str, words: list[str]) -> int:
@@ -147,7 +149,7 @@ def _seconds(written: str, words: list[str], particle: str, *, is_needed: bool) 
     if not words:
         raise _error(written, f"how long: it is missing, expected {durations.EXPECTED}")
     try:
-        return durations.seconds(" ".join(words))
+        return durations.parse(" ".join(words))
     except ValueError:
         found = diagnostics.quoted(" ".join(words))
         raise _error(written, f"how long: found {found}, expected {durations.EXPECTED}") from None

@@ -12,7 +12,7 @@ _OPENING = (b"{", b"[")
 _CLOSING = (b"}", b"]")
 
 
-def shallow(data: bytes, deepest: int) -> bytes:
+def limit_depth(data: bytes, deepest: int) -> bytes:
     """The same with null in place of every object and list that lies below so many levels."""
     kept = []
     start = 0

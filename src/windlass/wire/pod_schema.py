@@ -79,7 +79,7 @@ def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Diagno
         f"a {_in_words(kind)} has no field of this name: Kubernetes drops it with all that stands under it, "
         f"and the pod runs without. {diagnostics.did_you_mean(key, known)}",
         diagnostics.rule_for(key, known),
-        diagnostics.renaming(key, known, node.entries),
+        diagnostics.rename_fix(key, known, node.entries),
     )
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-MOST_VALUES = 20
-LONGEST_VALUE = 100
-MOST_BYTES = 4096
+MAX_VALUES = 20
+MAX_VALUE_LENGTH = 100
+MAX_BYTES = 4096
 """So much of the end of the file is enough."""
 
 _MARK = "windlass progress "
@@ -38,26 +38,26 @@ class Progress(msgspec.Struct, frozen=True):
         return bool(self.total) and self.step >= self.total
 
 
-def of_line(line: str) -> Progress | None:
+def parse_line(line: str) -> Progress | None:
     """Of a line of a log."""
-    return _parsed(line[len(_MARK) :]) if line.startswith(_MARK) else None
+    return _parse(line[len(_MARK) :]) if line.startswith(_MARK) else None
 
 
-def of_file(data: bytes) -> Progress | None:
-    """Of the end of the file, `MOST_BYTES` or all of it. Its last line may be half written: then it has no end."""
-    lines = data[-MOST_BYTES:].decode("utf-8", "replace").split("\n")
+def parse_file(data: bytes) -> Progress | None:
+    """Of the end of the file, `MAX_BYTES` or all of it. Its last line may be half written: then it has no end."""
+    lines = data[-MAX_BYTES:].decode("utf-8", "replace").split("\n")
     # A program that writes no line end means what it has written.
     candidates = lines if len(lines) == 1 else lines[:-1]
     for line in reversed(candidates):
         if line.strip():
-            return _parsed(line.strip())
+            return _parse(line.strip())
     return None
 
 
-def _parsed(text: str) -> Progress | None:
+def _parse(text: str) -> Progress | None:
     steps = _STEPS.match(text)
     if steps is None:
         return None
     found = _VALUE.findall(text, steps.end())
-    values = {name: value[:LONGEST_VALUE] for name, value in found[:MOST_VALUES]}
+    values = {name: value[:MAX_VALUE_LENGTH] for name, value in found[:MAX_VALUES]}
     return Progress(int(steps[1]), int(steps[2]), values)

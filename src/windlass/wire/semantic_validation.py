@@ -12,10 +12,10 @@ from windlass.model import names
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import annotation_checks, diagnostics
 
-MOST_TASKS = 16_000
+MAX_TASKS = 16_000
 """The status of so many running tasks takes some 1.5 MiB even when it is compressed, and that is what etcd stores. More
 would be started, and then nothing could be written down about them any more."""
-LONGEST_MESSAGE = 1000
+MAX_MESSAGE_LENGTH = 1000
 
 _is_a_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_role_name = re.compile(names.ROLE_NAME_PATTERN).fullmatch
@@ -28,13 +28,13 @@ def semantic_error(framework: Framework) -> str:
         _is_a_dns_label(framework.name)
         and all(_is_a_role_name(role.name) and 0 <= role.task_number <= MAX_TASK_NUMBER for role in roles)
         and len({role.name for role in roles}) == len(roles)
-        and sum(role.task_number for role in roles) <= MOST_TASKS
+        and sum(role.task_number for role in roles) <= MAX_TASKS
         and not (framework.metadata.annotations and annotation_checks.problems(framework))
     )
     if makes_sense:
         return ""
     message = " ".join(_problems(framework))
-    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
+    return message if len(message) <= MAX_MESSAGE_LENGTH else message[: MAX_MESSAGE_LENGTH - 1] + "…"
 
 
 def _problems(framework: Framework) -> list[str]:
@@ -51,9 +51,9 @@ def _problems(framework: Framework) -> list[str]:
             role, f"spec.taskRoles[{index}]", first.setdefault(role.name, index), index
         )
     tasks = sum(role.task_number for role in framework.spec.task_roles)
-    if tasks > MOST_TASKS:
+    if tasks > MAX_TASKS:
         problems.append(
-            f"spec.taskRoles: found {tasks} tasks, expected at most {MOST_TASKS} in all roles together: the status of "
+            f"spec.taskRoles: found {tasks} tasks, expected at most {MAX_TASKS} in all roles together: the status of "
             "more cannot be stored. Divide them among several Frameworks."
         )
     return [*problems, *annotation_checks.problems(framework)]
@@ -80,4 +80,4 @@ def _problems_of_role(role: TaskRoleSpec, path: str, first: int, index: int) -> 
 
 def _quoted(name: str) -> str:
     """Odd characters show as what they are."""
-    return msgspec.json.encode(diagnostics.cut(name)).decode()
+    return msgspec.json.encode(diagnostics.truncate(name)).decode()

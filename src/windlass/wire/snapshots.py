@@ -57,7 +57,7 @@ def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framewor
     return msgspec.structs.replace(framework, spec=spec, status=status)
 
 
-def is_wanted(trigger: SnapshotTrigger, wanted: LogObjectSnapshot) -> bool:
+def is_enabled(trigger: SnapshotTrigger, wanted: LogObjectSnapshot) -> bool:
     match trigger:
         case SnapshotTrigger.FRAMEWORK_RETRY:
             return wanted.framework.on_framework_retry

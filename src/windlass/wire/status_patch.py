@@ -21,7 +21,7 @@ from windlass.model.status import (
 )
 from windlass.wire import codec
 
-MOST_OPERATIONS = 2000
+MAX_OPERATIONS = 2000
 """The server takes ten thousand at most, and works through each of them by itself."""
 
 _ENCODER = msgspec.json.Encoder()
@@ -39,19 +39,19 @@ class Operation(TypedDict):
 def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
     """From the Framework as it is stored to the same Framework with this status."""
     if framework.status is None:
-        return whole_status_patch(framework, status, compress=compress)
+        return full_status_patch(framework, status, compress=compress)
     stored = codec.compress_status(status) if compress else status
     if stored is not status:
         return _encoded(framework, _around_attempt(framework.status, stored))
     operations: list[Operation] = []
     for operation in _differences("/status", framework.status, status):
         operations.append(operation)
-        if len(operations) == MOST_OPERATIONS:
+        if len(operations) == MAX_OPERATIONS:
             return _encoded(framework, _around_attempt(framework.status, status))
     return _encoded(framework, operations)
 
 
-def whole_status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
+def full_status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
     """Whatever is stored now, which may be compressed and not what the model makes of it."""
     stored = codec.compress_status(status) if compress else status
     return _encoded(framework, [_set("/status", stored)])

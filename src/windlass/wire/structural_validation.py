@@ -45,11 +45,11 @@ def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic
     if not isinstance(node, tree.Invalid):
         fix = _quoting(node, expected)
         advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
-        message = f"found {described(node)}, expected {expected}{advice}"
+        message = f"found {describe(node)}, expected {expected}{advice}"
         yield diagnostics.error(node, path, message, Rule.WRONG_VALUE, fix)
 
 
-def described(node: tree.Node) -> str:
+def describe(node: tree.Node) -> str:
     """What stands there, in words."""
     match node:
         case tree.Mapping():
@@ -80,7 +80,7 @@ def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
 @functools.cache
 def _described(struct: type[msgspec.Struct]) -> inspect.StructType:
     description = inspect.type_info(struct)
-    assert isinstance(description, inspect.StructType)  # noqa: S101 — what a struct is described by
+    assert isinstance(description, inspect.StructType)  # noqa: S101 — what a struct is describe by
     return description
 
 
@@ -101,7 +101,7 @@ def _check_struct(
                 f"there is no field of this name here: it would be dropped, as if it were not written. "
                 f"{diagnostics.did_you_mean(key, known)}",
                 diagnostics.rule_for(key, known),
-                diagnostics.renaming(key, known, node.entries),
+                diagnostics.rename_fix(key, known, node.entries),
             )
     written_differently = {diagnostics.nearest(key, known) for key in unknown}
     for name, field in fields.items():

@@ -102,7 +102,7 @@ def test_editors_find_the_schema_and_it_takes_the_job(here: Path) -> None:
     found = re.fullmatch(r"# yaml-language-server: \$schema=(file://\S+)", first)
     assert found is not None
     schema = msgspec.json.decode(Path(unquote(urlparse(found[1]).path)).read_bytes())
-    assert schema == msgspec.json.decode(jobfile_schema.published())
+    assert schema == msgspec.json.decode(jobfile_schema.read_published())
     jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(result.stdout))
 
 

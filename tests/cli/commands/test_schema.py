@@ -12,5 +12,5 @@ def test_what_is_printed_is_what_is_published() -> None:
     done = CliRunner().invoke(main, ["schema"])
 
     assert done.exit_code == 0
-    assert done.stdout_bytes == schema.published()
+    assert done.stdout_bytes == schema.read_published()
     assert json.loads(done.stdout)["$id"] == schema.ID

@@ -23,7 +23,7 @@ from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROU
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot
 from windlass.wire import codec
-from windlass.wire.codec import StatusWriter, Unreadable
+from windlass.wire.codec import InvalidFramework, StatusWriter
 
 OURS = "windlass-test"
 EVERYTHING = LogObjectSnapshot()
@@ -60,7 +60,7 @@ class Bench:
         self.rivals = OtherControllers(OURS)
         self.woken: list[set[FrameworkKey]] = []
         self.gone: list[str] = []
-        self.unreadable: list[Unreadable] = []
+        self.unreadable: list[InvalidFramework] = []
         self.troubles: list[tuple[str, str]] = []
         self.snapshots: list[str] = []
         handlers = InformerHandlers(

@@ -20,13 +20,13 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.wire import codec
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 PATIENCE_SECONDS = 60
 TIMEOUT = 3.0
 
 
-def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -> Unreadable:
+def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -> InvalidFramework:
     whole = {
         "apiVersion": f"{CONTROLLER_GROUP}/v1",
         "kind": "Framework",
@@ -40,7 +40,7 @@ def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -
         "status": {"conditions": list(conditions)},
     }
     found = codec.read_framework(msgspec.json.encode(whole))
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, InvalidFramework)
     return found
 
 

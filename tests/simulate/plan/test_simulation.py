@@ -38,7 +38,7 @@ from windlass.simulate.plan.pods import TaskBehavior
 from windlass.simulate.plan.simulation import Plan
 from windlass.wire import codec, fault_injection
 from windlass.wire.crd import manifests
-from windlass.wire.fault_injection import Injection, What
+from windlass.wire.fault_injection import Action, Injection
 
 NAMESPACE = "default"
 RUNS_ON = Life(runs_for=None)
@@ -121,7 +121,7 @@ class Reality:
             for pod in self._kubelet.history.of(NAMESPACE, name):
                 is_first = self._pods_of.get(pod.name, [""])[0] == pod.uid
                 is_due = pod.started is not None and pod.ended is None and (is_first or fault.is_repeated)
-                if fault.what is What.DELETE and pod.name == f"{name}-{fault.task}" and is_due:
+                if fault.what is Action.DELETE and pod.name == f"{name}-{fault.task}" and is_due:
                     deletion = requests.delete(PODS, NAMESPACE, pod.name, uid=pod.uid)
                     self._stage.wait(self._transport.send(deletion))
 
@@ -138,9 +138,9 @@ class Reality:
 
 def _befallen(fault: Injection) -> Life:
     match fault.what:
-        case What.DELAY:
+        case Action.DELAY:
             return Life(starts_after=None)
-        case What.DELETE:
+        case Action.DELETE:
             return RUNS_ON
         case _:
             return Life(runs_for=0, exit_code=fault.code)
@@ -310,7 +310,7 @@ def any_job() -> st.SearchStrategy[tuple[Framework, list[Injection]]]:
     """As the Simulation draws them, and faults for their tasks."""
     fault = st.builds(
         Injection,
-        st.sampled_from(What),
+        st.sampled_from(Action),
         st.sampled_from(("worker", "ps", "chief")),
         st.none() | st.integers(0, 2),
         st.sampled_from((0, 1, 137, 200, 201, 210)),

@@ -52,7 +52,7 @@ STATUS = f"{VERSION}/schema/openAPIV3Schema/properties/status"
     ],
 )
 def test_says_what(live: Json, says_the_same: bool) -> None:
-    assert installed.says_what(live, OURS) is says_the_same
+    assert installed.contains_spec(live, OURS) is says_the_same
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_established(conditions: list[Json], is_established: bool, why: str) -> 
     ],
 )
 def test_version(definition: Json, serves: bool, has_status: bool) -> None:
-    assert installed.serves_our_version(definition) is serves
+    assert installed.serves_version(definition) is serves
     assert installed.has_status_subresource(definition) is has_status

@@ -24,7 +24,7 @@ def found(
     )
     [document] = yaml_parse.parse(text.encode()).documents
     assert isinstance(document.root, tree.Mapping)
-    checked = diagnostics.gathered(framework.check(document.root), "job.yaml")
+    checked = diagnostics.collect(framework.check(document.root), "job.yaml")
     return [(diagnostic.severity, diagnostic.path, diagnostic.message) for diagnostic in checked]
 
 

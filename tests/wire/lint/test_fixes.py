@@ -47,7 +47,7 @@ def look(data: bytes) -> tuple[Diagnostic, ...]:
 
 def mended(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The new text, and what became what."""
-    result = fixes.mend(text.encode(), look)
+    result = fixes.fix_file(text.encode(), look)
     return result.data.decode(), [(fixed.was, fixed.becomes) for fixed in result.fixed]
 
 
@@ -173,4 +173,4 @@ def test_a_fix_that_would_touch_something_else_is_not_made() -> None:
         at_the_name = (Severity.WARNING, "job.yaml", 5, 9, "spec.x", "wrong")
         return (Diagnostic(*at_the_name, Rule.MIN_FAILED_TOO_LARGE, Fix(Remedy.REPLACE, "2")),)
 
-    assert fixes.mend(GOOD.encode(), misled).fixed == ()
+    assert fixes.fix_file(GOOD.encode(), misled).fixed == ()

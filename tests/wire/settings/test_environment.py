@@ -19,7 +19,7 @@ FILE = "config.yaml"
 def gather(
     text: str = "", variables: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> Settings:
-    return settings_file.gather((text.encode(), FILE), variables or {}, flags or {}).settings
+    return settings_file.load((text.encode(), FILE), variables or {}, flags or {}).settings
 
 
 def complaints(text: str, variables: Mapping[str, str], flags: Mapping[str, Any]) -> list[str]:
@@ -79,7 +79,7 @@ def test_every_setting_has_a_variable_but_the_failure_classes() -> None:
     ],
 )
 def test_what_variables_mean(variables: dict[str, str], expected: Settings) -> None:
-    assert settings_file.gather(None, variables, {}) == (expected, ())
+    assert settings_file.load(None, variables, {}) == (expected, ())
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ NO_LIMIT = "kubeClientBurst: it means nothing while kubeClientQps is 0, which is
     ],
 )  # fmt: skip
 def test_warnings(text: str, variables: dict[str, str], where: str, message: str) -> None:
-    _, warnings = settings_file.gather((text.encode(), FILE), variables, {})
+    _, warnings = settings_file.load((text.encode(), FILE), variables, {})
 
     assert [str(warning) for warning in warnings] == [f"{where}: warning: {message}"]
 
@@ -222,7 +222,7 @@ def test_warnings(text: str, variables: dict[str, str], where: str, message: str
     ],
 )
 def test_no_warning_about_variables_that_are_somebody_elses(name: str) -> None:
-    assert settings_file.gather(None, {name: "tcp://10.0.0.1:8080"}, {}) == (Settings(), ())
+    assert settings_file.load(None, {name: "tcp://10.0.0.1:8080"}, {}) == (Settings(), ())
 
 
 def test_a_flag_that_no_setting_has_is_a_mistake_of_the_program() -> None:
@@ -249,7 +249,7 @@ def test_any_text_gives_settings_or_faults_that_say_where(
     }
     known = {setting.flag for setting in environment.SETTINGS} | {f"environment {name}" for name in variables}
     try:
-        read = settings_file.gather(None, variables, flags).settings
+        read = settings_file.load(None, variables, flags).settings
     except InvalidFileError as raised:
         found = {diagnostic.file for diagnostic in raised.diagnostics}
     else:

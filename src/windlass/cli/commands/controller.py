@@ -97,11 +97,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.Gathered:
+def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.LoadedSettings:
     path = config or os.environ.get(environment.CONFIGURATION_FILE, "")
     try:
         file = (Path(path).read_bytes(), path) if path else None
-        return settings_file.gather(file, os.environ, flags)
+        return settings_file.load(file, os.environ, flags)
     except OSError as error:
         click.echo(f"{path}: cannot be read: {error.strerror or error}", err=True)
     except InvalidFileError as error:

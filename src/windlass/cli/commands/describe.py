@@ -110,7 +110,7 @@ def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:
         ("is kept for", spec.ttl_seconds_after_finished),
     ):
         if seconds is not None:
-            yield title, durations.written(seconds)
+            yield title, durations.format_seconds(seconds)
 
 
 def _retries(policy: "RetryPolicySpec") -> str:

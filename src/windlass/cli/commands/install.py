@@ -136,7 +136,7 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
     """Those of the controller, if all is right: a fault would keep every replica from starting."""
     flags = {"namespaces": tuple(dict.fromkeys(watched)), "manage_crds": manage_crds or None}
     try:
-        return settings_file.gather((data, file), {}, flags).settings
+        return settings_file.load((data, file), {}, flags).settings
     except InvalidFileError as faulty:
         raise click.ClickException(f"the configuration cannot be used:\n{faulty}") from faulty
 

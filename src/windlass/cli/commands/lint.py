@@ -16,7 +16,7 @@ from windlass.render import documents
 from windlass.runner import exit_codes
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.lint import fixes
-from windlass.wire.lint.fixes import Fixed, Mended
+from windlass.wire.lint.fixes import Fixed, FixResult
 from windlass.wire.yaml import text
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
@@ -151,14 +151,14 @@ class _Findings:
         templates = self._templates(file, data)
         if templates is None:
             return
-        mended = fixes.mend(data, lambda changed: look(changed, name, templates))
+        mended = fixes.fix_file(data, lambda changed: look(changed, name, templates))
         try:
             _keep(file, data, mended)
         except OSError as refused:
             self.unwritable.append(
                 f"{file}: cannot be written, and is as it was: {refused.strerror or refused}"
             )
-            mended = Mended(data)
+            mended = FixResult(data)
         self.fixed.extend(mended.fixed)
         self.faults.extend(look(mended.data, name, templates))
 
@@ -175,8 +175,8 @@ class _Findings:
         )
 
 
-def _keep(file: str, data: bytes, mended: Mended) -> None:
-    is_all_of_it = len(data) <= text.MOST_BYTES
+def _keep(file: str, data: bytes, mended: FixResult) -> None:
+    is_all_of_it = len(data) <= text.MAX_BYTES
     if file == job_files.STDIN and is_all_of_it:
         sys.stdout.buffer.write(mended.data)
         sys.stdout.buffer.flush()

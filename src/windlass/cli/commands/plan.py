@@ -175,7 +175,7 @@ def _insist_on_role(option: str, role: str, roles: tuple[str, ...]) -> None:
 
 def _seconds(option: str, written: str) -> float:
     try:
-        return durations.seconds(written)
+        return durations.parse(written)
     except ValueError as error:
         raise click.UsageError(f"{option}: {error}") from error
 
@@ -204,7 +204,7 @@ def _verdict(plan: "Plan") -> Iterator[str]:
     if outcome.code is None:
         yield f"{plan.job} does not end: {outcome.why}"
     else:
-        length = durations.written(int(outcome.seconds))
+        length = durations.format_seconds(int(outcome.seconds))
         yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
     yield (
         f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} made. Retries of the job: "

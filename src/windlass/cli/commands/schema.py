@@ -15,4 +15,4 @@ def schema() -> None:
         windlass schema > job.schema.json
         # yaml-language-server: $schema=job.schema.json
     """
-    click.echo(jobfile_schema.published(), nl=False)
+    click.echo(jobfile_schema.read_published(), nl=False)

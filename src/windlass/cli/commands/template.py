@@ -18,7 +18,7 @@ from windlass.model import names
 from windlass.render.templates import Mode, wishes_of
 from windlass.runner import exit_codes
 from windlass.wire import diagnostics
-from windlass.wire.yaml.text import MOST_BYTES
+from windlass.wire.yaml.text import MAX_BYTES
 
 if TYPE_CHECKING:
     from windlass.render.templates.rendering import Rendered
@@ -151,9 +151,9 @@ def _source(file: str, mode: str) -> str:
 
 
 def _decoded(data: bytes, file: str) -> str:
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise CommandError(
-            f"{file} is larger than {MOST_BYTES // 2**20} MiB: no template is", exit_codes.USAGE
+            f"{file} is larger than {MAX_BYTES // 2**20} MiB: no template is", exit_codes.USAGE
         )
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")

@@ -24,12 +24,12 @@ from windlass.render.documents import Submission
 from windlass.render.framework import builder, pods
 from windlass.render.manifest import Manifest
 from windlass.render.storage.nfs_shares import Served, Share
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 if TYPE_CHECKING:
     from windlass.client.submit.code_archive import Archive
 
-Existing = Mapping[tuple[str, str], tuple[Framework | Unreadable, ...]]
+Existing = Mapping[tuple[str, str], tuple[Framework | InvalidFramework, ...]]
 """Frameworks on the cluster that have the name of a planned job, by namespace and name."""
 
 
@@ -89,7 +89,7 @@ class PlannedJob(Manifest, frozen=True):
     target: Target = DEFAULT_TARGET
     code: Code | None = None
     archive: "Archive | None" = None
-    replaced: tuple[Framework | Unreadable, ...] = ()
+    replaced: tuple[Framework | InvalidFramework, ...] = ()
     """Finished Frameworks of the same name, which are deleted first."""
     prerequisites: Prerequisites | None = None
 

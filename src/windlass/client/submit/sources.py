@@ -110,6 +110,6 @@ def _read_bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
             # Reading is limited because the file may be endless.
-            return stream.read(text.MOST_BYTES + 1)
+            return stream.read(text.MAX_BYTES + 1)
     except OSError as error:
         raise FaultyJobError(f"{file}: cannot be read: {error.strerror or error}") from error

@@ -12,7 +12,7 @@ from windlass.client.submit.plan import DEFAULT_OPTIONS, SubmitOptions, SubmitPl
 from windlass.client.submit.sources import Source
 from windlass.model.framework import Framework
 from windlass.render import manifest
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 
 async def submit(
@@ -63,7 +63,7 @@ async def _plan(connection: Connection, source: Source, options: SubmitOptions) 
     return planner.plan(source, target, options, existing)
 
 
-def require_replaceable(found: Framework | Unreadable, namespace: str, *, is_rerun: bool) -> None:
+def require_replaceable(found: Framework | InvalidFramework, namespace: str, *, is_rerun: bool) -> None:
     """Raise AlreadyThereError if an existing job may not be replaced."""
     view = views.job_view(found)
     is_deleting = found.metadata.deletion_timestamp is not None

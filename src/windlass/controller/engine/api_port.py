@@ -104,7 +104,7 @@ class ApiPort:
             if refused.failure.code != 422:
                 raise
             # The stored status has another form than expected, e.g. compressed task statuses.
-            patch = status_patch.whole_status_patch(framework, status, compress=self._compress)
+            patch = status_patch.full_status_patch(framework, status, compress=self._compress)
             answer = await self._patch_status(framework, patch)
         self._blocked_until.pop(framework.group, None)
         version = _decoded(metadata.decode_version, answer).metadata.resource_version

@@ -22,7 +22,7 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.settings import LogObjectSnapshot
 from windlass.wire import codec, snapshots
-from windlass.wire.codec import DecodeError, Unreadable
+from windlass.wire.codec import DecodeError, InvalidFramework
 from windlass.wire.snapshots import SnapshotTrigger
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class InformerHandlers(msgspec.Struct, frozen=True):
 
     on_change: Callable[[Iterable[FrameworkKey]], None]
     on_deletion: Callable[[Framework], None]
-    on_invalid: Callable[[Unreadable], None]
+    on_invalid: Callable[[InvalidFramework], None]
     on_error: Callable[[Resource, ApiError], None]
     write_snapshot: Callable[[str], None]
 
@@ -118,7 +118,7 @@ class Informers:
     ) -> None:
         read = [(_read(data), data) for data in items]
         listed = [(found, data) for found, data in read if isinstance(found, Framework)]
-        invalid = [found for found, _ in read if isinstance(found, Unreadable)]
+        invalid = [found for found, _ in read if isinstance(found, InvalidFramework)]
         for found in invalid:
             self._invalidate(found)
         changed = self._cache.replace_frameworks(
@@ -136,7 +136,7 @@ class Informers:
         if self._is_echo(data, group):
             return
         found = _read(data)
-        if isinstance(found, Unreadable):
+        if isinstance(found, InvalidFramework):
             self._invalidate(found)
         elif found is not None and self._cache.put_framework(found):
             self._detect_other_controller(found, data)
@@ -151,7 +151,7 @@ class Informers:
         current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
         return current is not None and current.metadata.resource_version == found.resource_version
 
-    def _invalidate(self, found: Unreadable) -> None:
+    def _invalidate(self, found: InvalidFramework) -> None:
         self._cache.invalidate(_key_of_invalid(found))
         self._handlers.on_invalid(found)
 
@@ -203,7 +203,7 @@ class Informers:
                     self._handlers.on_change(self._cache.remove_pod(pod))
 
     def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
-        if snapshots.is_wanted(trigger, self._snapshot_settings):
+        if snapshots.is_enabled(trigger, self._snapshot_settings):
             self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
 
 
@@ -239,7 +239,7 @@ def _logging_errors(receive: Callable[[News], None]) -> Callable[[News], None]:
     return receive_or_log
 
 
-def _read(data: msgspec.Raw) -> Framework | Unreadable | None:
+def _read(data: msgspec.Raw) -> Framework | InvalidFramework | None:
     try:
         return codec.read_framework(data)
     except DecodeError as error:
@@ -255,5 +255,5 @@ def _decode_valid(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspe
             log.warning("ignoring an object that cannot be decoded: %s", error)
 
 
-def _key_of_invalid(found: Unreadable) -> FrameworkKey:
+def _key_of_invalid(found: InvalidFramework) -> FrameworkKey:
     return FrameworkKey(names.group_of(found.api_version), found.metadata.namespace, found.metadata.name)

@@ -21,7 +21,7 @@ from windlass.kubeapi.resources import frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import codec
-from windlass.wire.codec import Unreadable
+from windlass.wire.codec import InvalidFramework
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,10 @@ class InvalidFrameworkReporter:
         self._clock = clock
         self._timeout = timeout
         self._field_manager = field_manager
-        self._pending: dict[FrameworkKey, Unreadable] = {}
+        self._pending: dict[FrameworkKey, InvalidFramework] = {}
         self._has_pending = asyncio.Event()
 
-    def report(self, invalid: Unreadable) -> None:
+    def report(self, invalid: InvalidFramework) -> None:
         metadata = invalid.metadata
         key = FrameworkKey(names.group_of(invalid.api_version), metadata.namespace, metadata.name)
         self._pending[key] = invalid
@@ -68,7 +68,7 @@ class InvalidFrameworkReporter:
             self._has_pending.clear()
             await self._has_pending.wait()
 
-    async def _report(self, key: FrameworkKey, invalid: Unreadable) -> bool:
+    async def _report(self, key: FrameworkKey, invalid: InvalidFramework) -> bool:
         """Return False if the report failed and must be retried."""
         patch = codec.invalid_status_patch(invalid, self._clock.now())
         if patch is None:
@@ -96,7 +96,7 @@ class InvalidFrameworkReporter:
         return True
 
 
-def _identified(invalid: Unreadable) -> Framework:
+def _identified(invalid: InvalidFramework) -> Framework:
     """Return a Framework with the fields that an event needs."""
     found = invalid.metadata
     metadata = ObjectMeta(

@@ -108,7 +108,7 @@ def snapshot_lines(
     """Yield a line for each status that a retry or a rescale is about to remove (statement 49)."""
     for reason in reasons:
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
-        if trigger is None or not snapshots.is_wanted(trigger, settings):
+        if trigger is None or not snapshots.is_enabled(trigger, settings):
             continue
         subject = framework
         if reason.status is not None:

@@ -71,12 +71,10 @@ def parse(text: str, selectable: Collection[str], *, is_custom: bool = False) ->
 
 def _unknown_field(field: str, selectable: Collection[str], is_custom: bool) -> str:
     if "status.successful" in selectable:
-        return f"field label {api_errors.shown(field)} not supported for Job"
+        return f"field label {api_errors.format_value(field)} not supported for Job"
     if selectable or is_custom:
         return f"field label not supported: {field}"
-    return (
-        f'{api_errors.shown(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
-    )
+    return f'{api_errors.format_value(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _terms(text: str) -> list[str]:

@@ -268,7 +268,7 @@ def _check_name(name: str) -> None:
     problems = formats.path_segment(name) if name else []
     if problems:
         raise api_errors.bad_request(
-            f"Name parameter invalid: {api_errors.shown(name)}: {', '.join(problems)}"
+            f"Name parameter invalid: {api_errors.format_value(name)}: {', '.join(problems)}"
         )
 
 

@@ -105,7 +105,9 @@ def _from_query(query: Mapping[str, str]) -> dict[str, object]:
 
 def parse_resource_version(text: str) -> int:
     if not _VERSION.fullmatch(text):
-        raise api_errors.bad_request(f"Invalid value: {api_errors.shown(text[:100])}: not a resource version")
+        raise api_errors.bad_request(
+            f"Invalid value: {api_errors.format_value(text[:100])}: not a resource version"
+        )
     return int(text)
 
 

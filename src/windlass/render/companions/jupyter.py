@@ -149,7 +149,7 @@ def _command(server: Server, desk: Desk) -> list[str]:
 def own_folder(folders: Mapping[str, str], kept: str) -> str:
     """What the folder of the notebooks is called. A volume may have that name, and may be that folder."""
     at = folders.get(NOTEBOOKS)
-    is_free = at is None or (kept and volumes.normal(at) == volumes.normal(kept))
+    is_free = at is None or (kept and volumes.normalize(at) == volumes.normalize(kept))
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
 
 

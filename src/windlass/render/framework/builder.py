@@ -90,4 +90,4 @@ def _retries(counted: int, uncounted: int) -> Json:
 
 
 def _seconds(duration: Duration) -> int:
-    return math.ceil(durations.seconds(duration))
+    return math.ceil(durations.parse(duration))

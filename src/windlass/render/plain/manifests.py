@@ -243,4 +243,4 @@ def _retries(job: Job, role: Role) -> int:
 
 
 def _seconds(duration: Duration) -> int:
-    return max(1, math.ceil(durations.seconds(duration)))
+    return max(1, math.ceil(durations.parse(duration)))

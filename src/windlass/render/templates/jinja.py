@@ -17,9 +17,9 @@ from jinja2.visitor import NodeTransformer
 
 from windlass.render.templates import flow_yaml
 from windlass.wire import diagnostics
-from windlass.wire.yaml.text import MOST_BYTES
+from windlass.wire.yaml.text import MAX_BYTES
 
-MOST_CHARACTERS = MOST_BYTES
+MOST_CHARACTERS = MAX_BYTES
 """Of what comes out: more would not be read again."""
 MOST_STEPS = 1_000_000
 """Of all ranges of one template together; and, counted apart, of all rounds of its loops, and of its calls."""
@@ -244,7 +244,7 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
     nearest = diagnostics.nearest(name, known)
     if nearest is not None:
         return f"Did you mean {diagnostics.quoted(nearest)}?"
-    return f"Known here: {diagnostics.cut(', '.join(sorted(known)))}."
+    return f"Known here: {diagnostics.truncate(', '.join(sorted(known)))}."
 
 
 def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:

@@ -40,7 +40,7 @@ class Rendered(msgspec.Struct, frozen=True):
 def rendered(template: Template) -> Rendered:
     """Raises `TemplateError`."""
     text = template.text()
-    found = diagnostics.gathered(validation.check(text), template.file)
+    found = diagnostics.collect(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
     warnings = tuple(_sentence(diagnostic, lines) for diagnostic in found if not diagnostic.is_error)
     return Rendered(

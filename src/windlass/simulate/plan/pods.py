@@ -22,7 +22,7 @@ from windlass.model.pods import (
 from windlass.objects import barrier
 from windlass.simulate.api_server import ApiServer
 from windlass.simulate.virtual_time import Timeline
-from windlass.wire.fault_injection import Injection, What
+from windlass.wire.fault_injection import Action, Injection
 
 BARRIER_TIMEOUT_SEC = 600.0
 """Default time for which the barrier of a pod waits for the other pods."""
@@ -114,8 +114,8 @@ class PlannedPods:
         planned = [
             each for each in self._injections if each.concerns(*task) and (is_first or each.is_repeated)
         ]
-        delays = [each for each in planned if each.what is What.DELAY]
-        faults = [each for each in planned if each.what is not What.DELAY]
+        delays = [each for each in planned if each.what is Action.DELAY]
+        faults = [each for each in planned if each.what is not Action.DELAY]
         for delay in delays:
             self._record_injection(delay, task)
         extra_delay = sum(delay.seconds for delay in delays)
@@ -181,7 +181,7 @@ class PlannedPods:
         if pod is None:
             return
         self._record_injection(injection, _task_of(pod))
-        if injection.what is What.DELETE:
+        if injection.what is Action.DELETE:
             self._server.delete_pod(pod.metadata.namespace, pod.name, uid)
         else:
             self._end(pod, injection.code)

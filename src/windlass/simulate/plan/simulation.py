@@ -227,7 +227,7 @@ class _PlanRun:
             return f"it is retried without end ({len(self._events)} events and {self._pods.created} pods simulated)"
         is_at_rest = self._timeline.next_time() is None and self._queue.next_time() is None
         if not is_at_rest:
-            return f"it is still running after {durations.written(until)}"
+            return f"it is still running after {durations.format_seconds(until)}"
         spec = self._framework.spec
         if spec.suspend or spec.execution_type is ExecutionType.CREATE:
             reason = "spec.suspend is true" if spec.suspend else "spec.executionType is Create"

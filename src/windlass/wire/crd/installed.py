@@ -24,22 +24,22 @@ def why_not_established(definition: Json) -> str:
     return ""
 
 
-def is_going(definition: Json) -> bool:
+def is_deleting(definition: Json) -> bool:
     """It is being deleted, and its objects with it."""
     return bool(definition["metadata"].get("deletionTimestamp"))
 
 
-def serves_our_version(definition: Json) -> bool:
-    version = our_version(definition)
+def serves_version(definition: Json) -> bool:
+    version = served_version(definition)
     return version is not None and bool(version.get("served"))
 
 
 def has_status_subresource(definition: Json) -> bool:
-    version = our_version(definition) or {}
+    version = served_version(definition) or {}
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def our_version(definition: Json) -> Json | None:
+def served_version(definition: Json) -> Json | None:
     versions = definition["spec"].get("versions") or ()
     return next((version for version in versions if version.get("name") == names.VERSION), None)
 
@@ -49,7 +49,7 @@ def dropped_fields(definition: Json, wanted: Json) -> tuple[str, ...]:
     return tuple(_dropped(_schema(definition), _schema(wanted), ""))
 
 
-def says_what(definition: Json, wanted: Json) -> bool:
+def contains_spec(definition: Json, wanted: Json) -> bool:
     """Whether the spec has all that is wanted. It may say more: defaults of the server, fields of a newer release."""
     return _has(definition["spec"], wanted["spec"])
 
@@ -60,7 +60,7 @@ def _condition(definition: Json, kind: str) -> Json:
 
 
 def _schema(definition: Json) -> Json:
-    version = our_version(definition) or {}
+    version = served_version(definition) or {}
     schema: Json = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     return schema
 

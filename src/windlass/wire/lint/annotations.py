@@ -55,7 +55,7 @@ def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator
         message = (
             f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with this "
             f"{names.RUNTIME_ANNOTATION} a "
-            f"variable is called {diagnostics.cut(name.upper())}_HOSTS, and no shell knows one that begins with a digit"
+            f"variable is called {diagnostics.truncate(name.upper())}_HOSTS, which may not start with a digit"
         )
         yield diagnostics.error(node, diagnostics.field(path, "name"), message)
 

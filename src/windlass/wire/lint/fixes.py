@@ -18,7 +18,7 @@ from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import scalars, text, tree
 
-Look = Callable[[bytes], Sequence[Diagnostic]]
+Linter = Callable[[bytes], Sequence[Diagnostic]]
 """How the faults of a file are found."""
 
 _MOST_PASSES = 5
@@ -45,7 +45,7 @@ class Fixed(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}:{self.column}: fixed: {self.path}: {self.was} is now {self.becomes}"
 
 
-class Mended(msgspec.Struct, frozen=True):
+class FixResult(msgspec.Struct, frozen=True):
     data: bytes
     fixed: tuple[Fixed, ...] = ()
 
@@ -88,7 +88,7 @@ class _Edit(msgspec.Struct, frozen=True):
         )
 
 
-def mend(data: bytes, look: Look) -> Mended:
+def fix_file(data: bytes, look: Linter) -> FixResult:
     """All that can be put right with certainty. What is left is what `look` finds in the result."""
     fixed: list[Fixed] = []
     for _ in range(_MOST_PASSES):
@@ -98,10 +98,10 @@ def mend(data: bytes, look: Look) -> Mended:
             break
         data = _edited(data, edits)
         fixed.extend(edit.report for edit in edits)
-    return Mended(data, tuple(fixed))
+    return FixResult(data, tuple(fixed))
 
 
-def _certain(data: bytes, found: Sequence[Diagnostic], look: Look) -> tuple[_Edit, ...]:
+def _certain(data: bytes, found: Sequence[Diagnostic], look: Linter) -> tuple[_Edit, ...]:
     """All edits together if they pass, or else those that pass one after the other."""
     was_looked_through = not any(
         diagnostic.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for diagnostic in found
@@ -127,7 +127,7 @@ def _edits(data: bytes, found: Iterable[Diagnostic]) -> Iterator[_Edit]:
             wanted.setdefault((diagnostic.line, diagnostic.column), []).append(diagnostic)
     for event in yaml_parse.events_of(read) if wanted else ():
         if isinstance(event, yaml.ScalarEvent):
-            place = yaml_parse.place_of(event)
+            place = yaml_parse.position_of(event)
             there = wanted.get((place.line, place.column), [])
             # An alias may bring several faults to one place, which then has to become different things.
             if len({diagnostic.fix for diagnostic in there}) == 1:
@@ -174,7 +174,7 @@ def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
     return mark + written.encode()
 
 
-def _passes(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic], look: Look) -> bool:
+def _passes(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic], look: Linter) -> bool:
     edited = _edited(data, edits)
     before, after = yaml_parse.parse(data), yaml_parse.parse(edited)
     comparison = _Comparison({(edit.diagnostic.line, edit.diagnostic.column): edit for edit in edits})

@@ -48,7 +48,7 @@ def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
                 "a Framework has no field of this name: it would be dropped, as if it were not written. "
                 f"{diagnostics.did_you_mean(key, known)}",
                 diagnostics.rule_for(key, known),
-                diagnostics.renaming(key, known, framework.entries),
+                diagnostics.rename_fix(key, known, framework.entries),
             )
 
 

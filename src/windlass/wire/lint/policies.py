@@ -176,7 +176,7 @@ def _endless_program(role: _Role) -> str:
         command = _endless_command(text)
         if command:
             name = diagnostics.quoted(tree.text_of(tree.dig(container, "name")) or "")
-            return f'"{diagnostics.cut(command)}" in container {name} runs until it is stopped'
+            return f'"{diagnostics.truncate(command)}" in container {name} runs until it is stopped'
         if index == 0 and not words and role.runtime == Runtime.TENSORFLOW:
             return (
                 "a container without a command is an idle TensorFlow server, which runs until it is stopped"

@@ -105,9 +105,9 @@ def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
             yield diagnostics.warning(
                 phrase.node,
                 phrase.path,
-                f"framework_name={diagnostics.cut(other)} is set here, but this Framework is called "
+                f"framework_name={diagnostics.truncate(other)} is set here, but this Framework is called "
                 f"{diagnostics.quoted(framework)}: the tasks would look for the addresses of another one. "
-                f"Write framework_name={diagnostics.cut(framework)}.",
+                f"Write framework_name={diagnostics.truncate(framework)}.",
                 Rule.OTHER_FRAMEWORK,
             )
 

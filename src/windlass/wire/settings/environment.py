@@ -26,7 +26,7 @@ DEFAULTS = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePat
 
 _NOWHERE = Position(0, 0)
 _IN_FILES_ONLY = frozenset({"pod_failure_spec"})
-_OF_A_SERVICE = re.compile(
+_SERVICE_VARIABLE = re.compile(
     r"(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 """Kubernetes gives each pod such variables for each Service, and one of ours may be called windlass-something."""
@@ -64,7 +64,7 @@ class Setting(msgspec.Struct, frozen=True):
         return f"{self.flag}/--no-{self.flag.removeprefix('--')}" if self.is_boolean else self.flag
 
 
-class SettingFault(Diagnostic, frozen=True):
+class SettingDiagnostic(Diagnostic, frozen=True):
     """A diagnostic of a value that stands in no file: it has no line, and `file` says where the value comes from."""
 
     def __str__(self) -> str:
@@ -95,9 +95,9 @@ _BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 
 
-def attributed(diagnostic: Diagnostic, origin: str) -> Diagnostic:
+def with_origin(diagnostic: Diagnostic, origin: str) -> Diagnostic:
     """The same diagnostic of a value from there."""
-    return SettingFault(**msgspec.structs.asdict(diagnostic.with_file(origin)))
+    return SettingDiagnostic(**msgspec.structs.asdict(diagnostic.with_file(origin)))
 
 
 def from_defaults(environment: Mapping[str, str]) -> Layer:
@@ -132,12 +132,14 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[Diagnostic]:
     known = (*_BY_VARIABLE, CONFIGURATION_FILE)
     for name in sorted(environment):
         rest = name.removeprefix(PREFIX)
-        if rest == name or name in known or _OF_A_SERVICE.fullmatch(rest):
+        if rest == name or name in known or _SERVICE_VARIABLE.fullmatch(rest):
             continue
         nearest = diagnostics.nearest(name, known)
         advice = f"Did you mean {nearest}?" if nearest else "No setting has a similar name."
         message = f"there is no setting of this name: the variable means nothing. {advice}"
-        yield attributed(diagnostics.warning(_NOWHERE, "", message), f"environment {diagnostics.cut(name)}")
+        yield with_origin(
+            diagnostics.warning(_NOWHERE, "", message), f"environment {diagnostics.truncate(name)}"
+        )
 
 
 def _read(setting: Setting, value: Any) -> tree.Node:

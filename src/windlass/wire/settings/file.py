@@ -29,12 +29,12 @@ _LOWEST_FAILED_CODE = 1
 _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 
-class Gathered(NamedTuple):
+class LoadedSettings(NamedTuple):
     settings: Settings
     warnings: tuple[Diagnostic, ...]
 
 
-class Order(NamedTuple):
+class OrderRule(NamedTuple):
     """Of two settings, one has to be less than the other."""
 
     low: str
@@ -48,25 +48,25 @@ class Order(NamedTuple):
 
 
 ORDERS = (
-    Order(
+    OrderRule(
         "frameworkMinRetryDelaySecForTransientConflictFailed",
         "frameworkMaxRetryDelaySecForTransientConflictFailed",
         "the delay is chosen between the two",
         may_be_equal=True,
     ),
-    Order(
+    OrderRule(
         "leaseRenewDeadlineSec",
         "leaseDurationSec",
         "a leader that cannot renew its lease has to stop before another takes over",
         is_about_the_lease=True,
     ),
-    Order(
+    OrderRule(
         "leaseRetryPeriodSec",
         "leaseRenewDeadlineSec",
         "a leader has to try again before it gives up",
         is_about_the_lease=True,
     ),
-    Order(
+    OrderRule(
         "requestTimeoutSec",
         "leaseRenewDeadlineSec",
         "a request is begun only while the lease lasts longer than the request may",
@@ -85,12 +85,12 @@ TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ l
 
 def load_settings(data: bytes, file: str) -> Settings:
     """An empty file means all defaults. Raises `InvalidFileError` with all faults of the file."""
-    return gather((data, file), {}, {}).settings
+    return load((data, file), {}, {}).settings
 
 
-def gather(
+def load(
     file: tuple[bytes, str] | None, variables: Mapping[str, str], flags: Mapping[str, Any]
-) -> Gathered:
+) -> LoadedSettings:
     """The settings from all sources: a file's content and name, the environment, and flags by attribute.
 
     Raises `InvalidFileError` with all faults of all sources.
@@ -103,7 +103,7 @@ def gather(
         found.extend(_attributed(_check_values(layer.root), layer, name))
     roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
     origins = {**from_environment.origins, **from_flags.origins}
-    whole = Layer(functools.reduce(_laid_over, roots), origins)
+    whole = Layer(functools.reduce(_merged, roots), origins)
     faulty = {diagnostic.path for diagnostic in found}
     disordered = list(_check_orders(whole, name, faulty))
     faulty |= {diagnostic.path for diagnostic in disordered}
@@ -112,14 +112,14 @@ def gather(
     found.extend(_attributed(_check_burst(whole.root), whole, name))
     if any(diagnostic.is_error for diagnostic in found):
         raise InvalidFileError([diagnostic for diagnostic in found if diagnostic.is_error])
-    return Gathered(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
+    return LoadedSettings(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
 
 
 def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
     """The file's mapping, as far as there is one, and what is wrong with the file by itself."""
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
-    found = diagnostics.gathered(_check_file(parsed, documents), file)
+    found = diagnostics.collect(_check_file(parsed, documents), file)
     root = documents[0].root if documents else None
     return root if isinstance(root, tree.Mapping) else tree.Mapping({}, {}, 1, 1), list(found)
 
@@ -134,12 +134,12 @@ def _settings(root: tree.Mapping) -> Settings:
     )
 
 
-def _laid_over(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
+def _merged(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
     entries, keys = dict(lower.entries), {**lower.keys, **upper.keys}
     for key, value in upper.entries.items():
         below = entries.get(key)
         if isinstance(value, tree.Mapping) and isinstance(below, tree.Mapping):
-            entries[key] = _laid_over(below, value)
+            entries[key] = _merged(below, value)
         elif upper.get(key) is not None or below is None:
             entries[key] = value
     return tree.Mapping(entries, keys, upper.line, upper.column)
@@ -148,7 +148,7 @@ def _laid_over(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
 def _attributed(found: Iterable[Diagnostic], layer: Layer, file: str) -> Iterator[Diagnostic]:
     for diagnostic in found:
         origin = layer.origins.get(diagnostic.path.partition("[")[0])
-        yield diagnostic.with_file(file) if origin is None else environment.attributed(diagnostic, origin)
+        yield diagnostic.with_file(file) if origin is None else environment.with_origin(diagnostic, origin)
 
 
 # What may be wrong with a file or a value by itself

@@ -20,16 +20,16 @@ from windlass.wire.yaml import scalars, tree
 from windlass.wire.yaml.text import ParseError, Position, decode, looks_like_json
 from windlass.wire.yaml.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Kubernetes objects nest some twenty levels."""
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """A Framework of 10,000 tasks has, with its status, some 700,000, keys included."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _STRING_TAGS = ("!", f"{_STANDARD_TAG}str", f"{_STANDARD_TAG}timestamp")
 _COLLECTION_TAGS = ("!", f"{_STANDARD_TAG}map", f"{_STANDARD_TAG}seq")
-_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TAGGED_TYPES: dict[str, tuple[type, ...]] = {
     f"{_STANDARD_TAG}int": (int,),
     f"{_STANDARD_TAG}float": (float, int),
@@ -84,7 +84,7 @@ class _Open:
     def __init__(self, event: Any) -> None:
         self.is_mapping = isinstance(event, yaml.MappingStartEvent)
         self.anchor: str | None = event.anchor
-        self.place = _place(event.start_mark)
+        self.place = _position(event.start_mark)
         self.items: list[Node] = []
         self.entries: dict[str, Node] = {}
         self.keys: dict[str, Position] = {}
@@ -142,13 +142,13 @@ class _Builder:
             self._add(self._aliased(event), event)
 
     def _enter(self, event: Any) -> None:
-        if len(self.open) >= DEEPEST:
+        if len(self.open) >= MAX_DEPTH:
             raise ParseError(
-                _place(event.start_mark), f"nested deeper than {DEEPEST} levels: no Kubernetes object is"
+                _position(event.start_mark), f"nested deeper than {MAX_DEPTH} levels: no Kubernetes object is"
             )
         self._count(1, event)
         if event.tag is not None and event.tag not in _COLLECTION_TAGS:
-            self._fault(_place(event.start_mark), _unknown_tag(event.tag))
+            self._fault(_position(event.start_mark), _unknown_tag(event.tag))
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         self.open.append(_Open(event))
@@ -161,24 +161,24 @@ class _Builder:
         self._add(measured, None)
 
     def _aliased(self, event: Any) -> _Measured:
-        place = _place(event.start_mark)
+        place = _position(event.start_mark)
         if event.anchor not in self.anchors:
             raise ParseError(
                 place,
-                f"the alias *{diagnostics.cut(event.anchor)} refers to an anchor that does not stand before it",
+                f"the alias *{diagnostics.truncate(event.anchor)} refers to an anchor that does not stand before it",
                 self._path(),
             )
         target = self.anchors[event.anchor]
         if target is None:
             raise ParseError(
                 place,
-                f"the alias *{diagnostics.cut(event.anchor)} stands inside the value that it refers to",
+                f"the alias *{diagnostics.truncate(event.anchor)} stands inside the value that it refers to",
                 self._path(),
             )
-        if len(self.open) + target.height > DEEPEST:
+        if len(self.open) + target.height > MAX_DEPTH:
             raise ParseError(
                 place,
-                f"with the alias *{diagnostics.cut(event.anchor)} nested deeper than {DEEPEST} levels",
+                f"with the alias *{diagnostics.truncate(event.anchor)} nested deeper than {MAX_DEPTH} levels",
                 self._path(),
             )
         return target
@@ -219,7 +219,7 @@ class _Builder:
     def _key(self, node: Node, event: Any) -> _Key:
         place = Position(node.line, node.column)
         if event is not None:
-            place = _place(event.start_mark)
+            place = _position(event.start_mark)
         if isinstance(node, Scalar):
             is_plain = isinstance(event, yaml.ScalarEvent) and _is_plain(event)
             if node.value == "<<" and is_plain:
@@ -250,8 +250,8 @@ class _Builder:
         return measured
 
     def _scalar_value(self, event: Any) -> Node:
-        place = _place(event.start_mark)
-        if not event.value.isascii() and _HALF_A_CHARACTER.search(event.value):
+        place = _position(event.start_mark)
+        if not event.value.isascii() and _SURROGATE.search(event.value):
             self._fault(place, "found one half of a surrogate pair, expected a whole character")
             return Invalid(place.line, place.column)
         if event.tag in _STRING_TAGS or (event.tag is None and not _is_plain(event)):
@@ -270,10 +270,10 @@ class _Builder:
 
     def _count(self, values: int, event: Any) -> None:
         self.count += values
-        if self.count > MOST_VALUES:
+        if self.count > MAX_VALUES:
             raise ParseError(
-                _place(event.start_mark),
-                f"more than {MOST_VALUES} values, aliases written out: use fewer, or split the file",
+                _position(event.start_mark),
+                f"more than {MAX_VALUES} values, aliases written out: use fewer, or split the file",
                 self._path(),
             )
 
@@ -291,11 +291,11 @@ class _Builder:
         return path
 
 
-def place_of(event: Any) -> Position:
-    return _place(event.start_mark)
+def position_of(event: Any) -> Position:
+    return _position(event.start_mark)
 
 
-def _place(mark: Any) -> Position:
+def _position(mark: Any) -> Position:
     return Position(mark.line + 1, mark.column + 1)
 
 
@@ -312,7 +312,7 @@ def _fits_tag(value: scalars.Scalar, tag: str) -> bool:
 def _unknown_tag(tag: str, value: str | None = None) -> str:
     short = "!!" + tag.removeprefix(_STANDARD_TAG) if tag.startswith(_STANDARD_TAG) else tag
     subject = f" before {diagnostics.quoted(value)}" if value is not None else ""
-    return f"found the tag {diagnostics.cut(short)}{subject}, which cannot be kept in JSON: remove it"
+    return f"found the tag {diagnostics.truncate(short)}{subject}, which cannot be kept in JSON: remove it"
 
 
 def _not_yaml(broken: yaml.YAMLError, text: str) -> ParseError:
@@ -321,7 +321,7 @@ def _not_yaml(broken: yaml.YAMLError, text: str) -> ParseError:
     )
     lines = text.splitlines() or [""]
     is_at_the_end = mark is None or mark.line >= len(lines)
-    place = Position(len(lines), len(lines[-1]) + 1) if is_at_the_end else _place(mark)
+    place = Position(len(lines), len(lines[-1]) + 1) if is_at_the_end else _position(mark)
     line = lines[place.line - 1]
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation and not looks_like_json(text):

@@ -6,10 +6,10 @@ import msgspec
 
 from windlass.wire import diagnostics
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 """More than any Framework that an API server would store, its status included."""
 
-_NOT_ALLOWED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 """Python takes long over a set that reaches beyond U+FFFF, so this is what is forbidden, not what is allowed."""
 _STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
@@ -31,25 +31,25 @@ class ParseError(Exception):
 
 def decode(data: bytes) -> str:
     """Raises `ParseError` for what is too large, not UTF-8, or holds characters that YAML forbids."""
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ParseError(
             Position(1, 1),
-            f"the file is larger than {MOST_BYTES // 2**20} MiB, the most that is read; split it",
+            f"the file is larger than {MAX_BYTES // 2**20} MiB, the most that is read; split it",
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as broken:
-        raise ParseError(_place_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
-    forbidden = _NOT_ALLOWED.search(text)
+        raise ParseError(_position_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
+    forbidden = _FORBIDDEN.search(text)
     if forbidden is not None:
         raise ParseError(
-            place_of(text, forbidden.start()),
+            position_of(text, forbidden.start()),
             f"found the control character U+{ord(forbidden[0]):04X}, expected printable text: is this a YAML file?",
         )
     return _json_as_yaml(text) if looks_like_json(text) else text
 
 
-def place_of(text: str, offset: int) -> Position:
+def position_of(text: str, offset: int) -> Position:
     before = text[:offset].splitlines(keepends=True)
     if not before or before[-1].endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
         return Position(len(before) + 1, 1)
@@ -60,8 +60,8 @@ def looks_like_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[")
 
 
-def _place_of_byte(data: bytes, offset: int) -> Position:
-    return place_of(data[:offset].decode("utf-8-sig", errors="replace"), offset)
+def _position_of_byte(data: bytes, offset: int) -> Position:
+    return position_of(data[:offset].decode("utf-8-sig", errors="replace"), offset)
 
 
 def _not_utf8(data: bytes, offset: int) -> str:

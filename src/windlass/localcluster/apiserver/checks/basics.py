@@ -55,7 +55,7 @@ def optional_choice(field: str, value: str | None, choices: Iterable[str]) -> It
 
 def not_found(field: str, value: object) -> FieldError:
     """Return an error for a reference to something that does not exist."""
-    return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
+    return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.format_value(value)}")
 
 
 def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:

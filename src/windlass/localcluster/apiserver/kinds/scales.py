@@ -46,7 +46,7 @@ def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, An
     if not isinstance(replicas, int) or replicas < 0:
         error = api_errors.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
         raise api_errors.invalid("autoscaling", "Scale", name, [error])
-    scaled: Object = json_patch.independent(dict(obj))
+    scaled: Object = json_patch.deep_copy(dict(obj))
     *parents, last = paths.spec_replicas.removeprefix(".").split(".")
     holder = scaled
     for key in parents:

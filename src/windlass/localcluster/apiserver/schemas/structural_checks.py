@@ -219,7 +219,7 @@ def _format_check(schema: JsonSchema) -> Check | None:
     def check(value: Any) -> list[Problem]:
         if is_of_format(value):
             return []
-        text = f"must be of type {name}: {api_errors.shown(value)}"
+        text = f"must be of type {name}: {api_errors.format_value(value)}"
         return [("", lambda path: api_errors.wrong_type(path, value, f"{path} in body {text}"))]
 
     return check
@@ -291,7 +291,7 @@ def _enum_check(schema: JsonSchema) -> Check | None:
     if not values:
         return None
     allowed = frozenset(identity(value) for value in values if value is not None)
-    names = [value if isinstance(value, str) else api_errors.shown(value) for value in values]
+    names = [value if isinstance(value, str) else api_errors.format_value(value) for value in values]
 
     def check(value: Any) -> list[Problem]:
         if identity(value) in allowed:
