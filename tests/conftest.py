@@ -1,6 +1,6 @@
-"""Properties are checked on the same examples everywhere, and take as long as they take.
+"""Property tests use the same examples everywhere, without time limits.
 
-A machine may be slow, and a run must not differ from the last for no reason. `HYPOTHESIS_PROFILE=default` explores.
+Machines may be slow, and runs must be reproducible. `HYPOTHESIS_PROFILE=default` explores new examples.
 """
 
 import os
@@ -14,11 +14,11 @@ pytest_plugins = ["cheap_passwords", "folder_times", "reruns"]
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-# A server on a busy machine may take longer than a person wants to wait for it.
+# A server on a busy machine may be slow.
 os.environ.setdefault("WINDLASS_CONNECT_TIMEOUT", "60s")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-# A shell starts what it runs in the background with SIGINT ignored, which programs inherit: Ctrl-C would not end them.
+# A shell starts background jobs with SIGINT ignored, which programs inherit: Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""Lets tests import what lies in bench/, which does not stay on the path: its pods.py would hide tests/support/pods."""
+"""Import modules of bench/ without keeping it on the path: its pods.py would hide tests/support/pods."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""The load benchmark: what it counts, and how it holds one against another. That it runs is seen by running it."""
+"""The load benchmark: counting and comparing."""
 
 import json
 import sys
@@ -59,7 +59,7 @@ def test_requests_are_counted_by_user_and_kind() -> None:
     assert requests_made.seconds_of(made, "controller", "frameworks/status") == pytest.approx(0.5)
 
 
-def test_the_audit_log_is_read_on_where_it_ended(tmp_path: Path) -> None:
+def test_audit_log_is_read_incrementally(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = requests_made.AuditLog(path)
     path.write_bytes(LOG[0] + b"\n" + LOG[2][:40])
@@ -79,7 +79,7 @@ def test_the_audit_log_is_read_on_where_it_ended(tmp_path: Path) -> None:
         ([float(n) for n in range(100)], 0.99, 99.0),
     ],
 )
-def test_a_quantile(values: list[float], share: float, expected: float) -> None:
+def test_quantile(values: list[float], share: float, expected: float) -> None:
     assert results.quantile(values, share) == expected
 
 
@@ -101,7 +101,7 @@ def result(contender: str, jobs_per_second: float, p50: float, pods: str = "kept
 ALL = [result("windlass", 30, 2.0, conflicts=0), result("floor", 40, 1.0), result("Job controller", 20, 3.0)]
 
 
-def test_windlass_is_held_against_each_other_one() -> None:
+def test_windlass_is_compared_with_each_contender() -> None:
     lines = report.table(ALL).splitlines()
     (ours,) = [line for line in lines if "windlass" in line]
     (floors,) = [line for line in lines if "| floor" in line]
@@ -115,7 +115,7 @@ def test_windlass_is_held_against_each_other_one() -> None:
     )
 
 
-def test_what_has_changed_since_the_last_run_shows() -> None:
+def test_changes_since_the_last_run_are_shown() -> None:
     last = [result("windlass", 20, 2.0), *ALL[1:]]
     table = report.table(ALL, last)
     assert "× 0.75 (was 0.50)" in table
@@ -123,7 +123,7 @@ def test_what_has_changed_since_the_last_run_shows() -> None:
     assert "(was" not in report.table(ALL, ALL)
 
 
-def test_aims_are_reached_or_missed() -> None:
+def test_targets_are_reached_or_missed() -> None:
     slow = [result("windlass", 10, 2.0, conflicts=3), *ALL[1:]]
     missed = [line for line in report.verdicts(slow) if line.startswith("MISSED")]
     assert any("jobs/s to the Job controller's: 0.5 (aim ≥ 1)" in line for line in missed)
@@ -131,7 +131,7 @@ def test_aims_are_reached_or_missed() -> None:
     assert not any(line.startswith("MISSED") for line in report.verdicts(ALL))
 
 
-def test_what_was_measured_in_another_run_is_not_held_against_it() -> None:
+def test_results_of_other_runs_are_not_compared() -> None:
     mixed = [msgspec.structs.replace(ALL[0], run="today"), *ALL[1:]]
     assert "×" not in report.table(mixed)
     assert not any("jobs/s to" in line for line in report.verdicts(mixed))
@@ -145,9 +145,7 @@ def test_what_was_measured_in_another_run_is_not_held_against_it() -> None:
         ("1000 idle, then deleted", {"conflicts": 0, "requests": {"get pods": 1}}),
     ],
 )
-def test_what_could_not_be_counted_on_the_server_is_no_success(
-    scenario: str, counted: dict[str, object]
-) -> None:
+def test_missing_server_counts_do_not_reach_a_target(scenario: str, counted: dict[str, object]) -> None:
     unseen = Result(scenario, "windlass", "kept", jobs=1, done=1, seconds=1.0)
     (only,) = report.verdicts([unseen])
     assert "not done" in only
@@ -156,7 +154,7 @@ def test_what_could_not_be_counted_on_the_server_is_no_success(
 
 
 @pytest.mark.parametrize("pods", Pods)
-def test_the_floor_writes_what_a_framework_of_that_size_needs(pods: Pods) -> None:
+def test_floor_writes_what_a_framework_of_that_size_needs(pods: Pods) -> None:
     written = floor.prepare(3, pods)
     states = [
         msgspec.json.decode(patch)[0]["value"]["state"]
@@ -177,17 +175,17 @@ def test_the_floor_writes_what_a_framework_of_that_size_needs(pods: Pods) -> Non
     ("status", "is_done"),
     [({}, False), ({"state": "AttemptRunning"}, False), ({"state": "Completed"}, True)],
 )
-def test_a_framework_that_is_done(status: dict[str, str], is_done: bool) -> None:
+def test_completed_framework_is_done(status: dict[str, str], is_done: bool) -> None:
     assert workloads.is_done(workloads.FRAMEWORKS, status) is is_done
 
 
-def test_a_job_that_is_done() -> None:
+def test_completed_job_is_done() -> None:
     assert workloads.is_done(JOBS, {"conditions": [{"type": "Complete", "status": "True"}]})
     assert not workloads.is_done(JOBS, {"conditions": [{"type": "Complete", "status": "False"}]})
     assert not workloads.is_done(JOBS, {})
 
 
-def test_a_program_is_measured_with_what_it_has_started(tmp_path: Path) -> None:
+def test_program_is_measured_with_its_children(tmp_path: Path) -> None:
     inner = "x = bytearray(50_000_000); print('filled', flush=True); import signal; signal.pause()"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     program = Program([sys.executable, "-c", code], tmp_path / "log")
@@ -198,12 +196,12 @@ def test_a_program_is_measured_with_what_it_has_started(tmp_path: Path) -> None:
         assert program.cpu_seconds() > 0
     finally:
         program.stop()
-    while program.peak_megabytes():  # of what was killed, until it is gone
+    while program.peak_megabytes():  # of killed processes, until they are gone
         time.sleep(0.01)
     assert program.has_ended
 
 
-def test_another_controller_is_not_taken_for_this_one() -> None:
+def test_other_controller_is_not_taken_for_windlass() -> None:
     older = contenders.other("./old/bin/windlass controller")
     assert older.name not in {
         contenders.WINDLASS.name,
@@ -212,12 +210,12 @@ def test_another_controller_is_not_taken_for_this_one() -> None:
     assert older.resource == contenders.WINDLASS.resource
 
 
-def test_large_jobs_are_told_apart_by_how_many_a_second() -> None:
+def test_small_rates_keep_their_digits() -> None:
     assert scenarios._per_second(1, 140.43) == pytest.approx(1 / 140.43, rel=1e-3)
     assert scenarios._per_second(0, 0.0) == 0.0
 
 
-def test_the_newest_version_of_a_pod_is_known_to_the_floor() -> None:
+def test_floor_uses_the_newest_version_of_a_pod() -> None:
     attempt = floor._Attempt(2)
     attempt.see("a", "Running", 12, is_gone=False)
     attempt.see("b", "Running", 9, is_gone=False)

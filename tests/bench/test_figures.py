@@ -1,4 +1,4 @@
-"""Figures beside their aims and beside the last ones, and what is kept of them."""
+"""Figures with their targets and last values, and their storage."""
 
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +36,7 @@ ABROAD = Run(ELSEWHERE, "2026-01-07", 0.3)
         (Figure("a", 6, "", was=7, was_elsewhere=True), "CHANGED"),
     ],
 )
-def test_what_got_worse_has_a_word(figure: Figure, expected: str) -> None:
+def test_regression_is_marked(figure: Figure, expected: str) -> None:
     assert figures.verdict(figure) == expected
 
 
@@ -52,7 +52,7 @@ def test_what_got_worse_has_a_word(figure: Figure, expected: str) -> None:
         (Figure("a", 1, "", aim=0), True),
     ],
 )
-def test_an_aim_is_met_or_missed(figure: Figure, expected: bool) -> None:
+def test_target_is_reached_or_missed(figure: Figure, expected: bool) -> None:
     assert figures.is_missed(figure) == expected
 
 
@@ -74,7 +74,7 @@ def test_an_aim_is_met_or_missed(figure: Figure, expected: bool) -> None:
         (Figure("a", 12, "", was=11), "a 12 was 11, CHANGED"),
     ],
 )
-def test_a_line_says_it_all(figure: Figure, expected: str) -> None:
+def test_line_of_a_figure(figure: Figure, expected: str) -> None:
     assert " ".join(figures.line(figure).split()) == expected
 
 
@@ -95,7 +95,7 @@ def kept(folder: Path) -> dict[str, Figure]:
     return {figure.what: figure for figure in figures.read(folder / "some.json").figures}
 
 
-def test_a_file_reads_well(tmp_path: Path) -> None:
+def test_stored_file_is_readable(tmp_path: Path) -> None:
     sheet = Sheet("some", folder=tmp_path / "results", run=MONDAY)
     sheet.add("10 tasks: decide", 12.34567, "ms", aim=15, note="three × as fast")
     sheet.add("10 tasks: requests", 1234567, "", better="higher")
@@ -135,12 +135,12 @@ def test_a_file_reads_well(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_kept_before_it_is_saved(tmp_path: Path) -> None:
+def test_nothing_is_stored_before_save(tmp_path: Path) -> None:
     measure(tmp_path, MONDAY, a=1)
     assert not list(tmp_path.iterdir())
 
 
-def test_each_figure_stands_beside_the_last_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_figure_shows_its_last_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measure(tmp_path, MONDAY, a=10, b=10).save()
     capsys.readouterr()
     measure(tmp_path, TUESDAY, a=11, b=20, c=30).save()
@@ -154,7 +154,7 @@ def test_each_figure_stands_beside_the_last_one(tmp_path: Path, capsys: pytest.C
     assert {what: figure.was for what, figure in kept(tmp_path).items()} == {"a": 10, "b": 10, "c": None}
 
 
-def test_what_a_run_leaves_out_stays_with_its_date(tmp_path: Path) -> None:
+def test_unmeasured_figure_keeps_its_date(tmp_path: Path) -> None:
     measure(tmp_path, MONDAY, a=10, b=10, c=10).save()
     measure(tmp_path, TUESDAY, b=11).save()
     found = kept(tmp_path)
@@ -163,7 +163,7 @@ def test_what_a_run_leaves_out_stays_with_its_date(tmp_path: Path) -> None:
     assert found["b"] == Figure("b", 11, "ms", was=10)
 
 
-def test_results_of_another_machine_are_shown_and_not_judged(
+def test_results_of_another_machine_are_shown_but_not_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measure(tmp_path, ABROAD, a=10, b=10).save()
@@ -177,7 +177,7 @@ def test_results_of_another_machine_are_shown_and_not_judged(
     ]
 
 
-def test_a_kept_figure_remembers_its_machine(tmp_path: Path) -> None:
+def test_stored_figure_keeps_its_machine(tmp_path: Path) -> None:
     measure(tmp_path, ABROAD, a=10, b=10).save()
     measure(tmp_path, MONDAY, a=100).save()
     assert kept(tmp_path)["b"].machine == ELSEWHERE
@@ -188,7 +188,7 @@ def test_a_kept_figure_remembers_its_machine(tmp_path: Path) -> None:
     }
 
 
-def test_another_unit_is_another_figure(tmp_path: Path) -> None:
+def test_changed_unit_is_a_new_figure(tmp_path: Path) -> None:
     measure(tmp_path, MONDAY, a=10).save()
     sheet = Sheet("some", folder=tmp_path, run=TUESDAY)
     sheet.add("a", 10_000, "MB")
@@ -196,14 +196,14 @@ def test_another_unit_is_another_figure(tmp_path: Path) -> None:
     assert kept(tmp_path) == {"a": Figure("a", 10_000, "MB")}
 
 
-def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_name_is_rejected(tmp_path: Path) -> None:
     sheet = measure(tmp_path, MONDAY, a=1)
     with pytest.raises(ValueError, match="two figures are called 'a'"):
         sheet.add("a", 2, "ms")
 
 
 @pytest.mark.parametrize("text", [b"", b'{"run": ', b"[]", b'{"figures": []}', b'{"run": "\xff"}'])
-def test_what_is_no_results_is_told_once_and_replaced(
+def test_invalid_results_are_reported_once_and_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes
 ) -> None:
     (tmp_path / "some.json").write_bytes(text)
@@ -213,7 +213,7 @@ def test_what_is_no_results_is_told_once_and_replaced(
     assert kept(tmp_path) == {"a": Figure("a", 1, "ms")}
 
 
-def test_the_summary_names_what_is_marked(tmp_path: Path) -> None:
+def test_summary_lists_marked_figures(tmp_path: Path) -> None:
     measure(tmp_path, MONDAY, fine=10, slow=10).save()
     sheet = measure(tmp_path, TUESDAY, fine=11, slow=20)
     sheet.add("missed", 3, "s", aim=2)
@@ -229,19 +229,19 @@ def test_the_summary_names_what_is_marked(tmp_path: Path) -> None:
     ]
 
 
-def test_the_summary_of_nothing(tmp_path: Path) -> None:
+def test_summary_without_results(tmp_path: Path) -> None:
     assert list(figures.summary(tmp_path)) == [
         "0 figures are kept; 0 of them got worse, changed or miss their aim"
     ]
 
 
-def test_every_bench_can_leave_the_results_alone() -> None:
+def test_every_benchmark_has_the_option_not_to_store() -> None:
     parser = figures.argument_parser("what it is for")
     assert parser.parse_args([]).save
     assert not parser.parse_args(["--no-save"]).save
 
 
-def test_this_machine_is_known() -> None:
+def test_this_machine_is_described() -> None:
     run = figures.this_run()
     assert run.machine.cpu
     assert run.machine.cores > 0

@@ -1,6 +1,6 @@
-"""The load benchmark on a real API server, with a few jobs: who is through with them, and what was counted.
+"""The load benchmark on a real API server with a few jobs: completion and counts.
 
-No figure of time is looked at.
+Times are not checked.
 """
 
 import shlex
@@ -37,7 +37,7 @@ BURST = Scenario("burst", JOBS, TASKS, SECONDS, scenarios.until_done)
     [(OTHER, Pods.KEPT), (contenders.FLOOR, Pods.REMOVED)],
     ids=["other", "floor"],
 )
-def test_a_burst_of_frameworks(contender: Contender, pods: Pods) -> None:
+def test_burst_of_frameworks_completes(contender: Contender, pods: Pods) -> None:
     result = played(BURST, contender, pods)
     assert result.done == JOBS
     assert result.conflicts == 0
@@ -49,10 +49,10 @@ def test_a_burst_of_frameworks(contender: Contender, pods: Pods) -> None:
     assert_measured(result)
 
 
-def test_a_burst_of_jobs() -> None:
+def test_burst_of_jobs_completes() -> None:
     result = played(BURST, contenders.JOB_CONTROLLER, Pods.KEPT)
     assert result.done == JOBS
-    # It creates one too many now and then, when its watch is behind, and removes it again.
+    # It sometimes creates one pod too many when its watch is behind, and deletes it again.
     assert result.requests["create pods"] >= JOBS * TASKS
     assert result.requests["update jobs/status"] >= JOBS
     assert_measured(result)
@@ -64,7 +64,7 @@ def assert_measured(result: Result) -> None:
     assert 0 < result.first_pod_p50 <= result.done_p50
 
 
-def test_a_controller_that_starts_again_writes_for_none_but_the_new_job() -> None:
+def test_restarted_controller_writes_only_for_the_new_job() -> None:
     scenario = Scenario("restart", JOBS, TASKS, SECONDS, scenarios.restarted)
     result = played(scenario, contenders.WINDLASS, Pods.KEPT)
     assert result.done == JOBS

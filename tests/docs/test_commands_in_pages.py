@@ -1,4 +1,4 @@
-"""Every `windlass …` that a page tells its readers to type is one that the command line takes. Nothing is run."""
+"""Every `windlass …` command on a page is valid. Nothing is run."""
 
 import re
 import shlex
@@ -30,11 +30,11 @@ _OPERATOR = re.compile(r"[|&;()<>]+")
 _SHELLS = ("", "sh", "bash", "console", "text")
 
 
-# From a page to commands
+# Parsing a page
 
 
 def lines_to_type(page: str) -> Iterator[str]:
-    """Of blocks of code, those that begin a command; one that goes on in the next line is one."""
+    """Yield the command lines of code blocks; a continued line counts as one."""
     blocks = [text for language, text in _FENCED.findall(page) if language in _SHELLS]
     indented = [line for line in _FENCED.sub("", page).splitlines() if line.startswith("  ")]
     text = "\n".join((*blocks, *indented)).replace("\\\n", " ")
@@ -42,7 +42,7 @@ def lines_to_type(page: str) -> Iterator[str]:
 
 
 def typed(line: str) -> Iterator[tuple[str, ...]]:
-    """The words after `windlass`, for each time that the line calls it."""
+    """Yield the words after `windlass`, for each call in the line."""
     for inner in _SUBSTITUTED.findall(line):
         yield from typed(inner)
     is_output = re.match(r"^[\w/-]+-[0-9]+ +\| windlass ", line) is not None
@@ -50,7 +50,7 @@ def typed(line: str) -> Iterator[tuple[str, ...]]:
         return
     try:
         words = list(_words(line))
-    except ValueError:  # prose, with one apostrophe
+    except ValueError:  # prose with an apostrophe
         return
     command: list[str] = []
     for word in (*words, ";"):
@@ -75,7 +75,7 @@ def _call(command: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def complaint(words: Sequence[str], *, may_be_a_fragment: bool = False) -> str:
-    """Of the command line about them; nothing if it takes them. Whoever only speaks of a command leaves words out."""
+    """Return the error of the command line; empty if it is valid. Incomplete commands in prose are accepted."""
     command: click.Command = main
     rest = [word for word in words if word not in ("--debug", "--help", "-h")]
     while isinstance(command, click.Group):
@@ -117,7 +117,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.items(), ids=LINES.keys())
-def test_what_a_line_calls(line: str, expected: list[tuple[str, ...]]) -> None:
+def test_calls_in_a_line(line: str, expected: list[tuple[str, ...]]) -> None:
     assert list(typed(line)) == expected
 
 
@@ -132,7 +132,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
-def test_what_nobody_can_type(words: tuple[str, ...]) -> None:
+def test_invalid_commands_are_detected(words: tuple[str, ...]) -> None:
     assert complaint(words)
 
 
@@ -140,7 +140,7 @@ def test_what_nobody_can_type(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=map(str, PAGES))
-def test_what_a_page_says_can_be_typed(page: Path) -> None:
+def test_commands_of_a_page_are_valid(page: Path) -> None:
     text = (TOP / page).read_text()
     wrong = [
         f"{line}: {fault}"
@@ -158,11 +158,12 @@ def test_what_a_page_says_can_be_typed(page: Path) -> None:
 
 
 def _is_a_pattern(words: Sequence[str]) -> bool:
-    """It stands for many: windlass run … | head, windlass --debug COMMAND, windlass scale [OPTIONS] NAME."""
+    """Return whether it is a pattern: windlass run … | head, windlass --debug COMMAND, windlass scale [OPTIONS]
+    NAME."""
     return any("…" in word or word.startswith("[") or word == "COMMAND" for word in words)
 
 
-def test_pages_have_commands_to_look_at() -> None:
+def test_pages_contain_commands() -> None:
     by_page = {
         str(page): sum(1 for line in lines_to_type((TOP / page).read_text()) for _ in typed(line))
         for page in PAGES
@@ -173,10 +174,10 @@ def test_pages_have_commands_to_look_at() -> None:
     assert by_page["docs/run.md"] > 5
 
 
-def test_every_command_stands_in_one_section_of_the_help() -> None:
+def test_every_command_is_in_one_section_of_the_help() -> None:
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
 
 
-def test_the_summaries_of_commands_fit_on_a_line() -> None:
+def test_command_summaries_fit_on_a_line() -> None:
     room = 80 - 2 - max(map(len, COMMANDS)) - 2
     assert [name for name, command in COMMANDS.items() if len(command.summary) > room] == []

@@ -1,5 +1,4 @@
-"""The page about companions: every example is a job file, what it tells people to run does what it says, and what it
-says of Services and rights is what is rendered."""
+"""The page about companions: its examples are valid job files, and Services and permissions are as rendered."""
 
 import getpass
 import json
@@ -30,7 +29,7 @@ roles: {worker: {}}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_a_job_file(example: str) -> None:
+def test_example_is_a_valid_job_file(example: str) -> None:
     found = documents.read(example.encode(), "companions.md")
     assert found.diagnostics == ()
     assert found.submissions
@@ -41,9 +40,7 @@ def test_every_companion_has_an_example(companion: Companion) -> None:
     assert any(f"\n{companion}: " in example or f"\n{companion}:\n" in example for example in EXAMPLES)
 
 
-def test_the_passwords_of_a_hub_that_the_page_writes_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hub_passwords_on_the_page_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (script,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     typed = {"ana: ": "one", "ben: ": ' "two" '}
     monkeypatch.chdir(tmp_path)
@@ -56,11 +53,11 @@ def test_the_passwords_of_a_hub_that_the_page_writes_fit(
     }
 
 
-# What is rendered
+# Rendered objects
 
 
 def objects(kind: str) -> dict[str, Json]:
-    """By companion."""
+    """Return the objects by companion."""
     (submission,) = documents.read(ALL, "all.yaml").submissions
     assert submission.job is not None
     rendered = (piece.body for piece in manifests.pieces(submission.job, ResolvedCompanions()))
@@ -69,7 +66,7 @@ def objects(kind: str) -> dict[str, Json]:
 
 
 def row(section: str, beginning: str) -> str:
-    """Of the table in that section."""
+    """Return the rows of the table in that section."""
     _, _, text = PAGE.partition(f"\n## {section}\n")
     return next(line for line in text.splitlines() if line.startswith(f"| {beginning} |"))
 
@@ -78,7 +75,7 @@ TITLES = {Companion.TENSORBOARD: "TensorBoard", Companion.JUPYTER: "JupyterLab",
 
 
 @pytest.mark.parametrize(("companion", "title"), TITLES.items(), ids=TITLES)
-def test_services_are_called_so(companion: Companion, title: str) -> None:
+def test_service_names_are_as_rendered(companion: Companion, title: str) -> None:
     service, told = objects("Service")[companion], row("Services and URLs", title)
     name, (port,) = service["metadata"]["name"], service["spec"]["ports"]
     assert f"`{name.replace('digits', '{job}')}`" in told
@@ -89,7 +86,7 @@ WHO = {Companion.JUPYTER: "the server of `jupyter`", Companion.HUB: "the hub"}
 
 
 @pytest.mark.parametrize(("companion", "who"), WHO.items(), ids=WHO)
-def test_every_right_is_told(companion: Companion, who: str) -> None:
+def test_every_permission_is_documented(companion: Companion, who: str) -> None:
     told = row("For those who run the cluster", who)
     rules: list[Any] = objects("Role")[companion]["rules"]
     for rule in rules:

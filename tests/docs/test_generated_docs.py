@@ -1,4 +1,4 @@
-"""What the documentation says about states, codes and settings is what the code says."""
+"""The documentation of states, codes and settings agrees with the code."""
 
 import subprocess
 import sys
@@ -11,13 +11,13 @@ from windlass.wire.settings import environment
 TOP = Path(__file__).parents[2]
 
 
-def test_the_generated_pages_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     command = [sys.executable, "tools/update_docs.py", "--verify"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr
 
 
-def test_the_diagram_holds_every_transition_and_every_state_is_explained() -> None:
+def test_diagram_has_every_transition_and_every_state_is_documented() -> None:
     page = (TOP / "docs" / "states.md").read_text()
     for start, end in TRANSITIONS:
         assert f"    {start} --> {end}" in page
@@ -25,7 +25,7 @@ def test_the_diagram_holds_every_transition_and_every_state_is_explained() -> No
         assert f"## {state}\n" in page
 
 
-def test_every_setting_is_explained() -> None:
+def test_every_setting_is_documented() -> None:
     page = (TOP / "docs" / "configuration.md").read_text()
     for setting in environment.SETTINGS:
         _, found, section = page.partition(f"## {setting.key}\n\n`{setting.variable}`, `{setting.flag}`")

@@ -1,4 +1,4 @@
-"""The page about the job file: every field is explained and has an example, and every example is a job file."""
+"""The page about the job file: every field is documented and has an example, and every example is valid."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_a_job_file(example: str) -> None:
+def test_example_is_a_valid_job_file(example: str) -> None:
     found = documents.read(example.encode(), "job-file.md")
     assert found.diagnostics == ()
     assert found.submissions
@@ -29,7 +29,7 @@ def test_an_example_is_a_job_file(example: str) -> None:
         jsonschema.validate(document, msgspec.json.decode(schema.read_published()))
 
 
-def test_every_field_is_explained_once() -> None:
+def test_every_field_is_documented_once() -> None:
     expected = [
         (name, field.encode_name)
         for name, struct in job_docs.STRUCTS.items()
@@ -46,7 +46,7 @@ def test_every_field_has_an_example() -> None:
 
 
 def _fields(value: Any, struct: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
-    """Struct and field of everything that is written there."""
+    """Return struct and field of everything in a job file."""
     for field in msgspec.structs.fields(struct):
         written = value.get(field.encode_name)
         if written is None:

@@ -1,4 +1,4 @@
-"""Every rule of `windlass lint` is on its page, with an example that breaks this rule."""
+"""Every rule of `windlass lint` is on its page, with an example that breaks it."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ EXAMPLES = {
 
 
 def merged(base: Any, change: Any) -> Any:
-    """A change says only what differs, in lists by place."""
+    """Merge a change into the good example; lists are merged by position."""
     if isinstance(base, dict) and isinstance(change, dict):
         return {**base, **{key: merged(base.get(key), value) for key, value in change.items()}}
     if isinstance(base, list) and isinstance(change, list) and all(isinstance(item, dict) for item in change):
@@ -40,7 +40,7 @@ def merged(base: Any, change: Any) -> Any:
 
 
 def whole(example: str) -> str:
-    """What cannot be merged, or is another object, stands for itself."""
+    """Return whether the example stands alone: it cannot be merged or is another object."""
     try:
         change = yaml.safe_load(example)
     except yaml.YAMLError:
@@ -49,16 +49,16 @@ def whole(example: str) -> str:
     return example if stands_for_itself else yaml.safe_dump(merged(yaml.safe_load(GOOD), change))
 
 
-def test_there_is_nothing_to_say_about_the_good_one() -> None:
+def test_good_example_has_no_diagnostics() -> None:
     assert lint.look(GOOD.encode(), "good.yaml") == ()
 
 
-def test_every_rule_is_there() -> None:
+def test_every_rule_is_documented() -> None:
     assert {section.partition("`")[0] for section in SECTIONS} == {str(rule) for rule in Rule}
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
-def test_the_example_breaks_the_rule(rule: str, example: str) -> None:
+def test_example_breaks_the_rule(rule: str, example: str) -> None:
     found = lint.look(whole(example).encode(), "example.yaml")
 
     assert rule in {fault.rule for fault in found}

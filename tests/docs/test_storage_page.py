@@ -1,4 +1,4 @@
-"""The page about storage: every example is a job file without a fault, and every kind of volume has one."""
+"""The page about storage: every example is a valid job file, and every kind of volume has one."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_a_job_file(example: str) -> None:
+def test_example_is_a_valid_job_file(example: str) -> None:
     found = documents.read(example.encode(), "storage.md")
     assert found.diagnostics == ()
     assert found.submissions

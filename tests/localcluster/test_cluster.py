@@ -1,4 +1,4 @@
-"""The embedded cluster in this process: it starts and stops, pods end with it or wait for the next one."""
+"""The embedded cluster in this process: start, stop, and its pods."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ FOREVER = "while true; do sleep 1000; done"
 
 @pytest.fixture(params=["auto", "plain"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As much as this machine allows, and as little as any does."""
+    """The highest and the lowest isolation level of this machine."""
     if request.param == "auto" and sys.platform != "linux":
         pytest.skip("no namespaces here")
     monkeypatch.setenv("WINDLASS_SANDBOX", request.param)
@@ -39,7 +39,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """A short path, for all that it holds. Whatever still runs for it is ended."""
+    """A short path. Whatever still runs for it is ended."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-cluster-"))
     yield folder / "data"
     for pid in processes_of(folder):
@@ -49,7 +49,7 @@ def data() -> Iterator[Path]:
 
 
 def processes_of(data: Path) -> list[int]:
-    """Those that pods started with this folder in their environment, and all above them but this one."""
+    """Return the processes of pods with this folder in their environment, and all above them except this one."""
     marker = str(data).encode()
     found = [
         int(each.name)
@@ -67,7 +67,7 @@ def environment_of(process: Path) -> bytes:
 
 
 class Client:
-    """The plainest that there is, over the cluster's own socket."""
+    """A minimal client on the cluster's own socket."""
 
     def __init__(self, cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
         self.cluster = cluster
@@ -128,7 +128,7 @@ def short(path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def started(data: Path, options: ClusterOptions) -> AsyncIterator[Client]:
-    """Stopped by the test, or when that has failed."""
+    """Stop the cluster at the end of the test, even if it fails."""
     cluster = LocalCluster(data, options)
     await cluster.start()
     try:
@@ -147,7 +147,7 @@ def run(test: Awaitable[None]) -> None:
     asyncio.run(main())
 
 
-def test_a_cluster_tells_where_it_is(level: str, data: Path) -> None:
+def test_cluster_reports_its_url_and_kubeconfig(level: str, data: Path) -> None:
     async def test() -> None:
         async with started(data, EPHEMERAL) as client:
             cluster = client.cluster
@@ -162,7 +162,7 @@ def test_a_cluster_tells_where_it_is(level: str, data: Path) -> None:
     run(test())
 
 
-def test_a_pod_runs_to_its_end(level: str, data: Path) -> None:
+def test_pod_runs_to_its_end(level: str, data: Path) -> None:
     async def test() -> None:
         async with started(data, EPHEMERAL) as client:
             await client.create("one", "echo hello; exit 3")
@@ -174,7 +174,7 @@ def test_a_pod_runs_to_its_end(level: str, data: Path) -> None:
     run(test())
 
 
-def test_a_second_cluster_of_the_same_folder_is_refused(data: Path) -> None:
+def test_second_cluster_in_the_same_folder_is_rejected(data: Path) -> None:
     async def test() -> None:
         async with started(data, EPHEMERAL) as client:
             other = LocalCluster(data, EPHEMERAL)
@@ -184,7 +184,7 @@ def test_a_second_cluster_of_the_same_folder_is_refused(data: Path) -> None:
                 f"{data} is in use by another cluster (process {os.getpid()}). "
                 "Stop it or choose another folder."
             )
-            # Nothing of the first has been touched.
+            # The first one is unaffected.
             await client.create("one", "true")
             await client.wait("one", lambda pod: pod["status"]["phase"] == "Succeeded")
             await client.cluster.stop()
@@ -194,7 +194,7 @@ def test_a_second_cluster_of_the_same_folder_is_refused(data: Path) -> None:
     run(test())
 
 
-def test_a_port_that_is_taken_is_one_message_and_leaves_nothing(data: Path) -> None:
+def test_port_in_use_is_one_message_and_leaves_nothing(data: Path) -> None:
     async def test() -> None:
         before = children()
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -208,7 +208,7 @@ def test_a_port_that_is_taken_is_one_message_and_leaves_nothing(data: Path) -> N
     run(test())
 
 
-def test_a_network_that_cannot_be_had_is_one_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_network_is_one_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDLASS_SANDBOX", "plain")
 
     async def test() -> None:
@@ -243,9 +243,7 @@ def test_pods_of_an_ephemeral_cluster_end_with_it(level: str, data: Path) -> Non
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "lost its spawner"])
-def test_pods_go_on_without_a_cluster_and_the_next_one_has_them(
-    level: str, data: Path, is_killed: bool
-) -> None:
+def test_next_cluster_adopts_running_pods(level: str, data: Path, is_killed: bool) -> None:
     async def test() -> None:
         script = "echo before; while [ ! -e $DATA/go ]; do sleep 0.1; done; echo after; exit 4"
         async with started(data, LASTING) as client:
@@ -272,12 +270,12 @@ def test_pods_go_on_without_a_cluster_and_the_next_one_has_them(
 
 
 def spawner_of(data: Path) -> int:
-    """The child of this process that pods descend from."""
+    """Return the child of this process that pods descend from."""
     (found,) = set(processes.children_of(os.getpid())) & set(processes_of(data))
     return found
 
 
-def test_what_ended_meanwhile_is_known_afterwards(level: str, data: Path) -> None:
+def test_end_of_a_pod_without_cluster_is_reported(level: str, data: Path) -> None:
     async def test() -> None:
         script = "echo armed; while [ ! -e $DATA/go ]; do sleep 0.1; done; exit 5"
         async with started(data, LASTING) as client:
@@ -298,8 +296,8 @@ def ends_in(data: Path) -> list[Path]:
     return list(data.glob("pods/*/containers/*/end"))
 
 
-def test_a_pod_that_was_deleted_while_nobody_was_there_is_ended(level: str, data: Path) -> None:
-    """As by somebody who restores the database."""
+def test_pod_deleted_without_cluster_is_ended(level: str, data: Path) -> None:
+    """As after restoring a backup of the database."""
 
     async def test() -> None:
         async with started(data, LASTING) as client:
@@ -322,7 +320,7 @@ def test_a_pod_that_was_deleted_while_nobody_was_there_is_ended(level: str, data
     [("sleep 1; touch $DATA/done; exit 0", 100, True), ("", 1, False)],
     ids=["uses its grace", "ignores it"],
 )
-def test_pods_that_are_ended_have_their_grace(
+def test_stopped_pods_get_their_grace_period(
     level: str, data: Path, trap: str, grace: int, is_asked_enough: bool
 ) -> None:
     async def test() -> None:
@@ -333,7 +331,7 @@ def test_pods_that_are_ended_have_their_grace(
             await client.cluster.stop(ends_pods=True)
         assert (data / "done").exists() == is_asked_enough
         assert processes_of(data) == []
-        # It was not deleted, and is wanted again.
+        # It was not deleted, so it runs again.
         async with started(data, LASTING) as client:
             pod = await client.wait("one", lambda pod: container_of(pod).get("restartCount") == 1)
             last = container_of(pod)["lastState"]["terminated"]
@@ -345,10 +343,10 @@ def test_pods_that_are_ended_have_their_grace(
     run(test())
 
 
-def test_groups_left_over_go_before_pods_go_on(
+def test_old_cgroups_are_removed_before_pods_start(
     level: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody could tell the group of a run that begins from those of runs that are no more."""
+    """Otherwise the cgroup of a new run could not be told from old ones."""
     order: list[str] = []
 
     class Groups:
@@ -376,7 +374,7 @@ def test_groups_left_over_go_before_pods_go_on(
     run(test())
 
 
-def test_the_path_of_a_cluster_may_be_long(level: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_path_of_a_cluster(level: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = data.joinpath(*["long" * 20] * 2)
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
@@ -394,7 +392,7 @@ def test_the_path_of_a_cluster_may_be_long(level: str, data: Path, monkeypatch: 
     run(test())
 
 
-def test_nothing_is_left_open(data: Path) -> None:
+def test_no_descriptor_is_left_open(data: Path) -> None:
     async def test() -> None:
         for _ in range(2):
             async with started(data, EPHEMERAL) as client:

@@ -1,4 +1,4 @@
-"""What a pod leaves on the disk when it has gone."""
+"""The disk space of deleted pods."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +16,10 @@ from windlass.localcluster.kubelet.pods.pod_sandbox import PodSandbox
     [(False, None, False), (False, 0, False), (True, None, True), (True, 0, False)],
     ids=["lasting", "lasting and full", "ephemeral", "ephemeral and full"],
 )
-def test_logs(
+def test_logs_of_deleted_pods(
     is_ephemeral: bool, free: int | None, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of an ephemeral cluster stay for who has yet to read them, as long as there is room."""
+    """An ephemeral cluster keeps them while there is space."""
     folder = directory.of(tmp_path, "uid")
     log = folder.logs("main") / "0.log"
     log.parent.mkdir(parents=True)
@@ -32,9 +32,7 @@ def test_logs(
     assert log.exists() is stays
 
 
-def test_there_is_enough_room_or_it_is_said_how_little_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_free_space_is_sufficient_or_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert disk_errors.free_if_short(tmp_path / "nowhere") is None
     monkeypatch.setattr(disk_errors, "LEAST_FREE_BYTES", 0)
     assert disk_errors.free_if_short(tmp_path) is None

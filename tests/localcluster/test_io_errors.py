@@ -1,4 +1,4 @@
-"""Things that went wrong once: each of these was found by somebody who tried to break the server."""
+"""Regression tests: each error was found by an attempt to break the server."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def thing(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def later(_: Any) -> None:
-    """Commits are made by the test."""
+    """A store whose commits are made by the test."""
 
 
 def watch_of_maps(since: int | None = None) -> Watch:
@@ -49,7 +49,7 @@ def names_in(lines: bytes) -> list[str]:
     return [json.loads(line)["object"]["metadata"]["name"] for line in lines.splitlines()]
 
 
-def test_a_watch_that_begins_before_a_commit_hears_of_each_change_once(tmp_path: Path) -> None:
+def test_watch_started_before_a_commit_gets_each_change_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db", schedule=later)
     all_watches = Watches(store)
     store.create("configmaps", "default/a", thing("a"))
@@ -63,7 +63,7 @@ def test_a_watch_that_begins_before_a_commit_hears_of_each_change_once(tmp_path:
     store.close()
 
 
-def test_a_watch_from_the_future_hears_of_nothing_before_it(tmp_path: Path) -> None:
+def test_watch_from_a_future_version_gets_no_earlier_change(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db")
     feed = Watches(store).open(watch_of_maps(since=2), bytes)
     for name in "abc":
@@ -73,7 +73,7 @@ def test_a_watch_from_the_future_hears_of_nothing_before_it(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_history_that_is_trimmed_in_a_batch_says_so(tmp_path: Path) -> None:
+def test_history_compacted_in_a_batch_is_reported(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db", history_bytes=50_000, schedule=later)
     for number in range(8):
         store.create("configmaps", f"default/{number}", thing(str(number), text="x" * 10_000))
@@ -106,7 +106,7 @@ class Failing:
         return getattr(self._sql, name)
 
 
-def test_a_commit_that_fails_takes_all_of_its_turn_back(tmp_path: Path) -> None:
+def test_failed_commit_rolls_back_all_writes_of_its_turn(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db", schedule=later)
     failing = Failing(store._sql)
     store._sql = failing  # type: ignore[assignment]
@@ -131,7 +131,7 @@ def test_a_commit_that_fails_takes_all_of_its_turn_back(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_a_failed_commit_undid_the_collector_does_again(tmp_path: Path) -> None:
+def test_garbage_collector_retries_after_a_failed_commit(tmp_path: Path) -> None:
     server = ApiServer(tmp_path)
     failing = Failing(server.store._sql)
     server.store._sql = failing  # type: ignore[assignment]
@@ -150,7 +150,7 @@ def test_what_a_failed_commit_undid_the_collector_does_again(tmp_path: Path) -> 
     server.store.close()
 
 
-def test_a_feed_that_cannot_be_shown_spoils_it_for_nobody(tmp_path: Path) -> None:
+def test_failing_feed_does_not_affect_others(tmp_path: Path) -> None:
     def cannot(_: bytes) -> bytes:
         raise ValueError("cannot be shown")
 
@@ -164,7 +164,7 @@ def test_a_feed_that_cannot_be_shown_spoils_it_for_nobody(tmp_path: Path) -> Non
     store.close()
 
 
-def test_a_line_that_comes_with_the_timeout_is_not_overtaken(tmp_path: Path) -> None:
+def test_line_at_the_timeout_keeps_its_order(tmp_path: Path) -> None:
     store = Store(tmp_path / "cluster.db")
     feed = Watches(store).open(watch_of_maps(), bytes)
 
@@ -178,7 +178,7 @@ def test_a_line_that_comes_with_the_timeout_is_not_overtaken(tmp_path: Path) -> 
     store.close()
 
 
-def test_refused_names_fill_no_memory() -> None:
+def test_rejected_names_fill_no_memory() -> None:
     tracemalloc.start()
     try:
         for number in range(30):
@@ -222,13 +222,13 @@ def definition(name: str, **schema: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", ["leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"]
 )
-def test_a_definition_takes_no_built_in_kinds_place(server: RunningServer, name: str) -> None:
+def test_definition_cannot_replace_a_built_in_kind(server: RunningServer, name: str) -> None:
     answer = server.ask("POST", DEFINITIONS, definition(name))
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
     assert "api-approved.kubernetes.io" in answer.body["message"]
 
 
-def test_a_definition_that_cannot_be_compiled_is_not_stored(tmp_path: Path) -> None:
+def test_definition_that_cannot_be_compiled_is_not_stored(tmp_path: Path) -> None:
     deep: dict[str, Any] = {"type": "object"}
     for _ in range(300):
         deep = {"type": "object", "properties": {"a": deep}}
@@ -243,13 +243,13 @@ def test_a_definition_that_cannot_be_compiled_is_not_stored(tmp_path: Path) -> N
         assert second.ask("GET", "/readyz").code == 200
 
 
-def test_the_database_is_its_owners_alone(server: RunningServer) -> None:
+def test_database_is_private(server: RunningServer) -> None:
     for name in ("cluster.db", "cluster.db-wal"):
         assert (server.data / name).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
-def test_a_namespace_goes_however_it_is_deleted(server: RunningServer, policy: str) -> None:
+def test_namespace_is_deleted_by_any_request(server: RunningServer, policy: str) -> None:
     name = f"ns-{policy.lower()}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     assert server.ask("POST", "/api/v1/namespaces", body).code == 201
@@ -261,7 +261,7 @@ def test_a_namespace_goes_however_it_is_deleted(server: RunningServer, policy: s
         time.sleep(0.01)
 
 
-def test_a_namespace_that_names_the_word_is_not_terminating(server: RunningServer) -> None:
+def test_namespace_containing_the_word_is_not_terminating(server: RunningServer) -> None:
     body = {
         "metadata": {
             "name": "worded",
@@ -273,7 +273,7 @@ def test_a_namespace_that_names_the_word_is_not_terminating(server: RunningServe
     assert server.ask("POST", "/api/v1/namespaces/worded/configmaps", {"metadata": {"name": "a"}}).code == 201
 
 
-def test_a_status_lets_no_bad_metadata_in(server: RunningServer) -> None:
+def test_status_update_with_invalid_metadata_is_rejected(server: RunningServer) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert server.ask("POST", "/api/v1/namespaces/default/pods", pod).code == 201
     patch = {"metadata": {"labels": {"a": "b!"}, "finalizers": ["bad finalizer"]}}
@@ -293,7 +293,7 @@ def test_a_status_lets_no_bad_metadata_in(server: RunningServer) -> None:
         {"target": []},
     ],
 )
-def test_a_binding_is_checked(server: RunningServer, binding: dict[str, Any]) -> None:
+def test_binding_is_validated(server: RunningServer, binding: dict[str, Any]) -> None:
     pod = {"metadata": {"name": "bound"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     server.ask("POST", "/api/v1/namespaces/default/pods", pod)
     answer = server.ask("POST", "/api/v1/namespaces/default/pods/bound/binding", binding)
@@ -311,11 +311,11 @@ def test_a_binding_is_checked(server: RunningServer, binding: dict[str, Any]) ->
         (f"watch=1&resourceVersion=x&timeoutSeconds={'9' * 400}", 400),
     ],
 )
-def test_odd_numbers(server: RunningServer, query: str, code: int) -> None:
+def test_unusual_numbers(server: RunningServer, query: str, code: int) -> None:
     assert server.ask("GET", f"{MAPS}?timeoutSeconds=1&{query}").code == code
 
 
-def test_what_cannot_be_watched_is_refused_before_it_begins(server: RunningServer) -> None:
+def test_unwatchable_request_is_rejected_before_it_starts(server: RunningServer) -> None:
     table_of = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     answer = server.ask("GET", f"{MAPS}?watch=1&includeObject=bogus&timeoutSeconds=1", headers=table_of)
     assert answer.code == 400
@@ -323,25 +323,25 @@ def test_what_cannot_be_watched_is_refused_before_it_begins(server: RunningServe
     assert server.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=1", headers=lists).code == 406
 
 
-def test_of_a_repeated_parameter_the_first_counts(server: RunningServer) -> None:
+def test_first_of_repeated_parameters_counts(server: RunningServer) -> None:
     body = {"metadata": {"name": "dry"}}
     assert server.ask("POST", f"{MAPS}?dryRun=All&dryRun=", body).code == 201
     assert server.ask("GET", f"{MAPS}/dry").code == 404
 
 
-def test_a_put_creates_nothing_of_another_name(server: RunningServer) -> None:
+def test_put_creates_no_object_of_another_name(server: RunningServer) -> None:
     service = {"metadata": {"name": "two"}, "spec": {"ports": [{"port": 80}]}}
     assert server.ask("PUT", "/api/v1/namespaces/default/services/one", service).code == 400
     assert server.ask("GET", "/api/v1/namespaces/default/services/two").code == 404
 
 
 @pytest.mark.parametrize("metadata", [True, "c", [], 1])
-def test_a_put_with_odd_metadata(server: RunningServer, metadata: Any) -> None:
+def test_put_with_unusual_metadata(server: RunningServer, metadata: Any) -> None:
     body = {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}
     assert server.ask("PUT", "/api/v1/namespaces/default/services/odd", body).code == 400
 
 
-def test_a_whole_number_of_many_bits_is_patched(server: RunningServer) -> None:
+def test_large_integer_is_patched(server: RunningServer) -> None:
     assert (
         server.ask(
             "POST",
@@ -357,7 +357,7 @@ def test_a_whole_number_of_many_bits_is_patched(server: RunningServer) -> None:
     assert (patched.code, patched.body["n"], patched.body["m"]) == (200, 2**70, 2**71)
 
 
-def test_the_longest_grace_can_be_written(server: RunningServer) -> None:
+def test_longest_grace_period_is_stored(server: RunningServer) -> None:
     pod = {
         "metadata": {"name": "slow"},
         "spec": {
@@ -370,15 +370,15 @@ def test_the_longest_grace_can_be_written(server: RunningServer) -> None:
     assert server.ask("DELETE", "/api/v1/namespaces/default/pods/slow").code == 200
 
 
-def test_a_field_that_is_no_header(server: RunningServer) -> None:
-    """What is warned about is told in a header, whatever its name."""
+def test_field_name_that_is_not_a_header(server: RunningServer) -> None:
+    """Warnings are sent in a header, whatever the field name."""
     unknown = {f"f{number}\r\nx: y": 1 for number in range(200)}
     answer = server.ask("POST", MAPS, {"metadata": {"name": "warned"}, **unknown})
     assert answer.code == 201
     assert "Warning" in answer.headers
 
 
-def test_a_cut_off_token_opens_no_door(tmp_path: Path) -> None:
+def test_truncated_token_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("")
     with serving(tmp_path) as served:
         assert len(served.token) >= 32
@@ -388,11 +388,11 @@ def test_a_cut_off_token_opens_no_door(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost#.evil.com", "localhost/evil", "localhost?evil.com", "user@localhost", "localhost:"]
 )
-def test_hosts_that_only_look_like_ours(server: RunningServer, host: str) -> None:
+def test_similar_host_names_are_rejected(server: RunningServer, host: str) -> None:
     assert server.ask("GET", "/version", headers={"Host": host}).code in (400, 403)
 
 
-def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None:
+def test_file_at_the_path_of_the_socket_is_kept(tmp_path: Path) -> None:
     (tmp_path / "socket").write_text("mine")
     with (
         pytest.raises(AssertionError, match="the file exists and is not a socket"),
@@ -402,9 +402,7 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "socket").read_text() == "mine"
 
 
-def test_the_ages_of_a_watch_are_of_their_time(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ages_in_a_watch_are_current(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert watches.BOOKMARK_INTERVAL_SECONDS > 0
     accept = {
         "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io",

@@ -1,4 +1,4 @@
-"""Who may talk to the server; what bad input, bad clients and bad times come to. Nothing is lost, and it stays up."""
+"""Authentication, invalid input, misbehaving clients and kills. Nothing is lost, and the server stays up."""
 
 import http.client
 import signal
@@ -45,7 +45,7 @@ def is_failure(answer: Any, code: int, reason: str) -> bool:
 
 @pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Basic YTpi", "Bearer", "Bearer ünknown"])
 @pytest.mark.parametrize("path", ["/api/v1/namespaces", "/version", "/readyz", "/openapi/v2", "/nowhere"])
-def test_nobody_is_served_without_the_token(server: RunningServer, authorization: str, path: str) -> None:
+def test_request_without_token_is_rejected(server: RunningServer, authorization: str, path: str) -> None:
     sent = {"Authorization": authorization.encode("utf-8").decode("latin-1")}
     assert is_failure(server.ask("GET", path, headers=sent), 401, "Unauthorized")
 
@@ -53,27 +53,27 @@ def test_nobody_is_served_without_the_token(server: RunningServer, authorization
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:6443", "localhost.evil.example", "[::2]", "a b"]
 )
-def test_a_name_that_was_bent_towards_us_is_refused(server: RunningServer, host: str) -> None:
+def test_foreign_host_header_is_rejected(server: RunningServer, host: str) -> None:
     assert is_failure(server.ask("GET", "/version", headers={"Host": host}), 403, "Forbidden")
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "127.0.0.1:80", "[::1]:1", "kubernetes.default.svc"]
 )
-def test_our_names_are_served(server: RunningServer, host: str) -> None:
+def test_own_host_names_are_accepted(server: RunningServer, host: str) -> None:
     assert server.ask("GET", "/version", headers={"Host": host}).code == 200
 
 
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "http://localhost.evil.example", "null", "file://"]
 )
-def test_a_web_page_cannot_drive_it(server: RunningServer, origin: str) -> None:
+def test_web_page_of_another_origin_is_rejected(server: RunningServer, origin: str) -> None:
     answer = server.ask("POST", MAPS, b"{}", headers={"Origin": origin})
     assert is_failure(answer, 403, "Forbidden")
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-def test_plain_http_is_not_spoken(server: RunningServer) -> None:
+def test_plain_http_is_rejected(server: RunningServer) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("GET", "/version")
     with pytest.raises((http.client.HTTPException, ConnectionError)):
@@ -82,11 +82,11 @@ def test_plain_http_is_not_spoken(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["kubeconfig", "token", "server.key", "server.crt", "socket"])
-def test_what_gives_access_is_its_owners_alone(server: RunningServer, name: str) -> None:
+def test_credentials_are_private(server: RunningServer, name: str) -> None:
     assert stat.S_IMODE((server.data / name).stat().st_mode) == 0o600
 
 
-def test_it_listens_on_loopback_only(server: RunningServer) -> None:
+def test_server_listens_on_loopback_only(server: RunningServer) -> None:
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{server.port:04X}")]
     assert listening == [f"0100007F:{server.port:04X}"]
@@ -101,7 +101,7 @@ def run_server(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_another_address_is_refused(tmp_path: Path) -> None:
+def test_other_address_is_rejected(tmp_path: Path) -> None:
     failed = run_server(tmp_path, "--host", "0.0.0.0")  # noqa: S104
     assert failed.returncode == 1
     assert (
@@ -110,14 +110,14 @@ def test_another_address_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_the_same_port_twice(server: RunningServer, tmp_path: Path) -> None:
+def test_port_in_use_is_reported(server: RunningServer, tmp_path: Path) -> None:
     failed = run_server(tmp_path, "--port", str(server.port))
     assert failed.returncode == 1
     assert failed.stderr.startswith(f"error: cannot listen on 127.0.0.1:{server.port}: ")
     assert failed.stderr.count("\n") == 1
 
 
-def test_the_same_data_twice(server: RunningServer) -> None:
+def test_data_directory_in_use_is_reported(server: RunningServer) -> None:
     failed = run_server(server.data)
     assert failed.returncode == 1
     assert failed.stderr == (
@@ -125,7 +125,7 @@ def test_the_same_data_twice(server: RunningServer) -> None:
     )
 
 
-def test_the_unix_socket_needs_no_token(server: RunningServer) -> None:
+def test_unix_socket_needs_no_token(server: RunningServer) -> None:
     with socket.socket(socket.AF_UNIX) as local:
         local.connect(str(server.data / "socket"))
         local.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -151,7 +151,7 @@ def test_the_unix_socket_needs_no_token(server: RunningServer) -> None:
         ),
     ],
 )
-def test_a_body_that_is_no_object(server: RunningServer, body: bytes, says: str) -> None:
+def test_body_that_is_not_an_object(server: RunningServer, body: bytes, says: str) -> None:
     answer = server.ask("POST", MAPS, body)
     assert is_failure(answer, 400, "BadRequest"), answer
     assert says in answer.body["message"]
@@ -172,7 +172,7 @@ def test_a_body_that_is_no_object(server: RunningServer, body: bytes, says: str)
         ),
     ],
 )
-def test_a_body_that_is_no_yaml(server: RunningServer, body: bytes) -> None:
+def test_body_that_is_not_yaml(server: RunningServer, body: bytes) -> None:
     answer = server.ask("POST", MAPS, body, content_type="application/yaml")
     assert is_failure(answer, 400, "BadRequest"), answer
 
@@ -188,23 +188,23 @@ def test_a_body_that_is_no_yaml(server: RunningServer, body: bytes) -> None:
         ("PATCH", f"{MAPS}/a", ""),
     ],
 )
-def test_a_body_of_an_unknown_kind(server: RunningServer, method: str, path: str, content_type: str) -> None:
+def test_body_of_unknown_media_type(server: RunningServer, method: str, path: str, content_type: str) -> None:
     answer = server.ask(method, path, b"{}", content_type=content_type)
     assert is_failure(answer, 415, "UnsupportedMediaType"), answer
 
 
 @pytest.mark.parametrize("encoding", ["deflate", "gzip"])
-def test_a_body_that_is_not_encoded_as_it_says(server: RunningServer, encoding: str) -> None:
+def test_body_with_wrong_encoding(server: RunningServer, encoding: str) -> None:
     assert server.ask("POST", MAPS, b"{}" * 100, headers={"Content-Encoding": encoding}).code == 400
 
 
-def test_a_body_of_50_megabytes(server: RunningServer) -> None:
+def test_body_of_50_megabytes(server: RunningServer) -> None:
     answer = ask_tolerantly(server, b"x" * 50_000_000)
     assert answer is None or is_failure(answer, 413, "RequestEntityTooLarge")
 
 
-def test_a_large_body_in_pieces(server: RunningServer) -> None:
-    """Without a Content-Length, only what arrives can be counted."""
+def test_large_chunked_body(server: RunningServer) -> None:
+    """Without Content-Length the server counts received bytes."""
     connection = server.connect()
     try:
         connection.putrequest("POST", MAPS)
@@ -229,7 +229,7 @@ def test_a_large_body_in_pieces(server: RunningServer) -> None:
 
 
 def ask_tolerantly(server: RunningServer, body: bytes) -> Any:
-    """The server may close the connection while the client still sends: then nobody hears the answer."""
+    """The server may close the connection while the client still sends, so that the response is lost."""
     try:
         return server.ask("POST", MAPS, body)
     except OSError:
@@ -238,7 +238,7 @@ def ask_tolerantly(server: RunningServer, body: bytes) -> Any:
 
 @pytest.mark.parametrize("name", ["a%2Fb", "..", "%2e%2e", "a%00b", "%ff", "A", "a" * 300, "-", "a b"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_a_name_that_cannot_be(server: RunningServer, method: str, name: str) -> None:
+def test_impossible_name_is_rejected(server: RunningServer, method: str, name: str) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}} if method == "PUT" else None
     answer = server.ask(method, f"{MAPS}/{name.replace(' ', '%20')}", body)
     assert answer.code in (400, 404), answer
@@ -246,14 +246,14 @@ def test_a_name_that_cannot_be(server: RunningServer, method: str, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "", "A", "a_b", "a" * 254, "\u00e4", "a\nb", " a"])
-def test_a_name_that_may_not_be(server: RunningServer, name: str) -> None:
+def test_invalid_name_is_rejected(server: RunningServer, name: str) -> None:
     before = server.names()
     assert is_failure(server.create(name), 422, "Invalid")
     assert server.names() == before
 
 
-def test_a_body_that_does_not_come(tmp_path: Path) -> None:
-    """A client that promises a body and sends none keeps nobody else waiting, and is told in the end."""
+def test_missing_body_times_out(tmp_path: Path) -> None:
+    """A client that announces a body and sends none blocks nobody else and gets an error."""
     with serving(tmp_path, "--body-seconds", "1") as slow:
         waiting = slow.connect()
         waiting.putrequest("POST", MAPS)
@@ -267,7 +267,7 @@ def test_a_body_that_does_not_come(tmp_path: Path) -> None:
         waiting.close()
 
 
-def test_a_kill_loses_no_answered_write(tmp_path: Path) -> None:
+def test_kill_loses_no_acknowledged_write(tmp_path: Path) -> None:
     created: list[str] = []
     for start in range(3):
         with serving(tmp_path) as served:
@@ -282,7 +282,7 @@ def test_a_kill_loses_no_answered_write(tmp_path: Path) -> None:
         assert sorted(served.names()) == sorted(created)
 
 
-def test_a_kubeconfig_stays_good(tmp_path: Path) -> None:
+def test_kubeconfig_stays_valid_after_a_restart(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         token, port = first.token, first.port
     certificate = (tmp_path / "server.crt").read_bytes()

@@ -1,4 +1,4 @@
-"""The store keeps every acknowledged write, knows one order of all changes, and refuses what it cannot do."""
+"""The store keeps every acknowledged write, has one order of all changes, and rejects conflicts."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_versions_are_one_sequence_over_all_kinds(opened: Store) -> None:
     assert opened.version == 3
 
 
-def test_a_taken_place_is_refused_and_nothing_changes(opened: Store) -> None:
+def test_creating_an_existing_key_is_rejected(opened: Store) -> None:
     kept = opened.create("things", "a", thing("a"))
 
     with pytest.raises(store_types.AlreadyExistsError):
@@ -54,7 +54,7 @@ def test_a_taken_place_is_refused_and_nothing_changes(opened: Store) -> None:
 
 
 @pytest.mark.parametrize("write", ["update", "delete"])
-def test_a_write_on_an_old_version_is_refused(opened: Store, write: str) -> None:
+def test_write_on_an_old_version_is_rejected(opened: Store, write: str) -> None:
     opened.create("things", "a", thing("a"))
     kept = opened.update("things", "a", thing("a", size=2), expected=1)
     attempts = {
@@ -68,14 +68,14 @@ def test_a_write_on_an_old_version_is_refused(opened: Store, write: str) -> None
     assert opened.get("things", "a") == kept
 
 
-def test_what_is_not_there_cannot_be_changed(opened: Store) -> None:
+def test_missing_object_cannot_be_changed(opened: Store) -> None:
     with pytest.raises(store_types.NotFoundError):
         opened.update("things", "a", thing("a"), expected=1)
     with pytest.raises(store_types.NotFoundError):
         opened.delete("things", "a", expected=1)
 
 
-def test_changes_carry_what_was_and_what_is(opened: Store) -> None:
+def test_changes_have_the_object_before_and_after(opened: Store) -> None:
     heard: list[Change] = []
     opened.listen(heard.append)
     created = opened.create("things", "ns/a", thing("a"))
@@ -93,7 +93,7 @@ def test_changes_carry_what_was_and_what_is(opened: Store) -> None:
     assert list(opened.changes("things", "other", after=0)) == []
 
 
-def test_a_namespace_ends_where_the_next_begins(opened: Store) -> None:
+def test_list_ends_with_its_namespace(opened: Store) -> None:
     for place in ("ns/b", "ns-a/a", "ns/a", "nsx/a", "ns0/a"):
         opened.create("things", place, thing(place.replace("/", ".")))
 
@@ -102,7 +102,7 @@ def test_a_namespace_ends_where_the_next_begins(opened: Store) -> None:
     assert opened.count("things", "ns") == 2
 
 
-def test_pages_show_the_moment_at_which_the_first_was_read(opened: Store) -> None:
+def test_pages_show_the_version_of_the_first_page(opened: Store) -> None:
     for name in "abcdef":
         opened.create("things", name, thing(name))
     first = opened.page("things", limit=2)
@@ -129,7 +129,7 @@ def test_pages_show_the_moment_at_which_the_first_was_read(opened: Store) -> Non
     ),
     moment=st.integers(0, 30),
 )
-def test_any_moment_can_be_listed_again(
+def test_every_version_in_the_history_can_be_listed(
     writes: list[tuple[str, str, int]], moment: int, tmp_path_factory: Any
 ) -> None:
     opened = Store(tmp_path_factory.mktemp("store") / "cluster.db")
@@ -175,7 +175,7 @@ def test_history_is_bounded_in_bytes(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_everything_survives_a_restart(tmp_path: Path) -> None:
     first = Store(tmp_path / "cluster.db", history_length=5)
     for name in "abcdefgh":
         first.create("things", name, thing(name))
@@ -228,7 +228,7 @@ WRITER = textwrap.dedent(
 )
 
 
-def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> None:
+def test_kill_at_any_time_loses_no_acknowledged_write(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     acknowledged: list[str] = []
     for writes_before_the_kill in (1, 40, 200, 777):
@@ -245,20 +245,20 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> Non
 
     opened = Store(path, history_length=50)
     found = names(opened.page("things").bodies)
-    # One write may have been stored without its acknowledgement having been heard, at each kill.
+    # At each kill one write may have been stored without an acknowledgement.
     assert set(acknowledged) <= set(found)
     assert len(found) - len(acknowledged) <= 4
     assert opened.version == len(found)
     opened.close()
 
 
-def test_a_second_server_is_refused(opened: Store, tmp_path: Path) -> None:
+def test_second_server_is_rejected(opened: Store, tmp_path: Path) -> None:
     with pytest.raises(store_types.StoreError, match="another server is using it"):
         Store(tmp_path / "cluster.db")
     opened.create("things", "a", thing("a"))
 
 
-def test_data_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+def test_data_of_a_newer_release_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     Store(path).close()
     sql = sqlite3.connect(path)
@@ -273,7 +273,7 @@ def test_data_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     path.write_bytes(b"a letter, not a database\n" * 100)
 
@@ -282,7 +282,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a letter, not a database\n" * 100
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(store_types.StoreError, match=r"cannot use the data directory .*file"):
@@ -314,7 +314,7 @@ FILLER = textwrap.dedent(
 )
 
 
-def test_a_full_disk_loses_nothing_and_is_outlived(tmp_path: Path) -> None:
+def test_full_disk_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     filled = subprocess.run(  # noqa: S603
         [sys.executable, "-c", FILLER, str(path)], capture_output=True, text=True, check=False, env=os.environ

@@ -1,4 +1,4 @@
-"""The store tells nobody about a change before it is committed."""
+"""Listeners and callbacks are called after the commit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ THING: dict[str, Any] = {"metadata": {"name": "a", "uid": "a"}}
 
 
 def told_by(store: Store) -> list[str]:
-    """Note who is told what, and whether the change is committed at that moment."""
+    """Record the calls, and whether the change is committed at that time."""
     told: list[str] = []
 
     def note(what: str) -> None:
@@ -27,7 +27,7 @@ def told_by(store: Store) -> list[str]:
     return told
 
 
-def test_listeners_and_requests_are_told_after_the_commit(tmp_path: Path) -> None:
+def test_listeners_and_callbacks_are_called_after_the_commit(tmp_path: Path) -> None:
     turn: list[Callable[[], None]] = []
     store = Store(tmp_path / "cluster.db", schedule=turn.append)
     told = told_by(store)
@@ -40,7 +40,7 @@ def test_listeners_and_requests_are_told_after_the_commit(tmp_path: Path) -> Non
     store.close()
 
 
-def test_listeners_are_told_nothing_of_a_commit_that_fails(tmp_path: Path) -> None:
+def test_listeners_are_not_called_for_a_failed_commit(tmp_path: Path) -> None:
     turn: list[Callable[[], None]] = []
     store = Store(tmp_path / "cluster.db", schedule=turn.append)
     told = told_by(store)

@@ -1,4 +1,4 @@
-"""From what was used by two moments to a rate."""
+"""Usage from two samples."""
 
 import pytest
 
@@ -17,7 +17,7 @@ BEGINNINGS = {
 
 
 @pytest.mark.parametrize(("before", "age", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
-def test_where_a_window_begins(before: UsageSample | None, age: float, expected: UsageSample | None) -> None:
+def test_start_of_the_window(before: UsageSample | None, age: float, expected: UsageSample | None) -> None:
     assert usage.window_start(before, 1000.0, age) == expected
 
 
@@ -42,11 +42,13 @@ USES = {
 
 
 @pytest.mark.parametrize(("before", "now", "cores", "memory", "window"), USES.values(), ids=USES)
-def test_what_is_used(before: UsageSample, now: UsageSample, cores: int, memory: int, window: float) -> None:
+def test_usage_between_two_samples(
+    before: UsageSample, now: UsageSample, cores: int, memory: int, window: float
+) -> None:
     assert usage.usage_between("main", before, now) == ContainerUsage("main", cores, memory, window)
 
 
-def test_a_total() -> None:
+def test_total_usage() -> None:
     first = PodUsage("node", (ContainerUsage("a", 1, 10, 2.0), ContainerUsage("b", 2, 20, 2.0)))
     second = PodUsage("node", (ContainerUsage("a", 4, 40, 2.0),))
     assert usage.total([first, second]) == (7, 70)

@@ -1,4 +1,4 @@
-"""What the tests of the tools share."""
+"""Fixtures for the tests of the tools."""
 
 import fcntl
 import threading
@@ -18,7 +18,7 @@ def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
 
 @pytest.fixture
 def second_waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Is set when somebody finds a lock taken."""
+    """An event that is set when a process waits for a lock."""
     found, lock = threading.Event(), fcntl.flock
 
     def spy(file: int, how: int) -> None:

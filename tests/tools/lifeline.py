@@ -1,6 +1,6 @@
-"""Tells whether a process lives that is nobody's child any more, without asking for its number.
+"""Detect whether an orphaned process is alive, without its PID.
 
-It holds a pipe open; the kernel closes it with the process, even one that nobody buries.
+It holds a pipe open; the kernel closes it with the process, even if it is not reaped.
 """
 
 import os
@@ -16,7 +16,7 @@ class Lifeline:
         os.mkfifo(self.path)
         self._end = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
         self.script = f"exec 3> '{self.path}'; echo started >&3; exec sleep 1000"
-        """For /bin/sh: a process that takes hold and does not let go."""
+        """Return a shell command for a process that holds the pipe."""
 
     def close(self) -> None:
         os.close(self._end)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final
 
 TESTS: Final = Path(__file__).parents[1]
-# Helpers in tests/support that raise AssertionError unless what they name is so.
+# Helpers in tests/support that raise AssertionError.
 SHARED_HELPERS: Final = (
     *("assert_ends_at", "event", "expect", "says", "stays", "until", "until_pods", "until_shown"),
     *("wait_for", "wait_for_end", "wait_until_gone"),
 )
-# `api` compares every answer with a transcript. kubectl fails unless the command succeeds.
+# `api` compares every response with a transcript. kubectl fails unless the command succeeds.
 ASSERTING_FIXTURES: Final = ("api", "kubectl", "kubectl_there")
 ASSERTION: Final = re.compile(
     rf"\bassert\b|\bpytest\.(?:raises|fail|warns)\(|\b(?:{'|'.join(SHARED_HELPERS)})\("
@@ -20,7 +20,7 @@ ASSERTION: Final = re.compile(
     re.MULTILINE,
 )
 FUNCTION: Final = re.compile(r"^( *)(?:async )?def (\w+)\(.*\n(?:\1(?: |\)).*\n|\n)*", re.MULTILINE)
-# Properties that hold unless the code raises another error than the one that they allow.
+# Property tests that fail by raising an unexpected error.
 EXEMPT: Final = frozenset({"test_whatever_a_patch_holds_it_is_applied_or_refused"})
 
 
@@ -54,7 +54,7 @@ def called_in(function: ast.AST) -> set[str]:
     return names | {each.attr for each in calls if isinstance(each, ast.Attribute)}
 
 
-def test_a_test_without_assertion_is_found(tmp_path: Path) -> None:
+def test_missing_assertion_is_detected(tmp_path: Path) -> None:
     file = tmp_path / "test_some.py"
     file.write_text(
         "def helper():\n    assert 1\n\n\n"

@@ -1,4 +1,4 @@
-"""The DNS of service names on real sockets, fed by the embedded API server."""
+"""The DNS server on real sockets with the embedded API server."""
 
 import asyncio
 import functools
@@ -22,11 +22,11 @@ from service_names.zone import Zone
 
 SCRIPT = Path(cluster_dns.__file__)
 SECONDS = 60.0
-"""Only something broken ever takes so long."""
+"""Timeout."""
 OURS = Zone("cluster.local", "198.18.0.1")
 
 
-def test_other_names_are_asked_for_upstream() -> None:
+def test_other_names_are_resolved_upstream() -> None:
     upstream_zone = Zone("example.com", "192.0.2.1")
 
     async def asked(name: str) -> dns.message.Message:
@@ -50,7 +50,7 @@ def test_other_names_are_asked_for_upstream() -> None:
     assert told("nobody.example.com.") == "NXDOMAIN"
 
 
-def test_a_silent_upstream_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_upstream_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_dns, "UPSTREAM_SECONDS", 0.05)
     udp, tcp = cluster_dns.bind("127.0.0.1", 0)
     with udp, tcp:
@@ -65,7 +65,7 @@ def command(kubeconfig: Path, port: int) -> list[str]:
     return [sys.executable, str(SCRIPT), *options]
 
 
-def test_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_unavailable_address_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = subprocess.run(  # noqa: S603
@@ -77,7 +77,7 @@ def test_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:
 
 @contextmanager
 def answering(kubeconfig: Path) -> Iterator[int]:
-    """The port at which it does."""
+    """Return the port on which it listens."""
     process = subprocess.Popen(  # noqa: S603
         command(kubeconfig, 0), stdout=subprocess.PIPE, text=True
     )
@@ -108,7 +108,7 @@ def _create(served: RunningServer, plural: str, name: str, **fields: Any) -> Non
     assert answer.code == 201, answer
 
 
-def test_a_process_serves_what_the_api_says_and_outlives_the_api_server(tmp_path: Path) -> None:
+def test_process_serves_names_without_the_api_server(tmp_path: Path) -> None:
     crew = "crew.default.svc.cluster.local."
 
     def addresses(port: int, name: str, *, by_tcp: bool = False) -> list[str]:

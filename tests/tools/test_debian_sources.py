@@ -1,4 +1,4 @@
-"""Where the packages of another release are, in both formats that a machine may have."""
+"""Package sources of another release, in both formats."""
 
 from pathlib import Path
 
@@ -66,13 +66,13 @@ deb-src [arch=arm64 signed-by=/keys/a.gpg] http://archive.test/security trixie-s
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), REWRITTEN.values(), ids=REWRITTEN.keys())
-def test_the_same_archive_is_asked_for_another_release(name: str, text: str, expected: str) -> None:
+def test_same_archive_for_another_release(name: str, text: str, expected: str) -> None:
     assert debian_sources.for_release([SourceFile(name, text)], "bookworm", "trixie") == (
         SourceFile(name, expected),
     )
 
 
-def test_stanzas_stay_apart() -> None:
+def test_stanzas_stay_separate() -> None:
     (file,) = debian_sources.for_release(
         [SourceFile("a.sources", f"{MODERN}\n{KEY_IN_PLACE}")], "bookworm", "trixie"
     )
@@ -96,7 +96,7 @@ NOT_DEBIANS = {
 
 
 @pytest.mark.parametrize(("name", "text"), NOT_DEBIANS.values(), ids=NOT_DEBIANS.keys())
-def test_what_is_not_debians_own_stays_out(name: str, text: str) -> None:
+def test_entries_that_are_not_debians_are_dropped(name: str, text: str) -> None:
     debian = SourceFile("debian.sources", MODERN)
     kept = debian_sources.for_release([SourceFile(name, text), debian], "bookworm", "trixie")
     assert [file.name for file in kept] == ["debian.sources"]
@@ -104,7 +104,7 @@ def test_what_is_not_debians_own_stays_out(name: str, text: str) -> None:
         debian_sources.for_release([SourceFile(name, text)], "bookworm", "trixie")
 
 
-def test_the_files_of_the_machine_are_those_that_apt_reads(tmp_path: Path) -> None:
+def test_machine_files_are_those_that_apt_reads(tmp_path: Path) -> None:
     parts = tmp_path / "sources.list.d"
     parts.mkdir()
     for path in (tmp_path / "sources.list", parts / "b.sources", parts / "a.list", parts / "c.list.save"):
@@ -113,7 +113,7 @@ def test_the_files_of_the_machine_are_those_that_apt_reads(tmp_path: Path) -> No
     assert names == ["sources.list", "a.list", "b.sources"]
 
 
-def test_apt_keeps_how_to_fetch_and_nothing_that_touches_the_machine(tmp_path: Path) -> None:
+def test_apt_configuration_keeps_download_settings_only(tmp_path: Path) -> None:
     dump = (
         'Acquire::http::Proxy "http://proxy.test:3128";\n'
         'Acquire::IndexTargets::deb::DEP-11::MetaKey "icons";\n'

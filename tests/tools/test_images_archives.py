@@ -1,4 +1,4 @@
-"""The archive of an image: what Docker and containerd check of it, and that the same content makes the same bytes."""
+"""The archive of an image: the checks of Docker and containerd, and reproducible bytes."""
 
 import hashlib
 import json
@@ -41,13 +41,13 @@ def read(archive: Path) -> dict[str, bytes]:
 
 
 def described(archive: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, bytes]]:
-    """The only image's manifest, its configuration, and all files."""
+    """Return the manifest of the only image, its configuration, and all files."""
     files = read(archive)
     [manifest] = json.loads(files["manifest.json"])
     return manifest, json.loads(files[manifest["Config"]]), files
 
 
-def test_everything_is_found_under_its_digest(tmp_path: Path, layers: list[Path]) -> None:
+def test_blobs_are_named_by_their_digest(tmp_path: Path, layers: list[Path]) -> None:
     archives.write(tmp_path / "image.tar", ["windlass:1"], layers, CONFIG, "arm64")
     manifest, config, files = described(tmp_path / "image.tar")
     assert manifest["Config"] == hashlib.sha256(files[manifest["Config"]]).hexdigest() + ".json"
@@ -58,7 +58,7 @@ def test_everything_is_found_under_its_digest(tmp_path: Path, layers: list[Path]
     assert set(files) == {"manifest.json", manifest["Config"], *manifest["Layers"]}
 
 
-def test_the_configuration_says_what_a_container_gets(tmp_path: Path, layers: list[Path]) -> None:
+def test_configuration_contains_the_defaults_of_a_container(tmp_path: Path, layers: list[Path]) -> None:
     archives.write(tmp_path / "image.tar", ["windlass:1"], layers, CONFIG, "arm64")
     _, config, _ = described(tmp_path / "image.tar")
     assert (config["architecture"], config["os"]) == ("arm64", "linux")
@@ -71,7 +71,7 @@ def test_the_configuration_says_what_a_container_gets(tmp_path: Path, layers: li
     }
 
 
-def test_what_is_not_said_is_left_out() -> None:
+def test_unset_fields_are_omitted() -> None:
     assert archives.Config((("PATH", "/bin"),)).as_json() == {"Env": ["PATH=/bin"]}
 
 
@@ -82,18 +82,18 @@ def test_what_is_not_said_is_left_out() -> None:
         ("windlass/test:1", "docker.io/windlass/test:1"),
     ],
 )
-def test_an_image_has_the_name_that_a_kubelet_asks_for(tag: str, name: str) -> None:
+def test_image_has_the_name_that_a_kubelet_uses(tag: str, name: str) -> None:
     assert archives.full_name(tag) == name
 
 
-def test_one_archive_carries_several_tags(tmp_path: Path, layers: list[Path]) -> None:
+def test_archive_with_several_tags(tmp_path: Path, layers: list[Path]) -> None:
     archives.write(tmp_path / "image.tar", ["windlass/test:1", "windlass/test:2"], layers, CONFIG, "amd64")
     manifest, _, _ = described(tmp_path / "image.tar")
     assert manifest["RepoTags"] == ["docker.io/windlass/test:1", "docker.io/windlass/test:2"]
 
 
 class TestLayer:
-    def test_it_says_nothing_about_who_made_it_and_when(self, tmp_path: Path) -> None:
+    def test_layer_contains_no_builder_and_time(self, tmp_path: Path) -> None:
         tree = fill(tmp_path / "tree", ["bin/program", "etc/file"])
         (tree / "bin/program").chmod(0o700)
         (tree / "etc/file").chmod(0o600)
@@ -111,14 +111,14 @@ class TestLayer:
         ]
         assert marks == {(0, 0, 0, "", "")}
 
-    def test_a_file_with_two_names_has_its_content_under_both(self, tmp_path: Path) -> None:
+    def test_hard_links_are_stored_as_files(self, tmp_path: Path) -> None:
         tree = fill(tmp_path / "tree", ["first"])
         (tree / "second").hardlink_to(tree / "first")
         archives.write_layer(tmp_path / "layer.tar", tree)
         assert read(tmp_path / "layer.tar") == {"first": b"this is first", "second": b"this is first"}
 
 
-def test_the_same_content_makes_the_same_bytes(tmp_path: Path) -> None:
+def test_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     made: list[bytes] = []
     for attempt, names in enumerate((["a", "b/c"], ["b/c", "a"])):
         folder = tmp_path / str(attempt)

@@ -1,4 +1,4 @@
-"""The cache of images: what makes a new one necessary, what goes, and what is left when making one is cut short."""
+"""The cache of images: rebuilds, removals, and interrupted builds."""
 
 import platform
 import shutil
@@ -41,7 +41,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the layers that were made, by hands that are quicker than the real ones."""
+    """The names of the layers built by a fake builder."""
     names: list[str] = []
 
     def make(shop: Workshop, layer: catalogue.Layer, *paths: Path) -> None:
@@ -62,12 +62,12 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def kept(environment: dict[str, str]) -> list[str]:
-    """What the cache has, without keys."""
+    """Return the files of the cache without their keys."""
     folder = Path(environment["XDG_CACHE_HOME"]) / "windlass/kubernetes/images"
     return sorted(path.name.rpartition("-")[0] or path.name for path in folder.iterdir())
 
 
-def test_each_layer_is_made_once(sources: Path, made: list[str], environment: dict[str, str]) -> None:
+def test_each_layer_is_built_once(sources: Path, made: list[str], environment: dict[str, str]) -> None:
     names = tuple(catalogue.images(checkout.read()))
     first = [building.ensure(name, environment) for name in names]
     assert made == [
@@ -86,9 +86,7 @@ def test_each_layer_is_made_once(sources: Path, made: list[str], environment: di
     assert len(made) == 9
 
 
-def test_the_cache_is_outside_the_checkout(
-    sources: Path, made: list[str], environment: dict[str, str]
-) -> None:
+def test_cache_is_outside_the_checkout(sources: Path, made: list[str], environment: dict[str, str]) -> None:
     path = building.ensure(catalogue.PAUSE.name, environment)
     assert path.parent == Path(environment["XDG_CACHE_HOME"]) / "windlass/kubernetes/images"
 
@@ -106,7 +104,7 @@ def test_the_cache_is_outside_the_checkout(
         ("tests/test_it.py", "", []),
     ],
 )
-def test_what_changed_is_made_again_and_nothing_else(
+def test_only_changed_layers_are_rebuilt(
     file: str, text: str, made_again: list[str], sources: Path, made: list[str], environment: dict[str, str]
 ) -> None:
     before = building.ensure(CONTROLLER, environment)
@@ -126,7 +124,7 @@ def test_what_changed_is_made_again_and_nothing_else(
     ]
 
 
-def test_a_new_version_follows_the_old_one(
+def test_new_version_replaces_the_old_one(
     sources: Path, made: list[str], environment: dict[str, str]
 ) -> None:
     before = building.ensure(CONTROLLER, environment)
@@ -137,7 +135,7 @@ def test_a_new_version_follows_the_old_one(
 
 
 @pytest.mark.parametrize("change", ["architecture", "recipe", "configuration", "tags"])
-def test_everything_that_determines_an_image_is_in_its_key(
+def test_key_contains_everything_that_determines_an_image(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image, cache = catalogue.TEST, building.Cache(Path(), "arm64")
@@ -154,14 +152,14 @@ def test_everything_that_determines_an_image_is_in_its_key(
     assert cache.path(image) != before
 
 
-def test_an_unknown_name_is_told_the_known_ones(environment: dict[str, str]) -> None:
+def test_unknown_name_lists_the_known_ones(environment: dict[str, str]) -> None:
     with pytest.raises(
         WorkshopError, match=r"no image windlass/nothing:1, only windlass/pause:1, .*, windlass:"
     ):
         building.ensure("windlass/nothing:1", environment)
 
 
-def test_a_machine_without_mmdebstrap_is_told_how_to_get_it(
+def test_missing_mmdebstrap_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
@@ -170,8 +168,8 @@ def test_a_machine_without_mmdebstrap_is_told_how_to_get_it(
         making.debian(shop, catalogue.DEBIAN, tmp_path / "debian.tar")
 
 
-def test_a_link_is_one_of_the_container(tmp_path: Path) -> None:
-    """Here it leads nowhere, or to a file of this machine, which is not to be put into the image."""
+def test_link_is_relative_to_the_container(tmp_path: Path) -> None:
+    """On this machine it may lead to a file that must not get into the image."""
     shop = Workshop(tmp_path, tmp_path / "log", 0.0)
     layer = catalogue.Link("mtab", "etc/mtab", "/proc/self/mounts")
     making.on_debian(shop, layer, tmp_path / "no-root.tar", tmp_path / "layer.tar")
@@ -180,7 +178,7 @@ def test_a_link_is_one_of_the_container(tmp_path: Path) -> None:
     assert found == {"etc/mtab": "/proc/self/mounts"}
 
 
-def test_a_failure_leaves_only_what_was_finished(
+def test_failed_build_keeps_only_finished_layers(
     sources: Path, made: list[str], environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(shop: Workshop, layer: catalogue.Layer, _root: Path, target: Path) -> None:
@@ -193,7 +191,7 @@ def test_a_failure_leaves_only_what_was_finished(
     assert kept(environment) == ["layer-debian-arm64", "lock", "log"]
 
 
-def test_a_killed_build_leaves_nothing_that_counts_as_built(
+def test_killed_build_leaves_nothing_that_counts_as_built(
     sources: Path, made: list[str], environment: dict[str, str], lifeline: Lifeline
 ) -> None:
     script = textwrap.dedent(f"""
@@ -222,7 +220,7 @@ def test_a_killed_build_leaves_nothing_that_counts_as_built(
     assert kept(environment) == ["image-windlass-test-arm64", "layer-debian-arm64", "lock", "log"]
 
 
-def test_two_at_once_build_once(
+def test_concurrent_builds_build_once(
     sources: Path,
     made: list[str],
     environment: dict[str, str],

@@ -1,4 +1,4 @@
-"""The catalogue of images, against what else says how Windlass is packaged and installed."""
+"""The catalogue of images agrees with the Dockerfiles and the rendered objects."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ TENSORFLOW = catalogue.with_tensorflow(CHECKOUT)
 
 
 def instructions(file: str = "Dockerfile") -> dict[str, str]:
-    """Those of the Dockerfile's last stage. One that is given twice keeps only its last value."""
+    """Return the instructions of the Dockerfile's last stage; the last value of a duplicate counts."""
     text = (ROOT / file).read_text()
     lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
     last_stage = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
@@ -45,20 +45,20 @@ HUB_DOCKERFILE = instructions("docker/hub/Dockerfile")
         ("COPY", "src/windlass/barrier/get_ips.sh /get_ips.sh"),
     ],
 )
-def test_the_dockerfile_makes_the_same_image(instruction: str, expected: str) -> None:
+def test_dockerfile_builds_the_same_image(instruction: str, expected: str) -> None:
     assert DOCKERFILE[instruction] == expected
 
 
 @pytest.mark.parametrize(
     ("dockerfile", "image"), [(DOCKERFILE, CONTROLLER), (HUB_DOCKERFILE, HUB)], ids=["controller", "hub"]
 )
-def test_the_dockerfile_sets_the_same_environment(dockerfile: dict[str, str], image: catalogue.Image) -> None:
+def test_dockerfile_sets_the_same_environment(dockerfile: dict[str, str], image: catalogue.Image) -> None:
     values = [value.partition("=") for value in shlex.split(dockerfile["ENV"])]
     found = {name: value.replace("$PATH", catalogue.PATH) for name, _, value in values}
     assert found == dict(image.config.environment)
 
 
-def test_the_dockerfile_builds_from_the_same_files() -> None:
+def test_dockerfile_uses_the_same_files() -> None:
     copied = re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text())
     outermost = {
         name if name in checkout.BESIDE else name.partition("/")[0] for name in " ".join(copied).split()
@@ -74,11 +74,11 @@ def test_the_dockerfile_builds_from_the_same_files() -> None:
         ("EXPOSE", " ".join(port.removesuffix("/tcp") for port in NFS.config.ports)),
     ],
 )
-def test_the_dockerfile_of_the_nfs_server_makes_the_same_image(instruction: str, expected: str) -> None:
+def test_nfs_dockerfile_builds_the_same_image(instruction: str, expected: str) -> None:
     assert NFS_DOCKERFILE[instruction] == expected
 
 
-def test_the_dockerfile_of_the_nfs_server_has_the_same_files() -> None:
+def test_nfs_dockerfile_has_the_same_files() -> None:
     [root, link] = NFS.layers
     assert isinstance(root, catalogue.DebianRoot)
     assert f"--no-install-recommends {' '.join(root.packages)} " in NFS_DOCKERFILE["RUN"]
@@ -86,7 +86,7 @@ def test_the_dockerfile_of_the_nfs_server_has_the_same_files() -> None:
     assert f"ln -sf {link.target} /{link.path}" in NFS_DOCKERFILE["RUN"]
 
 
-def test_a_rendered_nfs_server_asks_for_the_image_by_its_name() -> None:
+def test_rendered_nfs_server_uses_the_image_name() -> None:
     assert NFS.name == servers.NFS_IMAGE
 
 
@@ -98,11 +98,11 @@ def test_a_rendered_nfs_server_asks_for_the_image_by_its_name() -> None:
         ("EXPOSE", " ".join(port.removesuffix("/tcp") for port in HUB.config.ports)),
     ],
 )
-def test_the_dockerfile_of_the_hub_makes_the_same_image(instruction: str, expected: str) -> None:
+def test_hub_dockerfile_builds_the_same_image(instruction: str, expected: str) -> None:
     assert HUB_DOCKERFILE[instruction] == expected
 
 
-def test_the_dockerfile_of_the_hub_has_the_same_packages() -> None:
+def test_hub_dockerfile_has_the_same_packages() -> None:
     [_, packages] = HUB.layers
     assert isinstance(packages, catalogue.PythonPackages)
     words = shlex.split(HUB_DOCKERFILE["RUN"])
@@ -110,7 +110,7 @@ def test_the_dockerfile_of_the_hub_has_the_same_packages() -> None:
     assert f"{packages.folder}/bin/pip" in words
 
 
-def test_a_hub_and_the_servers_of_its_users_have_the_same_jupyterhub() -> None:
+def test_hub_and_user_servers_have_the_same_jupyterhub() -> None:
     found = [
         requirement
         for image in (HUB, TENSORFLOW)
@@ -123,16 +123,16 @@ def test_a_hub_and_the_servers_of_its_users_have_the_same_jupyterhub() -> None:
     assert len(set(found)) == 1
 
 
-def test_a_rendered_hub_asks_for_the_image_by_its_name() -> None:
+def test_rendered_hub_uses_the_image_name() -> None:
     assert HUB.name == hub.HUB_IMAGE
 
 
-def test_an_installation_asks_for_the_image_by_its_name() -> None:
+def test_installation_uses_the_image_name() -> None:
     assert CONTROLLER.name == options.DEFAULT_IMAGE
 
 
 @pytest.mark.parametrize("image", [CONTROLLER, TENSORFLOW], ids=["controller", "tensorflow"])
-def test_what_windlass_needs_is_in_a_layer_of_its_own(image: catalogue.Image) -> None:
+def test_dependencies_are_in_their_own_layer(image: catalogue.Image) -> None:
     [_, dependencies, windlass] = image.layers
     assert isinstance(dependencies, catalogue.PythonPackages)
     assert any(requirement.startswith("aiohttp") for requirement in dependencies.requirements)
@@ -140,7 +140,7 @@ def test_what_windlass_needs_is_in_a_layer_of_its_own(image: catalogue.Image) ->
     assert dependencies.folder == windlass.folder
 
 
-def test_no_two_share_a_place_in_the_cache() -> None:
+def test_cache_paths_are_distinct() -> None:
     images = catalogue.images(CHECKOUT)
     layers = {layer for image in images.values() for layer in image.layers}
     cache = building.Cache(Path(), "arm64")
@@ -148,13 +148,13 @@ def test_no_two_share_a_place_in_the_cache() -> None:
     assert len(stems) == len(set(stems)) == 15
 
 
-def test_the_checkout_is_read_without_what_running_it_leaves_behind() -> None:
+def test_checkout_excludes_generated_files() -> None:
     names = [name for name, _ in CHECKOUT.files]
     assert names == sorted(names)
     assert {"pyproject.toml", "src/windlass/py.typed", "src/windlass/cli/main.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_a_copy_of_the_checkout_is_the_same_checkout(tmp_path: Path) -> None:
+def test_copy_of_the_checkout_is_equal(tmp_path: Path) -> None:
     CHECKOUT.copy_into(tmp_path)
     assert checkout.read(tmp_path) == CHECKOUT

@@ -1,4 +1,4 @@
-"""Starting an API server, as far as it can be seen with programs that only pretend."""
+"""Starting an API server, with fake programs."""
 
 import http.server
 import json
@@ -16,7 +16,7 @@ import programs
 
 @pytest.fixture
 def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for programs that pretend; everything that a start leaves behind would lie beside it."""
+    """A folder for fake programs; leftovers of a start would be next to it."""
     folder = tmp_path / "assets"
     folder.mkdir()
     (tmp_path / "temporary").mkdir()
@@ -36,7 +36,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("script", "message", "attempts"), FAILURES.values(), ids=FAILURES.keys())
-def test_a_failed_start_shows_the_log_and_leaves_nothing(
+def test_failed_start_shows_the_log_and_leaves_nothing(
     assets: Path, script: str, message: str, attempts: int
 ) -> None:
     pretend(assets, "etcd", f"echo started >> {assets}/starts; {script}")
@@ -58,7 +58,7 @@ def test_kubeconfig_must_name_a_file(tmp_path: Path) -> None:
         pytest.fail("there is no cluster")
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_unreachable_cluster_is_named(tmp_path: Path) -> None:
     (port,) = programs.free_ports(1)
     path = tmp_path / "kubeconfig"
     path.write_text(kubernetes_api.kubeconfig(f"http://127.0.0.1:{port}", "", "admin", "secret"))
@@ -70,7 +70,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 class Versions(http.server.BaseHTTPRequestHandler):
-    """A cluster of which only the version can be asked, and only by who has the token."""
+    """A cluster that only returns its version, if the token is correct."""
 
     def do_GET(self) -> None:
         is_allowed = self.headers["Authorization"] == "Bearer secret" and self.path == "/version/"
@@ -89,7 +89,7 @@ class Versions(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_the_cluster_of_kubeconfig_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_of_kubeconfig_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_binaries, "ensure", lambda _: pytest.fail("nothing is to be built"))
     path = tmp_path / "kubeconfig"
     with http.server.HTTPServer(("127.0.0.1", 0), Versions) as server:
@@ -106,7 +106,7 @@ def test_the_cluster_of_kubeconfig_is_used(tmp_path: Path, monkeypatch: pytest.M
             thread.join()
 
 
-def test_a_kubeconfig_is_one_users_and_is_yaml() -> None:
+def test_kubeconfig_is_private_and_valid_yaml() -> None:
     text = kubernetes_api.kubeconfig("https://127.0.0.1:6443", "PEM", "reader", "secret")
     config = yaml.safe_load(text)
     assert config == json.loads(text)
@@ -121,22 +121,20 @@ def test_a_kubeconfig_is_one_users_and_is_yaml() -> None:
     ("version", "has_port_flag"),
     [("v1.20.2", True), ("v1.20.2+some", True), ("v1.23.0", True), ("v1.24.1-rc", False), ("v1.32.0", False)],
 )
-def test_the_second_port_is_shut_where_there_is_one(
-    tmp_path: Path, version: str, has_port_flag: bool
-) -> None:
+def test_second_port_is_disabled_if_there_is_one(tmp_path: Path, version: str, has_port_flag: bool) -> None:
     user = kubernetes_api.User("secret", tmp_path / "controllers.kubeconfig")
     program = kubernetes_api._controller_manager(tmp_path, user, version, 1234, "namespace")
     assert ("--port=0" in program.arguments) is has_port_flag
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_etcd_waits_for_the_disk_when_asked(tmp_path: Path, durable: bool) -> None:
+def test_durable_etcd_syncs_to_disk(tmp_path: Path, durable: bool) -> None:
     start = kubernetes_api._Start(binaries=tmp_path, users={}, durable=durable, audit=False)
     program = kubernetes_api._etcd(start, tmp_path, "http://127.0.0.1:1", 2)
     assert ("--unsafe-no-fsync" not in program.arguments) is durable
 
 
-def test_what_is_secret_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_secrets_are_private(tmp_path: Path) -> None:
     path = tmp_path / "service-accounts.key"
     kubernetes_api._write_private(path, kubernetes_api.signing_key())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,4 +1,4 @@
-"""`make mutate`: the planted mistakes fit the source, and the tool tells caught mistakes from survivors."""
+"""`make mutate`: the mutations fit the source, and the tool distinguishes detected mutations from survivors."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_every_area_has_mutations() -> None:
     assert areas == {"decide", "localcluster", "controller", "k8s", "objects", "render"}
 
 
-def test_an_edit_is_found_at_any_indentation() -> None:
+def test_edit_is_found_at_any_indentation() -> None:
     mutation = Mutation("limit", "limits.py", "return 1", "value = 3\nreturn value")
     assert mutate.mutated(SOURCE, mutation) == SOURCE.replace("return 1", "value = 3\n        return value")
 
@@ -56,7 +56,7 @@ def test_an_edit_is_found_at_any_indentation() -> None:
     ],
     ids=["absent", "ambiguous", "invalid"],
 )
-def test_an_edit_that_does_not_fit_is_reported(old: str, new: str, message: str) -> None:
+def test_edit_that_does_not_fit_is_reported(old: str, new: str, message: str) -> None:
     source = SOURCE + "import os\nimport os\n"
     with pytest.raises(MutationError) as error:
         mutate.mutated(source, Mutation("limit", "limits.py", old, new))
@@ -70,7 +70,7 @@ def test_an_edit_that_does_not_fit_is_reported(old: str, new: str, message: str)
         ([("a", False)], "no check is named for: a"),
     ],
 )
-def test_an_unusable_list_is_reported(entries: list[tuple[str, bool]], message: str, tmp_path: Path) -> None:
+def test_invalid_list_is_reported(entries: list[tuple[str, bool]], message: str, tmp_path: Path) -> None:
     text = "".join(
         f"- {{name: {name}, file: f, old: o, new: n, seeds: {str(seeds).lower()}}}\n"
         for name, seeds in entries
@@ -82,7 +82,7 @@ def test_an_unusable_list_is_reported(entries: list[tuple[str, bool]], message: 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A package of one function, and a test that looks at half of it."""
+    """A package with one function, and a test that covers half of it."""
     package, tests = tmp_path / "src" / "windlass", tmp_path / "tests"
     package.mkdir(parents=True)
     tests.mkdir()
@@ -94,7 +94,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_survivor_is_reported_as_such(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_survivor_is_reported(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mutations = [
         Mutation("wrong sum", "sums.py", "return a + b", "return a - b", ("test_sums.py",), seeds=False),
         Mutation("wrong constant", "sums.py", "return 1", "return 2", ("test_sums.py",), seeds=False),
@@ -108,7 +108,7 @@ def test_a_survivor_is_reported_as_such(project: Path, capsys: pytest.CaptureFix
     assert "a + b" in (project / "src" / "windlass" / "sums.py").read_text(), "the source is left alone"
 
 
-def test_a_baseline_that_fails_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_baseline_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutate, "noticed_by", lambda *_, **__: "simulation seed 7")
     mutation = Mutation("wrong sum", "sums.py", "return a + b", "return a - b")
     with pytest.raises(MutationError, match="the unmutated source fails: simulation seed 7; fix that first"):

@@ -1,4 +1,4 @@
-"""What the components of the one-node cluster are told, and who is refused. The cluster itself: tests/kubernetes."""
+"""Arguments and configuration of the one-node cluster's components. tests/kubernetes uses the cluster itself."""
 
 import dataclasses
 import ipaddress
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> Layout:
     return place
 
 
-def test_every_file_that_a_component_is_told_of_is_there(place: Layout) -> None:
+def test_every_file_in_arguments_exists(place: Layout) -> None:
     written_later = {place.audit_log, place.certificate.parent}
     for component in components.table(place).values():
         for argument in component.argv[1:]:
@@ -76,20 +76,20 @@ def test_component_that_exits_is_an_error(place: Layout, monkeypatch: pytest.Mon
         up.wait_until_it_serves(components.ETCD)
 
 
-def test_cluster_of_another_release_is_refused(place: Layout) -> None:
+def test_cluster_of_another_release_is_rejected(place: Layout) -> None:
     with pytest.raises(
         machine.MachineError, match=r"1\.37 is running, and 1\.20 was asked for.*kubernetes-down"
     ):
         cluster._require_same_release(dataclasses.replace(place, minor=20))
 
 
-def test_secrets_are_for_nobody_else(place: Layout) -> None:
+def test_secrets_are_private(place: Layout) -> None:
     assert stat.S_IMODE(place.secrets.stat().st_mode) == 0o700
     modes = {stat.S_IMODE(path.stat().st_mode) for path in place.secrets.glob("*.*")}
     assert modes == {0o600}
 
 
-def test_who_is_in_the_token_file_has_a_kubeconfig_with_that_token(place: Layout) -> None:
+def test_every_user_has_a_kubeconfig_with_its_token(place: Layout) -> None:
     for line in (place.secrets / "tokens.csv").read_text().splitlines():
         token, user = line.split(",")[:2]
         config = json.loads(place.kubeconfig(user).read_text())
@@ -97,7 +97,7 @@ def test_who_is_in_the_token_file_has_a_kubeconfig_with_that_token(place: Layout
         assert config["clusters"][0]["cluster"]["server"] == layout.URL
 
 
-def test_the_components_are_apart_in_the_network() -> None:
+def test_components_have_distinct_ports() -> None:
     network = ipaddress.ip_network(layout.NETWORK)
     pods, services = ipaddress.ip_network(layout.PODS), ipaddress.ip_network(layout.SERVICES)
     link = ipaddress.ip_interface(layout.HOST_END).network
@@ -109,7 +109,7 @@ def test_the_components_are_apart_in_the_network() -> None:
 
 
 @pytest.mark.parametrize("do", [cluster.up, cluster.down])
-def test_only_root_may(do: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_root_is_required(do: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(machine.MachineError, match=r"needs Linux and root\. Set KUBECONFIG"):
         do({"XDG_CACHE_HOME": str(tmp_path)})  # type: ignore[operator]
@@ -123,7 +123,7 @@ def test_only_root_may(do: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ("down", "KUBECONFIG is set: the cluster of /some/file is left as it is.\n"),
     ],
 )
-def test_the_cluster_of_kubeconfig_is_left_alone(
+def test_cluster_of_kubeconfig_is_unchanged(
     what: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/some/file")
@@ -134,19 +134,17 @@ def test_the_cluster_of_kubeconfig_is_left_alone(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the cluster needs Linux")
 class TestRecord:
-    def test_a_machine_that_was_never_started(self, tmp_path: Path) -> None:
+    def test_machine_that_was_never_started(self, tmp_path: Path) -> None:
         assert machine.running(tmp_path) is None
 
     @pytest.mark.parametrize(("started", "is_running"), [("its own", True), ("1", False)])
-    def test_a_number_may_be_given_to_another_process_later(
-        self, started: str, is_running: bool, tmp_path: Path
-    ) -> None:
+    def test_reused_pid_is_detected(self, started: str, is_running: bool, tmp_path: Path) -> None:
         own = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
         record = {"pid": os.getpid(), "started": own if started == "its own" else started}
         (tmp_path / "machine.json").write_text(json.dumps(record))
         assert (machine.running(tmp_path) is not None) == is_running
 
-    def test_one_that_has_ended(self, tmp_path: Path) -> None:
+    def test_ended_machine_is_not_running(self, tmp_path: Path) -> None:
         highest = int(Path("/proc/sys/kernel/pid_max").read_text())
         (tmp_path / "machine.json").write_text(json.dumps({"pid": highest + 1, "started": "5"}))
         assert machine.running(tmp_path) is None

@@ -1,4 +1,4 @@
-"""Programs that serve: waiting for them, what their failure says, and that none outlives us."""
+"""Server programs: readiness, error messages, and that none outlives this process."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ def shell(folder: Path, script: str) -> programs.Program:
     return programs.Program(Path("/bin/sh"), ["-c", script], folder)
 
 
-def test_a_program_runs_for_the_length_of_the_block(tmp_path: Path) -> None:
+def test_program_runs_until_the_end_of_the_block(tmp_path: Path) -> None:
     with programs.running(shell(tmp_path, "echo ready > flag; exec sleep 1000")) as running:
         found = running.wait_until(lambda: (tmp_path / "flag").exists() or None)
         assert found
@@ -38,7 +38,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("script", "kind", "message"), FAILURES.values(), ids=FAILURES.keys())
-def test_a_failure_shows_the_log(
+def test_failure_shows_the_log(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     script: str,
@@ -53,7 +53,7 @@ def test_a_failure_shows_the_log(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
-def test_a_program_ends_when_we_are_killed(tmp_path: Path, lifeline: Lifeline) -> None:
+def test_program_ends_when_its_parent_is_killed(tmp_path: Path, lifeline: Lifeline) -> None:
     parent = textwrap.dedent(f"""
         import signal, sys
         from pathlib import Path
@@ -76,7 +76,7 @@ def test_free_ports_differ() -> None:
     assert len(set(programs.free_ports(4))) == 4
 
 
-def test_what_ends_us_waits_for_what_was_begun() -> None:
+def test_signals_wait_until_the_end_of_the_block() -> None:
     begun = []
 
     def end_while_it_begins() -> None:

@@ -1,4 +1,4 @@
-"""The names of a cluster: objects and their records, questions and their answers, as tables."""
+"""The names of a cluster: objects and records, queries and responses, as tables."""
 
 import json
 from typing import Any
@@ -113,7 +113,7 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, list[str]]] = {
 @pytest.mark.parametrize(
     ("given_service", "given_endpoints", "expected"), RECORDS.values(), ids=RECORDS.keys()
 )
-def test_records(
+def test_records_of_services(
     given_service: dict[str, Any], given_endpoints: dict[str, Any] | None, expected: list[str]
 ) -> None:
     found = records.service_records(
@@ -195,7 +195,7 @@ ANSWERS: dict[tuple[str, str], tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("question", "expected"), ANSWERS.items(), ids=[" ".join(each) for each in ANSWERS])
-def test_answers_about_what_is_ours(
+def test_responses_for_names_of_the_zone(
     zone: Zone, question: tuple[str, str], expected: tuple[str, list[str]]
 ) -> None:
     response = ask(zone, dns.message.make_query(*question))
@@ -213,13 +213,13 @@ def test_answers_about_what_is_ours(
 
 
 @pytest.mark.parametrize("name", ["registry.example.com", "8.8.8.8.in-addr.arpa", "local", "."])
-def test_what_is_not_ours_does_not_exist(zone: Zone, name: str) -> None:
+def test_other_names_do_not_exist(zone: Zone, name: str) -> None:
     response = ask(zone, dns.message.make_query(name, "A"))
     assert response.rcode() == dns.rcode.NXDOMAIN
     assert not response.flags & dns.flags.AA
 
 
-def test_an_answer_of_names_brings_their_addresses(zone: Zone) -> None:
+def test_response_includes_the_addresses_of_its_targets(zone: Zone) -> None:
     response = ask(zone, dns.message.make_query(f"_http._tcp.crew.{SVC}", "SRV"))
     assert [rrset.to_text() for rrset in response.additional] == [f"web-0.crew.{SVC} 5 IN A 198.18.0.4"]
 
@@ -234,7 +234,7 @@ SIZES: dict[str, tuple[dict[str, Any], bool, int | None]] = {
 
 
 @pytest.mark.parametrize(("options", "by_udp", "limit"), SIZES.values(), ids=SIZES.keys())
-def test_an_answer_is_cut_to_what_can_be_taken(
+def test_response_is_truncated_to_the_accepted_size(
     zone: Zone, options: dict[str, Any], by_udp: bool, limit: int | None
 ) -> None:
     query = dns.message.make_query(f"many.{SVC}", "A", **options)
@@ -275,7 +275,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("wire", "rcode"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_answered_is_refused(zone: Zone, wire: bytes, rcode: dns.rcode.Rcode) -> None:
+def test_unsupported_queries_are_rejected(zone: Zone, wire: bytes, rcode: dns.rcode.Rcode) -> None:
     response = dns.message.from_wire(answers.answer(wire, zone, by_udp=True))
     assert (response.id, response.rcode()) == (7, rcode)
 
@@ -285,20 +285,20 @@ def test_what_cannot_be_answered_is_refused(zone: Zone, wire: bytes, rcode: dns.
     [b"", b"x" * 11, dns.message.make_response(question_of()).to_wire()],
     ids=["nothing", "no header", "an answer"],
 )
-def test_nobody_is_answered(zone: Zone, wire: bytes) -> None:
+def test_invalid_messages_get_no_response(zone: Zone, wire: bytes) -> None:
     assert answers.answer(wire, zone, by_udp=True) == b""
 
 
 @settings(deadline=None)
 @given(st.binary(min_size=0, max_size=80), st.integers(0, 60))
-def test_no_bytes_are_too_bad(zone: Zone, noise: bytes, place: int) -> None:
+def test_no_input_raises_an_exception(zone: Zone, noise: bytes, place: int) -> None:
     whole = question_of(use_edns=0).to_wire()
     for wire in (noise, whole[:place] + noise + whole[place + len(noise) :]):
         told = answers.answer(wire, zone, by_udp=True)
         assert bool(told) == answers.is_query(wire)
 
 
-def test_a_zone_follows_the_news() -> None:
+def test_zone_follows_the_objects() -> None:
     zone = Zone(DOMAIN, "198.18.0.1")
     directory = Directory(zone, DOMAIN)
 

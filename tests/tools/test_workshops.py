@@ -1,4 +1,4 @@
-"""What is built once and kept: where it is, who builds it, and what is left when that fails."""
+"""The build cache: paths, locking, and failed builds."""
 
 import platform
 import shutil
@@ -21,7 +21,7 @@ NAME = "thing-1-arm64"
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is to be built, on a machine that has what it takes."""
+    """A target to build, on a machine with the required tools."""
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/true")
     return tmp_path / "cache" / NAME
 
@@ -44,18 +44,18 @@ def fill(folder: Path) -> Path:
         ({}, Path.home() / ".cache/windlass/kubernetes"),
     ],
 )
-def test_the_cache_is_outside_the_checkout(environment: dict[str, str], root: Path) -> None:
+def test_cache_is_outside_the_checkout(environment: dict[str, str], root: Path) -> None:
     assert workshops.cache_root(environment) == root
 
 
 @pytest.mark.parametrize("system", [{"ID": "ubuntu", "PRETTY_NAME": "Ubuntu 24.04"}, {"ID": "debian"}])
-def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch, system: dict[str, str]) -> None:
+def test_other_system_is_rejected(monkeypatch: pytest.MonkeyPatch, system: dict[str, str]) -> None:
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: system)
     with pytest.raises(WorkshopError, match=r"runs (Ubuntu|Linux|Darwin)"):
         workshops.release_of_machine()
 
 
-def test_two_at_once_build_once(
+def test_concurrent_builds_build_once(
     kept: Path, second_waits: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built: list[Path] = []
@@ -77,19 +77,19 @@ def test_two_at_once_build_once(
 
 
 class TestBuild:
-    def test_what_is_built_comes_into_place_whole(self, kept: Path) -> None:
+    def test_result_is_moved_into_place_atomically(self, kept: Path) -> None:
         def build(shop: Workshop) -> Path:
             assert not is_complete(kept)
             return fill(shop.folder / "done")
 
-        kept.mkdir(parents=True)  # somebody removed the files
+        kept.mkdir(parents=True)  # the files were deleted
         (kept.parent / f"{NAME}.work-of-one-who-was-killed").mkdir()
         workshops.ensure(kept, lambda: is_complete(kept), "a thing", build)
         assert is_complete(kept)
         left = sorted(path.name for path in kept.parent.iterdir())
         assert left == [NAME, f"{NAME}.lock", f"{NAME}.log"]
 
-    def test_a_failure_leaves_only_its_log(self, kept: Path) -> None:
+    def test_failed_build_leaves_only_its_log(self, kept: Path) -> None:
         def build(shop: Workshop) -> Path:
             script = "echo compiling; echo it is broken >&2; exit 7"
             shop.run(["/bin/sh", "-c", script], shop.folder, {})
@@ -104,7 +104,7 @@ class TestBuild:
         assert "    compiling\n    it is broken" in message
         assert sorted(kept.parent.iterdir()) == [kept.parent / f"{NAME}.lock", log]
 
-    def test_ending_us_ends_what_we_run(self, tmp_path: Path, lifeline: Lifeline) -> None:
+    def test_signal_ends_the_running_command(self, tmp_path: Path, lifeline: Lifeline) -> None:
         script = textwrap.dedent(f"""
             import sys
             from pathlib import Path
