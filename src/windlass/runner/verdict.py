@@ -61,7 +61,7 @@ def _success(status: FrameworkStatus) -> str:
     taken = ""
     if status.completion_time is not None:
         seconds = (status.completion_time - status.start_time).total_seconds()
-        taken = f" in {durations.written(int(seconds)) if seconds >= 60 else f'{seconds:.0f} s'}"
+        taken = f" in {durations.format_seconds(int(seconds)) if seconds >= 60 else f'{seconds:.0f} s'}"
     summary = status.summary
     tasks = f" ({summary.succeeded} of {summary.tasks} tasks)" if summary.tasks else ""
     return f"succeeded{taken}{tasks}"
