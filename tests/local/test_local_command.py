@@ -264,7 +264,7 @@ def test_unavailable_network_is_reported() -> None:
         assert done.stdout == ""
         (message,) = done.stderr.splitlines()
         assert message.startswith("Error: the cluster cannot start: ")
-        assert "pods cannot have a network of their own" in message
+        assert "cannot isolate the network of pods" in message
         wait_for("nothing to be left", lambda: not machine.marked(home.mark))
 
 

@@ -79,7 +79,9 @@ def test_missing_folder_fails_the_pod(local: Local, folder: Path) -> None:
     folder.rename(folder.with_name("elsewhere"))
     pod = local.new_place().start(container("/get_ips.sh", image=NAME))
     waiting = pod.waiting("CreateContainerError").waiting() or {}
-    message = f'the folder of local image "{NAME}" is gone: {folder}; bring it back, or choose another one'
+    message = (
+        f'the directory of local image "{NAME}" does not exist: {folder}. Restore it, or choose another one'
+    )
     assert waiting["message"].startswith(message)
 
 
@@ -107,8 +109,8 @@ def test_list_and_remove(home: Home, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["add", "x", "/no/such/folder"], 'the folder of image "x" is not there: /no/such/folder'),
-        (["add", "x", "/etc/passwd"], 'the folder of image "x" is not a folder: /etc/passwd'),
+        (["add", "x", "/no/such/folder"], 'cannot add image "x": /no/such/folder does not exist'),
+        (["add", "x", "/etc/passwd"], 'cannot add image "x": /etc/passwd is not a directory'),
         (["add", "NOT A NAME", "/"], "NOT A NAME"),
         (["remove", "x"], "no local image"),
     ],

@@ -130,7 +130,7 @@ def test_unavailable_network_is_reported() -> None:
         done = home.run(JOB, options=("--network", "isolated")).expect(124)
         (message,) = done.lines
         assert "the cluster cannot start: " in message
-        assert "pods cannot have a network of their own" in message
+        assert "cannot isolate the network of pods" in message
         assert not home.runs
 
 
@@ -395,5 +395,5 @@ def test_kept_cluster_that_cannot_start() -> None:
     with commands.home(levels.level("plain")) as home:
         done = home.run(JOB, options=("--keep", "--network", "isolated")).expect(124)
         assert "the cluster cannot start: " in done.stderr
-        assert "pods cannot have a network of their own" in done.stderr
+        assert "cannot isolate the network of pods" in done.stderr
         assert home.runs == []

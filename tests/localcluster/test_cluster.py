@@ -214,7 +214,7 @@ def test_unavailable_network_is_one_message(data: Path, monkeypatch: pytest.Monk
     async def test() -> None:
         before = children()
         cluster = LocalCluster(data, ClusterOptions(network="isolated"))
-        with pytest.raises(CannotStartError, match="network of their own") as refusal:
+        with pytest.raises(CannotStartError, match="network of pods") as refusal:
             await cluster.start()
         assert "\n" not in str(refusal.value)
         assert children() == before
@@ -223,7 +223,8 @@ def test_unavailable_network_is_one_message(data: Path, monkeypatch: pytest.Monk
 
 
 def children() -> list[int]:
-    return sorted(processes.children_of(os.getpid()))
+    own = os.getpid()
+    return sorted(pid for pid in processes.descendants(own) if processes.ancestors(pid)[:1] == [own])
 
 
 def test_pods_of_an_ephemeral_cluster_end_with_it(level: str, data: Path) -> None:
@@ -271,7 +272,7 @@ def test_next_cluster_adopts_running_pods(level: str, data: Path, is_killed: boo
 
 def spawner_of(data: Path) -> int:
     """Return the child of this process that pods descend from."""
-    (found,) = set(processes.children_of(os.getpid())) & set(processes_of(data))
+    (found,) = set(children()) & set(processes_of(data))
     return found
 
 
@@ -350,7 +351,7 @@ def test_old_cgroups_are_removed_before_pods_start(
     order: list[str] = []
 
     class Groups:
-        def remove_all_but(self, known: set[str]) -> None:
+        def remove_all_except(self, known: set[str]) -> None:
             order.append("groups removed")
 
     goes_on = PodWorker.run

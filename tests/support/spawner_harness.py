@@ -231,7 +231,7 @@ class Spawner:
         return self.ask(lambda call: messages.Spawn(call, plan))
 
     def complaints(self) -> str:
-        return (self.folder / launcher.COMPLAINTS).read_text()
+        return (self.folder / launcher.LOG).read_text()
 
     def cut_lifeline(self) -> None:
         if self.lifeline is not None:

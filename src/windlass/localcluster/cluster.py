@@ -248,7 +248,7 @@ def remove_traces(data: Path) -> None:
     """Remove what a killed ephemeral cluster left outside of its data directory: its cgroups."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
-        groups.remove_all_but(set())
+        groups.remove_all_except(set())
 
 
 def _lock(path: Path) -> int:

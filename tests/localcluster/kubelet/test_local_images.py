@@ -48,7 +48,7 @@ def test_names_as_docker_completes_them(name: str, whole: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "Ubuntu", "a b", "a:", "/a", "a/", "a::b", "a@sha256:12", "-a"])
 def test_what_is_no_name(kept: Images, folder: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is not the name of an image"):
+    with pytest.raises(ValueError, match="is not a valid image name"):
         kept.add(name, folder)
     assert kept.folder_of(name) == ""
 
@@ -66,7 +66,7 @@ def test_from_adding_to_removing(kept: Images, folder: Path, tmp_path: Path) -> 
     assert kept.all() == {"docker.io/library/ubuntu": str(folder), "tf/bench:1": str(folder)}
     kept.remove("ubuntu:latest")
     assert kept.all() == {"tf/bench:1": str(folder)}
-    with pytest.raises(ValueError, match='there is no local image "ubuntu"; there are: tf/bench:1'):
+    with pytest.raises(ValueError, match='no local image "ubuntu"\\. Known images: tf/bench:1'):
         kept.remove("ubuntu")
 
 
@@ -74,8 +74,8 @@ def test_from_adding_to_removing(kept: Images, folder: Path, tmp_path: Path) -> 
     ("given", "problem"),
     [
         ("relative/folder", "must be an absolute path"),
-        ("{here}/absent", "is not there"),
-        ("{here}/file", "is not a folder"),
+        ("{here}/absent", "does not exist"),
+        ("{here}/file", "is not a directory"),
     ],
 )
 def test_what_is_no_folder(kept: Images, tmp_path: Path, given: str, problem: str) -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_folder(kept: Images, tmp_path: Path, given: str, problem: st
 def test_a_folder_that_has_vanished(kept: Images, folder: Path) -> None:
     kept.add("a", folder)
     folder.rmdir()
-    with pytest.raises(SetupError, match='the folder of local image "a:latest" is gone') as refusal:
+    with pytest.raises(SetupError, match='the directory of local image "a:latest" does not exist') as refusal:
         kept.folder_of("a:latest")
     assert refusal.value.reason == "CreateContainerError"
 
@@ -98,9 +98,9 @@ def test_a_file_that_cannot_be_read(kept: Images, tmp_path: Path, content: str) 
     file = tmp_path / "data" / "images.json"
     file.parent.mkdir()
     file.write_text(content)
-    with pytest.raises(ValueError, match=r"images\.json cannot be read"):
+    with pytest.raises(ValueError, match=r"cannot read local images from .*images\.json"):
         kept.all()
-    with pytest.raises(SetupError, match="cannot be read") as refusal:
+    with pytest.raises(SetupError, match="cannot read local images") as refusal:
         kept.folder_of("a")
     assert refusal.value.reason == "CreateContainerError"
 

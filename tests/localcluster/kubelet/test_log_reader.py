@@ -33,10 +33,10 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, PATIENCE_SECONDS))
 
 
-def writer(folder: Path, most_bytes: int = 10**6, most_files: int = 10**6) -> LogWriter:
+def writer(folder: Path, max_bytes: int = 10**6, max_files: int = 10**6) -> LogWriter:
     """Each chunk comes a second after the one before; the first is there at `BASE`."""
     clock = itertools.count(BASE - SECOND, SECOND)
-    return LogWriter(str(folder / "0.log"), most_bytes, most_files, clock=lambda: next(clock))
+    return LogWriter(str(folder / "0.log"), max_bytes, max_files, clock=lambda: next(clock))
 
 
 def text_now(folder: Path, wanted: Selection) -> bytes:
@@ -79,7 +79,7 @@ class Follower:
         return self.text
 
 
-@pytest.mark.parametrize("most_bytes", FILE_SIZES)
+@pytest.mark.parametrize("max_bytes", FILE_SIZES)
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
@@ -102,8 +102,8 @@ class Follower:
         ),
     ],
 )
-def test_selections(tmp_path: Path, most_bytes: int, wanted: Selection, expected: bytes) -> None:
-    log = writer(tmp_path, most_bytes)
+def test_selections(tmp_path: Path, max_bytes: int, wanted: Selection, expected: bytes) -> None:
+    log = writer(tmp_path, max_bytes)
     for chunk in (b"one\n", b"two\n", b"\n", b"end"):
         log.write("stdout", chunk)
     # What has no line end is written when the output ends.
@@ -133,10 +133,10 @@ OUTPUT = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(OUTPUT, st.integers(1, 2**17), st.sampled_from([1, 100, 2**16, 2**20]), st.integers(0, 14))
-def test_a_tail_of_any_output_in_any_chunks(output: bytes, size: int, most_bytes: int, count: int) -> None:
+def test_a_tail_of_any_output_in_any_chunks(output: bytes, size: int, max_bytes: int, count: int) -> None:
     lines = re.findall(rb"[^\n]*\n|[^\n]+", output)
     with TemporaryDirectory() as name:
-        log = writer(Path(name), most_bytes)
+        log = writer(Path(name), max_bytes)
         for start in range(0, len(output), max(size, len(output) // 50)):
             log.write("stdout", output[start : start + max(size, len(output) // 50)])
         log.close()
@@ -153,12 +153,12 @@ def test_a_tail_of_any_output_in_any_chunks(output: bytes, size: int, most_bytes
     st.sampled_from([None, 0, 1, 3]),
 )
 def test_a_follower_loses_and_doubles_nothing(
-    steps: list[tuple[bytes, int]], most_bytes: int, tail: int | None
+    steps: list[tuple[bytes, int]], max_bytes: int, tail: int | None
 ) -> None:
     """Each step is some output, and how many turns the follower has before there is more."""
 
     async def follow(folder: Path) -> None:
-        log = writer(folder, most_bytes)
+        log = writer(folder, max_bytes)
         log.write("stdout", b"zero\none\ntwo\n")
         begin = {None: b"zero\none\ntwo\n", 0: b"", 1: b"two\n", 3: b"zero\none\ntwo\n"}[tail]
         with contextlib.closing(DirectoryWatcher()) as news:
@@ -190,7 +190,7 @@ def test_a_follower_is_told_of_news(
             follower = Follower(folder, Selection(), news)
             await asyncio.sleep(0)
             folder.mkdir()
-            log = writer(folder, most_bytes=10, most_files=1)
+            log = writer(folder, max_bytes=10, max_files=1)
             expected = b""
             for number in range(6):
                 line = b"line %d\n" % number
@@ -246,7 +246,7 @@ def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
 
 def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
     async def read() -> None:
-        log = writer(tmp_path, most_bytes=50)
+        log = writer(tmp_path, max_bytes=50)
         log.write("stdout", b"one\n")
         log.write("stdout", b"two\n")
         log.write("stdout", b"three\n")
@@ -272,7 +272,7 @@ def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_tail_reads_the_end_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = writer(tmp_path, most_bytes=2**20)
+    log = writer(tmp_path, max_bytes=2**20)
     for _ in range(50):
         log.write("stdout", b"a line of some length\n" * 3000)
     log.close()
@@ -325,7 +325,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     async def follow() -> None:
-        log = writer(tmp_path, most_bytes=10)
+        log = writer(tmp_path, max_bytes=10)
         before = descriptors()
         with contextlib.closing(DirectoryWatcher()) as news:
             follower = Follower(tmp_path, Selection(), news)
@@ -343,7 +343,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     run(follow())
 
 
-@pytest.mark.parametrize("most_bytes", FILE_SIZES)
+@pytest.mark.parametrize("max_bytes", FILE_SIZES)
 @pytest.mark.parametrize(
     ("count", "size", "expected"),
     [
@@ -354,8 +354,8 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
         (0, 2048, []),
     ],
 )
-def test_last_lines(tmp_path: Path, most_bytes: int, count: int, size: int, expected: list[bytes]) -> None:
-    log = writer(tmp_path, most_bytes)
+def test_last_lines(tmp_path: Path, max_bytes: int, count: int, size: int, expected: list[bytes]) -> None:
+    log = writer(tmp_path, max_bytes)
     for chunk in (b"one\n", b"two\n", b"\r\r\r\n", b"end"):
         log.write("stdout", chunk)
     log.close()

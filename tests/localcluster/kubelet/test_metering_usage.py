@@ -63,7 +63,7 @@ def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
         readings = await asyncio.gather(*(world.meter.reading() for _ in range(5)))
         assert all(reading is readings[0] for reading in readings)
         assert world.looks == 1
-        world.now += usage_collector.LEAST_SECONDS
+        world.now += usage_collector.MIN_SECONDS
         assert await world.meter.reading() is not readings[0]
         assert world.looks == 2
 

@@ -166,7 +166,7 @@ def test_the_loss_is_told_once_and_refuses_every_call(ending: bytes) -> None:
         else:
             world.other.close()
         for call in calls:
-            with pytest.raises(SandboxCallError, match="gone"):
+            with pytest.raises(SandboxCallError, match="the connection is closed"):
                 await call
         await world.lost.wait()
         world.connection.send(messages.End())

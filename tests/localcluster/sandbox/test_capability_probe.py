@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from windlass.localcluster.sandbox import capability_probe, kernel
-from windlass.localcluster.sandbox.capability_probe import Abilities
+from windlass.localcluster.sandbox.capability_probe import Capabilities
 
 pytestmark = pytest.mark.pods
 
@@ -45,13 +45,13 @@ SWITCH_OFF = "open('/proc/sys/user/max_user_namespaces', 'w').write('0')"
 HIDE_SOME_OF_PROC = "kernel.mount('tmpfs', '/proc/fs', 'tmpfs')"
 
 
-def found_by_a_user(change: str = "") -> Abilities:
+def found_by_a_user(change: str = "") -> Capabilities:
     """In surroundings of its own, which were changed before."""
     user = os.getuid() or NOBODY
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", PROGRAM, change, str(user)], stdout=subprocess.PIPE, check=True, timeout=60
     )
-    return msgspec.json.decode(done.stdout, type=Abilities)
+    return msgspec.json.decode(done.stdout, type=Capabilities)
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def test_a_refusal_is_the_reason(
 ) -> None:
     monkeypatch.setattr(capability_probe, "_SWITCHES", {})
     found = capability_probe.find_out(unshare)
-    assert found == Abilities(reason=found.reason)
+    assert found == Capabilities(reason=found.reason)
     assert re.fullmatch(reason, found.reason)
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
 def test_what_an_ordinary_user_can_do() -> None:
-    assert found_by_a_user() == Abilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=True)
+    assert found_by_a_user() == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=True)
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
@@ -115,12 +115,12 @@ def test_with_user_namespaces_switched_off() -> None:
 @pytest.mark.usefixtures("_users_have_namespaces")
 def test_inside_of_a_container_that_hides_some_of_proc() -> None:
     found = found_by_a_user(HIDE_SOME_OF_PROC)
-    assert found == Abilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=False)
+    assert found == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=False)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="not root")
 def test_root_needs_no_user_namespace_but_can_do_with_one() -> None:
-    assert capability_probe.find_out() == Abilities(can_isolate=True, can_mount_proc=True)
+    assert capability_probe.find_out() == Capabilities(can_isolate=True, can_mount_proc=True)
     found = capability_probe.find_out(allow_with_users_only)
     assert (found.can_isolate, found.needs_user_namespace) == (True, True)
 
@@ -144,7 +144,7 @@ def traces() -> tuple[str, str, list[str], list[str], str]:
 
 def test_elsewhere_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert capability_probe.find_out() == Abilities(reason="darwin has no namespaces")
+    assert capability_probe.find_out() == Capabilities(reason="darwin has no namespaces")
     with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:
         kernel.unshare(kernel.NEW_MOUNTS)
     assert caught.value.errno == errno.ENOSYS

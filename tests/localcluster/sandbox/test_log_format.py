@@ -50,7 +50,7 @@ def encoded_in_chunks(output: bytes, size: int) -> bytes:
 LONG_AND_SHORT = st.lists(
     st.one_of(
         st.binary(max_size=20),
-        st.integers(log_format.LONGEST_PART - 2, 2 * log_format.LONGEST_PART + 2).map(bytes),
+        st.integers(log_format.MAX_PART_BYTES - 2, 2 * log_format.MAX_PART_BYTES + 2).map(bytes),
     ),
     max_size=6,
 ).map(b"\r\n".join)
@@ -64,7 +64,7 @@ def test_output_is_shown_as_it_was_written_in_any_chunks(output: bytes, size: in
 
 
 def test_long_lines_are_written_in_parts() -> None:
-    longest, header = log_format.LONGEST_PART, b"2026-01-02T12:00:00.000000000Z stdout "
+    longest, header = log_format.MAX_PART_BYTES, b"2026-01-02T12:00:00.000000000Z stdout "
     output = b"a\n" + b"x" * (2 * longest + 1) + b"\r\nshort"
     lines, rest = log_format.encoded_output(b"", output, "stdout", BASE)
     full_part = header + b"P " + b"x" * longest + b"\n"

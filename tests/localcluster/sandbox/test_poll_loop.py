@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from windlass.localcluster.sandbox import poll_loop
-from windlass.localcluster.sandbox.poll_loop import Watch
+from windlass.localcluster.sandbox.poll_loop import PollLoop
 
 
 class Pipe(NamedTuple):
@@ -26,7 +26,7 @@ class Pipe(NamedTuple):
 
 class World:
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.loop = PollLoop()
         self.done: list[str] = []
         self._pipes: list[Pipe] = []
 
@@ -38,7 +38,7 @@ class World:
         self.done.append(word)
 
     def close(self) -> None:
-        self.watch.close()
+        self.loop.close()
         for pipe in self._pipes:
             for descriptor in pipe:
                 os.close(descriptor)
@@ -53,15 +53,15 @@ def world() -> Iterator[World]:
 
 def test_what_can_be_read_is_told_until_it_is_read(world: World) -> None:
     pipe, other = world.pipe(), world.pipe()
-    world.watch.add(pipe.reader, lambda: world.do("read"))
-    world.watch.add(other.reader, lambda: world.do("other"))
+    world.loop.add(pipe.reader, lambda: world.do("read"))
+    world.loop.add(other.reader, lambda: world.do("other"))
     pipe.fill()
-    world.watch.turn()
-    world.watch.turn()
+    world.loop.run_once()
+    world.loop.run_once()
     assert world.done == ["read", "read"]
     pipe.empty()
     other.fill()
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["read", "read", "other"]
 
 
@@ -71,13 +71,13 @@ def test_what_is_removed_is_not_told_any_more(world: World) -> None:
 
     def act(own: Pipe, other: Pipe) -> None:
         world.do("one")
-        world.watch.remove(other.reader)
+        world.loop.remove(other.reader)
 
-    world.watch.add(pipes[0].reader, lambda: act(*pipes))
-    world.watch.add(pipes[1].reader, lambda: act(*reversed(pipes)))
+    world.loop.add(pipes[0].reader, lambda: act(*pipes))
+    world.loop.add(pipes[1].reader, lambda: act(*reversed(pipes)))
     for pipe in pipes:
         pipe.fill()
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["one"]
 
 
@@ -88,67 +88,67 @@ def test_a_number_that_is_used_again_is_another_descriptor(world: World) -> None
 
     def replace(other: Pipe) -> None:
         world.do("replaced")
-        world.watch.remove(other.reader)
+        world.loop.remove(other.reader)
         os.dup2(later.reader, other.reader)
-        world.watch.add(other.reader, lambda: world.do("new"))
+        world.loop.add(other.reader, lambda: world.do("new"))
 
-    world.watch.add(pipes[0].reader, lambda: replace(pipes[1]))
-    world.watch.add(pipes[1].reader, lambda: replace(pipes[0]))
+    world.loop.add(pipes[0].reader, lambda: replace(pipes[1]))
+    world.loop.add(pipes[1].reader, lambda: replace(pipes[0]))
     for pipe in pipes:
         pipe.fill()
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["replaced"]
 
 
 def test_removing_what_is_not_watched_is_harmless(world: World) -> None:
     pipe = world.pipe()
-    world.watch.remove(pipe.reader)
-    world.watch.add(pipe.reader, lambda: world.do("read"))
+    world.loop.remove(pipe.reader)
+    world.loop.add(pipe.reader, lambda: world.do("read"))
     pipe.fill()
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["read"]
 
 
 def test_moments_come_once_in_their_order(world: World) -> None:
-    world.watch.at("late", 0.02, lambda: world.do("late"))
-    world.watch.at("early", 0, lambda: world.do("early"))
+    world.loop.call_later("late", 0.02, lambda: world.do("late"))
+    world.loop.call_later("early", 0, lambda: world.do("early"))
     while len(world.done) < 2:
-        world.watch.turn()
-    world.watch.at("last", 0, lambda: world.do("last"))
-    world.watch.turn()
+        world.loop.run_once()
+    world.loop.call_later("last", 0, lambda: world.do("last"))
+    world.loop.run_once()
     assert world.done == ["early", "late", "last"]
 
 
 def test_a_moment_can_be_moved_or_forgotten(world: World) -> None:
-    world.watch.at("key", 100000, lambda: world.do("first"))
-    world.watch.at("other", 0, lambda: world.do("other"))
-    world.watch.at("key", 0, lambda: world.do("second"))
-    world.watch.forget("other")
-    world.watch.forget("none")
-    world.watch.turn()
+    world.loop.call_later("key", 100000, lambda: world.do("first"))
+    world.loop.call_later("other", 0, lambda: world.do("other"))
+    world.loop.call_later("key", 0, lambda: world.do("second"))
+    world.loop.cancel("other")
+    world.loop.cancel("none")
+    world.loop.run_once()
     assert world.done == ["second"]
 
 
 def test_what_is_due_may_change_what_else_is(world: World) -> None:
     def act() -> None:
         world.do("act")
-        world.watch.forget("forgotten")
-        world.watch.at("act", 0, lambda: world.do("again"))
+        world.loop.cancel("forgotten")
+        world.loop.call_later("act", 0, lambda: world.do("again"))
 
-    world.watch.at("act", 0, act)
-    world.watch.at("forgotten", 0, lambda: world.do("forgotten"))
-    world.watch.turn()
+    world.loop.call_later("act", 0, act)
+    world.loop.call_later("forgotten", 0, lambda: world.do("forgotten"))
+    world.loop.run_once()
     assert world.done == ["act"]
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["act", "again"]
 
 
 def test_something_to_read_does_not_wait_for_a_moment(world: World) -> None:
     pipe = world.pipe()
-    world.watch.add(pipe.reader, lambda: world.do("read"))
-    world.watch.at("key", 100000, lambda: world.do("moment"))
+    world.loop.add(pipe.reader, lambda: world.do("read"))
+    world.loop.call_later("key", 100000, lambda: world.do("moment"))
     pipe.fill()
-    world.watch.turn()
+    world.loop.run_once()
     assert world.done == ["read"]
 
 
@@ -164,12 +164,12 @@ def _own_signals() -> Iterator[None]:
 @pytest.mark.usefixtures("_own_signals")
 def test_the_end_of_a_child_wakes(world: World) -> None:
     woken = poll_loop.children_ended()
-    world.watch.add(woken, lambda: world.do("woken"))
+    world.loop.add(woken, lambda: world.do("woken"))
     # Before anything has ended, there is nothing, and nobody waits for it.
     poll_loop.drain(woken)
     for _ in range(2):
         with subprocess.Popen(["/bin/sh", "-c", "exit 3"]) as child:
-            world.watch.turn()
+            world.loop.run_once()
             assert child.wait() == 3
         poll_loop.drain(woken)
     assert world.done == ["woken", "woken"]
@@ -184,7 +184,7 @@ def test_all_but_some_are_closed() -> None:
         "opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(9)]\n"
         "low, high = opened[2], opened[6]\n"
         "os.dup2(opened[0], 200)\n"
-        "poll_loop.close_all_but({low, high, 1})\n"
+        "poll_loop.close_all_except({low, high, 1})\n"
         "def is_open(number):\n"
         "    try:\n"
         "        os.fstat(number)\n"

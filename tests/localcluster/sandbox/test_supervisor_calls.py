@@ -99,7 +99,7 @@ def test_nobody_gets_into_what_does_not_run(pod: Pod, kind: type, has_run: bool)
             return messages.Attach(call, run_id)
         return messages.Execute(call, run_id, (b"true",))
 
-    assert pod.refusal(make) == "the container does not run"
+    assert pod.refusal(make) == "the container is not running"
 
 
 # Attach
@@ -194,7 +194,7 @@ def test_a_port_where_nobody_listens(pod: Pod) -> None:
 def test_pods_of_one_network_hear_of_it(spawner: Spawner, pod: Pod) -> None:
     """The next spawner joins what this one has made."""
     if not spawner.ready.gateway:
-        assert pod.refusal(messages.Namespaces) == "pods share the network of the machine"
+        assert pod.refusal(messages.Namespaces) == "pods share the host network"
         return
     _, (user, hub) = pod.ask(messages.Namespaces)
     named = [Path(f"/proc/self/fd/{each}").readlink().name for each in (user, hub)]

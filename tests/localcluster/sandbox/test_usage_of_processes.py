@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from windlass.localcluster.sandbox.process import processes, usage
-from windlass.localcluster.sandbox.process.processes import Share
+from windlass.localcluster.sandbox.process.processes import ProcessStat
 from windlass.localcluster.sandbox.process.usage import Target
 from windlass.localcluster.usage import ProcessUsage
 
@@ -67,24 +67,24 @@ def test_a_tree_of_processes(init: int, source: str) -> None:
 
 
 def test_nothing_is_read_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "shares", lambda: pytest.fail("nobody runs"))
+    monkeypatch.setattr(processes, "usage_by_pid", lambda: pytest.fail("nobody runs"))
     assert usage.read({}) == {}
 
 
 def test_the_processes_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
 
-    def shares() -> dict[int, Share]:
+    def shares() -> dict[int, ProcessStat]:
         reads.append(1)
         return {
-            1: Share(0, 100.0, 100.0, 1000),
-            10: Share(1, 50.0, 0.5, 500),
-            11: Share(10, 1.0, 2.0, 30),
-            12: Share(11, 4.0, 0.0, 40),
-            20: Share(1, 50.0, 0.0, 500),
+            1: ProcessStat(0, 100.0, 100.0, 1000),
+            10: ProcessStat(1, 50.0, 0.5, 500),
+            11: ProcessStat(10, 1.0, 2.0, 30),
+            12: ProcessStat(11, 4.0, 0.0, 40),
+            20: ProcessStat(1, 50.0, 0.0, 500),
         }
 
-    monkeypatch.setattr(processes, "shares", shares)
+    monkeypatch.setattr(processes, "usage_by_pid", shares)
     assert usage.read({"a": Target(10), "b": Target(20)}) == {
         "a": ProcessUsage(7.5, 70),
         "b": ProcessUsage(0.0, 0),
@@ -134,13 +134,15 @@ def test_a_cgroup(
     files: Files, expected: ProcessUsage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it does not count is counted of the processes."""
-    monkeypatch.setattr(processes, "shares", lambda: {1: Share(0, 9, 0, 900), 2: Share(1, 7.0, 0, 70)})
+    monkeypatch.setattr(
+        processes, "usage_by_pid", lambda: {1: ProcessStat(0, 9, 0, 900), 2: ProcessStat(1, 7.0, 0, 70)}
+    )
     assert usage.read({"a": Target(1, files.write(tmp_path))}) == {"a": expected}
 
 
 def test_a_cgroup_that_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = UNIFIED.write(tmp_path)
-    monkeypatch.setattr(processes, "shares", dict)
+    monkeypatch.setattr(processes, "usage_by_pid", dict)
     assert usage.read({"a": Target(1, groups)}) == {"a": ProcessUsage(2.5, 4400)}
     for name in UNIFIED:
         (tmp_path / name).unlink()
@@ -148,16 +150,16 @@ def test_a_cgroup_that_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 LINES = {
-    "minutes": (b"   71     1  5120   2:03.50", (71, Share(1, 123.5, 0.0, 5120 * 1024))),
-    "hours": (b"71 1 5120 01:02:03", (71, Share(1, 3723.0, 0.0, 5120 * 1024))),
-    "days": (b"71 1 5120 2-01:02:03", (71, Share(1, 176523.0, 0.0, 5120 * 1024))),
+    "minutes": (b"   71     1  5120   2:03.50", (71, ProcessStat(1, 123.5, 0.0, 5120 * 1024))),
+    "hours": (b"71 1 5120 01:02:03", (71, ProcessStat(1, 3723.0, 0.0, 5120 * 1024))),
+    "days": (b"71 1 5120 2-01:02:03", (71, ProcessStat(1, 176523.0, 0.0, 5120 * 1024))),
     "gone": (b"", None),
 }
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES)
-def test_a_line_of_ps(line: bytes, expected: tuple[int, Share] | None) -> None:
-    assert processes._share_from_ps(line) == expected
+def test_a_line_of_ps(line: bytes, expected: tuple[int, ProcessStat] | None) -> None:
+    assert processes._usage_from_ps(line) == expected
 
 
 STATS = {
@@ -173,5 +175,5 @@ STATS = {
 @pytest.mark.parametrize(("text", "is_there"), STATS.values(), ids=STATS)
 def test_a_line_of_proc(text: bytes, is_there: bool) -> None:
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    expected = Share(3, 200 / ticks, 25 / ticks, 25 * page)
-    assert processes._share_from_stat(text) == (expected if is_there else None)
+    expected = ProcessStat(3, 200 / ticks, 25 / ticks, 25 * page)
+    assert processes._usage_from_stat(text) == (expected if is_there else None)

@@ -1,5 +1,5 @@
-"""The kubelet's part of the embedded cluster, inside the daemon: from the pods of its nodes to processes and statuses.
+"""The kubelet of the embedded cluster: runs the pods of its nodes as processes, and writes their status.
 
-What to do next follows from `podlife` and `containers`, which are pure; processes are run by `sandbox`, to which this
-package speaks over sockets.
+`lifecycle` and `containers` decide what to do, without I/O. The processes of the package `sandbox` run the containers;
+the kubelet talks to them over sockets.
 """

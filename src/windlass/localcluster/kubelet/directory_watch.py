@@ -1,7 +1,7 @@
-"""Tells when the files of a folder change, which other processes write.
+"""Watch directories for changes of their files by other processes.
 
-Linux tells of it (inotify, through ctypes), and nothing is done while nothing happens. Elsewhere, or where the kernel
-has no more to lend, or while the folder is not there, whoever waits is told to look five times a second.
+On Linux this uses inotify (through ctypes). On other systems, without a free inotify instance, or while the directory
+does not exist, waiting tasks are woken five times a second.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ _IN_CREATE = 0x100
 _IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x1000000
 _WATCHED = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE | _IN_ONLYDIR
-# Events were lost, so any folder may have changed.
+# The event queue overflowed: any directory may have changed.
 _ALL_FOLDERS = -1
-# The folder's number, what happened, a cookie, and the length of the name that follows.
+# Watch descriptor, mask, cookie, and the length of the name that follows.
 _EVENT = struct.Struct("iIII")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DirectoryWatcher:
-    """One for all who wait: the kernel lends few to a user. Made, used and closed on one event loop."""
+    """One inotify instance for all waiting tasks, since a user can have only a few. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._watches: set[DirectoryWatch] = set()
@@ -40,7 +40,7 @@ class DirectoryWatcher:
             asyncio.get_running_loop().add_reader(self._kernel, self._pass_on, self._kernel)
 
     def close(self) -> None:
-        """Whoever still waits looks five times a second from now on."""
+        """Release the inotify instance. Tasks that still wait poll from now on."""
         if self._kernel is None:
             return
         asyncio.get_running_loop().remove_reader(self._kernel)
@@ -61,13 +61,13 @@ class DirectoryWatcher:
             self._forget(watch.number)
 
     def notify(self, folder: Path) -> None:
-        """To whoever waits for the folder: look again."""
+        """Wake the tasks that wait for the directory."""
         for watch in self._watches:
             if watch.folder == folder:
                 watch.has_changed.set()
 
     def number(self, folder: Path) -> int | None:
-        """By which the kernel tells of the folder from now on, the same for all who ask; None if it does not."""
+        """Return the watch descriptor of the directory, the same for all callers; None if it cannot be watched."""
         if self._kernel is None:
             return None
         number: int = _libc.inotify_add_watch(self._kernel, os.fsencode(folder), _WATCHED)
@@ -83,7 +83,7 @@ class DirectoryWatcher:
         for watch in self._watches:
             if watch.number in events or _ALL_FOLDERS in events:
                 watch.has_changed.set()
-            # The last event of a folder that is gone.
+            # The last event of a deleted directory.
             if watch.number is not None and events.get(watch.number, 0) & _IN_IGNORED:
                 watch.number = None
 
@@ -96,11 +96,11 @@ class DirectoryWatch:
         self._source = source
 
     async def wait(self) -> None:
-        """Until something has changed since the last call, or may have."""
+        """Wait until something may have changed since the last call."""
         if self.number is None:
             self.number = self._source.number(self.folder)
             if self.number is not None:
-                # Nobody told of what changed before.
+                # Changes before the watch began are unknown.
                 return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS if self.number is None else None):
@@ -116,7 +116,7 @@ def _new_inotify() -> int | None:
 
 
 def _events(data: bytes) -> Iterator[tuple[int, int]]:
-    """Which folder, and what happened in it."""
+    """Yield watch descriptors and event masks."""
     position = 0
     while position < len(data):
         number, happened, _, name_bytes = _EVENT.unpack_from(data, position)

@@ -1,4 +1,4 @@
-"""What the disk refuses (it is full, or read-only, or somebody else's), in the words that a kubelet has for it."""
+"""Errors of the disk (full, read-only, no permission) as the errors that a kubelet reports."""
 
 import contextlib
 import shutil
@@ -10,21 +10,21 @@ from windlass.localcluster.kubelet.containers.errors import SetupError
 
 LEAST_FREE_BYTES = 4 * 1024**2
 
-Refusal = Callable[[str], SetupError]
-"""The problem in words → the refusal that tells of it."""
+ErrorFactory = Callable[[str], SetupError]
+"""Function from the text of a disk error to the error to report."""
 
 
 @contextlib.contextmanager
-def reported_as(refusal: Refusal) -> Iterator[None]:
+def reported_as(new_error: ErrorFactory) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refusal(words(error)) from error
+        raise new_error(message(error)) from error
 
 
-def words(error: OSError) -> str:
-    said = error.strerror or str(error)
-    return f"{error.filename}: {said}" if error.filename else said
+def message(error: OSError) -> str:
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
 
 
 def sandbox(problem: str) -> SetupError:
@@ -36,7 +36,7 @@ def container(problem: str) -> SetupError:
 
 
 def free_if_short(folder: Path) -> int | None:
-    """Of the folder's disk, if there is too little: what is written down next may not fit any more. None: enough."""
+    """Return the free bytes of the directory's disk if they are below the threshold; None if there is enough space."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:

@@ -1,7 +1,6 @@
-"""What somebody does to pods on purpose, to see what comes of it: starts that are held, ends that are reported.
+"""Injected faults: delayed starts of pods, and exit codes reported for killed containers.
 
-Nobody interferes unless told to. It is kept in memory only: a daemon that ends meanwhile forgets it, and then a
-container that was killed here has been killed, and nothing else.
+Faults are kept in memory: after a restart of the daemon, an injected exit code is reported as a kill.
 """
 
 import signal
@@ -23,16 +22,16 @@ def at_once(_: Json) -> float:
 class FaultInjector:
     def __init__(self) -> None:
         self.start_delay: SecondsOf = at_once
-        """For how long the start of a pod is held: asked once, when the pod comes to its node."""
+        """Function from a pod to the delay of its start in seconds, called once when the pod is bound."""
         self._codes: dict[str, int] = {}
 
     def report(self, run_id: str, code: int) -> None:
-        """A run that is being killed is to look as if it had ended with this code."""
+        """Report this exit code for a run that is about to be killed."""
         if code != KILLED:
             self._codes[run_id] = code
 
     def reported(self, end: Ended) -> Ended:
-        """How the end of a run is told. One that came to its end before it could be killed has ended as it did."""
+        """Return the end to report. A run that ended before it was killed keeps its own exit code."""
         code = self._codes.pop(end.container, None)
         was_killed_here = end.signal == signal.SIGKILL and not end.was_out_of_memory
         if code is None or not was_killed_here:

@@ -1,7 +1,7 @@
-"""Local images: names bound to folders whose files appear at the same paths in a container.
+"""Local images: image names bound to directories whose files appear at the same paths in a container.
 
-They stand in one file, which another process may edit meanwhile: it is read again whenever it has changed, and is
-replaced as a whole.
+The bindings are in one file, which other processes may change: it is read again when it has changed, and replaced
+atomically.
 """
 
 import contextlib
@@ -31,12 +31,10 @@ _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def normalised(name: str) -> str:
-    """A name as Docker completes it: `ubuntu` is `docker.io/library/ubuntu:latest`. ValueError for what is none."""
+    """Return the full name: `ubuntu` is `docker.io/library/ubuntu:latest`. Raise ValueError for an invalid name."""
     found = _REFERENCE.fullmatch(name)
     if found is None:
-        raise ValueError(
-            f'"{name}" is not the name of an image: it should read like tensorflow/tensorflow:2.21.0'
-        )
+        raise ValueError(f'"{name}" is not a valid image name. Example: tensorflow/tensorflow:2.21.0')
     domain, path, tag, digest = (found[group] or "" for group in ("domain", "path", "tag", "digest"))
     if domain in ("", *_HUB_NAMES):
         domain, path = _HUB, path if "/" in path else f"library/{path}"
@@ -44,11 +42,11 @@ def normalised(name: str) -> str:
 
 
 FILE = "images.json"
-"""In a data directory."""
+"""Name of the file in the data directory."""
 
 
 class Images:
-    """Whoever reads or writes is told of a file that cannot be read by a ValueError."""
+    """The bindings in a file. An unreadable file raises ValueError."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -56,7 +54,7 @@ class Images:
         self._folders: dict[str, str] = {}
 
     def all(self) -> dict[str, str]:
-        """Every name, as it was added, with its folder."""
+        """Return every name, as it was added, and its directory."""
         stamp = self._stamp()
         if stamp != self._read_at:
             self._folders = self._read() if stamp else {}
@@ -64,13 +62,13 @@ class Images:
         return dict(self._folders)
 
     def add(self, name: str, folder: str | Path) -> None:
-        """Bind a name to a folder, and no longer to the one that it may have had."""
+        """Bind a name to a directory, in place of an earlier one."""
         key, path = normalised(name), Path(folder)
         if not path.is_absolute():
-            raise ValueError(f'the folder of image "{name}" must be an absolute path, not "{folder}"')
+            raise ValueError(f'the directory of image "{name}" must be an absolute path, not "{folder}"')
         if not path.is_dir():
-            problem = "is not a folder" if path.exists() else "is not there"
-            raise ValueError(f'the folder of image "{name}" {problem}: {folder}')
+            problem = "is not a directory" if path.exists() else "does not exist"
+            raise ValueError(f'cannot add image "{name}": {folder} {problem}')
         self._change(lambda known: {**_without(known, key), name: str(path)})
 
     def remove(self, name: str) -> None:
@@ -79,17 +77,17 @@ class Images:
         def removed(known: dict[str, str]) -> dict[str, str]:
             kept = _without(known, key)
             if len(kept) == len(known):
-                raise ValueError(f'there is no local image "{name}"; there are: {", ".join(known) or "none"}')
+                raise ValueError(f'no local image "{name}". Known images: {", ".join(known) or "none"}')
             return kept
 
         self._change(removed)
 
     def folder_of(self, image: str) -> str:
-        """Of the image that a container names; empty when there is none, and SetupError when it cannot be had."""
+        """Return the directory of a local image, empty for other images. Raise SetupError if it is missing."""
         try:
             key = normalised(image)
         except ValueError:
-            # It is the name of something, and of nothing that is here.
+            # An invalid name cannot be the name of a local image.
             return ""
         try:
             known = self.all()
@@ -98,8 +96,8 @@ class Images:
         folder = next((folder for name, folder in known.items() if normalised(name) == key), "")
         if folder and not Path(folder).is_dir():
             message = (
-                f'the folder of local image "{image}" is gone: {folder}; bring it back,'
-                f" or choose another one with `windlass local image add {image} DIR`"
+                f'the directory of local image "{image}" does not exist: {folder}. Restore it, or choose another one'
+                f" with `windlass local image add {image} DIR`."
             )
             raise SetupError(message, errors.CREATE_ERROR)
         return folder
@@ -126,7 +124,7 @@ class Images:
         except FileNotFoundError:
             return {}
         except (msgspec.DecodeError, ValueError, OSError) as error:
-            raise ValueError(f"the local images in {self._file} cannot be read: {error}") from error
+            raise ValueError(f"cannot read local images from {self._file}: {error}") from error
 
 
 def _without(known: dict[str, str], key: str) -> dict[str, str]:
@@ -135,7 +133,7 @@ def _without(known: dict[str, str], key: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Of two who change the file at once, the second changes what the first has made of it."""
+    """Serialize changes by several processes."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

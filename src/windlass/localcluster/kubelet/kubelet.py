@@ -90,7 +90,7 @@ class Kubelet:
         """Remove the cgroups of all runs but the known ones."""
         groups = cgroups.find(self._directories.cluster)
         if groups is not None:
-            groups.remove_all_but(known)
+            groups.remove_all_except(known)
 
     async def _adopt(self, folder: Path, pod: Json | None) -> PodWorker | None:
         """Return the worker of an adopted pod. An ephemeral cluster adopts none: they would not end with it."""

@@ -1,8 +1,7 @@
-"""Reads the logs of containers while supervisors, other processes, write them: a part of a log, or all that ever comes.
+"""Read and follow the logs of containers while supervisors write them.
 
-A log is its rotated files, oldest first, and the current one; what is in them is in `podlife.logs`. A reader knows a
-file by what it has open, since names change, and leaves it once another has come after it and all of it was read.
-Nothing here writes a log.
+A log consists of rotated files, oldest first, and the current file; `log_format` defines their lines. A reader holds
+files open, since their names change on rotation, and closes one when it has read all of it and a successor exists.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ _TEXT_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 def selection(options: LogOptions, now: datetime) -> log_format.Selection:
-    """The server sees to `limit_bytes`: it asks for no more pieces."""
+    """Return the requested part of a log. The API server enforces `limit_bytes`."""
     return log_format.Selection(
         tail_lines=options.tail_lines,
         since=log_format.since(now, options.since_seconds, options.since_time),
@@ -42,17 +41,17 @@ async def read(
     is_over: Callable[[], bool],
     watcher: DirectoryWatcher,
 ) -> AsyncGenerator[bytes, None]:
-    """The text that is wanted, in pieces between which others get a turn; what there is not yet is an empty log.
+    """Yield the selected text in pieces. A log that does not exist yet is empty.
 
-    A follower goes on until the log is over, which must not be said before all of it was written; whoever says it
-    calls `watcher.notify(folder)`.
+    With `follow`, continue until `is_over` returns True. It must not do so before the last line has been written, and
+    `watcher.notify(folder)` must be called when its result changes.
     """
     begins_line = True
     with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, watcher.watching(folder) as watch:
         if wanted.tail_lines is not None:
             await log.skip_to_tail(wanted.tail_lines)
         while True:
-            # Asked before the last look at the files, not after it.
+            # This must be known before the last read.
             is_complete = not follow or is_over()
             while lines := log.next_lines():
                 text, begins_line = log_format.shown(lines, wanted, begins_line=begins_line)
@@ -65,7 +64,7 @@ async def read(
 
 
 def all_text(folder: Path, file: str) -> bytes:
-    """Of a log that nobody writes any more; nothing, if there is none."""
+    """Return the text of a finished log; empty if there is none."""
     found = b""
     with contextlib.suppress(OSError):
         names = [path.name for path in folder.iterdir()]
@@ -75,10 +74,10 @@ def all_text(folder: Path, file: str) -> bytes:
     return found
 
 
-def last_lines(folder: Path, file: str, count: int, most_bytes: int) -> list[bytes]:
-    """The last text of a log, with line ends: no more lines and bytes than asked for, so the first may be cut."""
-    # One line at the beginning is cut, and the others hold all that is wanted, if there is as much.
-    missing = most_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.LONGEST_PART
+def last_lines(folder: Path, file: str, count: int, max_bytes: int) -> list[bytes]:
+    """Return the last lines of a log, at most `count` lines and `max_bytes` bytes: the first line may be truncated."""
+    # The first line of what is read may be incomplete; the others suffice.
+    missing = max_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.MAX_PART_BYTES
     lines = b""
     with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
         for each in reversed(log.files):
@@ -86,12 +85,12 @@ def last_lines(folder: Path, file: str, count: int, most_bytes: int) -> list[byt
             piece = each.bytes_at(start, each.end - start)
             lines, missing = piece + lines, missing - len(piece)
     text, _ = log_format.shown(lines, log_format.Selection())
-    found = _TEXT_LINE.findall(text[max(len(text) - most_bytes, 0) :])
+    found = _TEXT_LINE.findall(text[max(len(text) - max_bytes, 0) :])
     return found[max(len(found) - count, 0) :]
 
 
 class _OpenFile(msgspec.Struct, frozen=True):
-    """`end` is where it ended when it was opened."""
+    """`end` is the size of the file when it was opened."""
 
     raw: io.FileIO
     inode: int
@@ -105,7 +104,7 @@ class _OpenFile(msgspec.Struct, frozen=True):
 
 
 class _OpenLog:
-    """The files of a log from the one that is being read on, all of them held open: they may be removed at any time."""
+    """The remaining files of a log. All are held open, since they may be deleted at any time."""
 
     def __init__(self, folder: Path, file: str, *, follow: bool) -> None:
         self._folder = folder
@@ -119,11 +118,11 @@ class _OpenLog:
             self.files.pop().close()
 
     def next_lines(self) -> bytes:
-        """Some whole lines, or none when there are no more for now; without `follow`, of what was there at first."""
+        """Return complete lines, empty at the current end. Without `follow`, later lines are ignored."""
         if self._follow and not self.files:
             self.files = self._all_files()
         while self.files:
-            # A file that has a successor is not written to any more: this must be known before it is read.
+            # A file with a successor does not grow any more. This must be known before it is read.
             has_successor = len(self.files) > 1 or (self._follow and self._open_successor())
             if lines := self._read():
                 return lines
@@ -134,7 +133,7 @@ class _OpenLog:
         return b""
 
     async def skip_to_tail(self, count: int) -> None:
-        """To the beginning of the last lines, each of which may consist of parts."""
+        """Skip to the beginning of the last `count` lines. A line may consist of several parts."""
         if not self.files:
             return
         index, self._offset = await self._tail(count)
@@ -158,13 +157,13 @@ class _OpenLog:
         data = file.bytes_at(self._offset, wanted)
         end = data.rfind(b"\n") + 1
         if end == 0 and len(data) == _PIECE_BYTES:
-            # No line of a log is as long: whatever it is, it is passed over.
+            # No valid line is this long: skip it.
             end = len(data)
         self._offset += end
         return data[:end]
 
     def _all_files(self) -> list[_OpenFile]:
-        """Oldest first. The current one is opened before the others are looked for, so that none is missed."""
+        """Open all files, oldest first. The current file is opened first, so that a rotation cannot hide one."""
         current = self._open(self._name)
         files = []
         for name in self._rotated_names():
@@ -172,7 +171,7 @@ class _OpenLog:
             if file is None:
                 continue
             if current is not None and file.inode == current.inode:
-                # It was rotated just now; what came after it will be found as its successor.
+                # It was rotated just now. Its successor is found later.
                 file.close()
                 break
             files.append(file)
@@ -189,7 +188,7 @@ class _OpenLog:
         return successor is not None
 
     def _successor_of(self, held: _OpenFile) -> _OpenFile | None:
-        # Opened first: if nothing was rotated after `held` by the time the names are read, this is what comes next.
+        # Opened first: if the names show no rotation after `held`, this is its successor.
         current = self._open(self._name)
         later = self._rotated_after(held)
         is_held = current is not None and current.inode == held.inode
@@ -200,7 +199,7 @@ class _OpenLog:
         return next(filter(None, map(self._open, later)), None)
 
     def _rotated_after(self, held: _OpenFile) -> tuple[str, ...]:
-        """All that are left if the held one is removed: the oldest is removed first."""
+        """Return the files rotated after the held one; all of them if that, the oldest, was deleted."""
         names = self._rotated_names()
         for index, name in enumerate(names):
             with contextlib.suppress(FileNotFoundError):
@@ -224,7 +223,7 @@ class _OpenLog:
 
 
 def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, int]]]:
-    """File and offset of the beginnings of lines, last first: those of some 64 KiB at a time."""
+    """Yield file index and offset of line starts, last first, for about 64 KiB at a time."""
     later: tuple[int, int] | None = None
     for index, file in reversed(list(enumerate(files))):
         for offset, lines in _blocks_backwards(file):
@@ -239,7 +238,7 @@ def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, i
 
 
 def _blocks_backwards(file: _OpenFile) -> Iterator[tuple[int, bytes]]:
-    """Whole lines and where they start. What the file ends with may be no whole line."""
+    """Yield blocks of lines and their offsets, last first. The last line of the file may be incomplete."""
     end, rest = file.end, b""
     while end > 0:
         start = max(end - _PIECE_BYTES, 0)

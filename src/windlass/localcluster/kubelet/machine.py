@@ -1,6 +1,6 @@
-"""What this machine is and has, found out without starting a process: from the system's files and calls.
+"""The resources and properties of this machine, from system files and system calls.
 
-Where a control group limits what the daemon may use, it is the limit that counts: pods run below it.
+A cgroup limit of the daemon counts as the capacity of the machine, since pods run in that cgroup.
 """
 
 import math
@@ -21,14 +21,14 @@ from windlass.localcluster.scheduler.nodes import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"
-# An address for documentation, which nobody has: that a datagram would go there says which way all of them go.
+# A documentation address: the local address of a socket connected to it is that of the default route.
 _ELSEWHERE = ("192.0.2.1", 9)
 _GPU = re.compile(r"nvidia\d+")
 _NAMED_GPU = ("GPU-", "MIG-")
 
 
 def _cpus() -> int:
-    # macOS does not bind processes to processors.
+    # macOS has no CPU affinity.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -37,14 +37,14 @@ def _memory_bytes() -> int:
 
 
 def _address() -> str:
-    """Connecting a socket for datagrams sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect(_ELSEWHERE)
-        return str(way.getsockname()[0])
+    """Return the address of the default route. Connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(_ELSEWHERE)
+        return str(probe.getsockname()[0])
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """Where things are found out."""
+    """Sources of the facts; tests replace them."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
@@ -60,7 +60,7 @@ SYSTEM = Sources()
 
 
 def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
-    """`data` is the folder on whose disk the pods write."""
+    """Return the facts about this machine. `data` is the directory on whose disk the pods write."""
     uname = sources.uname()
     return Machine(
         host_name=uname.node or "localhost",
@@ -81,9 +81,9 @@ def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
 
 
 def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
-    """The GPUs that the daemon may use, as its own CUDA_VISIBLE_DEVICES names them or, without one, by their numbers.
+    """Return the ids of the GPUs that the daemon may use, from its CUDA_VISIBLE_DEVICES or by their numbers.
 
-    A node and a pod count them from 0, in this order: see `visible_devices`.
+    Nodes and pods count them from 0 in this order, see `visible_devices`.
     """
     folder = sources.root / "dev"
     count = sum(1 for one in _names(folder) if _GPU.fullmatch(one))
@@ -94,12 +94,12 @@ def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
 
 
 def visible_devices(ids: Sequence[str], numbers: Iterable[int]) -> str:
-    """CUDA_VISIBLE_DEVICES of a pod that was given these of the machine's GPUs."""
+    """Return CUDA_VISIBLE_DEVICES for a pod with these GPUs of the machine."""
     return ",".join(ids[number] for number in numbers if number < len(ids))
 
 
 def _valid(entries: Iterable[str], count: int) -> Iterator[str]:
-    """As CUDA reads the variable: up to the first entry that names no GPU."""
+    """Yield the valid entries. Like CUDA, stop at the first invalid one."""
     for entry in map(str.strip, entries):
         is_number = entry.isdecimal() and entry.isascii() and int(entry) < count
         if not is_number and not entry.startswith(_NAMED_GPU):
@@ -114,7 +114,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-# Limits of control groups, of both versions. Those of all groups above the own one count, too.
+# Limits of cgroups v1 and v2, including those of all parent cgroups.
 
 
 def _cpu_limits(sources: Sources) -> Iterator[int]:
@@ -134,7 +134,7 @@ def _memory_limits(sources: Sources) -> Iterator[int]:
 
 
 def _groups(sources: Sources, controller: str) -> Iterator[Path]:
-    """The folders of the daemon's own control groups that have to do with this controller, and of all above them."""
+    """Yield the directories of the daemon's cgroups for this controller, and of their parents."""
     mounted = sources.root / "sys/fs/cgroup"
     for line in _text(sources.root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -142,7 +142,7 @@ def _groups(sources: Sources, controller: str) -> Iterator[Path]:
             continue
         top = mounted / controllers if controllers else mounted
         own = top / path.lstrip("/")
-        # A container often sees but the folder of its own group, under the name of the topmost one.
+        # A container often sees only the directory of its own cgroup, as the root of the hierarchy.
         yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
 
 
@@ -152,7 +152,7 @@ def _memory(sources: Sources) -> int:
 
 
 def _storage(data: Path, sources: Sources) -> int:
-    """Of the disk on which the folder is, or will be."""
+    """Return the size of the disk on which the directory is or will be."""
     present = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
     return sources.storage_bytes(present)
 
@@ -173,7 +173,7 @@ def _own_address(sources: Sources) -> str:
 
 
 def _text(file: Path) -> str:
-    """Nothing, when there is no such file or it may not be read."""
+    """Return the text of a file; empty if it does not exist or is not readable."""
     try:
         return file.read_text(errors="replace").strip()
     except OSError:

@@ -1,7 +1,7 @@
-"""The Node objects of this cluster, as they are at its start.
+"""The Node objects of this cluster, created or updated at its start.
 
-They are ready from then on: daemon, API server and kubelet are one process, so that nobody could see a node that is
-not, and no Lease is renewed to say so. When the daemon stops, nothing is written.
+Nodes are always Ready and have no Lease: API server and kubelet are one process, so that no client can see a node that
+is not ready.
 """
 
 import functools
@@ -24,10 +24,9 @@ _PODS = "pods"
 
 
 def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
-    """Create these nodes or bring them up to date, and remove what was left by a start with others.
+    """Create or update these nodes, and delete the other nodes that an earlier start created.
 
-    What a user has added to a node (labels, annotations, taints, that it is cordoned) stays. A node that was not made
-    here is nobody's business but its maker's.
+    Labels, annotations, taints and cordons that a user has added stay, and so do nodes that a user has created.
     """
     kind = _kind(lifecycle, _NODES)
     stored = {node["metadata"]["name"]: node for node in lifecycle.objects("", _NODES)}
@@ -46,7 +45,7 @@ def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
 
 
 def renewed(old: Json, new: Json) -> Json:
-    """The stored node with what was found out anew."""
+    """Return the stored node with the new facts about the machine."""
     meta = old["metadata"]
     kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != gpus.ANNOTATION}
     annotations = kept | (new["metadata"].get("annotations") or {})
@@ -68,7 +67,7 @@ def _condition(new: Json, former: Json | None) -> Json:
 
 
 def collect_orphans(lifecycle: Lifecycle) -> None:
-    """Pods on a node that is no more fail, and go without anybody's leave, as the pod garbage collector has it."""
+    """Fail and force-delete pods on deleted nodes, like the pod garbage collector of Kubernetes."""
     present = {node["metadata"]["name"] for node in lifecycle.objects("", _NODES)}
     kind = _kind(lifecycle, _PODS)
     for body in lifecycle.store.all(_PODS):
@@ -76,7 +75,7 @@ def collect_orphans(lifecycle: Lifecycle) -> None:
         meta, node = pod["metadata"], pod["spec"].get("nodeName")
         if not node or node in present:
             continue
-        logger.info("pod %s/%s goes with its node %s", meta["namespace"], meta["name"], node)
+        logger.info("deleting pod %s/%s: its node %s no longer exists", meta["namespace"], meta["name"], node)
         if not specs.has_final_phase(pod):
             failed = functools.partial(_failed, now=lifecycle.now())
             lifecycle.amend(kind, meta["namespace"], meta["name"], failed)
@@ -100,5 +99,5 @@ def _failed(pod: Json, now: str) -> Json:
 
 def _kind(lifecycle: Lifecycle, resource: str) -> Kind:
     kind = lifecycle.registry.find_by_resource(resource)
-    assert kind is not None  # noqa: S101 — they stand in the table
+    assert kind is not None  # noqa: S101 — both are built-in kinds
     return kind

@@ -1,7 +1,4 @@
-"""What the store knows of a pod's surroundings: the objects that it refers to, its services, the names of its peers.
-
-Reads only. What is written into a pod's folder from it is decided elsewhere.
-"""
+"""Look up the objects that a pod refers to, its Services, and the names of its peers, in the store."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +15,7 @@ from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
 ApiServer = Callable[[Json], tuple[str, int] | None]
-"""A pod → where it finds the API server: a pod on the machine's network goes another way than one on its own."""
+"""Function from a pod to the address of the API server, which depends on the network of the pod."""
 
 _PODS = "pods"
 _SERVICES = "services"
@@ -28,11 +25,11 @@ _HEADLESS = "None"
 
 class ObjectLookup:
     def __init__(self, lifecycle: Lifecycle, api_server: ApiServer, authority: Callable[[], str]) -> None:
-        """`authority` is the text of the certificate that the API server's own is checked with."""
+        """`authority` returns the CA certificate of the API server as PEM."""
         self._store = lifecycle.store
         self._api_server = api_server
         self._authority = authority
-        # Namespace → the names in it, until one of them changes.
+        # Namespace → cached names, until one of them changes.
         self._entries: dict[str, tuple[Entry, ...]] = {}
         self._store.listen(self._on_change)
 
@@ -43,7 +40,7 @@ class ObjectLookup:
         return lambda name: self._stored("persistentvolumeclaims", namespace, name)
 
     def services(self, pod: Json) -> tuple[Json, ...]:
-        """Those of the pod's namespace, and the API server as the Service by which pods know it."""
+        """Return the Services of the pod's namespace, and the Service `kubernetes` of the API server."""
         found = map(bodies.decode_stored, self._store.all(_SERVICES, pod["metadata"]["namespace"]))
         others = (service for service in found if not _is_api_server(service))
         address = self._api_server(pod)
@@ -55,11 +52,11 @@ class ObjectLookup:
         return Facts(pod_ips, host_ips, allocatable, self.services(pod))
 
     def host_entries(self, pod: Json) -> tuple[Entry, ...]:
-        """What a name server of the cluster would know, for the pod's /etc/hosts.
+        """Return the entries of /etc/hosts that replace a cluster DNS, for names in the pod's own namespace.
 
-        Pods that have a hostname and a subdomain are known by them as soon as they have an address. The name of a
-        Service leads to the pods behind it, and with a ClusterIP too, for nothing here routes such an address: a port
-        that is not also the targetPort cannot be reached by that name. Only names of the pod's own namespace are known.
+        Pods with hostname and subdomain have a name as soon as they have an address. The name of a Service resolves to
+        its pods even if it has a ClusterIP, since nothing routes ClusterIPs here: only a port that equals its
+        targetPort is reachable by that name.
         """
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._entries:
@@ -70,7 +67,7 @@ class ObjectLookup:
         return (*(() if address is None else (_api_entry(address[0], namespace),)), *self._entries[namespace])
 
     def _on_change(self, change: Change) -> None:
-        """Most changes of a pod's status say nothing new about its name."""
+        """Invalidate the cached names if the change concerns them. Most changes of a pod's status do not."""
         if change.resource not in _VIEWS:
             return
         before, after = (body and _VIEWS[change.resource](body) for body in (change.before, change.after))
@@ -81,7 +78,7 @@ class ObjectLookup:
         found = self._stored(_RESOURCES[kind], namespace, name)
         is_authority = (kind, name) == ("ConfigMap", service_account.CA_CONFIG_MAP)
         if found is None and is_authority:
-            # In a cluster of Kubernetes, a controller puts it into every namespace.
+            # In Kubernetes, a controller creates this ConfigMap in every namespace.
             return {"data": {service_account.CA_FILE: self._authority()}}
         return found
 
@@ -107,11 +104,11 @@ def _api_entry(host: str, namespace: str) -> Entry:
     return host, names if namespace == "default" else names[:-1]
 
 
-# The names of a namespace
+# Names in a namespace
 
 
 class _PodView(msgspec.Struct, frozen=True):
-    """What of a pod matters to those who look for it by name."""
+    """The fields of a pod that its names depend on."""
 
     address: str
     hostname: str
@@ -153,12 +150,12 @@ def _selected(
 
 
 def _all_names(name: str, namespace: str) -> tuple[str, ...]:
-    """The longest first: that is what an address is called when it is looked up the other way round."""
+    """Return all names, the longest first: a reverse lookup returns the first name."""
     long = f"{name}.{namespace}.svc"
     return f"{long}.{CLUSTER_DOMAIN}", long, f"{name}.{namespace}", name
 
 
-# Reading no more of an object than is needed
+# Partial decoding of objects
 
 
 class _PodSpec(msgspec.Struct, frozen=True):
@@ -202,7 +199,7 @@ _decode_service = msgspec.json.Decoder(_Service).decode
 
 
 def _pod_view(body: bytes) -> _PodView | None:
-    """None for a pod that has no address yet, or has ended and has it no more."""
+    """Return the view of a pod; None if it has no address, or has ended."""
     pod = _decode_pod(body)
     if not pod.status.pod_ip or pod.status.phase in ("Succeeded", "Failed"):
         return None
@@ -222,7 +219,7 @@ def _service_view(body: bytes) -> _ServiceView:
     return _ServiceView(
         name=service.metadata.name,
         is_headless=spec.cluster_ip == _HEADLESS,
-        # Such a Service is another name for something outside.
+        # It is an alias for an external name and has no pods.
         selector={} if spec.type == "ExternalName" else spec.selector or {},
         publishes_not_ready=bool(spec.publishes),
     )

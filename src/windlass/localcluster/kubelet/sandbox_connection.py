@@ -14,37 +14,40 @@ import msgspec
 from windlass.localcluster.sandbox import channel
 from windlass.localcluster.sandbox.channel import Channel
 
-# Of a unix socket, on every system that there is.
-_LONGEST_PATH = 100
+# Limit for the path of a unix socket on all systems.
+_MAX_PATH = 100
 
-_GONE = "the other side has gone"
+_CLOSED = "the connection is closed"
 _numbers = itertools.count(1)
 
 
 class SandboxCallError(OSError):
-    """What was asked for is not done; the message says why."""
+    """The spawner or a supervisor rejected a request, or the connection was lost."""
 
 
 class Connection:
-    """`hear` gets every message that answers no call, with descriptors that are its own to close; `lose` is called
-    once, when the other side has gone."""
+    """A connection with requests and responses.
+
+    `on_message` gets every message that is not a response, and must close the descriptors that come with it. `on_lost`
+    is called once when the peer has closed the connection.
+    """
 
     def __init__(
-        self, to: Channel[Any], hear: Callable[[Any, list[int]], None], lose: Callable[[], None]
+        self, to: Channel[Any], on_message: Callable[[Any, list[int]], None], on_lost: Callable[[], None]
     ) -> None:
         self._channel = to
-        self._hear = hear
-        self._lose = lose
+        self._on_message = on_message
+        self._on_lost = on_lost
         self._answers: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
         self._loop = asyncio.get_running_loop()
         to.socket.setblocking(False)
-        # What the other side has not taken yet: one that was stopped must not stop the daemon.
+        # Data that the peer has not read yet: a stopped peer must not block the daemon.
         self._outgoing = bytearray()
         self.is_open = True
         self._loop.add_reader(to.fileno(), self._receive)
 
     def send(self, message: msgspec.Struct) -> None:
-        """What cannot be sent is lost with the one that it was for."""
+        """Queue a message. It is dropped if the connection is closed."""
         if not self.is_open:
             return
         was_waiting = bool(self._outgoing)
@@ -67,9 +70,9 @@ class Connection:
             self._loop.remove_writer(self._channel.fileno())
 
     async def call(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
-        """The number of the call and the descriptors that came with the answer, which the caller closes."""
+        """Return the number of the call and the descriptors of the response, which the caller must close."""
         if not self.is_open:
-            raise SandboxCallError(_GONE)
+            raise SandboxCallError(_CLOSED)
         number = next(_numbers)
         future = self._answers[number] = self._loop.create_future()
         self.send(make(number))
@@ -97,12 +100,12 @@ class Connection:
             if future is not None and not future.done():
                 future.set_result((message, descriptors))
                 continue
-            self._hear(message, descriptors)
+            self._on_message(message, descriptors)
 
     def _end(self) -> None:
         if self.is_open:
             self.close()
-            self._lose()
+            self._on_lost()
 
     def close(self) -> None:
         if not self.is_open:
@@ -113,14 +116,14 @@ class Connection:
         self._channel.close()
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(SandboxCallError(_GONE))
+                future.set_exception(SandboxCallError(_CLOSED))
 
 
 def connect(path: Path, incoming: Any) -> Channel[Any]:
-    """To a socket of whatever path. Raises OSError when nobody listens there."""
+    """Connect to a unix socket with a path of any length. Raises OSError if nothing listens there."""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        if len(os.fsencode(path)) <= _LONGEST_PATH:
+        if len(os.fsencode(path)) <= _MAX_PATH:
             end.connect(str(path))
         else:
             folder = os.open(path.parent, os.O_RDONLY)

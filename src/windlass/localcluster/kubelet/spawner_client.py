@@ -1,4 +1,4 @@
-"""The daemon's hold on the spawner: started when it is needed, and again when somebody has killed it."""
+"""The client of the spawner process, which it starts on demand and restarts after a crash."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ _SECONDS_TO_END = 10.0
 
 
 class CannotSpawnError(Exception):
-    """The spawner does not start; the message says where to read why."""
+    """The spawner cannot be started. The message contains the cause or the path of its log."""
 
 
 class SpawnerClient:
-    """`pods` holds the folders of pods. Those that live on from before have a network that new ones must join."""
+    """`pods` is the parent of the pods' directories. New pods join the network of pods from before a restart."""
 
-    def __init__(self, wanted: SpawnerOptions, pods: Path) -> None:
-        self._wanted = wanted
+    def __init__(self, options: SpawnerOptions, pods: Path) -> None:
+        self._options = options
         self._pods = pods
         self._launched: Launched | None = None
         self._connection: Connection | None = None
@@ -41,38 +41,38 @@ class SpawnerClient:
         self._reason = ""
 
     async def begin(self) -> None:
-        """Launch it, and do not wait for it: it takes a while."""
+        """Launch the spawner without waiting until it is ready."""
         self._ready = asyncio.get_running_loop().create_future()
         try:
             await self._launch()
         except OSError as error:
             self._ready = None
-            raise CannotSpawnError(f"the process that starts pods cannot be started: {error}") from error
+            raise CannotSpawnError(f"cannot start the spawner process: {error}") from error
 
     async def ready(self) -> messages.Ready:
-        """What pods can be given here, as soon as that is known."""
+        """Wait until the spawner is ready, and return the isolation that it provides."""
         if self._ready is None:
             await self.begin()
         ready = self._ready
-        assert ready is not None  # noqa: S101 — it has begun
+        assert ready is not None  # noqa: S101 — set by `begin`
         try:
-            # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
+            # Unlike wait_for, this propagates a cancellation that arrives together with the result.
             async with asyncio.timeout(_SECONDS_TO_START):
                 return await asyncio.shield(ready)
         except (TimeoutError, SandboxCallError) as error:
             if self._ready is ready:
-                # Nobody has begun anew meanwhile.
+                # No other task has restarted it meanwhile.
                 self._ready = None
-            log = self._wanted.folder / launcher.COMPLAINTS
+            log = self._options.folder / launcher.LOG
             reason = str(error) or f"see {log}"
-            raise CannotSpawnError(f"the process that starts pods does not start: {reason}") from error
+            raise CannotSpawnError(f"the spawner process did not start: {reason}") from error
 
     async def _launch(self) -> None:
         if not self._has_been_up:
-            # Later on, their workers hold the connections to them.
+            # A supervisor serves one connection, which later belongs to the pod's worker.
             self._namespaces = await self._surviving_namespaces()
-        self._launched = launcher.launch(msgspec.structs.replace(self._wanted, namespaces=self._namespaces))
-        self._connection = Connection(self._launched.channel, self._hear, self._lose)
+        self._launched = launcher.launch(msgspec.structs.replace(self._options, namespaces=self._namespaces))
+        self._connection = Connection(self._launched.channel, self._on_message, self._on_lost)
 
     async def _surviving_namespaces(self) -> tuple[int, int] | None:
         for folder in self._pods.iterdir() if self._pods.is_dir() else ():
@@ -86,24 +86,24 @@ class SpawnerClient:
         return None
 
     async def spawn(self, pod: messages.PodPlan) -> None:
-        """A supervisor that listens in the pod's folder. Raises SandboxCallError."""
+        """Start a supervisor that listens in the pod's directory. Raises SandboxCallError."""
         await self.ready()
         if self._connection is None:
-            raise SandboxCallError("the process that starts pods has gone")
+            raise SandboxCallError("the spawner process has ended")
         try:
             async with asyncio.timeout(_SECONDS_TO_START):
                 await self._connection.call(lambda call: messages.Spawn(call, pod))
         except TimeoutError as error:
-            raise SandboxCallError("the process that starts pods does not answer") from error
+            raise SandboxCallError("the spawner process does not respond") from error
 
     async def listen(self, port: int) -> socket.socket:
-        """At the gateway of the pods' own network. Raises SandboxCallError."""
+        """Return a socket that listens at the gateway of the pod network. Raises SandboxCallError."""
         if self._connection is None:
-            raise SandboxCallError("the process that starts pods has gone")
+            raise SandboxCallError("the spawner process has ended")
         _, descriptors = await self._connection.call(lambda call: messages.Listen(call, port))
         return socket.socket(fileno=descriptors[0])
 
-    def _hear(self, message: messages.FromSpawner, descriptors: list[int]) -> None:
+    def _on_message(self, message: messages.FromSpawner, descriptors: list[int]) -> None:
         if isinstance(message, messages.Refused):
             self._reason = message.message
         if not isinstance(message, messages.Ready) or self._ready is None or self._ready.done():
@@ -114,15 +114,15 @@ class SpawnerClient:
         self._has_been_up = True
         self._ready.set_result(message)
 
-    def _lose(self) -> None:
+    def _on_lost(self) -> None:
         self._connection = None
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(SandboxCallError(self._reason))
-            # Nobody may be waiting for it.
+            # Mark the exception as retrieved, in case no task waits for it.
             self._ready.exception()
         self._ready = None
         if not self._is_stopped:
-            logger.warning("the process that starts pods was killed, and is started again with the next pod")
+            logger.warning("the spawner process was killed; it is restarted with the next pod")
         if self._launched is not None:
             self._launched.process.poll()
 
@@ -143,7 +143,7 @@ class SpawnerClient:
 
 
 async def _exited(pid: int) -> None:
-    """Without a thread, and without a signal handler that others may want to have."""
+    """Wait for the end of a process without a thread or a signal handler."""
     if not hasattr(os, "pidfd_open"):
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             await asyncio.sleep(0.005)

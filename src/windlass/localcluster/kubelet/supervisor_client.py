@@ -1,4 +1,4 @@
-"""The daemon's hold on the supervisor of one pod."""
+"""The client of the supervisor process of one pod."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ Report = messages.Started | messages.NotStarted | messages.Ended
 
 
 class Executed(NamedTuple):
-    """A process that was started beside the container's own. The descriptors are the caller's to close."""
+    """A process that was started in a running container. The caller must close the descriptors."""
 
     call: int
     descriptors: list[int]
@@ -29,29 +29,31 @@ class Executed(NamedTuple):
 
 
 class SupervisorClient:
-    """`hear` gets what becomes of containers; `lose` is called once, when the supervisor has ended."""
+    """`on_report` gets reports about containers; `on_lost` is called once when the supervisor has ended."""
 
-    def __init__(self, folder: Path, hear: Callable[[Report], None], lose: Callable[[], None]) -> None:
-        """Raises OSError when no supervisor is there."""
-        self._listener = hear
-        self._loser = lose
+    def __init__(
+        self, folder: Path, on_report: Callable[[Report], None], on_lost: Callable[[], None]
+    ) -> None:
+        """Raises OSError if no supervisor is running."""
+        self._on_report = on_report
+        self._report_loss = on_lost
         self._loop = asyncio.get_running_loop()
         self._hello: asyncio.Future[messages.Hello] = self._loop.create_future()
         self._exits: dict[int, asyncio.Future[int]] = {}
         channel = sandbox_connection.connect(folder / SOCKET, messages.FromSupervisor)
         self._process = _identity(folder)
-        self._connection = Connection(channel, self._hear, self._lose)
+        self._connection = Connection(channel, self._on_message, self._on_lost)
         self._gone = asyncio.Event()
 
     async def hello(self, seconds: float) -> messages.Hello:
-        """Raises SandboxCallError when the supervisor ends before it says anything, or is killed for saying nothing."""
+        """Wait for the first message. Kills a supervisor that does not respond, and raises SandboxCallError."""
         try:
-            # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
+            # Unlike wait_for, this propagates a cancellation that arrives together with the result.
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(self._hello)
         except TimeoutError as error:
             self.kill()
-            raise SandboxCallError("the pod's supervisor does not answer, and was killed") from error
+            raise SandboxCallError("the supervisor of the pod did not respond and was killed") from error
 
     def start(self, container: messages.ContainerPlan) -> None:
         self._connection.send(messages.Start(container))
@@ -60,31 +62,31 @@ class SupervisorClient:
         self._connection.send(messages.Signal(container, number))
 
     async def end(self) -> None:
-        """Kill what runs. Returns when the supervisor has gone, after it was killed itself if it takes too long."""
+        """Kill all containers, and wait until the supervisor has ended. Kill it if that takes too long."""
         if not self._connection.is_open:
             return
         self._connection.send(messages.End())
-        for insist in (self.kill, lambda: None):
+        for on_timeout in (self.kill, lambda: None):
             try:
                 async with asyncio.timeout(_SECONDS_TO_END):
                     await self._gone.wait()
                 return
             except TimeoutError:
-                insist()
+                on_timeout()
 
     def kill(self) -> None:
-        """One that was stopped, say. Its containers end with it."""
+        """Kill the supervisor, e.g. a stopped one. Its containers end with it."""
         if self._process and processes.is_alive(self._process):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(self._process.partition(":")[0]), signal.SIGKILL)
 
     def disconnect(self) -> None:
-        """Without ending anything."""
+        """Close the connection without ending anything."""
         self._connection.close()
 
     async def execute(self, container: str, argv: Sequence[str], *, is_terminal: bool = False) -> Executed:
         words = tuple(word.encode("utf-8", "surrogateescape") for word in argv)
-        # Made before anything is sent: it may have ended when the answer is looked at.
+        # Created before the request: the process may have ended before the response is handled.
         exit_code: asyncio.Future[int] = self._loop.create_future()
 
         def make(call: int) -> messages.Execute:
@@ -102,7 +104,7 @@ class SupervisorClient:
         return await self._connection.call(lambda call: messages.Attach(call, container))
 
     async def namespaces(self) -> tuple[int, int]:
-        """Of the user, and of the hub of the pods' network, as descriptors. Raises SandboxCallError without a hub."""
+        """Return descriptors of the user namespace and the pod network. Raises SandboxCallError if there is none."""
         _, descriptors = await self._connection.call(messages.Namespaces)
         user, hub = descriptors
         return user, hub
@@ -111,11 +113,11 @@ class SupervisorClient:
         self._connection.send(messages.Abandon(call))
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        """In the pod's own network; it may not be connected yet."""
+        """Return a socket in the pod's network whose connection may still be in progress."""
         _, descriptors = await self._connection.call(lambda call: messages.Connect(call, port, host))
         return socket.socket(fileno=descriptors[0])
 
-    def _hear(self, message: messages.FromSupervisor, descriptors: list[int]) -> None:
+    def _on_message(self, message: messages.FromSupervisor, descriptors: list[int]) -> None:
         sandbox_connection.close_all(descriptors)
         match message:
             case messages.Hello():
@@ -125,25 +127,25 @@ class SupervisorClient:
                 if call in self._exits:
                     self._exits.pop(call).set_result(code)
             case messages.Started() | messages.NotStarted() | messages.Ended():
-                self._listener(message)
+                self._on_report(message)
 
-    def _lose(self) -> None:
+    def _on_lost(self) -> None:
         self._gone.set()
         if not self._hello.done():
-            self._fail(self._hello, "the pod's supervisor has gone")
+            self._fail(self._hello, "the supervisor of the pod has ended")
         for future in self._exits.values():
-            self._fail(future, "the pod's supervisor has gone")
+            self._fail(future, "the supervisor of the pod has ended")
         self._exits.clear()
-        self._loser()
+        self._report_loss()
 
     def _fail(self, future: "asyncio.Future[messages.Hello] | asyncio.Future[int]", why: str) -> None:
         future.set_exception(SandboxCallError(why))
-        # Nobody may be waiting for it.
+        # Mark the exception as retrieved, in case no task waits for it.
         future.exception()
 
 
 def _identity(folder: Path) -> str:
-    """Of the supervisor of a pod; empty where it is not known."""
+    """Return the identity of a pod's supervisor; empty if unknown."""
     try:
         return (folder / PROCESS).read_text(encoding="ascii")
     except (OSError, UnicodeError):

@@ -1,4 +1,4 @@
-"""The meter of all pods: looks at what their processes have used when somebody asks, and remembers the last look."""
+"""Measure the resource usage of all containers on request, and cache the result for a second."""
 
 import asyncio
 import time
@@ -12,12 +12,12 @@ from windlass.localcluster.sandbox.process import usage as process_usage
 from windlass.localcluster.sandbox.process.usage import Target
 from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage, UsageSample, UsageSnapshot
 
-LEAST_SECONDS = 1.0
-"""Between two looks: less says little of a rate, and whoever asks sooner gets the same answer."""
+MIN_SECONDS = 1.0
+"""Minimum interval of two measurements: CPU rates over less are inaccurate."""
 
 
 class ContainerRun(msgspec.Struct, frozen=True):
-    """A run of a container, `id`, of the pod `uid`."""
+    """The run `id` of a container in the pod with this UID."""
 
     uid: str
     node: str
@@ -29,7 +29,7 @@ class ContainerRun(msgspec.Struct, frozen=True):
 
 
 class UsageCollector:
-    """`running` answers with all that runs; `read` with what each has used, by id."""
+    """`running` returns all running containers, `read` their usage by id."""
 
     def __init__(
         self,
@@ -40,32 +40,32 @@ class UsageCollector:
         self._running = running
         self._read = read
         self._monotonic = monotonic
-        self._looks: dict[str, UsageSample] = {}
+        self._samples: dict[str, UsageSample] = {}
         self._reading = UsageSnapshot(datetime.fromtimestamp(0, UTC))
         self._read_at: float | None = None
         self._turn = asyncio.Lock()
 
     async def reading(self) -> UsageSnapshot:
         async with self._turn:
-            is_fresh = self._read_at is not None and self._monotonic() - self._read_at < LEAST_SECONDS
-            return self._reading if is_fresh else await self._look()
+            is_fresh = self._read_at is not None and self._monotonic() - self._read_at < MIN_SECONDS
+            return self._reading if is_fresh else await self._measure()
 
-    async def _look(self) -> UsageSnapshot:
+    async def _measure(self) -> UsageSnapshot:
         runs = tuple(self._running())
-        before, now = self._looks, await self._look_at(runs)
+        before, now = self._samples, await self._measure_all(runs)
         since = {run.id: _since(run, before, now) for run in runs if run.id in now}
         if None in since.values():
-            # Nobody has looked for long.
-            await asyncio.sleep(LEAST_SECONDS)
+            # There is no recent measurement to compute a rate from.
+            await asyncio.sleep(MIN_SECONDS)
             since = {run_id: known or now[run_id] for run_id, known in since.items()}
-            now = await self._look_at(runs)
+            now = await self._measure_all(runs)
         pods: dict[str, list[tuple[ContainerRun, ContainerUsage]]] = {}
         for run in runs:
             first = since.get(run.id)
             if first is not None and run.id in now:
                 used = usage.usage_between(run.container, first, now[run.id])
                 pods.setdefault(run.uid, []).append((run, used))
-        self._looks = now
+        self._samples = now
         self._read_at = self._monotonic()
         self._reading = UsageSnapshot(
             datetime.now(UTC),
@@ -73,9 +73,9 @@ class UsageCollector:
         )
         return self._reading
 
-    async def _look_at(self, runs: Iterable[ContainerRun]) -> dict[str, UsageSample]:
+    async def _measure_all(self, runs: Iterable[ContainerRun]) -> dict[str, UsageSample]:
         targets = {run.id: run.target for run in runs}
-        # Some hundred files are read, which nobody else has to wait for.
+        # In a thread, since this reads several hundred files.
         found = await asyncio.to_thread(self._read, targets)
         now = self._monotonic()
         return {run_id: UsageSample(now, load) for run_id, load in found.items()}

@@ -1,5 +1,5 @@
-"""What runs beside the daemon: one spawner, a supervisor for every pod, a small init in every container.
+"""The processes that run pods: one spawner, a supervisor per pod, and a small init process per container.
 
-These processes are the only ones that fork, and they know nothing of the Kubernetes API: what to run comes to them in
-`messages`. They must start fast and be small, so that nothing of asyncio or HTTP is imported here.
+Only these processes fork. They do not know the Kubernetes API: the daemon sends `messages` that say what to run. They
+must start fast and be small, so that nothing here imports asyncio or HTTP.
 """

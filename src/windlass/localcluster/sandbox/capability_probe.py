@@ -1,7 +1,7 @@
-"""What this machine lets us have: namespaces, with or without one for users, and a /proc of our own.
+"""Find out which isolation this machine allows: namespaces with or without a user namespace, and a new /proc.
 
-It is found out by trying, in processes that end at once: what a kernel, a distribution or a container around us forbids
-shows nowhere as well as in a refusal.
+A short-lived child process tries it out, since a kernel, a distribution or a surrounding container can forbid it in
+many ways.
 """
 
 import os
@@ -16,9 +16,9 @@ from windlass.localcluster.sandbox import kernel
 _NAMESPACES = kernel.NEW_MOUNTS | kernel.NEW_PID | kernel.NEW_HOSTNAME | kernel.NEW_IPC
 Unshare = Callable[[int], None]
 
-# Any folder that every machine has; it is covered for none but the process that tries.
+# Any directory that exists on every machine. Only the child process sees the mount on it.
 _SOME_FOLDER = "/dev"
-# How a machine says that it forbids user namespaces: the setting, and what it is then.
+# Kernel settings that forbid user namespaces, and their value in that case.
 _SWITCHES = {
     "user.max_user_namespaces": "0",
     "kernel.unprivileged_userns_clone": "0",
@@ -26,9 +26,8 @@ _SWITCHES = {
 }
 
 
-class Abilities(msgspec.Struct, frozen=True):
-    """`can_isolate`: mounts, PIDs and a hostname of one's own; otherwise `reason` says in words why not, and the rest
-    means nothing."""
+class Capabilities(msgspec.Struct, frozen=True):
+    """`can_isolate`: pods can have their own mounts, PIDs and hostname. Otherwise `reason` says why not."""
 
     can_isolate: bool = False
     needs_user_namespace: bool = False
@@ -36,16 +35,16 @@ class Abilities(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def find_out(unshare: Unshare = kernel.unshare) -> Abilities:
-    """Forks, so it is for a process with one thread."""
+def find_out(unshare: Unshare = kernel.unshare) -> Capabilities:
+    """Return what the machine allows. This forks: call it in a process with one thread."""
     if sys.platform != "linux":
-        return Abilities(reason=f"{sys.platform} has no namespaces")
+        return Capabilities(reason=f"{sys.platform} has no namespaces")
     return _in_child(lambda: _try_namespaces(unshare))
 
 
-def _try_namespaces(unshare: Unshare) -> Abilities:
+def _try_namespaces(unshare: Unshare) -> Capabilities:
     needs_user_namespace = _enter_namespaces(unshare)
-    # A PID namespace begins with the next child.
+    # The new PID namespace starts with the next child.
     found = _in_child(_try_root)
     return (
         msgspec.structs.replace(found, needs_user_namespace=needs_user_namespace)
@@ -55,7 +54,7 @@ def _try_namespaces(unshare: Unshare) -> Abilities:
 
 
 def _enter_namespaces(unshare: Unshare) -> bool:
-    """Whether it took a user namespace."""
+    """Enter new namespaces, and return whether a user namespace was needed."""
     uid, gid = os.geteuid(), os.getegid()
     try:
         unshare(_NAMESPACES)
@@ -66,7 +65,7 @@ def _enter_namespaces(unshare: Unshare) -> bool:
     return False
 
 
-def _try_root() -> Abilities:
+def _try_root() -> Capabilities:
     kernel.end_with_parent()
     kernel.set_hostname("windlass")
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
@@ -80,17 +79,17 @@ def _try_root() -> Abilities:
         can_mount_proc = False
     os.chdir(_SOME_FOLDER)
     kernel.pivot_root(".", ".")
-    return Abilities(can_isolate=True, can_mount_proc=can_mount_proc)
+    return Capabilities(can_isolate=True, can_mount_proc=can_mount_proc)
 
 
-def _in_child(attempt: Callable[[], Abilities]) -> Abilities:
-    """What came of it, in a process that is gone afterwards with all that it changed."""
+def _in_child(attempt: Callable[[], Capabilities]) -> Capabilities:
+    """Return the result of an attempt in a child process, so that its changes do not persist."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        # Nothing of the parent's may be done twice: no clean-up, no flushing.
+        # No clean-up and no flushing of what belongs to the parent.
         try:
-            os.write(writing, msgspec.msgpack.encode(_outcome(attempt)))
+            os.write(writing, msgspec.msgpack.encode(_result(attempt)))
         finally:
             os._exit(0)
     os.close(writing)
@@ -98,15 +97,15 @@ def _in_child(attempt: Callable[[], Abilities]) -> Abilities:
         answer = pipe.read()
     os.waitpid(child, 0)
     if not answer:
-        return Abilities(reason="the process that was to try out namespaces ended without an answer")
-    return msgspec.msgpack.decode(answer, type=Abilities)
+        return Capabilities(reason="the process that tests namespaces has crashed")
+    return msgspec.msgpack.decode(answer, type=Capabilities)
 
 
-def _outcome(attempt: Callable[[], Abilities]) -> Abilities:
+def _result(attempt: Callable[[], Capabilities]) -> Capabilities:
     try:
         return attempt()
     except OSError as error:
-        return Abilities(reason="; ".join((error.strerror or str(error), *_switches())))
+        return Capabilities(reason="; ".join((error.strerror or str(error), *_switches())))
 
 
 def _switches() -> list[str]:

@@ -1,4 +1,4 @@
-"""Messages over a unix socket, with the file descriptors that belong to them."""
+"""Messages and file descriptors over a unix socket."""
 
 import array
 import contextlib
@@ -12,13 +12,13 @@ import msgspec
 Message = TypeVar("Message")
 
 _HEADER = struct.Struct("!IB")
-_MOST_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 8
 _PIECE = 64 * 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
 class Channel(Generic[Message]):
-    """One end. Messages of the given type come in; any go out."""
+    """One end of a connection. `incoming` is the type of received messages."""
 
     def __init__(self, end: socket.socket, incoming: Any) -> None:
         self.socket = end
@@ -30,14 +30,14 @@ class Channel(Generic[Message]):
         return self.socket.fileno()
 
     def send(self, message: msgspec.Struct, *descriptors: int) -> None:
-        """The descriptors stay open on this side. Raises OSError when nobody is there any more."""
+        """Send a message. Descriptors stay open on this side. Raises OSError if the connection is closed."""
         data = encoded(message, len(descriptors))
         sent = socket.send_fds(self.socket, [data], descriptors) if descriptors else self.socket.send(data)
         if sent < len(data):
             self.socket.sendall(data[sent:])
 
     def receive(self) -> list[tuple[Message, list[int]]]:
-        """What one read completes, perhaps nothing. Raises EOFError at the end."""
+        """Read once, and return the messages that are complete. Raises EOFError at the end."""
         piece = self._read()
         if not piece:
             raise EOFError
@@ -48,8 +48,8 @@ class Channel(Generic[Message]):
         return found
 
     def _read(self) -> bytes:
-        """socket.recv_fds without its gap: what is received must not be inherited by whoever is forked next."""
-        room = _MOST_DESCRIPTORS * array.array("i").itemsize
+        """Receive with close-on-exec, which socket.recv_fds does not set: children must not inherit the descriptors."""
+        room = _MAX_DESCRIPTORS * array.array("i").itemsize
         flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         try:
             piece, ancillary, _, _ = self.socket.recvmsg(_PIECE, socket.CMSG_SPACE(room), flags)
@@ -83,7 +83,7 @@ class Channel(Generic[Message]):
 
 
 def encoded(message: msgspec.Struct, descriptors: int = 0) -> bytes:
-    """As it goes over the socket, together with so many descriptors."""
+    """Return the bytes of a message that is sent with this number of descriptors."""
     body = _encoder.encode(message)
     return _HEADER.pack(len(body), descriptors) + body
 

@@ -1,7 +1,7 @@
-"""The calls of the Linux kernel that Python 3.11 does not have: namespaces, mounts, and a few words about processes.
+"""Linux system calls that Python 3.11 does not provide: namespaces, mounts, and process attributes.
 
-Each call is the kernel's own, no more; what they are used for lives elsewhere. The module can be imported anywhere; a
-call that a system does not have fails there as on a kernel without it. A failure says what was called on what.
+Each function is one system call. The module can be imported on any system; there a missing call fails with ENOSYS. The
+message of an OSError contains the call and its arguments.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ MS_SLAVE = 1 << 19
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-# The C library has no function of its own for this one.
+# System call numbers, since the C library has no wrapper.
 _PIVOT_ROOT = {"aarch64": 41, "x86_64": 155}
 
 
@@ -41,7 +41,7 @@ def unshare(flags: int) -> None:
 
 
 def set_namespace(fd: int, flag: int = 0) -> None:
-    """Join the namespace that `fd` is of; with a flag, only if it is of that kind."""
+    """Join the namespace of the descriptor. `flag` restricts its type."""
     _call("setns", fd, flag)
 
 
@@ -50,7 +50,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, opt
 
 
 def unmount(target: str, lazily: bool = False) -> None:
-    """Lazily: gone from view at once, and gone indeed when nobody uses it any more."""
+    """Unmount. Lazily: detach at once, and clean up when it is no longer in use."""
     _call("umount2", target, _MNT_DETACH if lazily else 0)
 
 
@@ -58,8 +58,8 @@ def pivot_root(new: str, old: str) -> None:
     machine = os.uname().machine
     number = _PIVOT_ROOT.get(machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"pivot_root({new}, {old}): its number on {machine} is not known")
-    _call("syscall", number, new, old, said=f"pivot_root({new}, {old})")
+        raise OSError(errno.ENOSYS, f"pivot_root({new}, {old}): not supported on {machine}")
+    _call("syscall", number, new, old, label=f"pivot_root({new}, {old})")
 
 
 def set_hostname(name: str) -> None:
@@ -67,17 +67,17 @@ def set_hostname(name: str) -> None:
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """The signal comes when the thread that forked this process ends; a parent that has ended already sends none."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0, said=f"prctl(PR_SET_PDEATHSIG, {number})")
+    """Get a signal when the thread that forked this process ends. A parent that has already ended sends none."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0, label=f"prctl(PR_SET_PDEATHSIG, {number})")
 
 
 def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process, and not of the machine's first."""
-    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, said="prctl(PR_SET_CHILD_SUBREAPER, 1)")
+    """Become the subreaper: orphaned descendants become children of this process instead of PID 1."""
+    _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, label="prctl(PR_SET_CHILD_SUBREAPER, 1)")
 
 
 def map_own_user(uid: int, gid: int, pid: int | str = "self") -> None:
-    """In a new user namespace: one user and one group, each itself. An unprivileged process may map no others."""
+    """Map one user and one group to themselves in a new user namespace. Others need privileges."""
     for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         path = f"/proc/{pid}/{name}"
         try:
@@ -88,7 +88,7 @@ def map_own_user(uid: int, gid: int, pid: int | str = "self") -> None:
 
 
 def _write(path: str, line: str) -> None:
-    # One write, as the kernel wants of these files.
+    # The kernel accepts only a single write to these files.
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, line.encode())
@@ -101,20 +101,20 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: str | int | None, said: str = "") -> None:
-    # A function of the same name elsewhere (mount on macOS) takes other arguments.
+def _call(name: str, *arguments: str | int | None, label: str = "") -> None:
+    # On other systems a function of the same name has other arguments (mount on macOS).
     function = getattr(_library(), name, None) if sys.platform == "linux" else None
     number = errno.ENOSYS
     if function is not None:
-        if function(*map(_word, arguments)) == 0:
+        if function(*map(_argument, arguments)) == 0:
             return
         number = ctypes.get_errno()
     words = ", ".join(str(each) for each in arguments if each is not None)
-    raise OSError(number, f"{said or f'{name}({words})'}: {os.strerror(number)}")
+    raise OSError(number, f"{label or f'{name}({words})'}: {os.strerror(number)}")
 
 
-def _word(argument: str | int | None) -> ctypes.c_long | bytes | None:
-    """In a whole register: what the kernel reads of it is never more than what was meant."""
+def _argument(argument: str | int | None) -> ctypes.c_long | bytes | None:
+    """Convert an argument to a full register, so that the kernel reads no undefined bits."""
     if argument is None:
         return None
     return os.fsencode(argument) if isinstance(argument, str) else ctypes.c_long(argument)

@@ -1,8 +1,7 @@
-"""A container's log: lines of `time stream P|F text`, as every container runtime writes them, and which part is wanted.
+"""The format of container logs (CRI): lines of `time stream P|F text`, and the selection of lines.
 
-`F` ends a line and `P` is a part of one. Times are counted in nanoseconds since 1970, which is more than a datetime can
-hold. A container may write as fast as it can, so everything here is done for many lines at once. Files are read and
-written elsewhere.
+`F` is a full line or the last part of one, `P` another part. Times are nanoseconds since 1970, since a datetime has
+only microseconds. Functions process many lines at once, since containers may write fast.
 """
 
 import re
@@ -11,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-LONGEST_PART = 16 * 1024
-# What stands before the text: `2016-10-06T00:17:09.669794202Z stdout F `.
+MAX_PART_BYTES = 16 * 1024
+# Length of the prefix `2016-10-06T00:17:09.669794202Z stdout F `.
 HEADER_BYTES = 40
 
-# What is no such line, one that a full disk cut, say, is passed over.
+# Other lines, e.g. truncated by a full disk, are skipped.
 _LINE = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (?:stdout|stderr) ([PF]) (.*)\n", re.MULTILINE
 )
@@ -25,7 +24,7 @@ _ROTATED = re.compile(r"\.\d{8}-\d{6}\.\d{6}")
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which lines are wanted, and how they are shown. The last lines are counted first, then the time is looked at."""
+    """The requested lines and their presentation. `tail_lines` applies before `since`."""
 
     tail_lines: int | None = None
     since: int | None = None
@@ -38,58 +37,58 @@ def nanoseconds(moment: datetime) -> int:
 
 
 def since(now: datetime, seconds: int | None, moment: datetime | None) -> int | None:
-    """From `sinceSeconds` or `sinceTime`, of which at most one is given. No log is older than 1970."""
+    """Return the time of `sinceSeconds` or `sinceTime`, of which at most one is set, but not before 1970."""
     if seconds is not None:
         return max(nanoseconds(now) - seconds * _SECOND, 0)
     return None if moment is None else max(nanoseconds(moment), 0)
 
 
 def written_time(at: int) -> str:
-    """`2016-10-06T00:17:09.669794202Z`, always with nine digits, so that times sort as text."""
+    """Return a time like `2016-10-06T00:17:09.669794202Z`, always with nine digits, so that times sort as text."""
     second, rest = divmod(at, _SECOND)
-    # Not strftime, which does not write four digits for every year everywhere.
+    # strftime does not write four-digit years on all systems.
     return f"{datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()}.{rest:09}Z"
 
 
 def encoded(text: bytes, stream: str, at: int) -> bytes:
-    """One line."""
+    """Return one log line."""
     return _header(stream, at, "F") + text + b"\n"
 
 
 def encoded_output(rest: bytes, chunk: bytes, stream: str, at: int) -> tuple[bytes, bytes]:
-    """The lines that a chunk of a container's output completes, and what remains for the next chunk.
+    """Return the log lines that a chunk of output completes, and the rest for the next chunk.
 
-    A line that is too long is written in parts, where it is cut for any chunks that it comes in.
+    A long line is split into parts at positions that do not depend on the chunks.
     """
     output = rest + chunk
     pieces: list[bytes] = []
     first = position = 0
     while True:
-        line_end = output.rfind(b"\n", position, position + LONGEST_PART + 1)
+        line_end = output.rfind(b"\n", position, position + MAX_PART_BYTES + 1)
         if line_end >= 0:
             position = line_end + 1
-        elif len(output) - position <= LONGEST_PART:
+        elif len(output) - position <= MAX_PART_BYTES:
             break
         else:
-            part = output[position : position + LONGEST_PART]
+            part = output[position : position + MAX_PART_BYTES]
             pieces += (
                 _encoded_lines(output[first:position], stream, at),
                 _header(stream, at, "P"),
                 part,
                 b"\n",
             )
-            first = position = position + LONGEST_PART
+            first = position = position + MAX_PART_BYTES
     pieces.append(_encoded_lines(output[first:position], stream, at))
     return b"".join(pieces), output[position:]
 
 
 def encoded_end(rest: bytes, stream: str, at: int) -> bytes:
-    """A last line without a line end stays without one."""
+    """Return the last log line, for output without a final newline."""
     return _header(stream, at, "P") + rest + b"\n" if rest else b""
 
 
 def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
-    """Whole lines, of which none is too long."""
+    """Encode complete lines within the maximum length."""
     if not lines:
         return b""
     header = _header(stream, at, "F")
@@ -102,18 +101,18 @@ def _header(stream: str, at: int, tag: str) -> bytes:
 
 
 def output_bytes(lines: bytes) -> int:
-    """How much output is in these lines of a log, which are whole."""
+    """Return the number of bytes of output in complete log lines."""
     return len(lines) - HEADER_BYTES * lines.count(b"\n")
 
 
-def shown(lines: bytes, wanted: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
-    """What is wanted of some whole lines of a log, and whether what follows them begins a line."""
-    earliest = b"" if wanted.since is None else written_time(wanted.since).encode()
+def shown(lines: bytes, selection: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
+    """Return the selected text of complete log lines, and whether the next log line begins a new line of output."""
+    earliest = b"" if selection.since is None else written_time(selection.since).encode()
     pieces: list[bytes] = []
     for time, tag, text in _LINE.findall(lines):
         if time < earliest:
             continue
-        if wanted.timestamps and begins_line:
+        if selection.timestamps and begins_line:
             pieces += time, b" "
         pieces.append(text)
         begins_line = tag == b"F"
@@ -123,7 +122,7 @@ def shown(lines: bytes, wanted: Selection, *, begins_line: bool = True) -> tuple
 
 
 def starts(lines: bytes) -> list[tuple[int, bool]]:
-    """Where each line of the log, whole or a part of one, starts, and whether it is a part."""
+    """Return the offset of each log line, and whether it is a part."""
     return [(match.start(), match[2] == b"P") for match in _LINE.finditer(lines)]
 
 
@@ -132,7 +131,7 @@ def file_name(restart_count: int) -> str:
 
 
 def rotated_name(names: Iterable[str], name: str, now: datetime) -> str:
-    """Sorted after all that are there: a clock may be turned back, and be slower than a busy container."""
+    """Return the name for the next rotated file. It sorts after all existing ones, even if the clock is set back."""
     before = rotated_names(names, name)
     moment = now.astimezone(UTC)
     if before:
@@ -142,12 +141,12 @@ def rotated_name(names: Iterable[str], name: str, now: datetime) -> str:
 
 
 def rotated_names(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """The files that a log was moved to, oldest first."""
+    """Return the rotated files of a log, oldest first."""
     found = [each for each in names if each.startswith(name) and _ROTATED.fullmatch(each[len(name) :])]
     return tuple(sorted(found))
 
 
-def names_to_remove(names: Iterable[str], name: str, most_files: int) -> tuple[str, ...]:
-    """The oldest, so that with the current one no more than `most_files` remain."""
+def names_to_remove(names: Iterable[str], name: str, max_files: int) -> tuple[str, ...]:
+    """Return the oldest files to delete, so that at most `max_files` including the current one remain."""
     rotated = rotated_names(names, name)
-    return rotated[: max(len(rotated) - max(most_files - 1, 0), 0)]
+    return rotated[: max(len(rotated) - max(max_files - 1, 0), 0)]

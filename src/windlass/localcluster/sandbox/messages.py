@@ -1,24 +1,25 @@
-"""What daemon, spawner, supervisors and the inits of containers say to each other.
+"""The messages between daemon, spawner, supervisors and container init processes.
 
-A message is a tagged array in MessagePack. File descriptors travel beside a message where its text says so. Paths are
-those of the host unless a field says otherwise; words that a process gets are bytes, since not all of them are text.
+Messages are tagged maps in MessagePack. The names of classes and fields are part of the protocol: a new daemon talks to
+the supervisors of an older one. Paths are those of the host unless a field says otherwise. Arguments and variables are
+bytes, since not all of them are UTF-8.
 """
 
 import msgspec
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A file or folder of the host (of the pod's mount namespace, to be exact) that appears at `target`."""
+    """A file or directory in the pod's mount namespace that appears at `target`."""
 
     source: str
     target: str
     read_only: bool = False
-    # Below the source, where only the pod's own processes see what is in it: it is made if it is missing.
+    # Path below a source that only processes of the pod can see. It is created if it is missing.
     sub_path: str = ""
 
 
 class MemoryFolder(msgspec.Struct, frozen=True, tag=True):
-    """A tmpfs; without a size, half of the machine's memory is its bound, as the kernel has it."""
+    """A tmpfs. Without a size, the kernel limits it to half of the machine's memory."""
 
     path: str
     size: int | None = None
@@ -32,7 +33,7 @@ class NfsFolder(msgspec.Struct, frozen=True, tag=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """The pod's own network: its address and the way out."""
+    """The pod's interface in the pod network."""
 
     address: str
     prefix_length: int
@@ -40,18 +41,18 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class PodPlan(msgspec.Struct, frozen=True):
-    """What all containers of a pod share. `folder` is there already, and is the pod's own."""
+    """The properties that all containers of a pod share. The directory `folder` exists already."""
 
     uid: str
     folder: str
     hostname: str
-    # None for a pod on the network of the machine.
+    # None for a pod on the host network.
     link: Link | None = None
     volumes: tuple[MemoryFolder | NfsFolder, ...] = ()
 
 
 class User(msgspec.Struct, frozen=True):
-    """None is whoever runs the daemon."""
+    """None: the user and group of the daemon."""
 
     uid: int | None = None
     gid: int | None = None
@@ -66,7 +67,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ContainerPlan(msgspec.Struct, frozen=True):
-    """One run of one container. `id` is unlike that of any other run."""
+    """One run of one container. `id` is unique."""
 
     id: str
     name: str
@@ -76,12 +77,12 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     working_directory: str
     mounts: tuple[Mount, ...]
     log: str
-    # A folder whose files appear at the same paths, or empty.
+    # Directory of a local image, whose files appear at the same paths; may be empty.
     image: str = ""
     user: User = User()
     limits: Limits = Limits()
     has_stdin: bool = False
-    # After the first who is attached to it.
+    # Close stdin after the first attached client has closed it.
     ends_stdin: bool = False
     is_terminal: bool = False
 
@@ -90,14 +91,14 @@ class ContainerPlan(msgspec.Struct, frozen=True):
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):
-    """A supervisor, listening at `socket` in the pod's folder. Answered by Done or Refused."""
+    """Start a supervisor that listens at `socket` in the pod's directory. Response: Done or Refused."""
 
     call: int
     pod: PodPlan
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
-    """A socket that listens at the gateway of the pods' network: Opened with one descriptor, or Refused."""
+    """Listen at the gateway of the pod network. Response: Opened with one descriptor, or Refused."""
 
     call: int
     port: int
@@ -107,21 +108,24 @@ class Listen(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Told of by Started or NotStarted, later by Ended."""
+    """Start a container. Reports: Started or NotStarted, later Ended."""
 
     container: ContainerPlan
 
 
 class Signal(msgspec.Struct, frozen=True, tag=True):
-    """To the container's first process; SIGKILL ends every process of the container."""
+    """Send a signal to the main process of a container. SIGKILL kills all its processes."""
 
     container: str
     number: int
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True):
-    """One more process in a container: Opened with its stdin, stdout and stderr (one descriptor for all of them with a
-    terminal), or Refused. Its end is told by Exited. `environment` is added to that of the container."""
+    """Start another process in a container.
+
+    Response: Opened with stdin, stdout and stderr (or one descriptor of a terminal), or Refused. Its end is reported by
+    Exited.
+    """
 
     call: int
     container: str
@@ -130,14 +134,14 @@ class Execute(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Opened with the read end of a copy of the output, and stdin if the container has one; or Refused."""
+    """Attach to a container. Response: Opened with a copy of the output and stdin if it has one, or Refused."""
 
     call: int
     container: str
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """To a port on the pod's own network: Opened with a connected socket, or Refused."""
+    """Connect to a port in the pod's network. Response: Opened with a connected socket, or Refused."""
 
     call: int
     port: int
@@ -145,35 +149,36 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
 
 
 class Namespaces(msgspec.Struct, frozen=True, tag=True):
-    """What a new spawner joins, so that its pods and this one see each other: Opened with the user namespace and the
-    hub of the pods' network, or Refused where there is no such network."""
+    """Get the namespaces that a new spawner must join to share the pod network.
+
+    Response: Opened with the user namespace and the network namespace of the hub, or Refused without pod network.
+    """
 
     call: int
 
 
 class Abandon(msgspec.Struct, frozen=True, tag=True):
-    """Kill the process of an Execute, or let go of an Attach."""
+    """Kill the process of an Execute, or end an Attach."""
 
     call: int
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """Kill what runs, and go. The connection closes when all is gone."""
+    """Kill all containers and exit. The connection is closed when everything has ended."""
 
 
 # From a spawner or a supervisor
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The first thing a spawner says: what this machine lets it give to pods, and in `notes` why not more.
+    """The first message of a spawner: the isolation that it provides, and in `notes` why there is not more.
 
-    Where pods have a network of their own, the user namespace and the hub of that network come with it: what the next
-    spawner joins.
+    With a pod network, it carries descriptors of the user namespace and the hub, which the next spawner joins.
     """
 
-    # Mounts, processes and a hostname of their own.
+    # Pods have their own mounts, PIDs and hostname.
     isolates: bool
-    # The pods' own network; empty when they share that of the machine.
+    # Gateway of the pod network; empty if pods share the host network.
     gateway: str = ""
     prefix_length: int = 0
     nameservers: tuple[str, ...] = ()
@@ -185,7 +190,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """Descriptors come with it."""
+    """A successful response with descriptors."""
 
     call: int
 
@@ -196,7 +201,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exited(msgspec.Struct, frozen=True, tag=True):
-    """128 + n for a process that signal n ended."""
+    """The end of an executed process. Signal n yields exit code 128 + n."""
 
     call: int
     exit_code: int
@@ -204,16 +209,15 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
 
 class Started(msgspec.Struct, frozen=True, tag=True):
     container: str
-    # Seconds since 1970, as all times here.
+    # Seconds since 1970, like all times here.
     at: float
-    # What the supervisor adds: the process of its init, and the folders of its cgroup.
+    # Added by the supervisor: the PID of the init process, and the directories of its cgroup.
     init: int = 0
     groups: tuple[str, ...] = ()
 
 
 class NotStarted(msgspec.Struct, frozen=True, tag=True):
-    """The process could not be made. `is_command` says that it was its command or working directory that could not be
-    run, and not the place that was to be made for it."""
+    """The process could not be started. `is_command`: because of its command or working directory."""
 
     container: str
     message: str
@@ -230,7 +234,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What has come of one run; None for what has not happened."""
+    """The reports about one run so far."""
 
     container: str
     started: Started | None = None
@@ -238,9 +242,9 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """The first thing a supervisor says to whoever connects: every run that it has been told to make.
+    """The first message of a supervisor to every client: all its runs.
 
-    With a problem, the pod's place could not be made, and nothing can be started in it.
+    `problem` is the error if the sandbox could not be set up; then no container can be started.
     """
 
     runs: tuple[Run, ...]

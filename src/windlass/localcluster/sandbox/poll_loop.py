@@ -1,4 +1,4 @@
-"""Waiting for descriptors and moments, for processes that do nothing else. Single-threaded, without asyncio."""
+"""A minimal event loop for descriptors and timers. It is single-threaded and does not need asyncio."""
 
 import contextlib
 import os
@@ -7,42 +7,42 @@ import signal
 import time
 from collections.abc import Callable
 
-Act = Callable[[], None]
+Callback = Callable[[], None]
 
 
-class Watch:
+class PollLoop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._moments: dict[object, tuple[float, Act]] = {}
+        self._timers: dict[object, tuple[float, Callback]] = {}
 
-    def add(self, descriptor: int, act: Act) -> None:
-        """Do it whenever there is something to read, the end included."""
+    def add(self, descriptor: int, act: Callback) -> None:
+        """Call `act` whenever the descriptor is readable, including at its end."""
         self._selector.register(descriptor, selectors.EVENT_READ, act)
 
     def remove(self, descriptor: int) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(descriptor)
 
-    def at(self, key: object, seconds: float, act: Act) -> None:
-        """Do it once, so many seconds from now; a second time for the same key replaces the first."""
-        self._moments[key] = (time.monotonic() + seconds, act)
+    def call_later(self, key: object, seconds: float, act: Callback) -> None:
+        """Call `act` once after the given seconds. A new timer replaces an earlier one with the same key."""
+        self._timers[key] = (time.monotonic() + seconds, act)
 
-    def forget(self, key: object) -> None:
-        self._moments.pop(key, None)
+    def cancel(self, key: object) -> None:
+        self._timers.pop(key, None)
 
-    def turn(self) -> None:
-        """Wait for the next thing to do, and do what there is."""
+    def run_once(self) -> None:
+        """Wait for the next event, and handle all events that are due."""
         now = time.monotonic()
-        next_moment = min((moment for moment, _ in self._moments.values()), default=None)
+        next_moment = min((moment for moment, _ in self._timers.values()), default=None)
         pause = None if next_moment is None else max(next_moment - now, 0)
         for key, _ in self._selector.select(pause):
-            # One of those before it may have removed it, and another may have its number by now.
+            # An earlier handler may have removed it, and its number may have been reused.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         now = time.monotonic()
-        for due, (moment, act) in tuple(self._moments.items()):
-            if moment <= now and self._moments.get(due) == (moment, act):
-                del self._moments[due]
+        for due, (moment, act) in tuple(self._timers.items()):
+            if moment <= now and self._timers.get(due) == (moment, act):
+                del self._timers[due]
                 act()
 
     def close(self) -> None:
@@ -50,12 +50,12 @@ class Watch:
 
 
 def children_ended() -> int:
-    """A descriptor that can be read whenever a child of this process has ended."""
+    """Return a descriptor that becomes readable when a child of this process has ended."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    # A handler must be there: what is ignored wakes nobody.
+    # Without a handler, the signal is ignored and nothing is written.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return reader
 
@@ -66,8 +66,8 @@ def drain(descriptor: int) -> None:
             pass
 
 
-def close_all_but(kept: set[int]) -> None:
-    """In a new process: nothing that the old one had open, but these and 0, 1 and 2, stays open."""
+def close_all_except(kept: set[int]) -> None:
+    """Close all descriptors but these and 0, 1 and 2. For a forked process."""
     low = 3
     for descriptor in sorted(number for number in kept if number >= low):
         os.closerange(low, descriptor)

@@ -1,4 +1,4 @@
-"""Values that are kept in files, whole or not at all, for whoever comes after this process."""
+"""Atomic files with values for the next process."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -9,13 +9,13 @@ Value = TypeVar("Value")
 
 
 def write(path: Path, value: msgspec.Struct) -> None:
-    beside = path.with_name(f".{path.name}")
-    beside.write_bytes(msgspec.json.encode(value))
-    beside.replace(path)
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(msgspec.json.encode(value))
+    temporary.replace(path)
 
 
 def read(path: Path, kind: type[Value]) -> Value | None:
-    """None when there is none, or none that can be read."""
+    """Return the value; None if the file is missing or invalid."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):

@@ -167,7 +167,7 @@ def test_parts_that_are_elsewhere(setting: Setting) -> None:
     assert told.value.reason == "CreateContainerConfigError"
     assert told.value.message == (
         'failed to prepare subPath for volumeMount "data" of container "main":'
-        f" out leads out of the volume, to {Path('/etc').resolve()}"
+        f" out is outside of the volume: {Path('/etc').resolve()}"
     )
 
 

@@ -110,10 +110,10 @@ def test_the_others_wait_for_the_startup_probe() -> None:
 
 def test_while_a_pod_ends_only_readiness_is_probed() -> None:
     state = schedule.begin({"livenessProbe": {}, "readinessProbe": {"initialDelaySeconds": 50}}, START)
-    due = state.next_due(is_pod_ending=True)
+    due = state.next_due(is_pod_terminating=True)
     assert due is not None
     assert due.kind is Kind.READINESS
-    assert schedule.begin({"startupProbe": {}}, START).next_due(is_pod_ending=True) is None
+    assert schedule.begin({"startupProbe": {}}, START).next_due(is_pod_terminating=True) is None
 
 
 def test_nothing_to_probe() -> None:

@@ -154,7 +154,7 @@ def _at(*paths: str) -> Json:
         ),
         (
             _projected({"clusterTrustBundle": {"name": "x"}}),
-            "a projected volume cannot hold clusterTrustBundle here",
+            "projected source clusterTrustBundle is not supported on this cluster",
         ),
         ({"downwardAPI": {"items": [_said("x", "spec.priority")]}}, "unsupported fieldPath: spec.priority"),
         (
@@ -178,7 +178,7 @@ def _at(*paths: str) -> Json:
         (_at("..data"), "invalid path: must not start with '..': ..data"),
         (_at("x" * 256), "invalid path: filenames must be less than or equal to 255 characters"),
         (_at("x/" * 2049), "invalid path: must be less than or equal to 4096 characters"),
-        (_at("a", "a/b/c"), "invalid path: a is a file, so that a/b/c cannot be below it"),
+        (_at("a", "a/b/c"), "invalid path: a/b/c is below a, which is a file"),
     ],
 )
 def test_refusals(volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts) -> None:

@@ -188,31 +188,30 @@ def test_the_next_spawner_takes_over_pods_that_live_on(
     wait_until(lambda: not is_there(survivor))
 
 
-NONE_INSTALLED = (
-    "no way out of a network of their own for pods: pasta: not installed; slirp4netns: not installed; NAT: "
-)
+HOST_NETWORK = "pods share the host network (install `passt` to isolate them)"
+NO_UPLINK = "pods cannot reach other networks: pasta: not installed; slirp4netns: not installed; NAT: "
 
 
 @pytest.mark.parametrize(
     ("mode", "kind", "reason"),
     [
-        ("auto", "shared", NONE_INSTALLED),
-        ("isolated", "reason", NONE_INSTALLED),
-        ("shared", "shared", "asked for"),
+        ("auto", "shared", HOST_NETWORK),
+        ("isolated", "reason", NO_UPLINK),
+        ("shared", "shared", "requested"),
     ],
 )
 def test_without_a_way_out(start: Start, user: int, mode: str, kind: str, reason: str) -> None:
     said = start(mode, user=user).said
     assert said[kind].startswith(reason)
-    assert reason != NONE_INSTALLED or said[kind].endswith("Install passt (for pasta) or slirp4netns")
+    assert reason != NO_UPLINK or said[kind].endswith("Install `passt` or `slirp4netns`.")
 
 
 @pytest.mark.parametrize(
     ("mode", "kind", "reason"),
     [
-        ("auto", "shared", "pods cannot have a network of their own: unshare"),
+        ("auto", "shared", "pods share the host network: unshare"),
         ("isolated", "error", "[Errno 1] unshare"),
-        ("shared", "shared", "asked for"),
+        ("shared", "shared", "requested"),
     ],
 )
 def test_without_namespaces(start: Start, mode: str, kind: str, reason: str) -> None:
@@ -244,7 +243,7 @@ class Machine(msgspec.Struct, frozen=True):
             Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
             return []
 
-        netns_exec.visit(self.namespace, switched_on)
+        netns_exec.run_in_namespace(self.namespace, switched_on)
 
     def look(self) -> tuple[list[str], int]:
         """Its links, and how many tables of packet filters it has."""
@@ -256,7 +255,7 @@ class Machine(msgspec.Struct, frozen=True):
             os.write(file, json.dumps([[name for _, name in socket.if_nameindex()], tables]).encode())
             return [file]
 
-        (file,) = netns_exec.visit(self.namespace, found)
+        (file,) = netns_exec.run_in_namespace(self.namespace, found)
         names, tables = json.loads(os.pread(file, 1 << 16, 0))
         os.close(file)
         return names, tables
@@ -266,12 +265,12 @@ class Machine(msgspec.Struct, frozen=True):
 def machine() -> Iterator[Machine]:
     if os.getuid() != 0:
         pytest.skip("NAT is for root")
-    (outside,) = netns_exec.visit(None, lambda: [os.open("/proc/self/ns/net", os.O_RDONLY)])
+    (outside,) = netns_exec.run_in_namespace(None, lambda: [os.open("/proc/self/ns/net", os.O_RDONLY)])
 
     def of_machine() -> list[int]:
         with links.connection() as route:
             links.set_up(route, "lo")
-            links.make_pair(route, "cable", "cable", outside)
+            links.create_veth_pair(route, "cable", "cable", outside)
             links.add_address(route, "cable", "192.0.2.2", 24)
             links.add_default_route(route, "192.0.2.1")
         return [os.open("/proc/self/ns/net", os.O_RDONLY)]
@@ -283,8 +282,8 @@ def machine() -> Iterator[Machine]:
         return []
 
     try:
-        (namespace,) = netns_exec.visit(None, of_machine)
-        netns_exec.visit(outside, of_outside)
+        (namespace,) = netns_exec.run_in_namespace(None, of_machine)
+        netns_exec.run_in_namespace(outside, of_outside)
     except OSError as error:
         pytest.skip(str(error))
     yield Machine(namespace, outside)
@@ -298,7 +297,9 @@ def test_a_way_out_by_nat_leaves_nothing_behind(start: Start, machine: Machine) 
     actor = start("auto", machine=machine.namespace)
     assert actor.said["way_out"] == "NAT", actor.said
     assert machine.look() == ([*before[0], f"windlass{actor.pid}"], before[1] + 1)
-    (listener,) = netns_exec.visit(machine.outside, lambda: [socket.create_server(("192.0.2.1", 0)).detach()])
+    (listener,) = netns_exec.run_in_namespace(
+        machine.outside, lambda: [socket.create_server(("192.0.2.1", 0)).detach()]
+    )
     with socket.socket(fileno=listener) as outside:
         assert actor.ask(outside, "10.86.0.2") == "outside"
         assert actor.ask(outside, "10.86.0.3") == "outside"
@@ -309,16 +310,16 @@ def test_a_way_out_by_nat_leaves_nothing_behind(start: Start, machine: Machine) 
 def test_no_nat_on_a_machine_that_does_not_forward(start: Start, machine: Machine) -> None:
     before = machine.look()
     actor = start("isolated", machine=machine.namespace)
-    assert "NAT: the machine does not forward (net.ipv4.ip_forward is 0" in actor.said["reason"]
+    assert "NAT: IP forwarding is disabled (net.ipv4.ip_forward is 0)" in actor.said["reason"]
     assert machine.look() == before
 
 
 def test_no_nat_through_a_firewall_that_drops_what_is_forwarded(start: Start, machine: Machine) -> None:
     machine.forwards()
-    netns_exec.visit(machine.namespace, a_dropping_chain)
+    netns_exec.run_in_namespace(machine.namespace, a_dropping_chain)
     before = machine.look()
     actor = start("isolated", machine=machine.namespace)
-    wanted = "NAT: the machine's firewall drops what it forwards (chain firewall FORWARD)"
+    wanted = "NAT: the firewall drops forwarded packets (chain firewall FORWARD)"
     assert wanted in actor.said["reason"]
     assert machine.look() == before
 

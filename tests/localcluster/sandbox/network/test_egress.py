@@ -33,7 +33,7 @@ def test_pasta_forwards_for_a_nameserver_on_the_loopback_only(
     if text is not None:
         resolver.write_text(text)
     monkeypatch.setattr(egress, "_RESOLVER", resolver)
-    monkeypatch.setattr(egress, "_found", lambda program: program)
+    monkeypatch.setattr(egress, "_require_program", lambda program: program)
     monkeypatch.setattr(egress, "_user_mode", user_mode)
     egress._pasta(3)
     assert ("--dns-forward" in started[0]) is is_forwarded

@@ -254,7 +254,7 @@ def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
         "session/windlass-ours/left/own",
     ):
         kernel.mkdir(memory / folder)
-    ours.remove_all_but({"kept"})
+    ours.remove_all_except({"kept"})
     for point in (memory, pids):
         groups = {str(path.relative_to(point)) for path in point.rglob("*") if path.is_dir()}
         mine = {
@@ -265,7 +265,7 @@ def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
             "windlass-theirs/left",
         }
         assert groups - {"session"} == mine
-    ours.remove_all_but(set())
+    ours.remove_all_except(set())
     assert not list(kernel.folder.rglob("windlass-ours"))
 
 
@@ -421,7 +421,7 @@ def real() -> Iterator[cgroups.Cgroups]:
     if found is None:
         pytest.skip("this machine lets us make no cgroups")
     yield found
-    found.remove_all_but(set())
+    found.remove_all_except(set())
     for place in found.places:
         assert not cgroups._folders_named(f"windlass-{found.cluster}", place.hierarchy)
 
@@ -530,7 +530,7 @@ def test_what_an_earlier_daemon_left_running_is_ended(real: cgroups.Cgroups, sta
     real.create("left", ALL).join(process.pid)
     kept = real.create("kept", ALL)
     kept.join(other.pid)
-    real.remove_all_but({"kept"})
+    real.remove_all_except({"kept"})
     assert process.wait() == -signal.SIGKILL
     assert kept.pids() == [other.pid]
     assert other.poll() is None
@@ -541,7 +541,7 @@ def test_a_named_group_is_ended(real: cgroups.Cgroups, start: Start) -> None:
     real.create("left", ALL).join(process.pid)
     others = real.create("others", ALL)
     others.join(other.pid)
-    real.remove_those({"left", "gone"})
+    real.remove_named({"left", "gone"})
     assert process.wait() == -signal.SIGKILL
     assert others.pids() == [other.pid]
     assert other.poll() is None

@@ -17,8 +17,8 @@ TIME = b"2026-01-02T12:00:00.000000000Z"
 AT = 1_767_355_200 * 10**9
 
 
-def writer(folder: Path, most_bytes: int = 10**6, most_files: int = 5) -> LogWriter:
-    return LogWriter(str(folder / "0.log"), most_bytes, most_files, clock=lambda: AT)
+def writer(folder: Path, max_bytes: int = 10**6, max_files: int = 5) -> LogWriter:
+    return LogWriter(str(folder / "0.log"), max_bytes, max_files, clock=lambda: AT)
 
 
 def names(folder: Path) -> list[str]:
@@ -50,18 +50,18 @@ def test_lines_of_both_streams(tmp_path: Path) -> None:
 
 def test_a_line_is_kept_back_until_it_ends_or_is_long(tmp_path: Path) -> None:
     log = writer(tmp_path)
-    log.write("stdout", b"x" * log_format.LONGEST_PART)
+    log.write("stdout", b"x" * log_format.MAX_PART_BYTES)
     assert text(tmp_path) == b""
     log.write("stdout", b"y")
-    assert text(tmp_path) == b"x" * log_format.LONGEST_PART
+    assert text(tmp_path) == b"x" * log_format.MAX_PART_BYTES
     log.write("stdout", b"\n")
-    assert text(tmp_path) == b"x" * log_format.LONGEST_PART + b"y\n"
+    assert text(tmp_path) == b"x" * log_format.MAX_PART_BYTES + b"y\n"
     log.close()
 
 
 def test_files_are_bounded_in_size_and_number(tmp_path: Path) -> None:
     line = b"x" * 59 + b"\n"
-    log = writer(tmp_path, most_bytes=1000, most_files=3)
+    log = writer(tmp_path, max_bytes=1000, max_files=3)
     for _ in range(200):
         log.write("stdout", line)
         assert len(names(tmp_path)) <= 3
@@ -93,7 +93,7 @@ def test_an_earlier_half_of_a_line_is_ended(tmp_path: Path) -> None:
 
 def notice(lost: int, number: int) -> bytes:
     reason = os.strerror(number)
-    return f"windlass: {lost} bytes of output are missing here, the log could not be written: {reason}\n".encode()
+    return f"windlass: {lost} bytes of output are missing: cannot write the log: {reason}\n".encode()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -74,10 +74,9 @@ def has_ended_unreaped(pid: int) -> bool:
 def test_a_family_is_known_from_both_ends(start: Start) -> None:
     first = start(FORKS_TWICE)
     family = {int(line_of(first)) for _ in range(3)}
-    (child,) = processes.children_of(first.pid)
-    (grandchild,) = processes.children_of(child)
+    child, grandchild = processes.descendants(first.pid)
     assert {first.pid, child, grandchild} == family
-    assert processes.descendants(first.pid) == [child, grandchild]
+    assert processes.descendants(child) == [grandchild]
     assert processes.ancestors(grandchild)[:3] == [child, first.pid, os.getpid()]
     assert processes.descendants(grandchild) == []
 

@@ -283,11 +283,11 @@ def test_mounts(mounts: list[Mount], opened: list[str], expected: list[layout.Op
 REFUSED = {
     "a folder over a file": (
         [Mount("/vol/data", "/etc/hosts")],
-        "mounting /vol/data at /etc/hosts: not a directory: /etc/hosts is a file, and a folder cannot be mounted on it",
+        "mounting /vol/data at /etc/hosts: not a directory: cannot mount a directory on the file /etc/hosts",
     ),
     "a file over a folder": (
         [Mount("/vol/file", "/etc/ssl")],
-        "mounting /vol/file at /etc/ssl: not a directory: /vol/file is a file, and /etc/ssl is a folder",
+        "mounting /vol/file at /etc/ssl: not a directory: cannot mount the file /vol/file on the directory /etc/ssl",
     ),
     "inside a file": (
         [Mount("/vol/data", "/etc/hosts/x")],
@@ -299,30 +299,27 @@ REFUSED = {
     ),
     "no place in a volume that is read-only": (
         [Mount("/vol/data", "/data", read_only=True), Mount("/vol/other", "/data/new/x")],
-        "mounting /vol/other at /data/new/x: /data has no new, and is mounted read-only",
+        "mounting /vol/other at /data/new/x: /data is mounted read-only and does not contain new",
     ),
     "in a folder that cannot be read": (
         [Mount("/vol/data", "/root/x")],
-        (
-            "mounting /vol/data at /root/x: /root cannot be read, so nothing can be added to what is in it: "
-            "Permission denied"
-        ),
+        ("mounting /vol/data at /root/x: cannot add anything to /root: cannot read it: Permission denied"),
     ),
     "the whole root": (
         [Mount("/vol/data", "/")],
-        "mounting /vol/data at /: nothing can be mounted over the whole root",
+        "mounting /vol/data at /: cannot mount over /",
     ),
     "processes": (
         [Mount("/vol/data", "/proc/x")],
-        "mounting /vol/data at /proc/x: /proc/x is inside /proc, where nothing can be put",
+        "mounting /vol/data at /proc/x: cannot mount in /proc: /proc/x",
     ),
     "processes behind a link": (
         [Mount("/vol/file", "/etc/mtab")],
-        "mounting /vol/file at /etc/mtab: /proc/self/mounts is inside /proc, where nothing can be put",
+        "mounting /vol/file at /etc/mtab: cannot mount in /proc: /proc/self/mounts",
     ),
     "a link to itself": (
         [Mount("/vol/file", "/loop/x")],
-        "mounting /vol/file at /loop/x: too many links on the way to /loop/x",
+        "mounting /vol/file at /loop/x: too many levels of symbolic links: /loop/x",
     ),
 }
 
@@ -420,7 +417,7 @@ def test_a_mount_covers_what_the_image_has_there() -> None:
 
 @pytest.mark.parametrize("image", ["/images/none", "/notes"])
 def test_an_image_that_is_no_folder(image: str) -> None:
-    with pytest.raises(layout.LayoutError, match=f"the local image {image}: there is no such folder"):
+    with pytest.raises(layout.LayoutError, match=f"local image {image}: no such directory"):
         made(HOST, image=image)
 
 

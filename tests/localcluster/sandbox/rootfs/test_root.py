@@ -290,9 +290,9 @@ def test_without_a_proc_of_its_own_there_is_that_of_the_host(builder: Builder) -
         (
             "folder",
             "/etc/passwd",
-            "not a directory: /etc/passwd is a file, and a folder cannot be mounted on it",
+            "not a directory: cannot mount a directory on the file /etc/passwd",
         ),
-        ("file", "/etc", "not a directory: {pod}/file is a file, and /etc is a folder"),
+        ("file", "/etc", "not a directory: cannot mount the file {pod}/file on the directory /etc"),
         ("none", "/windlass", "{pod}/none does not exist"),
         (
             "folder",
@@ -312,7 +312,7 @@ def test_what_the_user_cannot_read_is_not_opened(builder: Builder) -> None:
     if pathlib.Path("/root").stat().st_mode & 0o004:
         pytest.skip("everybody can read /root here")
     mount = Mount(builder.folder("folder"), "/root/windlass-none")
-    refusal = f"mounting {mount.source} at {mount.target}: /root cannot be read, so nothing can be added"
+    refusal = f"mounting {mount.source} at {mount.target}: cannot add anything to /root: cannot read it"
     assert builder.look("echo entered", mount).startswith("entered" if builder.user == 0 else refusal)
 
 

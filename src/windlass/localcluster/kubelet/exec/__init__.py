@@ -1,1 +1,1 @@
-"""Exec, attach and port-forward on the side of the kubelet."""
+"""Exec, attach and port-forward in the kubelet."""

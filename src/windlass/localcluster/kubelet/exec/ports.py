@@ -1,4 +1,4 @@
-"""Connections to whoever listens in a pod, made where the pod's own processes would make them."""
+"""Connections to ports of a pod, opened in the network of the pod."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def forward(
     supervisor: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
 ) -> Streams:
-    """To a port of the pod, on its loopback or on its own address. Raises OSError.
+    """Connect to a port on the loopback or the address of the pod. Raises OSError.
 
-    On the machine's network the loopback is everybody's, and the pod's address comes first.
+    On the host network all pods share the loopback: there the pod's address comes first.
     """
     hosts = (LOOPBACK, *addresses) if is_isolated else (*addresses, LOOPBACK)
     for host in hosts[:-1]:
@@ -27,7 +27,7 @@ async def forward(
 
 
 async def connect(supervisor: SupervisorClient, host: str, port: int) -> Streams:
-    """The machine looks up the host's name. Raises OSError."""
+    """Connect from within the pod. The machine resolves the host name. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     connection = await supervisor.connect(str(found[0][4][0]), port)
     connection.setblocking(False)

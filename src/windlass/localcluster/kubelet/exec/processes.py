@@ -1,4 +1,4 @@
-"""Processes in containers that a client talks to: what `exec` starts, and what `attach` listens to."""
+"""Processes in containers that clients use through exec and attach."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _LARGEST_SIZE = 0xFFFF
 
 
 class RemoteProcess:
-    """`streams`: the channel of the API's protocol → a descriptor to read. Descriptors are its own to close."""
+    """A process with its streams. `streams` are pairs of API channel and descriptor; this class closes descriptors."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RemoteProcess:
         if stdin is None:
             return
         if self._terminal is not None:
-            # A terminal has one descriptor for both ways: its end of input is a character.
+            # A terminal has one descriptor for both directions: the end of input is a character.
             with contextlib.suppress(OSError):
                 os.write(stdin, b"\x04")
             return
@@ -84,7 +84,7 @@ class RemoteProcess:
             self._close()
 
     async def wait(self) -> int:
-        """Raises OSError when it could not be started."""
+        """Return the exit code. Raises OSError if the process could not be started."""
         if self._exit_code is None:
             return 0
         return await self._exit_code
@@ -124,7 +124,7 @@ def of_executed(supervisor: SupervisorClient, executed: Executed) -> RemoteProce
 def of_attached(
     supervisor: SupervisorClient, call: int, descriptors: list[int], *, is_terminal: bool
 ) -> RemoteProcess:
-    """Which of its two streams something came on is not known any more."""
+    """Return the attached process. Its stdout and stderr are merged."""
     for descriptor in descriptors:
         os.set_blocking(descriptor, False)
     output, stdin = descriptors[0], descriptors[1] if len(descriptors) > 1 else None
@@ -133,7 +133,7 @@ def of_attached(
 
 
 async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int, bytes]]") -> None:
-    """An empty piece is the end."""
+    """Read until the end, which is put as an empty piece."""
     while True:
         try:
             piece = os.read(descriptor, _PIECE)
@@ -141,7 +141,7 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
             await _readable(descriptor)
             continue
         except OSError:
-            # A terminal that nobody has open any more ends like this.
+            # The end of a terminal that all processes have closed.
             piece = b""
         await pieces.put((channel, piece))
         if not piece:

@@ -1,1 +1,1 @@
-"""The life of a pod as a kubelet sees it: what happens next, and what its status says. Pure; time is an argument."""
+"""The lifecycle of a pod: the next steps and the status, computed without I/O. Time is an argument."""

@@ -1,4 +1,4 @@
-"""The conditions of a pod that are a kubelet's to set, in its words."""
+"""The conditions of a pod that the kubelet sets, with the messages of Kubernetes."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -19,30 +19,30 @@ def conditions(
     has_sandbox: bool,
     now: datetime,
 ) -> list[Json]:
-    """Those that others have set come first and stay as they are."""
+    """Return all conditions. Conditions of other owners come first and stay unchanged."""
     known: list[Json] = specs.status(pod).get("conditions") or []
     others = [each for each in known if each["type"] not in _OWN]
     containers_ready = _containers_ready(pod, phase, (*init_statuses, *statuses))
     found = {
-        "PodReadyToStartContainers": _truth(has_sandbox),
+        "PodReadyToStartContainers": _condition(has_sandbox),
         "Initialized": _initialized(pod, phase, init_statuses, statuses),
         "Ready": _ready(pod, containers_ready, others),
         "ContainersReady": containers_ready,
-        "PodScheduled": _truth(True),
+        "PodScheduled": _condition(True),
     }
     before = {each["type"]: each for each in known}
     return [*others, *(_dated(kind, value, before.get(kind), now) for kind, value in found.items())]
 
 
 def _dated(kind: str, value: Json, before: Json | None, now: datetime) -> Json:
-    """With the time of the last change of its status; new words for the same status are no change."""
+    """Add lastTransitionTime, which changes with the status but not with the message."""
     moment = times.format_time(now)
     if before is not None and before.get("status") == value["status"]:
         moment = before.get("lastTransitionTime") or moment
     return {"type": kind, "lastProbeTime": None, "lastTransitionTime": moment} | value
 
 
-def _truth(is_true: bool, reason: str = "", message: str = "") -> Json:
+def _condition(is_true: bool, reason: str = "", message: str = "") -> Json:
     value = {"status": "True" if is_true else "False"}
     if reason:
         value["reason"] = reason
@@ -53,9 +53,9 @@ def _truth(is_true: bool, reason: str = "", message: str = "") -> Json:
 
 def _initialized(pod: Json, phase: str, init_statuses: Sequence[Json], statuses: Sequence[Json]) -> Json:
     if phase == "Succeeded":
-        return _truth(True, "PodCompleted")
-    if any(_has_left_the_start(status) for status in statuses):
-        return _truth(True)
+        return _condition(True, "PodCompleted")
+    if any(_has_started_once(status) for status in statuses):
+        return _condition(True)
     sidecars = specs.sidecar_names(pod)
     incomplete = [
         status["name"]
@@ -63,27 +63,27 @@ def _initialized(pod: Json, phase: str, init_statuses: Sequence[Json], statuses:
         if not status["started" if status["name"] in sidecars else "ready"]
     ]
     if not incomplete:
-        return _truth(True)
-    return _truth(
+        return _condition(True)
+    return _condition(
         False, "ContainersNotInitialized", f"containers with incomplete status: {_listed(incomplete)}"
     )
 
 
-def _has_left_the_start(status: Json) -> bool:
+def _has_started_once(status: Json) -> bool:
     return "waiting" not in status["state"] or "terminated" in status["lastState"]
 
 
 def _containers_ready(pod: Json, phase: str, statuses: Iterable[Json]) -> Json:
     if phase in specs.FINAL_PHASES:
-        return _truth(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+        return _condition(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     by_name = {status["name"]: status for status in statuses}
     sidecars = specs.sidecar_names(pod)
     lasting = [each["name"] for each in specs.init_containers(pod) if each["name"] in sidecars]
     lasting += [each["name"] for each in specs.containers(pod)]
     unready = [name for name in lasting if not by_name[name]["ready"]]
     if unready:
-        return _truth(False, "ContainersNotReady", f"containers with unready status: {_listed(unready)}")
-    return _truth(True)
+        return _condition(False, "ContainersNotReady", f"containers with unready status: {_listed(unready)}")
+    return _condition(True)
 
 
 def _ready(pod: Json, containers_ready: Json, others: Iterable[Json]) -> Json:
@@ -92,7 +92,7 @@ def _ready(pod: Json, containers_ready: Json, others: Iterable[Json]) -> Json:
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or []]
     statuses = {each["type"]: each.get("status") for each in others}
     problems = [_gate_problem(gate, statuses.get(gate)) for gate in gates if statuses.get(gate) != "True"]
-    return _truth(False, "ReadinessGatesNotReady", ", ".join(problems)) if problems else _truth(True)
+    return _condition(False, "ReadinessGatesNotReady", ", ".join(problems)) if problems else _condition(True)
 
 
 def _gate_problem(gate: str, status: str | None) -> str:

@@ -1,6 +1,6 @@
-"""What is known of a pod's containers: the facts from which steps and statuses follow.
+"""The record of a pod's containers, from which steps and statuses follow.
 
-They are what a supervisor keeps on disk, so each state carries a tag. What to conclude from them is not said here.
+It is saved to disk, so that each state has a tag.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """Not started. A reason is there when a start was tried and failed, and then `since` says when."""
+    """Not started. After a failed start, `reason` and `since` say why and when."""
 
     reason: str = ""
     message: str = ""
@@ -48,7 +48,7 @@ LOST = Terminated(
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The pod is being ended: deleted (no reason), evicted, or past its deadline."""
+    """The pod is terminating: deleted (no reason), evicted, or past its deadline."""
 
     grace_seconds: int
     reason: str = ""
@@ -56,7 +56,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
-    """One container. `back_off_seconds` is how long its next restart waits once this run has ended."""
+    """One container. `back_off_seconds` is the delay of the restart after the current run."""
 
     name: str
     restart_count: int = 0
@@ -93,7 +93,7 @@ class ContainerRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, current=end, is_ready=False, has_started=False)
 
     def with_failed_start(self, reason: str, message: str, at: datetime) -> Self:
-        """Nothing ran: its configuration, a volume or an image was at fault. It is tried again."""
+        """Return the record after a start that failed because of configuration, a volume or an image."""
         waiting = Waiting(reason, message, at)
         return msgspec.structs.replace(
             self, current=waiting, last=self.latest_end, is_ready=False, has_started=False
@@ -133,7 +133,7 @@ class PodRecord(msgspec.Struct, frozen=True):
 
 
 def new(pod: Json) -> PodRecord:
-    """Of a pod of which nothing has been done yet."""
+    """Return the record of a new pod."""
     return PodRecord(
         containers=tuple(ContainerRecord(each["name"]) for each in specs.containers(pod)),
         init_containers=tuple(ContainerRecord(each["name"]) for each in specs.init_containers(pod)),
@@ -149,7 +149,7 @@ def end(
     was_out_of_memory: bool = False,
     message: str = "",
 ) -> Terminated:
-    """How a run ended. A signal gives 128 more than its number, as a shell and every container runtime have it."""
+    """Return the end of a run. Signal n yields exit code 128 + n, as in shells and container runtimes."""
     code = _SIGNAL_BASE + signal if signal else exit_code
     ordinary = "Completed" if code == 0 else "Error"
     return Terminated(
@@ -164,7 +164,7 @@ def end(
 
 
 def start_error(message: str, at: datetime, container_id: str) -> Terminated:
-    """The process could not be made: no such command, no such working directory. It counts as a failed run."""
+    """Return the end of a run whose process could not be created, e.g. since the command does not exist."""
     return Terminated(
         exit_code=_SIGNAL_BASE, reason="StartError", message=message, finished_at=at, id=container_id
     )

@@ -1,7 +1,7 @@
-"""What happens next in a pod: which containers are started, when to look again, when all is stopped or over.
+"""The next steps of a pod: start containers, wait, stop all containers, or finish.
 
-Whoever carries the steps out changes the record with what came of them and asks again. The same record gives the same
-steps, so `StopAll` is repeated, with what is still to be stopped, for as long as something runs.
+The pod worker performs the steps, records the results, and asks again. The same record yields the same steps, so that
+`StopAll` is repeated with the remaining containers as long as one is running.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ class WaitUntil(msgspec.Struct, frozen=True):
 
 
 class StopAll(msgspec.Struct, frozen=True):
-    """Each wave is stopped once the one before has ended; the grace period is for all of them together."""
+    """Stop all containers in waves: each wave after the previous one has ended, all within one grace period."""
 
     grace_seconds: int
     waves: tuple[tuple[str, ...], ...]
@@ -32,14 +32,14 @@ class StopAll(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """Nothing runs and nothing will."""
+    """No container is running or will be started."""
 
 
 Step = StartContainer | WaitUntil | StopAll | Finished
 
 
 class _Initialization(msgspec.Struct, frozen=True):
-    wanted: tuple[ContainerRecord, ...] = ()
+    to_start: tuple[ContainerRecord, ...] = ()
     is_complete: bool = False
     has_failed: bool = False
 
@@ -47,12 +47,12 @@ class _Initialization(msgspec.Struct, frozen=True):
 def next_steps(
     pod: Json, record: PodRecord, now: datetime, policy: BackOff = back_off.KUBELET
 ) -> tuple[Step, ...]:
-    """No step at all means that only an event (an end, a probe, a deletion) changes anything."""
+    """Return the next steps; none if only an event (an end, a probe result, a deletion) can change anything."""
     ending = terminations.ending_of(pod, record, now)
-    wanted = None if ending or specs.has_final_phase(pod) else _wanted(pod, record)
-    if wanted is None:
+    to_start = None if ending or specs.has_final_phase(pod) else _containers_to_start(pod, record)
+    if to_start is None:
         return (_stop_or_finish(pod, record, ending),)
-    waits = {container.name: back_off.remaining_until(container, now, policy) for container in wanted}
+    waits = {container.name: back_off.remaining_until(container, now, policy) for container in to_start}
     starts = tuple(StartContainer(name) for name, moment in waits.items() if moment is None)
     moments = [*waits.values(), terminations.deadline(pod, record)]
     known = [moment for moment in moments if moment is not None]
@@ -68,7 +68,7 @@ def with_started(
     image_id: str = "",
     policy: BackOff = back_off.KUBELET,
 ) -> PodRecord:
-    """The record after `StartContainer`. A container that has no probe to pass is started and ready at once."""
+    """Return the record after `StartContainer`. A container without probes is started and ready at once."""
     container = record.container(name)
     spec = specs.container(pod, name)
     started = msgspec.structs.replace(
@@ -84,8 +84,8 @@ def with_started(
     return record.with_container(started)
 
 
-def is_to_run_again(pod: Json, container: ContainerRecord) -> bool:
-    """Whether a container that does not run is to be started once more, were the pod to go on."""
+def should_restart(pod: Json, container: ContainerRecord) -> bool:
+    """Return whether a container that is not running is restarted, provided that the pod is not terminating."""
     end = container.latest_end
     if end is None or container.name in specs.sidecar_names(pod):
         return True
@@ -99,12 +99,12 @@ def is_to_run_again(pod: Json, container: ContainerRecord) -> bool:
 
 
 def is_last_container(pod: Json, record: PodRecord, name: str) -> bool:
-    """Whether the pod is over when that container, which runs, ends."""
+    """Return whether the pod ends together with this running container."""
     others = (each for each in record.containers if each.name != name)
     return (
         specs.restart_policy(pod) == "Never"
         and not specs.is_init_container(pod, name)
-        and not any(each.is_running or is_to_run_again(pod, each) for each in others)
+        and not any(each.is_running or should_restart(pod, each) for each in others)
     )
 
 
@@ -112,33 +112,33 @@ def is_initialized(pod: Json, record: PodRecord) -> bool:
     return _initialization(pod, record).is_complete
 
 
-def _wanted(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...] | None:
-    """The containers that should run and do not, in the order of their start; None when the pod is over."""
+def _containers_to_start(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...] | None:
+    """Return the containers to start, in this order; None if the pod has ended."""
     initialization = _initialization(pod, record)
     if initialization.has_failed:
         return None
     if not initialization.is_complete:
-        return initialization.wanted
+        return initialization.to_start
     idle = [container for container in record.containers if not container.is_running]
-    to_start = tuple(container for container in idle if is_to_run_again(pod, container))
+    to_start = tuple(container for container in idle if should_restart(pod, container))
     is_over = len(idle) == len(record.containers) and not to_start
-    # Sidecars alone do not keep a pod alive.
-    return None if is_over else (*initialization.wanted, *to_start)
+    # A pod ends when only its sidecars are left.
+    return None if is_over else (*initialization.to_start, *to_start)
 
 
 def _initialization(pod: Json, record: PodRecord) -> _Initialization:
-    """How far the init containers are: those before `reached` are through, of which the sidecars are kept running."""
+    """Return the init containers to start: the first incomplete one, and sidecars before it that have ended."""
     sidecars = specs.sidecar_names(pod)
     reached = _first_incomplete(record, sidecars)
-    wanted = [
+    sidecars_to_start = [
         each for each in record.init_containers[:reached] if each.name in sidecars and not each.is_running
     ]
     if reached == len(record.init_containers):
-        return _Initialization(tuple(wanted), is_complete=True)
+        return _Initialization(tuple(sidecars_to_start), is_complete=True)
     next_one = record.init_containers[reached]
     if next_one.is_running:
-        return _Initialization(tuple(wanted))
-    return _Initialization((*wanted, next_one), has_failed=not is_to_run_again(pod, next_one))
+        return _Initialization(tuple(sidecars_to_start))
+    return _Initialization((*sidecars_to_start, next_one), has_failed=not should_restart(pod, next_one))
 
 
 def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
@@ -147,11 +147,11 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
     started = [index for index, container in enumerate(record.init_containers) if container.has_run]
     if not started:
         return 0
-    # A later one runs only once all before it are through.
+    # An init container starts only after all earlier ones are complete.
     latest = record.init_containers[started[-1]]
     is_sidecar = latest.name in sidecars
-    is_through = latest.is_running and latest.has_started if is_sidecar else latest.has_succeeded
-    return started[-1] + (1 if is_through else 0)
+    is_complete = latest.is_running and latest.has_started if is_sidecar else latest.has_succeeded
+    return started[-1] + (1 if is_complete else 0)
 
 
 def _stop_or_finish(pod: Json, record: PodRecord, ending: Ending | None) -> Step:
@@ -159,14 +159,14 @@ def _stop_or_finish(pod: Json, record: PodRecord, ending: Ending | None) -> Step
 
 
 def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
-    """Of what runs. Without an ending, it is the cluster that stops, and not the pod."""
-    grace = max(specs.grace_seconds(pod), terminations.SHORTEST_GRACE_SECONDS)
+    """Return the step that stops the running containers. Without `ending`, the cluster is shutting down."""
+    grace = max(specs.grace_seconds(pod), terminations.MIN_GRACE_SECONDS)
     why = ending or Ending(grace)
     return StopAll(why.grace_seconds, _waves(pod, record), why.reason, why.message)
 
 
 def _waves(pod: Json, record: PodRecord) -> tuple[tuple[str, ...], ...]:
-    """Sidecars outlive what they serve: they go last, one by one, in the reverse order of their start."""
+    """Return the waves: sidecars are stopped last, one by one, in the reverse order of their start."""
     sidecars = specs.sidecar_names(pod)
     running = [container.name for container in record.all_containers if container.is_running]
     served = tuple(name for name in running if name not in sidecars)

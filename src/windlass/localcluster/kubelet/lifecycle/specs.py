@@ -1,4 +1,4 @@
-"""What the life of a pod depends on in its object, read out of the JSON that the API server has checked."""
+"""Accessors for the fields of a validated pod."""
 
 from windlass.model.base import Json
 
@@ -23,7 +23,7 @@ def is_init_container(pod: Json, name: str) -> bool:
 
 
 def sidecar_names(pod: Json) -> frozenset[str]:
-    """The init containers that are to run for as long as the pod does."""
+    """Return the names of restartable init containers, which run as long as the pod."""
     return frozenset(each["name"] for each in init_containers(pod) if each.get("restartPolicy") == "Always")
 
 
@@ -51,6 +51,6 @@ def has_final_phase(pod: Json) -> bool:
 
 
 def full_name(pod: Json) -> str:
-    """The pod as the kubelet's messages name it."""
+    """Return the name of a pod in messages of the kubelet."""
     meta = pod["metadata"]
     return f"{meta['name']}_{meta['namespace']}({meta['uid']})"

@@ -168,7 +168,7 @@ def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now
 
 def _waits(pod: Json, container: ContainerRecord, now: datetime, policy: BackOff) -> bool:
     is_waiting = back_off.remaining_until(container, now, policy) is not None
-    return is_waiting and restarts.is_to_run_again(pod, container)
+    return is_waiting and restarts.should_restart(pod, container)
 
 
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:

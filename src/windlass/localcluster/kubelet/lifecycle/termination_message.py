@@ -1,4 +1,4 @@
-"""What a container says about its end: from its termination file or, if it may, from the end of its log."""
+"""The termination message of a container, from its termination log or from the end of its log."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ POD_BYTES = 12 * 1024
 def message(
     policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int, could_run: bool = True
 ) -> str:
-    """`log_lines` are the last ones, with their line ends; `file` is empty where there is no such file.
+    """Return the message; only the end of a text that is too long.
 
-    Of too long a text the end counts.
+    `log_lines` are the last lines of the log; `file` is empty if there is no termination log.
     """
     may_use_log = policy == "FallbackToLogsOnError" and exit_code != 0 and could_run
     if file or not may_use_log:
@@ -26,12 +26,12 @@ def joined(from_runtime: str, from_container: str) -> str:
 
 
 def limited(text: str, containers: int) -> str:
-    """An even share, for one container, of what all init and other containers of a pod may say together."""
+    """Truncate a message to the container's share of the limit for the whole pod."""
     encoded = text.encode()
     share = POD_BYTES // max(containers, 1)
     return text if len(encoded) <= share else _text(encoded[:share])
 
 
 def _text(cut: bytes) -> str:
-    """Decoded, and without the rest of a character that was cut."""
+    """Decode a text without an incomplete last character."""
     return cut.decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Why a pod is being ended from outside, and how much time that leaves its containers."""
+"""The termination of a pod: deletion, deadline or eviction, and its grace period."""
 
 from datetime import datetime, timedelta
 
@@ -9,8 +9,8 @@ from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.lifecycle.records import Ending, PodRecord
 from windlass.model.base import Json
 
-# What a kubelet always leaves between SIGTERM and SIGKILL, whatever was asked for.
-SHORTEST_GRACE_SECONDS = 2
+# The kubelet's minimum between SIGTERM and SIGKILL.
+MIN_GRACE_SECONDS = 2
 
 EVICTED = "Evicted"
 
@@ -18,7 +18,7 @@ _TOO_LATE = "Pod was active on the node longer than the specified deadline"
 
 
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
-    """What is recorded goes first: a clock that jumps back does not revive a pod."""
+    """Return the termination. A recorded one takes precedence: setting the clock back does not revive a pod."""
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)
     if known is None or deletion is None:
@@ -34,7 +34,7 @@ def deadline(pod: Json, record: PodRecord) -> datetime | None:
 
 
 def eviction(message: str, grace_seconds: int = 0) -> Ending:
-    return Ending(max(grace_seconds, SHORTEST_GRACE_SECONDS), EVICTED, message)
+    return Ending(max(grace_seconds, MIN_GRACE_SECONDS), EVICTED, message)
 
 
 def _deletion(pod: Json) -> Ending | None:
@@ -42,11 +42,11 @@ def _deletion(pod: Json) -> Ending | None:
     if not meta.get("deletionTimestamp"):
         return None
     grace = meta.get("deletionGracePeriodSeconds")
-    return Ending(max(specs.grace_seconds(pod) if grace is None else grace, SHORTEST_GRACE_SECONDS))
+    return Ending(max(specs.grace_seconds(pod) if grace is None else grace, MIN_GRACE_SECONDS))
 
 
 def _deadline_ending(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
     moment = deadline(pod, record)
     if moment is None or now < moment:
         return None
-    return Ending(max(specs.grace_seconds(pod), SHORTEST_GRACE_SECONDS), "DeadlineExceeded", _TOO_LATE)
+    return Ending(max(specs.grace_seconds(pod), MIN_GRACE_SECONDS), "DeadlineExceeded", _TOO_LATE)

@@ -1,1 +1,1 @@
-"""The worker of a pod: start, observe, stop and clean up its containers."""
+"""Pod workers: start, monitor, stop and remove the containers of a pod."""

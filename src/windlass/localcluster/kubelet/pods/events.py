@@ -1,7 +1,4 @@
-"""What a kubelet tells of a pod: the reasons and the words of its events.
-
-The words are those of the release that the API server says it is: people and programs read them.
-"""
+"""The events of a pod, with the reasons and messages of the Kubernetes release that the API server reports."""
 
 import logging
 
@@ -21,13 +18,13 @@ _WARNING = "Warning"
 
 
 def field_path(pod: Json, container: str) -> str:
-    """Where a container stands in its pod."""
+    """Return the field path of a container for `involvedObject`."""
     field = "initContainers" if specs.is_init_container(pod, container) else "containers"
     return f"spec.{field}{{{container}}}"
 
 
 class PodEvents:
-    """Nothing here raises: what is told is a courtesy, and what it is about has happened already."""
+    """Records events. A failure to do so is logged and not raised."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -35,52 +32,51 @@ class PodEvents:
     def pulled(self, pod: Json, container: str) -> None:
         image = specs.container(pod, container).get("image", "")
         message = f'Container image "{image}" already present on machine and can be accessed by the pod'
-        self._tell(pod, _NORMAL, "Pulled", message, container)
+        self._record(pod, _NORMAL, "Pulled", message, container)
 
     def created(self, pod: Json, container: str) -> None:
-        self._tell(pod, _NORMAL, "Created", "Container created", container)
+        self._record(pod, _NORMAL, "Created", "Container created", container)
 
     def started(self, pod: Json, container: str) -> None:
-        self._tell(pod, _NORMAL, "Started", "Container started", container)
+        self._record(pod, _NORMAL, "Started", "Container started", container)
 
     def stopping(self, pod: Json, container: str) -> None:
-        self._tell(pod, _NORMAL, "Killing", f"Stopping container {container}", container)
+        self._record(pod, _NORMAL, "Killing", f"Stopping container {container}", container)
 
     def killing(self, pod: Json, container: str, kill: Kill) -> None:
-        """For a probe that failed too often."""
-        self._tell(pod, _NORMAL, "Killing", kill.message, container)
+        self._record(pod, _NORMAL, "Killing", kill.message, container)
 
     def backing_off(self, pod: Json, record: ContainerRecord) -> None:
-        self._tell(pod, _WARNING, "BackOff", back_off.event_message(pod, record), record.name)
+        self._record(pod, _WARNING, "BackOff", back_off.event_message(pod, record), record.name)
 
     def failed(self, pod: Json, container: str, message: str) -> None:
-        """A container could not be made or started."""
-        self._tell(pod, _WARNING, "Failed", f"Error: {message}", container)
+        """A container could not be created or started."""
+        self._record(pod, _WARNING, "Failed", f"Error: {message}", container)
 
     def unhealthy(self, pod: Json, container: str, message: str) -> None:
-        self._tell(pod, _WARNING, "Unhealthy", message, container)
+        self._record(pod, _WARNING, "Unhealthy", message, container)
 
     def hook_failed(self, pod: Json, container: str, hook: str, message: str) -> None:
         """`hook` is postStart or preStop."""
-        words = f"{hook[0].upper()}{hook[1:]}Hook failed: {message}"
-        self._tell(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", words, container)
+        text = f"{hook[0].upper()}{hook[1:]}Hook failed: {message}"
+        self._record(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", text, container)
 
     def setup_failed(self, pod: Json, error: SetupError) -> None:
-        """A volume or a network that cannot be had: of the whole pod, under the reason that it came with."""
-        self._tell(pod, _WARNING, error.reason, error.message)
+        """A volume or the network could not be set up. The reason is that of the error."""
+        self._record(pod, _WARNING, error.reason, error.message)
 
     def no_sandbox(self, pod: Json, message: str) -> None:
-        self._tell(pod, _WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
+        self._record(pod, _WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
 
     def ending(self, pod: Json, ending: Ending) -> None:
-        """Evicted, or past its deadline. A deletion has no reason, and is not told."""
+        """The pod was evicted or reached its deadline. A deletion has no reason and no event."""
         if ending.reason:
             type_ = _WARNING if ending.reason == terminations.EVICTED else _NORMAL
-            self._tell(pod, type_, ending.reason, ending.message)
+            self._record(pod, type_, ending.reason, ending.message)
 
-    def _tell(self, pod: Json, type_: str, reason: str, message: str, container: str = "") -> None:
+    def _record(self, pod: Json, type_: str, reason: str, message: str, container: str = "") -> None:
         place = field_path(pod, container) if container else ""
         try:
             self._recorder.record(pod, type_, reason, message, place)
         except StoreError as error:
-            logger.warning("no event about pod %s: %s", pod["metadata"]["name"], error)
+            logger.warning("cannot record an event of pod %s: %s", pod["metadata"]["name"], error)

@@ -51,7 +51,7 @@ class PodDirectories(msgspec.Struct, frozen=True):
         processes.kill_all(marked)
         groups = cgroups.find(self.cluster)
         if groups is not None:
-            groups.remove_those(folder.run_ids())
+            groups.remove_named(folder.run_ids())
 
 
 class PodSandbox:

@@ -1,4 +1,4 @@
-"""What is kept on disk of a pod, so that a restarted daemon knows what the one before it knew."""
+"""The state of a pod on disk, for a restarted daemon."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _FILE = "state.json"
 
 class PodState(msgspec.Struct, frozen=True):
     record: PodRecord
-    # The containers that were told to start and have not said anything yet, with the ids of their runs.
+    # Container name → id of a run that the supervisor was asked to start and has not reported yet.
     starting: dict[str, str] = {}
 
 
@@ -21,5 +21,5 @@ def write(folder: Path, state: PodState) -> None:
 
 
 def read(folder: Path) -> PodState | None:
-    """A pod that has none begins anew."""
+    """Return the saved state; None if there is none."""
     return state_file.read(folder / _FILE, PodState)

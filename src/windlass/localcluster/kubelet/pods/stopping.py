@@ -68,7 +68,7 @@ class ContainerStopper:
         containers, schedule = self._containers, self._schedule
         if step.reason and containers.record.ending is None:
             ending = Ending(step.grace_seconds, step.reason, step.message)
-            containers.update(ending=ending)
+            containers.record = containers.record.with_ending(ending)
             self._events.ending(containers.pod, ending)
             containers.save()
         for name, number in schedule.signals(step):

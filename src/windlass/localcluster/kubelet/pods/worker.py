@@ -243,7 +243,7 @@ class PodWorker:
 
     def evict(self, message: str) -> None:
         """Let the pod fail, and free its disk space."""
-        self.containers.update(ending=terminations.eviction(message))
+        self.containers.record = self.record.with_ending(terminations.eviction(message))
         self.containers.changed.set()
 
     async def shut_down(self) -> None:

@@ -1,7 +1,7 @@
-"""One GET as a kubelet sends it, over a connection that there is, and the status code of what comes back.
+"""HTTP GET of a probe over an open connection.
 
-No client is needed for that, and none would let the connection begin in the network of a pod. Certificates are not
-verified, and redirections are not followed.
+This is not a general HTTP client: the connection starts in the network of the pod. Like the kubelet, it does not verify
+certificates. It does not follow redirects.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ import msgspec
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.model.base import Json
 
-_MOST_BODY = 10 * 1024
-_MOST_HEADERS = 1000
+_MAX_BODY = 10 * 1024
+_MAX_HEADERS = 1000
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3})(?: .*)?")
-# What may stand in a path and a query as it is written.
+# Characters of a path and query that are not escaped.
 _SAFE = "/:?#[]@!$&'()*+,;=%~"
-_UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+_INVALID_IN_HEADER = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class NoAnswerError(Exception):
-    """What came back, if anything, is no answer of HTTP."""
+class NoResponseError(Exception):
+    """The response is missing or is not HTTP."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -36,10 +36,10 @@ class Request(msgspec.Struct, frozen=True):
     def failure(self, problem: str) -> str:
         return f'Get "{self.scheme}://{address(self.host, self.port)}{self.target}": {problem}'
 
-    def written(self) -> bytes:
+    def encode(self) -> bytes:
         for name, value in self.headers:
-            if _UNWRITABLE.search(value):
-                raise NoAnswerError(f'net/http: invalid header field value for "{name}"')
+            if _INVALID_IN_HEADER.search(value):
+                raise NoResponseError(f'net/http: invalid header field value for "{name}"')
         lines = [f"GET {self.target} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers), "", ""]
         return "\r\n".join(lines).encode()
 
@@ -48,8 +48,8 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def request(action: Json, host: str, port: int) -> Request:
-    """For a probe's `httpGet`."""
+def new_request(action: Json, host: str, port: int) -> Request:
+    """Return the request of a probe's `httpGet`."""
     written = str(action.get("path") or "/").partition("#")[0]
     target = quote(written if written.startswith("/") else f"/{written}", safe=_SAFE)
     scheme = str(action.get("scheme") or "HTTP").lower()
@@ -57,7 +57,7 @@ def request(action: Json, host: str, port: int) -> Request:
 
 
 def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
-    """Given ones replace ours; one of ours that is given empty is not sent."""
+    """Return the headers. Custom headers replace the defaults; an empty one removes a default."""
     given = [(str(one["name"]), str(one.get("value") or "")) for one in action.get("httpHeaders") or ()]
     names = {name.lower() for name, _ in given}
     release, _, _ = discovery.KUBERNETES_VERSION.rpartition(".")
@@ -71,27 +71,27 @@ def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-async def exchange(wanted: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """The status code of the answer; NoAnswerError or OSError when there is none."""
+async def exchange(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    """Return the status code of the response. Raises NoResponseError or OSError."""
     try:
-        if wanted.scheme == "https":
-            await writer.start_tls(_trusting(), server_hostname=wanted.host)
-        writer.write(wanted.written())
+        if request.scheme == "https":
+            await writer.start_tls(_unverified_context(), server_hostname=request.host)
+        writer.write(request.encode())
         await writer.drain()
         code = await _status_code(reader)
-        # Such an answer announces another one.
+        # An informational response precedes the final one.
         while code // 100 == 1:
             await _skip_headers(reader)
             code = await _status_code(reader)
     except ssl.SSLError as error:
-        raise NoAnswerError(f"tls: {(error.reason or str(error)).lower().replace('_', ' ')}") from error
+        raise NoResponseError(f"tls: {(error.reason or str(error)).lower().replace('_', ' ')}") from error
     return code
 
 
-async def take_body(reader: asyncio.StreamReader) -> None:
-    """So that the server can finish. It says nothing about health."""
+async def read_body(reader: asyncio.StreamReader) -> None:
+    """Read the body so that the server can finish."""
     length = await _skip_headers(reader)
-    left = _MOST_BODY if length is None else min(length, _MOST_BODY)
+    left = _MAX_BODY if length is None else min(length, _MAX_BODY)
     while left > 0:
         part = await reader.read(left)
         if not part:
@@ -102,19 +102,19 @@ async def take_body(reader: asyncio.StreamReader) -> None:
 async def _status_code(reader: asyncio.StreamReader) -> int:
     line = await _line(reader)
     if not line:
-        raise NoAnswerError("EOF")
+        raise NoResponseError("EOF")
     matched = _STATUS.fullmatch(line.rstrip(b"\r\n"))
     if matched is None:
         shown = line.rstrip(b"\r\n")[:100].decode(errors="replace")
         broken = "net/http: HTTP/1.x transport connection broken"
-        raise NoAnswerError(f"{broken}: malformed HTTP response {msgspec.json.encode(shown).decode()}")
+        raise NoResponseError(f"{broken}: malformed HTTP response {msgspec.json.encode(shown).decode()}")
     return int(matched[1])
 
 
 async def _skip_headers(reader: asyncio.StreamReader) -> int | None:
-    """How long the body is, when the headers say so."""
+    """Return the length of the body if the headers contain it."""
     length = None
-    for _ in range(_MOST_HEADERS):
+    for _ in range(_MAX_HEADERS):
         line = (await _line(reader)).strip()
         if not line:
             break
@@ -128,10 +128,10 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readline()
     except ValueError as error:
-        raise NoAnswerError("net/http: server response headers exceeded the limit") from error
+        raise NoResponseError("net/http: server response headers exceeded the limit") from error
 
 
-def _trusting() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,7 @@
-"""Probes of a container: one is performed here, and `Prober` performs those of one run when they are due.
+"""Perform the probes of a container when they are due.
 
-What their results mean is said in `podlife.probes`; what is done about it is for whoever listens. The texts are those
-of the kubelet and of the Go library beneath it, since people search for them.
+`schedule` interprets the results, a listener reacts to them. Messages are those of the kubelet and of Go's standard
+library, since people search for them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 MAX_OUTPUT = 10 * 1024
-# So much longer than its timeout may it take to end a command, before nobody waits any more.
+# Additional time to kill a command after its timeout.
 SECONDS_TO_KILL = 5.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 _FIELDS = {Kind.STARTUP: "startupProbe", Kind.LIVENESS: "livenessProbe", Kind.READINESS: "readinessProbe"}
@@ -31,21 +31,23 @@ Result = tuple[Outcome, str]
 
 
 class ProbeTarget(Protocol):
-    """Into one run of a container, and into the network of its pod. Whoever is cancelled leaves nothing behind."""
+    """A run of a container, and the network of its pod. A cancelled call leaves nothing behind."""
 
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
-        """The exit code and the first 10 KiB of the output. TimeoutError, when it took longer and was killed; another
-        OSError with a message, when the process could not be made."""
+        """Return the exit code and the first 10 KiB of the output.
+
+        Raises TimeoutError after killing the command, another OSError if it could not be started.
+        """
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """OSError, with its number where there is one, when it cannot be had."""
+        """Open a connection. Raises OSError, if possible with an error number."""
 
 
-async def perform(spec: Json, container: Json, pod: Json, way: ProbeTarget) -> Result:
-    """One probe, within its timeout."""
+async def perform(spec: Json, container: Json, pod: Json, target: ProbeTarget) -> Result:
+    """Perform one probe within its timeout."""
     seconds = float(spec.get("timeoutSeconds") or 1)
     if "exec" in spec:
-        return await _execute(spec["exec"], container, way, seconds)
+        return await _execute(spec["exec"], container, target, seconds)
     if "grpc" in spec:
         return Outcome.ERROR, "gRPC probes are not supported on this cluster: use exec, httpGet or tcpSocket"
     action = spec.get("httpGet") or spec.get("tcpSocket")
@@ -57,46 +59,46 @@ async def perform(spec: Json, container: Json, pod: Json, way: ProbeTarget) -> R
         return Outcome.ERROR, str(error)
     host = action.get("host") or specs.status(pod).get("podIP") or "127.0.0.1"
     if "tcpSocket" in spec:
-        return await _connect(host, port, way, seconds)
-    return await _get(http.request(action, host, port), way, seconds)
+        return await _connect(host, port, target, seconds)
+    return await _get(http.new_request(action, host, port), target, seconds)
 
 
-async def _execute(action: Json, container: Json, way: ProbeTarget, seconds: float) -> Result:
-    # Of the environment, a probe's command sees what is written out in the container's spec.
+async def _execute(action: Json, container: Json, target: ProbeTarget, seconds: float) -> Result:
+    # Only literal values of the container's env are expanded in a probe's command.
     known = {one["name"]: one.get("value") or "" for one in container.get("env") or ()}
     argv = [expansion.expand(word, known) for word in action.get("command") or ()]
     try:
         async with asyncio.timeout(seconds + SECONDS_TO_KILL):
-            code, output = await way.exec(argv, seconds)
+            code, output = await target.exec(argv, seconds)
     except TimeoutError:
         limit = times.format_duration(timedelta(seconds=seconds))
         return Outcome.FAILURE, f'command timed out: "{" ".join(argv)}" timed out after {limit}'
     except OSError as error:
-        return Outcome.ERROR, _words(error)
+        return Outcome.ERROR, _message(error)
     text = output[:MAX_OUTPUT].decode(errors="replace")
     return (Outcome.SUCCESS if code == 0 else Outcome.FAILURE), text
 
 
-async def _connect(host: str, port: int, way: ProbeTarget, seconds: float) -> Result:
+async def _connect(host: str, port: int, target: ProbeTarget, seconds: float) -> Result:
     try:
         async with asyncio.timeout(seconds):
-            _, writer = await way.connect(host, port)
+            _, writer = await target.connect(host, port)
     except OSError as error:
-        return Outcome.FAILURE, _dialling(error, host, port)
+        return Outcome.FAILURE, _dial_error(error, host, port)
     writer.close()
     return Outcome.SUCCESS, ""
 
 
-async def _get(request: http.Request, way: ProbeTarget, seconds: float) -> Result:
+async def _get(request: http.Request, target: ProbeTarget, seconds: float) -> Result:
     writer: asyncio.StreamWriter | None = None
     code: int | None = None
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await way.connect(request.host, request.port)
+            reader, writer = await target.connect(request.host, request.port)
             code = await http.exchange(request, reader, writer)
-            await http.take_body(reader)
-    except (http.NoAnswerError, OSError) as error:
-        # Once there is a status code, the rest may be as it likes.
+            await http.read_body(reader)
+    except (http.NoResponseError, OSError) as error:
+        # After the status code, errors do not matter.
         if code is None:
             return Outcome.FAILURE, request.failure(_problem(error, request, is_connected=writer is not None))
     finally:
@@ -105,14 +107,14 @@ async def _get(request: http.Request, way: ProbeTarget, seconds: float) -> Resul
     return schedule.http_result(code or 0)
 
 
-def _problem(error: http.NoAnswerError | OSError, request: http.Request, *, is_connected: bool) -> str:
-    if isinstance(error, http.NoAnswerError):
+def _problem(error: http.NoResponseError | OSError, request: http.Request, *, is_connected: bool) -> str:
+    if isinstance(error, http.NoResponseError):
         return str(error)
     if not is_connected:
-        return _dialling(error, request.host, request.port)
+        return _dial_error(error, request.host, request.port)
     if isinstance(error, TimeoutError):
         return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-    return f"read tcp {http.address(request.host, request.port)}: read: {_words(error)}"
+    return f"read tcp {http.address(request.host, request.port)}: read: {_message(error)}"
 
 
 def _port(written: int | str, container: Json) -> int:
@@ -128,42 +130,42 @@ def _port(written: int | str, container: Json) -> int:
     return int(port)
 
 
-def _dialling(error: OSError, host: str, port: int) -> str:
+def _dial_error(error: OSError, host: str, port: int) -> str:
     address = http.address(host, port)
     if isinstance(error, TimeoutError):
         return f"dial tcp {address}: i/o timeout"
-    return f"dial tcp {address}: connect: {_words(error)}"
+    return f"dial tcp {address}: connect: {_message(error)}"
 
 
-def _words(error: OSError) -> str:
+def _message(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 class Listener(Protocol):
-    """Who hears of what the probes of a run have come to."""
+    """The receiver of probe results of a run."""
 
     def on_change(self, has_started: bool, is_ready: bool) -> None:
-        """Told at the beginning, too."""
+        """Called at the beginning and on every change."""
 
     def on_unhealthy(self, message: str) -> None:
-        """A probe failed, or could not be performed: the message of the event `Unhealthy`."""
+        """A probe failed or could not be performed. `message` is that of the event `Unhealthy`."""
 
     def on_kill(self, kill: Kill) -> None:
-        """The last thing told of a run."""
+        """The container must be killed. This is the last call for a run."""
 
 
 class Prober:
-    """The probes of one run of a container, one at a time, until the run is cancelled, killed, or has none to do.
+    """Performs the probes of one run, one at a time, until it is cancelled, kills the container, or has none left.
 
-    The time is that since the start of the run, so that a clock that jumps moves no probe. A run that was adopted has
-    an `age` at the beginning.
+    Times are relative to the start of the run, so that changes of the clock have no effect. `age` is the age of an
+    adopted run.
     """
 
     def __init__(
         self,
         container: Json,
         pod: Callable[[], Json],
-        way: ProbeTarget,
+        target: ProbeTarget,
         listener: Listener,
         *,
         age: timedelta = timedelta(),
@@ -172,7 +174,7 @@ class Prober:
     ) -> None:
         self._container = container
         self._pod = pod
-        self._way = way
+        self._target = target
         self._listener = listener
         self._monotonic = monotonic
         self._sleep = sleep
@@ -180,49 +182,51 @@ class Prober:
         self._state = schedule.begin(container, _BEGINNING)
 
     async def run(self) -> None:
-        self._tell()
+        self._report()
         while (probe := self._next()) is not None:
             wait = (probe.due_at - self._now()).total_seconds()
             if wait > 0:
                 await self._sleep(wait)
-            # Meanwhile the pod may have begun to end.
+            # Meanwhile the pod may have begun to terminate.
             if probe is self._next():
                 await self._perform(probe.kind)
-        kill = None if self._is_ending else schedule.kill(self._pod(), self._container["name"], self._state)
+        kill = (
+            None if self._is_terminating else schedule.kill(self._pod(), self._container["name"], self._state)
+        )
         if kill is not None:
             self._listener.on_kill(kill)
 
     async def _perform(self, kind: Kind) -> None:
         outcome, output = await self._result(kind)
-        if self._is_ending and kind is not Kind.READINESS:
+        if self._is_terminating and kind is not Kind.READINESS:
             return
         message = schedule.event_message(kind, outcome, output)
         if message is not None:
             self._listener.on_unhealthy(message)
         before, self._state = self._state, self._state.with_result(kind, outcome, self._now())
-        if _seen(before) != _seen(self._state):
-            self._tell()
+        if _health(before) != _health(self._state):
+            self._report()
 
     async def _result(self, kind: Kind) -> Result:
         try:
-            return await perform(self._container[_FIELDS[kind]], self._container, self._pod(), self._way)
+            return await perform(self._container[_FIELDS[kind]], self._container, self._pod(), self._target)
         except Exception as error:
-            logger.exception("a probe of container %s could not be performed", self._container["name"])
+            logger.exception("container %s: cannot perform a probe", self._container["name"])
             return Outcome.ERROR, str(error)
 
     def _next(self) -> schedule.Probe | None:
-        return self._state.next_due(is_pod_ending=self._is_ending)
+        return self._state.next_due(is_pod_terminating=self._is_terminating)
 
     @property
-    def _is_ending(self) -> bool:
+    def _is_terminating(self) -> bool:
         return bool(self._pod()["metadata"].get("deletionTimestamp"))
 
     def _now(self) -> datetime:
         return _BEGINNING + timedelta(seconds=self._monotonic() - self._zero)
 
-    def _tell(self) -> None:
-        self._listener.on_change(*_seen(self._state))
+    def _report(self) -> None:
+        self._listener.on_change(*_health(self._state))
 
 
-def _seen(state: Probes) -> tuple[bool, bool]:
+def _health(state: Probes) -> tuple[bool, bool]:
     return state.has_started, state.is_ready

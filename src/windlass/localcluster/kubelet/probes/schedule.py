@@ -1,6 +1,6 @@
-"""Startup, liveness and readiness probes of one run of a container: when each is due, and what its results mean.
+"""The schedule of startup, liveness and readiness probes of one run, and the meaning of their results.
 
-A probe is performed elsewhere; here its result and the time come in. The words are those of the kubelet's events.
+`prober` performs the probes. Messages are those of the kubelet's events.
 """
 
 from datetime import datetime, timedelta
@@ -23,11 +23,11 @@ class Outcome(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     ERROR = "error"
-    """The probe could not be performed: it counts neither way."""
+    """The probe could not be performed: it counts neither as success nor as failure."""
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """How a probe is to be done and how it has gone so far. `verdict` is None until a threshold was reached."""
+    """The settings and results of a probe. `verdict` is None until a threshold is reached."""
 
     kind: Kind
     due_at: datetime
@@ -79,23 +79,23 @@ class Probes(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> Probe | None:
-        """The probe for which the container must be killed."""
+        """The failed probe because of which the container must be killed."""
         candidates = [probe for probe in (self.liveness, self.startup) if probe is not None]
         return next((probe for probe in candidates if probe.must_kill), None)
 
-    def next_due(self, *, is_pod_ending: bool = False) -> Probe | None:
-        """The probe to perform next, at its `due_at`. While a pod ends, nothing but readiness matters."""
+    def next_due(self, *, is_pod_terminating: bool = False) -> Probe | None:
+        """Return the probe to perform next, at its `due_at`. A terminating pod has only readiness probes."""
         if self.failed is not None:
             return None
         if not self.has_started:
-            return None if is_pod_ending else self.startup
-        alive = None if is_pod_ending else self.liveness
+            return None if is_pod_terminating else self.startup
+        alive = None if is_pod_terminating else self.liveness
         candidates = [probe for probe in (self.readiness, alive) if probe is not None]
         return min(candidates, key=lambda probe: probe.due_at, default=None)
 
     def with_result(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
         changed = self._with_one(kind, outcome, now)
-        return _released(changed, now) if changed.has_started and not self.has_started else changed
+        return _after_startup(changed, now) if changed.has_started and not self.has_started else changed
 
     def _with_one(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
         probe = {Kind.STARTUP: self.startup, Kind.LIVENESS: self.liveness, Kind.READINESS: self.readiness}[
@@ -111,8 +111,8 @@ class Probes(msgspec.Struct, frozen=True):
                 return msgspec.structs.replace(self, readiness=after)
 
 
-def _released(probes: Probes, now: datetime) -> Probes:
-    """The other probes have waited for the start, and their initial delay counts from the start of the run."""
+def _after_startup(probes: Probes, now: datetime) -> Probes:
+    """Schedule the other probes after the startup probe. Their initial delay counts from the start of the run."""
 
     def due(probe: Probe | None) -> Probe | None:
         return probe and msgspec.structs.replace(probe, due_at=max(now, probe.first_at))
@@ -121,14 +121,14 @@ def _released(probes: Probes, now: datetime) -> Probes:
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """`message` is that of the event `Killing`."""
+    """The decision to kill a container. `message` is that of the event `Killing`."""
 
     grace_seconds: int
     message: str
 
 
 def begin(container: Json, started_at: datetime) -> Probes:
-    """For a run that has just started. A restarted container begins anew."""
+    """Return the probes of a run that has just started."""
 
     def probe(kind: Kind, field: str) -> Probe | None:
         spec = container.get(field)
@@ -156,7 +156,7 @@ def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
 
 
 def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
-    """What a failed liveness or startup probe asks for; the container is restarted as after any other end."""
+    """Return the kill that a failed liveness or startup probe requires. The restart policy decides what follows."""
     probe = probes.failed
     if probe is None:
         return None
@@ -168,18 +168,18 @@ def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
 
 
 def kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """What becomes of it where the pod is over without that container: then the probe's own grace does not count."""
+    """Return the kill if the pod ends with this container. The probe's own grace period does not apply then."""
     return Kill(_grace(pod, None), f"Stopping container {container_name}")
 
 
 def _grace(pod: Json, of_probe: int | None) -> int:
     of_deletion: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
     own = specs.grace_seconds(pod) if of_probe is None else of_probe
-    return max(own if of_deletion is None else of_deletion, terminations.SHORTEST_GRACE_SECONDS)
+    return max(own if of_deletion is None else of_deletion, terminations.MIN_GRACE_SECONDS)
 
 
 def event_message(kind: Kind, outcome: Outcome, output: str) -> str | None:
-    """Of the event `Unhealthy`; None for a success, which is not told."""
+    """Return the message of the event `Unhealthy`; None for a success."""
     match outcome:
         case Outcome.FAILURE:
             return f"{kind} probe failed: {output}"
@@ -190,7 +190,7 @@ def event_message(kind: Kind, outcome: Outcome, output: str) -> str | None:
 
 
 def http_result(status_code: int) -> tuple[Outcome, str]:
-    """Redirections are taken for health, as the kubelet does."""
+    """Return the result of an HTTP probe. As in the kubelet, a redirect is a success."""
     if 200 <= status_code < 400:
         return Outcome.SUCCESS, ""
     return Outcome.FAILURE, f"HTTP probe failed with statuscode: {status_code}"

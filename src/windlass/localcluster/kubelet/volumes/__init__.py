@@ -1,1 +1,1 @@
-"""Volumes of a pod: which files they contain and where containers mount them."""
+"""Volumes of a pod: their files, and where containers mount them."""

@@ -1,8 +1,8 @@
-"""A folder of files that change all at once: how the kubelet writes configMaps, secrets and their like into volumes.
+"""Atomic updates of all files of a volume, as the kubelet does for configMap, secret and projected volumes.
 
-The files lie in a folder whose name begins with two dots, the link `..data` leads to it, and the names that users know
-lead through that link: to renew all of them is to replace one link. What was half written when the disk filled up, or
-when we were killed, is never looked at.
+The files are in a directory whose name begins with two dots. The link `..data` points to it, and the names that users
+see are links through `..data`: replacing this one link updates all files. Incomplete files of an interrupted update are
+never visible.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _HIDDEN = ".."
 
 
 def update(folder: Path, files: Files, now: datetime, group: int | None = None) -> bool:
-    """Whether there was anything new. With a `group`, its members may read the files, as a pod's fsGroup asks."""
+    """Update the files, and return whether anything changed. Members of `group` (the fsGroup) may read them."""
     name = f"{_HIDDEN}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
     current = _current(folder)
-    # The digest and not the time: a file that its owner may not read could not be compared.
+    # Compare the digest in the name: the owner may not be allowed to read the files.
     if current and current.rpartition(".")[2] == name.rpartition(".")[2]:
         return False
     folder.mkdir(exist_ok=True)
@@ -32,7 +32,7 @@ def update(folder: Path, files: Files, now: datetime, group: int | None = None) 
     names = {path.partition("/")[0] for path in files}
     try:
         _write_all(folder / name, files, group)
-        # Before the switch: until then they lead nowhere, and after it nothing is missing, even if we are killed.
+        # Before the switch, so that no name is missing after it, even if this process is killed.
         _show(folder, names)
         _replace_link(folder, name)
     except OSError:
@@ -58,7 +58,7 @@ def _current(folder: Path) -> str:
 
 
 def _write_all(place: Path, files: Files, group: int | None) -> None:
-    # From a time when we were killed.
+    # Left over from an interrupted update.
     shutil.rmtree(place, ignore_errors=True)
     _make_folder(place)
     for path, file in files.items():
@@ -91,7 +91,7 @@ def _show(folder: Path, names: Iterable[str]) -> None:
 
 
 def _hide(folder: Path, names: Iterable[str]) -> None:
-    """All that is not one of them."""
+    """Remove all other names."""
     for name in _shown(folder) - {*names}:
         (folder / name).unlink()
 

@@ -1,4 +1,4 @@
-"""The files that the cluster itself puts into volumes: configMap, secret, downwardAPI and projected."""
+"""The files of configMap, secret, downwardAPI and projected volumes."""
 
 import base64
 import posixpath
@@ -12,12 +12,12 @@ from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.model.base import Json
 
 Token = Callable[[str, int], str]
-"""(audience, seconds) → a token of the pod's service account; the audience is empty when none is asked for."""
+"""Function from audience (may be empty) and seconds to a token of the pod's service account."""
 
 _MODE = 0o644
 _TOKEN_SECONDS = 3600
-_LONGEST_PATH = 4096
-_LONGEST_NAME = 255
+_MAX_PATH = 4096
+_MAX_NAME = 255
 
 
 class VolumeFile(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class VolumeFile(msgspec.Struct, frozen=True):
 
 
 class _Origin(msgspec.Struct, frozen=True):
-    """Where the content of one volume comes from."""
+    """The sources of the content of a volume."""
 
     pod: Json
     lookup: Lookup
@@ -42,14 +42,14 @@ def holds_files(volume: Json) -> bool:
 
 
 def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: Token) -> Files:
-    """Relative path → file, for a volume that `holds_files`."""
+    """Return the files of a volume that `holds_files`, by relative path."""
     kind = next(kind for kind in _SOURCES if kind in volume)
     source = volume[kind] or {}
     try:
         found = _SOURCES[kind](source, source.get("defaultMode", _MODE), _Origin(pod, lookup, facts, token))
         return _with_clean_paths(found)
-    except SetupError as refusal:
-        raise errors.failed_mount(volume["name"], refusal.message) from None
+    except SetupError as error:
+        raise errors.failed_mount(volume["name"], error.message) from None
 
 
 def _config_map(source: Json, mode: int, origin: _Origin) -> Files:
@@ -61,7 +61,7 @@ def _config_map(source: Json, mode: int, origin: _Origin) -> Files:
 
 
 def _secret(source: Json, mode: int, origin: _Origin) -> Files:
-    # A volume calls it secretName, a projection name.
+    # The field is secretName in a volume and name in a projection.
     name = source.get("secretName") or source.get("name", "")
     found = _object("Secret", name, source, origin.lookup)
     contents = {key: base64.b64decode(encoded) for key, encoded in (found.get("data") or {}).items()}
@@ -70,17 +70,17 @@ def _secret(source: Json, mode: int, origin: _Origin) -> Files:
 
 def _downward(source: Json, mode: int, origin: _Origin) -> Files:
     return {
-        item["path"]: VolumeFile(_said(item, origin).encode(), item.get("mode", mode))
+        item["path"]: VolumeFile(_downward_text(item, origin).encode(), item.get("mode", mode))
         for item in source.get("items") or ()
     }
 
 
-def _said(item: Json, origin: _Origin) -> str:
+def _downward_text(item: Json, origin: _Origin) -> str:
     if "fieldRef" in item:
         text = downward.field(origin.pod, item["fieldRef"]["fieldPath"], origin.facts)
     else:
         text = downward.resource(origin.pod, None, item["resourceFieldRef"], origin.facts)
-    # The kubelet sorts the lines of whatever it writes here, of a single annotation too.
+    # The kubelet sorts the lines of every file, even of a single annotation.
     return "\n".join(sorted(text.split("\n")))
 
 
@@ -91,17 +91,17 @@ def _token(source: Json, mode: int, origin: _Origin) -> Files:
 
 
 def _projected(source: Json, mode: int, origin: _Origin) -> Files:
-    """Of two files at one path the later wins. All that is missing is told at once."""
+    """Merge all sources, later ones win. All errors are reported together."""
     found: Files = {}
     problems: dict[str, None] = {}
     for projection in source.get("sources") or ():
         try:
             for kind, part in projection.items():
                 if kind not in _PROJECTIONS:
-                    raise SetupError(f"a projected volume cannot hold {kind} here")
+                    raise SetupError(f"projected source {kind} is not supported on this cluster")
                 found |= _PROJECTIONS[kind](part or {}, mode, origin)
-        except SetupError as refusal:
-            problems[refusal.message] = None
+        except SetupError as error:
+            problems[error.message] = None
     if problems:
         raise SetupError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
     return found
@@ -134,7 +134,7 @@ def _with_clean_paths(found: Files) -> Files:
     for path in clean:
         above = next((folder for folder in _folders_above(path) if folder in clean), None)
         if above is not None:
-            raise SetupError(f"invalid path: {above} is a file, so that {path} cannot be below it")
+            raise SetupError(f"invalid path: {path} is below {above}, which is a file")
     return clean
 
 
@@ -144,12 +144,12 @@ def _check_path(path: str) -> None:
         raise SetupError(f'invalid path: must not be empty: "{path}"')
     if path.startswith("/"):
         raise SetupError(f"invalid path: must be relative path: {path}")
-    if len(path.encode()) > _LONGEST_PATH:
-        raise SetupError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
+    if len(path.encode()) > _MAX_PATH:
+        raise SetupError(f"invalid path: must be less than or equal to {_MAX_PATH} characters")
     if ".." in names:
         raise SetupError(f"invalid path: must not contain '..': {path}")
-    if any(len(name.encode()) > _LONGEST_NAME for name in names):
-        raise SetupError(f"invalid path: filenames must be less than or equal to {_LONGEST_NAME} characters")
+    if any(len(name.encode()) > _MAX_NAME for name in names):
+        raise SetupError(f"invalid path: filenames must be less than or equal to {_MAX_NAME} characters")
     if names[0].startswith(".."):
         raise SetupError(f"invalid path: must not start with '..': {path}")
 

@@ -1,4 +1,7 @@
-"""hostPath volumes: what must be at the path, and what is to be made there if nothing is."""
+"""hostPath volumes: check the type of the path, and decide what to create.
+
+A module of its own since it is a policy (the field `type`) with its own tests.
+"""
 
 import stat
 from collections.abc import Callable
@@ -9,11 +12,11 @@ from windlass.localcluster.kubelet.containers import errors
 from windlass.model.base import Json
 
 ModeOf = Callable[[str], int | None]
-"""A path → the `st_mode` of what it leads to, links followed; None when nothing is there."""
+"""Function from a path to the `st_mode` of its target; None if nothing exists there."""
 
 
 class Creation(msgspec.Struct, frozen=True):
-    """A folder is made with all that is missing above it, a file only in a folder that is there."""
+    """A directory (with missing parents) or a file (in an existing directory) to create."""
 
     path: str
     is_folder: bool
@@ -21,14 +24,14 @@ class Creation(msgspec.Struct, frozen=True):
 
 
 def creation(volume: Json, mode_of: ModeOf) -> Creation | None:
-    """What to make before this volume can be mounted; refused when something else is in its place."""
+    """Return what to create before the volume can be mounted. Raises SetupError for a path of another type."""
     source = volume["hostPath"]
     path, kind = source["path"], source.get("type") or ""
     if ".." in path.split("/"):
         raise errors.failed_mount(volume["name"], f"invalid HostPath `{path}`: must not contain '..'")
     mode = mode_of(path)
-    if mode is None and kind in _MADE:
-        return _MADE[kind](path)
+    if mode is None and kind in _CREATED:
+        return _CREATED[kind](path)
     if not kind:
         return None
     if kind not in _EXPECTED:
@@ -60,8 +63,8 @@ def _file(path: str) -> Creation:
     return Creation(path, is_folder=False, mode=0o644)
 
 
-# Without a type the kubelet looks at nothing; it is the container runtime that makes a folder then.
-_MADE: dict[str, Callable[[str], Creation]] = {
+# Without a type the kubelet checks nothing, and the container runtime creates a directory.
+_CREATED: dict[str, Callable[[str], Creation]] = {
     "": _folder,
     "DirectoryOrCreate": _folder,
     "FileOrCreate": _file,

@@ -1,4 +1,7 @@
-"""Where a container finds its volumes, in the order in which they must be mounted."""
+"""The volume mounts of a container, in the order in which they must be mounted.
+
+A module of its own since it is a policy (paths, sub paths, read-only) with its own tests.
+"""
 
 import posixpath
 from collections.abc import Mapping
@@ -16,13 +19,13 @@ _MESSAGE_PATH = "/dev/termination-log"
 class Mount(msgspec.Struct, frozen=True):
     source_volume: str
     sub_path: str
-    """Below the volume's folder; empty for the volume as a whole."""
+    """Path below the volume; empty for the whole volume."""
     target: str
     read_only: bool
 
 
 def mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[Mount, ...]:
-    """What is mounted inside another mount comes after it; else they stay as written."""
+    """Return the mounts in the order of the spec, except that a mount inside another one comes after it."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     found = [
         _mount(written, volumes, container, environment) for written in container.get("volumeMounts") or ()
@@ -31,7 +34,7 @@ def mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[
 
 
 def termination_message_path(container: Json) -> str:
-    """Mounted after everything else, for it may lie in a volume."""
+    """Return the path of the termination log. It is mounted last, since it may be in a volume."""
     return _absolute(container.get("terminationMessagePath") or _MESSAGE_PATH)
 
 
@@ -48,7 +51,7 @@ def _mount(
 def _is_read_only(volume: Json) -> bool:
     if files.holds_files(volume):
         return True
-    # A claim or an export can be read-only as a whole.
+    # A whole claim or export can be read-only.
     return any(bool(source.get("readOnly")) for source in volume.values() if isinstance(source, dict))
 
 

@@ -1,7 +1,7 @@
-"""What a pod needs to talk to the API server, mounted where every client looks for it.
+"""The volume with the service account token and the CA certificate of the API server.
 
-Kubernetes writes this volume into the pod when it is created. Here it is added when the pod starts, and only where it
-can be mounted: a machine without mounts must not refuse every pod because of a volume that nobody asked for.
+Kubernetes adds this volume when the pod is created. The embedded cluster adds it when the pod starts, and only if it
+can be mounted: otherwise every pod would fail because of a volume that it did not request.
 """
 
 import posixpath
@@ -12,13 +12,13 @@ from windlass.model.base import Json
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 CA_CONFIG_MAP = "kube-root-ca.crt"
 CA_FILE = "ca.crt"
-# No volume that a user writes can be called this.
+# Not a valid name for volumes of users.
 _VOLUME = "kube-api-access_"
 _SECONDS = 3607
 
 
 def with_access(pod: Json) -> Json:
-    """The pod with that volume, unless it wants none."""
+    """Return the pod with that volume, unless it opts out."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
         return pod
@@ -31,7 +31,7 @@ def with_access(pod: Json) -> Json:
 
 
 def container_of(pod: Json, container: Json) -> Json:
-    """The container as it is in this pod."""
+    """Return the container of this pod with the same name."""
     spec = pod["spec"]
     every = (*(spec.get("initContainers") or ()), *spec["containers"])
     return next(one for one in every if one["name"] == container["name"])

@@ -1,1 +1,1 @@
-"""Network namespaces of pods: bridge, links, and access to the outside."""
+"""The pod network: bridge, links, and access to other networks."""

@@ -1,8 +1,7 @@
-"""The pods' own network: a namespace with a bridge, the hub, to which every pod's namespace has a cable.
+"""The pod network: a network namespace with a bridge (the hub), linked to the namespace of every pod by a veth pair.
 
-The spawner stays in the network of the machine and holds the hub by a descriptor; a supervisor joins it with a
-namespace of its own; a pod on the machine's network is one whose supervisor does not. The hub lives as long as one of
-them holds it, and everything in it ends with it.
+The spawner stays in the host network and holds a descriptor of the hub. The supervisor of a pod creates the pod's
+namespace and its link to the hub, except for a pod on the host network. The hub exists as long as one of them holds it.
 """
 
 import os
@@ -30,7 +29,7 @@ class Mode(StrEnum):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """Pods are on the network of the machine, and why."""
+    """Pods share the host network for this reason."""
 
     reason: str
 
@@ -39,24 +38,24 @@ class Hub(msgspec.Struct, frozen=True):
     namespace: int
     gateway: str
     prefix_length: int
-    # Why there is none; empty if there is one.
+    # Why there is no uplink; empty if there is one.
     reason: str
     uplink: egress.Uplink | None
 
     @property
     def nameservers(self) -> tuple[str, ...]:
-        """What pods can ask when the machine's name server is on its loopback, where no pod reaches it."""
+        """Nameservers for pods if that of the machine is on its loopback, which pods cannot reach."""
         return self.uplink.nameservers if self.uplink else ()
 
     def listen(self, port: int) -> socket.socket:
-        """At the gateway, for pods."""
-        (descriptor,) = netns_exec.visit(self.namespace, lambda: [_listening(self.gateway, port)])
+        """Return a socket that listens at the gateway, for pods."""
+        (descriptor,) = netns_exec.run_in_namespace(self.namespace, lambda: [_listening(self.gateway, port)])
         return socket.socket(fileno=descriptor)
 
     def with_new_uplink(self) -> "Hub":
-        """For one that has ended by itself."""
+        """Return the hub with a new uplink, after the old one has ended."""
         if self.uplink:
-            self.uplink.keeper.end()
+            self.uplink.helper.end()
         try:
             return msgspec.structs.replace(self, uplink=egress.open_uplink(self.namespace), reason="")
         except (egress.NoUplinkError, OSError) as error:
@@ -64,50 +63,51 @@ class Hub(msgspec.Struct, frozen=True):
 
     def close(self) -> None:
         if self.uplink:
-            self.uplink.keeper.end()
+            self.uplink.helper.end()
         os.close(self.namespace)
 
 
 def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> Hub | Shared:
-    """For a spawner that serves no pods yet, in its user namespace if it has one.
+    """Create the pod network, or return why pods share the host network.
 
-    `namespace` is the hub of an earlier spawner, whose pods live on: they stay isolated whatever the mode. An OSError
-    says that there can be no such network though it was asked for.
+    The spawner must already be in its user namespace. `namespace` is the hub of an earlier spawner: its pods stay
+    isolated in any mode. Raises OSError if an isolated network is requested but not possible.
     """
     if namespace is None and mode is Mode.SHARED:
-        return Shared("asked for")
+        return Shared("requested")
     network = IPv4Network(subnet)
     gateway = str(network.network_address + 1)
     may_be_shared = namespace is None and mode is Mode.AUTO
     try:
-        (hub,) = netns_exec.visit(namespace, lambda: _set_up(gateway, network.prefixlen))
+        (hub,) = netns_exec.run_in_namespace(namespace, lambda: _set_up(gateway, network.prefixlen))
     except OSError as error:
         if may_be_shared:
-            return Shared(f"pods cannot have a network of their own: {error.strerror}")
+            return Shared(f"pods share the host network: {error.strerror}")
         raise
     try:
         uplink = egress.open_uplink(hub)
     except egress.NoUplinkError as error:
-        reason = f"no way out of a network of their own for pods: {error}"
         if may_be_shared:
             os.close(hub)
-            return Shared(reason)
+            remedy = f": {error}" if egress.is_pasta_installed() else " (install `passt` to isolate them)"
+            return Shared(f"pods share the host network{remedy}")
+        reason = f"pods cannot reach other networks: {error}. Install `passt` or `slirp4netns`."
         return Hub(hub, gateway, network.prefixlen, reason, None)
     return Hub(hub, gateway, network.prefixlen, "", uplink)
 
 
 def join(hub: int, link: messages.Link) -> None:
-    """The calling process has a network namespace of its own from here on, with a cable to the hub."""
+    """Move the calling process into a new network namespace that is linked to the hub."""
     kernel.set_namespace(hub, kernel.NEW_NETWORK)
     bridge = socket.if_nametoindex(BRIDGE)
-    # Named and numbered after the address: what a pod of the same address left is replaced, and peers that remember
-    # its hardware address find the new one.
+    # Name and hardware address depend on the IP address: so a leftover link is replaced, and cached ARP entries of
+    # peers stay valid.
     name = f"pod{socket.inet_aton(link.address).hex()}"
     with links.connection() as from_hub:
         kernel.unshare(kernel.NEW_NETWORK)
         own = _own_namespace()
         try:
-            links.make_pair(from_hub, name, _POD_LINK, own, _hardware_address(link.address), bridge)
+            links.create_veth_pair(from_hub, name, _POD_LINK, own, _hardware_address(link.address), bridge)
         finally:
             os.close(own)
         with links.connection() as route:
@@ -123,9 +123,9 @@ def _set_up(gateway: str, prefix_length: int) -> list[int]:
     with links.connection() as route:
         links.set_up(route, "lo")
         if BRIDGE not in {name for _, name in socket.if_nameindex()}:
-            links.make_bridge(route, BRIDGE, _hardware_address(gateway))
-            # A bridge without a port that is up is down itself, and takes up to a second to come back: it keeps one.
-            links.make_pair(route, _ANCHOR, _ANCHORED, own, bridge=socket.if_nametoindex(BRIDGE))
+            links.create_bridge(route, BRIDGE, _hardware_address(gateway))
+            # A bridge without active ports goes down, and needs up to a second to come back: this port stays up.
+            links.create_veth_pair(route, _ANCHOR, _ANCHORED, own, bridge=socket.if_nametoindex(BRIDGE))
             links.set_up(route, _ANCHORED)
         links.add_address(route, BRIDGE, gateway, prefix_length)
         links.forward(route, BRIDGE)
@@ -137,7 +137,7 @@ def _own_namespace() -> int:
 
 
 def _hardware_address(address: str) -> bytes:
-    """A locally administered one."""
+    """Return a locally administered hardware address."""
     return b"\x02\x00" + socket.inet_aton(address)
 
 

@@ -1,8 +1,8 @@
-"""The way out of the pods' network: pasta, slirp4netns, or for root NAT through the machine's own network.
+"""The uplink of the pod network to other networks: pasta, slirp4netns or, for root, NAT through the host network.
 
-Each brings a link `uplink` into the hub, behind which the outside is; the hub masquerades what leaves by it. Nothing
-of the machine's settings is changed, and nothing of an uplink outlives the spawner: pasta and slirp4netns are in a
-keeper's cell, the table of NAT belongs to its keeper, and its cable ends with the hub.
+Each creates the interface `uplink` in the hub, which masquerades outgoing packets. Settings of the machine are not
+changed, and nothing outlives the spawner: pasta and slirp4netns run in a PID namespace of a helper process, the NAT
+table belongs to a helper process, and its link ends with the hub.
 """
 
 import functools
@@ -21,7 +21,7 @@ from windlass.localcluster.sandbox.network import links, masquerade, netlink, ne
 from windlass.localcluster.sandbox.process import capabilities, helper_process
 
 LINK = "uplink"
-# A network reserved for measurements (RFC 2544), which is on no machine's way to anything.
+# Reserved for benchmarks (RFC 2544), so that it does not conflict with other networks.
 _USER_MODE_NETWORK = "198.18.0.0/24"
 _USER_MODE_GATEWAY = "198.18.0.2"
 _USER_MODE_NAMESERVER = "198.18.0.3"
@@ -31,102 +31,108 @@ _SOMEWHERE = ("203.0.113.1", 9)
 _PATIENCE_SECONDS = 10.0
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _RESOLVER = Path("/etc/resolv.conf")
-# What systemd's resolver on loopback asks itself.
+# Upstream nameservers of systemd-resolved.
 _RESOLVED = Path("/run/systemd/resolve/resolv.conf")
 
 
 class Uplink(msgspec.Struct, frozen=True):
     name: str
-    keeper: helper_process.Keeper
-    # For pods, when the machine's own are on its loopback.
+    helper: helper_process.HelperProcess
+    # Nameservers for pods if those of the machine are on its loopback.
     nameservers: tuple[str, ...] = ()
 
 
 class NoUplinkError(Exception):
-    """One line that says why there is none, and what to install."""
+    """No uplink is possible. The message has the cause for each kind."""
 
 
 def open_uplink(hub: int) -> Uplink:
-    """The first that works, with its link in the hub."""
+    """Open the first kind of uplink that works."""
     problems = []
-    for name, start in _WAYS.items():
+    for name, start in _KINDS.items():
         try:
-            netns_exec.visit(hub, _without_link)
+            netns_exec.run_in_namespace(hub, _delete_link)
             return start(hub)
         except OSError as error:
             problems.append(f"{name}: {error.strerror or error}")
-    raise NoUplinkError(f"{'; '.join(problems)}. Install passt (for pasta) or slirp4netns")
+    raise NoUplinkError("; ".join(problems))
+
+
+def is_pasta_installed() -> bool:
+    return shutil.which("pasta") is not None
 
 
 def _pasta(hub: int) -> Uplink:
-    program = _found("pasta")
+    program = _require_program("pasta")
     options = ["--foreground", "--quiet", "--ipv4-only", "--no-map-gw"]
-    # Ports of neither side appear on the other.
+    # No port forwarding in either direction.
     options += [word for direction in ("-t", "-u", "-T", "-U") for word in (direction, "none")]
     options += ["--ns-ifname", LINK, "--address", _USER_MODE_ADDRESS, "--netmask", "24"]
     options += ["--gateway", _USER_MODE_GATEWAY]
-    if _asks_the_loopback():
-        # Otherwise not: what it forwards for is not answered any more to those who ask the machine's nameserver itself.
+    if _has_nameserver_on_loopback():
+        # Only then: with this option, pods cannot query the nameserver of the machine directly.
         options += ["--dns-forward", _USER_MODE_NAMESERVER]
     if os.geteuid() == 0:
-        # Else it becomes nobody, who may not enter the hub.
+        # Otherwise it switches to the user nobody, who may not enter the hub.
         options += ["--runas", "0:0"]
     return _user_mode("pasta", hub, lambda hub_path: [program, *options, "--netns", hub_path])
 
 
 def _slirp(hub: int) -> Uplink:
-    program = _found("slirp4netns")
+    program = _require_program("slirp4netns")
     options = ["--disable-host-loopback", f"--cidr={_USER_MODE_NETWORK}", "--netns-type=path"]
     return _user_mode("slirp4netns", hub, lambda hub_path: [program, *options, hub_path, LINK])
 
 
 def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Uplink:
-    """A program that is in the machine's network as any other, and has a tap device in the hub."""
+    """Start a program in the host network that has a tap device in the hub."""
     own = _own_address()
     read_end, write_end = os.pipe()
     try:
-        work = functools.partial(_run_beside_hub, hub, command, read_end, write_end)
-        keeper = helper_process.keep(work, needed=(hub, read_end, write_end))
+        work = functools.partial(_run_next_to_hub, hub, command, read_end, write_end)
+        helper = helper_process.start(work, needed=(hub, read_end, write_end))
     finally:
         os.close(read_end)
         os.close(write_end)
     try:
         with socket.create_server((own, 0)) as probed:
-            netns_exec.visit(hub, functools.partial(_bring_up, keeper, probed.getsockname()))
+            netns_exec.run_in_namespace(hub, functools.partial(_bring_up, helper, probed.getsockname()))
     except OSError as error:
-        words = keeper.last_words() if keeper.has_ended() else ""
-        keeper.end()
+        words = helper.last_line() if helper.has_ended() else ""
+        helper.end()
         raise OSError(error.errno or 0, words or error.strerror) from error
-    return Uplink(name, keeper, (_USER_MODE_NAMESERVER,))
+    return Uplink(name, helper, (_USER_MODE_NAMESERVER,))
 
 
-def _run_beside_hub(hub: int, command: Callable[[str], list[str]], read_end: int, write_end: int) -> None:
-    """The keeper is in the hub, so that it can be named by a process. Without capabilities: a program that has
-    given up most of its own may look only at a process that has no more than it."""
-    helper_process.run_in_cell(command(f"/proc/{os.getpid()}/ns/net"), may_start=read_end)
+def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: int, write_end: int) -> None:
+    """Start the program, then move this helper into the hub, so that /proc/<pid> refers to the hub.
+
+    The helper drops its capabilities: a program that has dropped its own may only access processes without them.
+    """
+    helper_process.run_in_pid_namespace(command(f"/proc/{os.getpid()}/ns/net"), may_start=read_end)
     kernel.set_namespace(hub, kernel.NEW_NETWORK)
     capabilities.drop_all()
     os.write(write_end, b"!")
 
 
-def _bring_up(keeper: helper_process.Keeper, probed: tuple[str, int]) -> list[int]:
-    """Wait for the link, and for a first connection through it."""
+def _bring_up(helper: helper_process.HelperProcess, probed: tuple[str, int]) -> list[int]:
+    """Wait for the interface, and for a first connection through it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    _wait(keeper, deadline, _look_for_link)
+    _wait(helper, deadline, _look_for_link)
     _configure(_USER_MODE_ADDRESS, 24, _USER_MODE_GATEWAY)
-    _wait(keeper, deadline, functools.partial(_try_connection, probed))
+    _wait(helper, deadline, functools.partial(_try_connection, probed))
     return []
 
 
-def _wait(keeper: helper_process.Keeper, deadline: float, look: Callable[[], None]) -> None:
-    while not keeper.has_ended(timeout=0.01):
+def _wait(helper: helper_process.HelperProcess, deadline: float, look: Callable[[], None]) -> None:
+    while not helper.has_ended(timeout=0.01):
         try:
             look()
             return
         except OSError as error:
             if time.monotonic() > deadline:
-                raise OSError(error.errno or 0, f"nothing comes through it ({error})") from error
-    raise OSError(0, "it ended at once")
+                raise OSError(error.errno or 0, f"no connection through it ({error})") from error
+    raise OSError(0, "it ended immediately")
 
 
 def _look_for_link() -> None:
@@ -151,21 +157,19 @@ def _configure(address: str, prefix_length: int, gateway: str) -> None:
 
 def _nat(hub: int) -> Uplink:
     if os.geteuid() != 0:
-        raise OSError(0, "only for root")
+        raise OSError(0, "needs root")
     if _FORWARDING.read_text().strip() != "1":
-        raise OSError(
-            0, "the machine does not forward (net.ipv4.ip_forward is 0, which windlass leaves alone)"
-        )
+        raise OSError(0, "IP forwarding is disabled (net.ipv4.ip_forward is 0)")
     near, far = _transit_addresses(os.getpid())
-    keeper = helper_process.keep(
+    helper = helper_process.start(
         functools.partial(_hold_nat, hub, f"windlass{os.getpid()}", near, far), needed=(hub,)
     )
     try:
-        netns_exec.visit(hub, functools.partial(_configured, far, near))
+        netns_exec.run_in_namespace(hub, functools.partial(_configured, far, near))
     except OSError:
-        keeper.end()
+        helper.end()
         raise
-    return Uplink("NAT", keeper, _nameservers_of_resolved())
+    return Uplink("NAT", helper, _nameservers_of_resolved())
 
 
 def _configured(address: str, gateway: str) -> list[int]:
@@ -174,27 +178,27 @@ def _configured(address: str, gateway: str) -> list[int]:
 
 
 def _hold_nat(hub: int, name: str, near: str, far: str) -> netlink.Connection:
-    """The table ends with the connection, which the keeper holds."""
+    """Set up NAT. The table ends with the returned connection, which the helper process holds."""
     filters = masquerade.connection()
     chain = masquerade.dropping_chain(filters)
     if chain:
-        raise OSError(0, f"the machine's firewall drops what it forwards (chain {chain})")
+        raise OSError(0, f"the firewall drops forwarded packets (chain {chain})")
     masquerade.masquerade(filters, name, masquerade.coming_from(far), ends_with_connection=True)
     with links.connection() as route:
-        links.make_pair(route, name, LINK, hub)
+        links.create_veth_pair(route, name, LINK, hub)
         links.add_address(route, name, near, 30)
         links.forward(route, name)
     return filters
 
 
 def _transit_addresses(process: int) -> tuple[str, str]:
-    """The two ends of the cable, unlike those of another cluster on this machine."""
+    """Return addresses for the two ends of the link that no other cluster on this machine uses."""
     count = 1 << (30 - _TRANSIT_NETWORKS.prefixlen)
     for attempt in range(count):
         first = _TRANSIT_NETWORKS.network_address + 4 * ((process + attempt) % count)
         if not _is_own(str(first + 1)):
             return str(first + 1), str(first + 2)
-    raise OSError(0, f"no network is free in {_TRANSIT_NETWORKS}")
+    raise OSError(0, f"no free network in {_TRANSIT_NETWORKS}")
 
 
 def _is_own(address: str) -> bool:
@@ -207,17 +211,17 @@ def _is_own(address: str) -> bool:
 
 
 def _own_address() -> str:
-    """Which address of the machine leads to the outside; nothing is sent."""
+    """Return the machine's address on its default route. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_SOMEWHERE)
         except OSError as error:
-            raise OSError(error.errno or 0, "the machine has no route to the outside") from error
+            raise OSError(error.errno or 0, "the machine has no default route") from error
         return str(probe.getsockname()[0])
 
 
-def _asks_the_loopback() -> bool:
-    """Whether the machine's nameservers cannot be asked from another network. Without any, it asks its loopback."""
+def _has_nameserver_on_loopback() -> bool:
+    """Return whether a nameserver of the machine is on its loopback. That is also the default without any."""
     try:
         lines = _RESOLVER.read_text().splitlines()
     except OSError:
@@ -236,18 +240,18 @@ def _nameservers_of_resolved() -> tuple[str, ...]:
     return tuple(each[1] for each in words if len(each) > 1 and each[0] == "nameserver")
 
 
-def _without_link() -> list[int]:
-    """What an uplink of an earlier spawner left, or one that did not work."""
+def _delete_link() -> list[int]:
+    """Delete the interface of an earlier or failed uplink."""
     with links.connection() as route:
         links.delete(route, LINK)
     return []
 
 
-def _found(program: str) -> str:
+def _require_program(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         raise OSError(0, "not installed")
     return path
 
 
-_WAYS: dict[str, Callable[[int], Uplink]] = {"pasta": _pasta, "slirp4netns": _slirp, "NAT": _nat}
+_KINDS: dict[str, Callable[[int], Uplink]] = {"pasta": _pasta, "slirp4netns": _slirp, "NAT": _nat}

@@ -1,7 +1,4 @@
-"""Links, addresses and routes of the network namespace that the calling process is in.
-
-Each function is one deed. Who makes which link and why lives in `network` and `uplinks`.
-"""
+"""Links, addresses and routes in the network namespace of the calling process. `bridge` and `egress` use them."""
 
 import errno
 import ipaddress
@@ -52,13 +49,13 @@ def connection() -> netlink.Connection:
     return netlink.Connection(socket.NETLINK_ROUTE)
 
 
-def make_bridge(route: netlink.Connection, name: str, hardware_address: bytes) -> None:
-    """A bridge without a hardware address of its own changes it with its ports, and pods would not find it then."""
+def create_bridge(route: netlink.Connection, name: str, hardware_address: bytes) -> None:
+    """Create a bridge. Its hardware address is fixed, since otherwise it changes with the ports."""
     body = _link(_UP) + netlink.text(_NAME, name) + netlink.attribute(_HARDWARE_ADDRESS, hardware_address)
-    _make(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "bridge")]))
+    _create(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "bridge")]))
 
 
-def make_pair(
+def create_veth_pair(
     route: netlink.Connection,
     name: str,
     peer: str,
@@ -66,7 +63,7 @@ def make_pair(
     peer_hardware_address: bytes | None = None,
     bridge: int | None = None,
 ) -> None:
-    """A cable with one end here, up and in the bridge if one is named, and the other in another namespace, down."""
+    """Create a veth pair: one end here, up and in the bridge if there is one, the other in another namespace, down."""
     body = _link(_UP) + netlink.text(_NAME, name)
     if bridge is not None:
         body += netlink.number(_MASTER, bridge)
@@ -74,40 +71,40 @@ def make_pair(
     if peer_hardware_address is not None:
         other += netlink.attribute(_HARDWARE_ADDRESS, peer_hardware_address)
     data = netlink.nested(_INFO_DATA, [netlink.nested(_PEER, [other])])
-    _make(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "veth"), data]))
+    _create(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "veth"), data]))
 
 
 def set_up(route: netlink.Connection, name: str) -> None:
     index = socket.if_nametoindex(name)
-    route.tell(f"bringing up link {name}", _NEW_LINK, _link(_UP, index))
+    route.request(f"bringing up link {name}", _NEW_LINK, _link(_UP, index))
 
 
 def wait_for_port(route: netlink.Connection, bridge: str, port: str, deadline: float) -> None:
-    """Until the bridge passes on what comes from a port: it loses what comes before, and the first to send something
-    would wait a second until it tries again. The kernel does this aside, soon after the other end is up."""
-    while not _is_passed_on(route, bridge, port) and time.monotonic() < deadline:
+    """Wait until the bridge forwards packets of a port. It drops earlier ones, which are retransmitted only after a
+    second. The kernel enables forwarding asynchronously."""
+    while not _is_forwarding(route, bridge, port) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def forward(route: netlink.Connection, name: str) -> None:
-    """What arrives at this link for others is passed on. (No write to /proc/sys, which may be read-only.)"""
+    """Enable forwarding of packets from this link. /proc/sys may be read-only, netlink is not."""
     settings = netlink.nested(_DEVICE_SETTINGS, [netlink.number(_FORWARDING, 1)])
     families = netlink.nested(_AF_SPEC, [netlink.nested(socket.AF_INET, [settings])])
     body = _LINK.pack(socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0) + families
-    route.tell(f"forwarding from link {name}", _NEW_LINK, body)
+    route.request(f"forwarding from link {name}", _NEW_LINK, body)
 
 
 def delete(route: netlink.Connection, name: str) -> None:
-    """A link that is not there is gone already."""
+    """Delete a link if it exists."""
     try:
-        route.tell(f"deleting link {name}", _DELETE_LINK, _link(0) + netlink.text(_NAME, name))
+        route.request(f"deleting link {name}", _DELETE_LINK, _link(0) + netlink.text(_NAME, name))
     except OSError as error:
         if error.errno != errno.ENODEV:
             raise
 
 
 def add_address(route: netlink.Connection, name: str, address: str, prefix_length: int) -> None:
-    """An address that is there already stays."""
+    """Add an address unless it exists."""
     index = socket.if_nametoindex(name)
     network = ipaddress.IPv4Interface(f"{address}/{prefix_length}").network
     packed = socket.inet_aton(address)
@@ -116,7 +113,7 @@ def add_address(route: netlink.Connection, name: str, address: str, prefix_lengt
     body += netlink.attribute(_BROADCAST, network.broadcast_address.packed)
     what = f"adding address {address}/{prefix_length} to link {name}"
     try:
-        route.tell(what, _NEW_ADDRESS, body, netlink.CREATE | netlink.EXCLUSIVE)
+        route.request(what, _NEW_ADDRESS, body, netlink.CREATE | netlink.EXCLUSIVE)
     except OSError as error:
         if error.errno != errno.EEXIST:
             raise
@@ -126,18 +123,18 @@ def add_default_route(route: netlink.Connection, gateway: str) -> None:
     header = _ROUTE_HEADER.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _BY_ADMINISTRATOR, 0, _UNICAST, 0)
     body = header + netlink.attribute(_ROUTE_GATEWAY, socket.inet_aton(gateway))
     flags = netlink.CREATE | netlink.EXCLUSIVE
-    route.tell(f"adding the default route by {gateway}", _NEW_ROUTE, body, flags)
+    route.request(f"adding the default route by {gateway}", _NEW_ROUTE, body, flags)
 
 
-def _is_passed_on(route: netlink.Connection, bridge: str, port: str) -> bool:
-    info = netlink.attributes(_found(route, port).get(_LINK_INFO, b""))
+def _is_forwarding(route: netlink.Connection, bridge: str, port: str) -> bool:
+    info = netlink.attributes(_attributes(route, port).get(_LINK_INFO, b""))
     state = netlink.attributes(info.get(_INFO_PORT, b"")).get(_PORT_STATE)
-    return state == _PORT_FORWARDS and _found(route, bridge).get(_OPERATION) == _OPERATES
+    return state == _PORT_FORWARDS and _attributes(route, bridge).get(_OPERATION) == _OPERATES
 
 
-def _found(route: netlink.Connection, name: str) -> dict[int, bytes]:
-    """The attributes of a link."""
-    (answer,) = route.tell(f"looking at link {name}", _GET_LINK, _link(0) + netlink.text(_NAME, name))
+def _attributes(route: netlink.Connection, name: str) -> dict[int, bytes]:
+    """Return the attributes of a link."""
+    (answer,) = route.request(f"looking at link {name}", _GET_LINK, _link(0) + netlink.text(_NAME, name))
     return netlink.attributes(answer[_LINK.size :])
 
 
@@ -145,14 +142,14 @@ def _link(flags: int, index: int = 0) -> bytes:
     return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, flags)
 
 
-def _make(route: netlink.Connection, name: str, body: bytes, info: bytes) -> None:
-    """A link of this name that somebody left is replaced."""
+def _create(route: netlink.Connection, name: str, body: bytes, info: bytes) -> None:
+    """Create a link, in place of a leftover link of the same name."""
     flags = netlink.CREATE | netlink.EXCLUSIVE
-    what = f"making link {name}"
+    what = f"creating link {name}"
     try:
-        route.tell(what, _NEW_LINK, body + info, flags)
+        route.request(what, _NEW_LINK, body + info, flags)
     except OSError as error:
         if error.errno != errno.EEXIST:
             raise
         delete(route, name)
-        route.tell(what, _NEW_LINK, body + info, flags)
+        route.request(what, _NEW_LINK, body + info, flags)

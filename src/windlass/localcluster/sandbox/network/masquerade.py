@@ -1,6 +1,6 @@
-"""Masquerading, said to the kernel (nf_tables) directly, so that no tool for packet filters needs to be installed.
+"""Masquerading through the netlink interface of nf_tables, so that no tool like `nft` is needed.
 
-All of it is for the network namespace in which the connection was made.
+Everything applies to the network namespace in which the connection was opened.
 """
 
 import socket
@@ -39,14 +39,14 @@ def connection() -> netlink.Connection:
 
 
 def leaving_by(link: str) -> tuple[bytes, ...]:
-    """Matches what leaves by a link."""
+    """Return expressions that match packets leaving through a link."""
     name_of_link = 7
     load = _expression("meta", _number(1, _REGISTER), _number(2, name_of_link))
     return load, _equals(link.encode().ljust(_LENGTH_OF_NAME, b"\0"))
 
 
 def coming_from(address: str) -> tuple[bytes, ...]:
-    """Matches what has this source address."""
+    """Return expressions that match packets with this source address."""
     network_header, offset_of_source, length = 1, 12, 4
     where = (_number(2, network_header), _number(3, offset_of_source), _number(4, length))
     return _expression("payload", _number(1, _REGISTER), *where), _equals(socket.inet_aton(address))
@@ -55,9 +55,9 @@ def coming_from(address: str) -> tuple[bytes, ...]:
 def masquerade(
     filters: netlink.Connection, table: str, match: tuple[bytes, ...], *, ends_with_connection: bool
 ) -> None:
-    """What matches leaves with the address of the link that it leaves by.
+    """Replace the source address of matching packets by that of the outgoing link.
 
-    A table that ends with the connection is removed by the kernel (5.12 or newer), however the process ends.
+    With `ends_with_connection`, the kernel (5.12 or newer) removes the table when the process ends.
     """
     named = netlink.text(1, table)
     flags = _number(2, _OWNED_TABLE) if ends_with_connection else b""
@@ -67,7 +67,7 @@ def masquerade(
     )
     chain = named + netlink.text(_CHAIN_NAME, "leaving") + hook + netlink.text(_CHAIN_TYPE, "nat")
     rule = named + netlink.text(2, "leaving") + netlink.nested(4, [*match, _expression("masq")])
-    # A table of this name is made anew: making it first is what lets it be deleted whether it was there or not.
+    # Replace a table of this name: creating it first makes the deletion valid in any case.
     steps = [
         (_NEW_TABLE, named + flags, netlink.CREATE),
         (_DELETE_TABLE, named, 0),
@@ -80,11 +80,11 @@ def masquerade(
         words.append(netlink.message(kind, _header(_IPV4) + body, netlink.ACKNOWLEDGE | extra))
     words.append(netlink.message(_END, _header(0, _SUBSYSTEM >> 8)))
     filters.send(b"".join(words))
-    filters.wait(f"making table {table} of nf_tables", acknowledgements=len(steps))
+    filters.wait(f"creating table {table} of nf_tables", acknowledgements=len(steps))
 
 
 def dropping_chain(filters: netlink.Connection) -> str:
-    """The chain that drops whatever is forwarded and that no rule of it accepts, or empty."""
+    """Return the chain that drops forwarded packets by default; empty if there is none."""
     for body in filters.listed("listing the chains of nf_tables", _GET_CHAIN, _header(_EVERY_FAMILY)):
         family = body[0]
         found = netlink.attributes(body[4:])
@@ -100,12 +100,12 @@ def _header(family: int, resource: int = 0) -> bytes:
 
 
 def _number(kind: int, value: int) -> bytes:
-    """As nf_tables has its numbers: the highest byte first."""
+    """Return a number attribute. nf_tables uses big-endian numbers."""
     return netlink.attribute(kind, struct.pack("!I", value))
 
 
 def _expression(name: str, *data: bytes) -> bytes:
-    # Without data, too: an expression that takes none still says so.
+    # The data attribute is required even if it is empty.
     return netlink.nested(1, [netlink.text(1, name), netlink.nested(2, data)])
 
 

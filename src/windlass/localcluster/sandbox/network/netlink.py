@@ -1,7 +1,7 @@
-"""Words of netlink, the socket through which the kernel is told about links, addresses, routes and packet filters.
+"""Netlink: the protocol to configure links, addresses, routes and packet filters of the kernel.
 
-A connection belongs to the network namespace in which it was made, wherever its process goes afterwards. What is said
-lives in `links` and `masquerade`.
+A connection belongs to the network namespace in which it was opened, even if its process enters another one. `links`
+and `masquerade` build the requests.
 """
 
 import os
@@ -24,7 +24,7 @@ _NESTED = 0x8000
 _KIND_OF_ATTRIBUTE = 0x3FFF
 _HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
-_LARGEST_ANSWER = 1 << 16
+_MAX_RESPONSE = 1 << 16
 
 
 class Connection:
@@ -43,13 +43,13 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def tell(self, what: str, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
-        """What the kernel has to say to it. `what` names the deed in the message of its failure."""
+    def request(self, what: str, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
+        """Send a request and return the responses. `what` describes it in the message of an OSError."""
         self.send(message(kind, body, flags | ACKNOWLEDGE))
         return self.wait(what, acknowledgements=1)
 
-    def send(self, words: bytes) -> None:
-        self._socket.send(words)
+    def send(self, data: bytes) -> None:
+        self._socket.send(data)
 
     def wait(self, what: str, acknowledgements: int) -> list[bytes]:
         answers: list[bytes] = []
@@ -63,7 +63,7 @@ class Connection:
         return answers
 
     def listed(self, what: str, kind: int, body: bytes) -> list[bytes]:
-        """The bodies of all that the kernel has of a kind."""
+        """Return the bodies of all objects of a type."""
         self._socket.send(message(kind, body, DUMP))
         found: list[bytes] = []
         while True:
@@ -75,7 +75,7 @@ class Connection:
                 found.append(answer)
 
     def _received(self) -> Iterator[tuple[int, bytes]]:
-        data = self._socket.recv(_LARGEST_ANSWER)
+        data = self._socket.recv(_MAX_RESPONSE)
         while len(data) >= _HEADER.size:
             length, kind, _, _, _ = _HEADER.unpack_from(data)
             yield kind, data[_HEADER.size : length]

@@ -1,7 +1,7 @@
-"""Work in another network namespace, done by a child.
+"""Run functions in another network namespace, in a child process.
 
-An unprivileged process that has entered a namespace cannot come back to that of the machine; so the spawner stays
-where it is, where pods on the machine's network start, and sends a child.
+An unprivileged process cannot return to the host network after it has entered another namespace. The spawner must stay
+in the host network, where pods with hostNetwork start.
 """
 
 import contextlib
@@ -14,30 +14,30 @@ from typing import NoReturn
 from windlass.localcluster.sandbox import kernel
 
 _DONE = b"done"
-_LONGEST_WORD = 1 << 16
-_MOST_DESCRIPTORS = 4
+_MAX_ANSWER = 1 << 16
+_MAX_DESCRIPTORS = 4
 
 
-def visit(namespace: int | None, work: Callable[[], list[int]]) -> list[int]:
-    """What `work` opened in the namespace, None being a new one. An OSError of the child is raised here."""
+def run_in_namespace(namespace: int | None, work: Callable[[], list[int]]) -> list[int]:
+    """Run `work` in the namespace (None: a new one), and return the descriptors that it opened. Raises its OSError."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
         ours.close()
-        _visit(theirs, namespace, work)
+        _run_child(theirs, namespace, work)
     theirs.close()
     with ours:
-        said, descriptors, _, _ = socket.recv_fds(ours, _LONGEST_WORD, _MOST_DESCRIPTORS)
+        answer, descriptors, _, _ = socket.recv_fds(ours, _MAX_ANSWER, _MAX_DESCRIPTORS)
     with contextlib.suppress(ChildProcessError):
-        # It is gone already where nobody waits for children.
+        # Where SIGCHLD is ignored, the child is reaped automatically.
         os.waitpid(child, 0)
-    if said == _DONE:
+    if answer == _DONE:
         return descriptors
-    number, _, text = said.decode(errors="replace").partition(" ")
-    raise OSError(int(number or errno.ECHILD), text or "the child ended without a word")
+    number, _, text = answer.decode(errors="replace").partition(" ")
+    raise OSError(int(number or errno.ECHILD), text or "the child process has crashed")
 
 
-def _visit(theirs: socket.socket, namespace: int | None, work: Callable[[], list[int]]) -> NoReturn:
+def _run_child(theirs: socket.socket, namespace: int | None, work: Callable[[], list[int]]) -> NoReturn:
     try:
         if namespace is None:
             kernel.unshare(kernel.NEW_NETWORK)

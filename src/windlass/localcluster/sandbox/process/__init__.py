@@ -1,1 +1,1 @@
-"""Processes of a pod: spawner, supervisor, container init, cgroups, logs."""
+"""The processes of a pod: spawner, supervisor, container init, cgroups and logs."""

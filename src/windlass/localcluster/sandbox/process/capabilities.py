@@ -1,4 +1,4 @@
-"""The capabilities of the calling process: to have none any more, or to keep some in a program that it executes."""
+"""Linux capabilities of the calling process: drop all, or keep some across execve."""
 
 import ctypes
 import os
@@ -9,7 +9,7 @@ SYSTEM_ADMINISTRATION = 21
 _VERSION = 0x20080522
 _PR_CAP_AMBIENT = 47
 _RAISE = 2
-# Version and process; then effective, permitted and inheritable, lower halves before upper ones.
+# Version and PID; then effective, permitted and inheritable sets, lower halves before upper halves.
 _Header = ctypes.c_uint32 * 2
 _Sets = ctypes.c_uint32 * 6
 
@@ -19,7 +19,7 @@ def drop_all() -> None:
 
 
 def keep_over_execution(*capabilities: int) -> None:
-    """A user who is not root would lose all of them when the program starts."""
+    """Make capabilities ambient: users other than root lose all others in execve."""
     library = ctypes.CDLL(None, use_errno=True)
     sets = _Sets()
     _check(library.capget(_Header(_VERSION, 0), sets), "capget")

@@ -1,13 +1,12 @@
-"""The limits of a container's run, held by the kernel where the machine lets us make cgroups: version 1 or 2, as root
-or in a subtree that was handed to us.
+"""Cgroups that enforce the limits of containers: version 1 or 2, as root or in a delegated subtree.
 
-All groups of a cluster lie in one folder `windlass-<cluster>` per hierarchy, which goes with the last of them. It is
-where the limits that somebody set for us still hold: with version 1 below our own group. With version 2 a group with
-processes of its own has no limited groups below it, hence beside our own group, or below it after our processes have
-moved into a group of theirs.
+All cgroups of a cluster are in one directory `windlass-<cluster>` per hierarchy, which is removed with the last of
+them. Limits of the daemon's own cgroup must apply to it, too. With version 1 it is below that cgroup. With version 2, a
+cgroup with processes cannot have children with limits: so it is next to the daemon's cgroup, or below it after the
+processes have been moved to another child.
 
-Nothing here fails because a limit cannot be had: `Group.enforced` says which ones the kernel holds. Memory that it does
-not hold is watched elsewhere.
+A limit that cannot be enforced is not an error: `Group.enforced` contains the limits that the kernel enforces. The
+supervisor polls the memory usage otherwise.
 """
 
 import contextlib
@@ -23,16 +22,16 @@ from windlass.localcluster.sandbox.process import processes
 
 _CONTROLLERS = frozenset({"memory", "pids", "cpu"})
 _CPU_PERIOD_US = 100_000
-# The kernel takes no less.
-_LEAST_CPU_QUOTA_US = 1_000
+# Minimum of the kernel.
+_MIN_CPU_QUOTA_US = 1_000
 _REMOVAL_SECONDS = 2.0
 _ATTEMPTS = 10
-# Where the processes go that were in a group which is to have limited groups below it.
+# Child cgroup for the processes of a cgroup that gets children with limits.
 _REST = "windlass-rest"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A folder of a hierarchy in which we may make groups."""
+    """A directory of a hierarchy in which cgroups can be created."""
 
     hierarchy: Path
     folder: Path
@@ -41,23 +40,23 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The cgroup of one run, as one folder per hierarchy; none at all for a run without limits."""
+    """The cgroup of one run: one directory per hierarchy, none for a run without limits."""
 
     folders: tuple[Path, ...] = ()
-    # What the kernel holds of the limits that were asked for; None for the others.
+    # The limits that the kernel enforces; None for others.
     enforced: messages.Limits = messages.Limits()
-    # The file that counts kills for memory, and what it held at the start.
+    # The file that counts OOM kills, and its content at the start.
     counters: Path | None = None
     counted: str = ""
 
     def join(self, pid: int) -> None:
-        """What the process forks from now on is in the group too; 0 is the caller. OSError where it cannot be.
+        """Move a process into the cgroup; 0 is the caller, which must have one thread. Raises OSError.
 
-        The caller has one thread. In version 1 that thread goes alone, for which the kernel stops nobody else.
+        With version 1 the caller moves only its thread: that is faster, since the kernel stops no other process.
         """
         for folder in self.folders:
-            alone = folder / "tasks"
-            _write(alone if pid == 0 and alone.exists() else folder / "cgroup.procs", str(pid))
+            tasks = folder / "tasks"
+            _write(tasks if pid == 0 and tasks.exists() else folder / "cgroup.procs", str(pid))
 
     def has_run_out_of_memory(self) -> bool:
         return self.counters is not None and was_killed_for_memory(self.counted, _read(self.counters))
@@ -66,15 +65,15 @@ class Group(msgspec.Struct, frozen=True):
         return sorted({pid for folder in self.folders for pid in _pids_below(folder)})
 
     def kill(self) -> list[int]:
-        """Answers with what would not die."""
-        # Version 2 ends all of them at once, the caller not spared.
+        """Kill all processes, and return those that did not end."""
+        # Version 2 kills all processes at once, including the caller.
         is_inside = os.getpid() in self.pids()
         for folder in () if is_inside else self.folders:
             _try_to_write(folder / "cgroup.kill", "1")
         return processes.kill_all(self.pids)
 
     def remove(self) -> bool:
-        """After the last process has ended; waits a moment for the kernel to notice. False where it is still there."""
+        """Remove the empty cgroup, and return whether it has been removed. Waits a moment for the kernel."""
         are_gone = [_remove(folder) for folder in self.folders]
         for folder in self.folders:
             _try_to_remove(folder.parent)
@@ -82,13 +81,13 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Cgroups(msgspec.Struct, frozen=True):
-    """Where the groups of one cluster are made."""
+    """The places for cgroups of one cluster."""
 
     cluster: str
     places: tuple[Place, ...]
 
     def create(self, name: str, limits: messages.Limits) -> Group:
-        """A group that holds these limits, as far as the machine can."""
+        """Create a cgroup with these limits, as far as the machine can enforce them."""
         folders: list[Path] = []
         enforced: set[str] = set()
         for place in self.places:
@@ -110,27 +109,27 @@ class Cgroups(msgspec.Struct, frozen=True):
             counted=_read(counters) if counters else "",
         )
 
-    def remove_all_but(self, known: set[str]) -> None:
-        """Ends and removes every group of this cluster but those named."""
+    def remove_all_except(self, known: set[str]) -> None:
+        """Kill and remove all cgroups of this cluster except the known ones."""
         self._remove_where(lambda name: name not in known)
 
-    def remove_those(self, names: set[str]) -> None:
-        """Ends and removes the groups of this cluster that are named."""
+    def remove_named(self, names: set[str]) -> None:
+        """Kill and remove the given cgroups of this cluster."""
         self._remove_where(lambda name: name in names)
 
-    def _remove_where(self, is_wanted: Callable[[str], bool]) -> None:
-        """Wherever in the hierarchies they are, since an earlier daemon may have started in another place."""
+    def _remove_where(self, is_selected: Callable[[str], bool]) -> None:
+        """Search all hierarchies, since an earlier daemon may have run in another cgroup."""
         for place in self.places:
             for parent in _folders_named(_parent_name(self.cluster), place.hierarchy):
                 for folder in _subfolders(parent):
-                    if is_wanted(folder.name):
+                    if is_selected(folder.name):
                         group = Group(folders=(folder,))
                         group.kill()
                         group.remove()
                 _try_to_remove(parent)
 
     def remove_empty(self, seconds: float) -> None:
-        """For a cluster whose pods are all ending: waits until its groups are gone, but no longer than that."""
+        """Remove the cgroups of a cluster whose pods are ending. Waits at most `seconds`."""
         deadline = time.monotonic() + seconds
         parents = [place.folder / _parent_name(self.cluster) for place in self.places]
         while time.monotonic() < deadline:
@@ -148,7 +147,7 @@ class Cgroups(msgspec.Struct, frozen=True):
                     _enable(parent, place.controllers)
                 (parent / name).mkdir(exist_ok=True)
             except FileNotFoundError:
-                # Whoever removed the last group has just removed the folder of all of them.
+                # The parent was removed together with the last cgroup in it.
                 continue
             except OSError:
                 return None
@@ -162,7 +161,7 @@ def find(
     mounts: Path = Path("/proc/self/mountinfo"),
     membership: Path = Path("/proc/self/cgroup"),
 ) -> Cgroups | None:
-    """None where no limit at all can be had. May move this process and its relatives into a group below their own."""
+    """Return the places for cgroups; None if no limit can be enforced. May move this process into a child cgroup."""
     own = _own_groups(_read(membership))
     found: list[Place] = []
     for mount in _mounts(_read(mounts)):
@@ -179,9 +178,9 @@ def find(
 
 class _Mount(msgspec.Struct, frozen=True):
     point: Path
-    # The group that is to be seen at the mount point.
+    # The cgroup that is visible at the mount point.
     root: str
-    # Empty for the unified hierarchy, which says so itself.
+    # Empty for the unified hierarchy, which lists its controllers in a file.
     controllers: frozenset[str]
     is_unified: bool
 
@@ -198,49 +197,51 @@ def _mounts(text: str) -> Iterator[_Mount]:
         kind = after.partition(" ")[0]
         controllers = _CONTROLLERS & set(after.rpartition(" ")[2].split(","))
         if kind == "cgroup2" or (kind == "cgroup" and controllers):
-            # A space in a name is written as \040.
+            # Spaces in names are written as \040.
             root, point = (field.encode().decode("unicode_escape") for field in before.split(" ")[3:5])
             yield _Mount(Path(point), root, controllers, kind == "cgroup2")
 
 
 def _own_groups(text: str) -> dict[str, str]:
-    """The group of this process by controller; the unified hierarchy's has the empty name."""
+    """Return the cgroup of this process by controller; the unified hierarchy has the empty name."""
     lines = (line.split(":", 2) for line in text.splitlines())
     return {controller: group for _, controllers, group in lines for controller in controllers.split(",")}
 
 
 def _place(mount: _Mount, folder: Path, cluster: str) -> list[Place]:
-    """In version 1: below our own group."""
-    held = frozenset(_controllers_held(folder / _parent_name(cluster), mount.controllers, is_unified=False))
+    """Version 1: below the own cgroup."""
+    held = frozenset(_usable_controllers(folder / _parent_name(cluster), mount.controllers, is_unified=False))
     return [Place(mount.point, folder, held, is_unified=False)] if held else []
 
 
 def _unified_place(mount: _Mount, own: Path, cluster: str) -> list[Place]:
-    """In version 2: beside our own group, or as near to it as may be, but not where a limit set for us ends."""
+    """Version 2: next to the own cgroup or higher, but not outside of a cgroup with limits."""
     folder = own
-    while not _takes_groups(folder):
+    while not _can_have_limited_children(folder):
         if folder != mount.point and not _is_limited(folder):
             folder = folder.parent
-        elif _is_ours(own) and _split(own):
+        elif _is_delegated(own) and _move_processes_to_child(own):
             folder = own
             break
         else:
             return []
     controllers = _enable(folder, _CONTROLLERS)
-    held = frozenset(_controllers_held(folder / _parent_name(cluster), controllers, is_unified=True))
+    held = frozenset(_usable_controllers(folder / _parent_name(cluster), controllers, is_unified=True))
     return [Place(mount.point, folder, held, is_unified=True)] if held else []
 
 
-def _takes_groups(folder: Path) -> bool:
-    """Whether limited groups can be below this one as it is."""
+def _can_have_limited_children(folder: Path) -> bool:
+    """Return whether this cgroup can have children with limits."""
     is_root_of_all = not (folder / "cgroup.type").exists()
     has_processes = bool(_read(folder / "cgroup.procs").split())
-    return _is_ours(folder) and (is_root_of_all or not has_processes)
+    return _is_delegated(folder) and (is_root_of_all or not has_processes)
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether we may make limited groups below this one, and move processes between them: which takes the right to
-    write to the list of processes of the group that both have in common."""
+def _is_delegated(folder: Path) -> bool:
+    """Return whether this user may create children with limits, and move processes between them.
+
+    Moving needs write permission to the process list of the common parent.
+    """
     has_controllers = bool(_CONTROLLERS & set(_read(folder / "cgroup.controllers").split()))
     return has_controllers and all(
         os.access(file, os.W_OK)
@@ -249,12 +250,12 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _is_limited(folder: Path) -> bool:
-    """By a number of processes nearly every group is, as a precaution of the system's and not for our sake."""
+    """Return whether memory or CPU is limited. The number of processes is limited in nearly every cgroup."""
     return any(_read(folder / file).split()[:1] not in ([], ["max"]) for file in ("memory.max", "cpu.max"))
 
 
-def _split(own: Path) -> bool:
-    """Moves all processes of our group into one below it, unless some are no relatives of ours."""
+def _move_processes_to_child(own: Path) -> bool:
+    """Move all processes of the own cgroup into a child, unless some are unrelated to this process."""
     rest = own / _REST
     us = os.getpid()
     for _ in range(_ATTEMPTS):
@@ -271,15 +272,15 @@ def _split(own: Path) -> bool:
 
 
 def _enable(folder: Path, controllers: frozenset[str]) -> frozenset[str]:
-    """For the groups below; answers with those that are."""
+    """Enable controllers for children, and return those that are enabled."""
     file = folder / "cgroup.subtree_control"
     for controller in sorted(controllers - set(_read(file).split())):
         _try_to_write(file, f"+{controller}")
     return controllers & set(_read(file).split())
 
 
-def _controllers_held(trial: Path, controllers: frozenset[str], *, is_unified: bool) -> Iterator[str]:
-    """Those whose limits can be set in a group that is made for this question."""
+def _usable_controllers(trial: Path, controllers: frozenset[str], *, is_unified: bool) -> Iterator[str]:
+    """Yield the controllers whose limits can be set. This creates a trial cgroup."""
     files = {
         "memory": "memory.max" if is_unified else "memory.limit_in_bytes",
         "pids": "pids.max",
@@ -296,7 +297,7 @@ def _controllers_held(trial: Path, controllers: frozenset[str], *, is_unified: b
 
 
 def _settings(limits: messages.Limits, place: Place) -> dict[str, tuple[tuple[str, int | str], ...]]:
-    """By controller, what to write into which file: the limit first, then what belongs to it and may be missing."""
+    """Return files and values by controller: first the limit, then related settings that may be missing."""
     settings: dict[str, tuple[tuple[str, int | str], ...]] = {}
     memory, count, cpu = limits.memory_bytes, limits.processes, limits.cpu_milli
     if memory is not None and place.is_unified:
@@ -306,7 +307,7 @@ def _settings(limits: messages.Limits, place: Place) -> dict[str, tuple[tuple[st
     if count is not None:
         settings["pids"] = (("pids.max", count),)
     if cpu is not None:
-        quota = max(cpu * _CPU_PERIOD_US // 1000, _LEAST_CPU_QUOTA_US)
+        quota = max(cpu * _CPU_PERIOD_US // 1000, _MIN_CPU_QUOTA_US)
         settings["cpu"] = (
             ("cpu.max", f"{quota} {_CPU_PERIOD_US}") if place.is_unified else ("cpu.cfs_quota_us", quota),
         )
@@ -354,12 +355,12 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _pids_of(folder: Path) -> list[int]:
-    # A process that our PID namespace does not show is listed as 0.
+    # Processes of other PID namespaces are listed as 0.
     return [int(pid) for pid in _read(folder / "cgroup.procs").split() if pid != "0"]
 
 
 def _pids_below(folder: Path) -> Iterator[int]:
-    """A container with enough rights may have made groups of its own."""
+    """Yield the processes of a cgroup and its children. A privileged container may have created children."""
     yield from _pids_of(folder)
     for subfolder in _subfolders(folder):
         yield from _pids_below(subfolder)
@@ -387,7 +388,7 @@ def _try_to_remove(folder: Path) -> bool:
 
 
 def _read(file: Path) -> str:
-    """Nothing, where there is nothing to be read."""
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return file.read_text(errors="replace")
     except OSError:
@@ -395,7 +396,7 @@ def _read(file: Path) -> str:
 
 
 def _write(file: Path, text: str) -> None:
-    # Not made where it is missing: a controller that is not there must be noticed.
+    # Do not create the file: a missing controller must be an error.
     descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC)
     try:
         os.write(descriptor, text.encode())

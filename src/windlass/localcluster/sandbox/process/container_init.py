@@ -1,7 +1,7 @@
-"""The first process of a container: makes its place, starts the command in it, and reaps what it leaves behind.
+"""The init process of a container: sets up the root, starts the command, and reaps processes.
 
-Where there are PID namespaces it is number 1 of one, so that all others end with it; elsewhere it adopts orphans and
-ends them itself. It never runs anything but this file, and speaks to the supervisor alone.
+With PID namespaces it is PID 1, so that all others end with it. Otherwise it adopts orphans and kills them itself. It
+communicates only with the supervisor.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from windlass.localcluster.sandbox.process.cgroups import Group
 from windlass.localcluster.sandbox.rootfs import root
 
 MARKER = b"WINDLASS_RUN"
-"""The environment variable that every process of a container starts with; its value is the id of the run."""
+"""Environment variable of every process of a container, with the id of the run."""
 
 ToInit = Signal | Execute | messages.Abandon
 FromInit = Started | NotStarted | Ended | Done | Exited | Refused
@@ -46,11 +46,11 @@ _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
 
 class CommandError(Exception):
-    """The message says what could not be run, as container runtimes put it."""
+    """The command could not be run. The message is that of container runtimes."""
 
 
 class Init:
-    """`isolates`: it stands in a PID namespace of its own and is to make mounts of its own."""
+    """`isolates`: it is PID 1 of a PID namespace, and must create a mount namespace."""
 
     def __init__(
         self,
@@ -67,28 +67,28 @@ class Init:
         self._scratch = scratch
         self._isolates = isolates
         self._main = 0
-        # The numbers of the calls that started them.
+        # PID → number of the call that started the process.
         self._executed: dict[int, int] = {}
 
     def run(self, stdin: int, stdout: int, stderr: int) -> None:
-        """Returns when the container is over."""
+        """Run the container to its end."""
         woken = poll_loop.children_ended()
         try:
-            self._enter()
+            self._set_up()
         except (root.RootError, OSError) as error:
-            self._say(NotStarted(self._plan.id, str(error), time.time()))
+            self._send(NotStarted(self._plan.id, str(error), time.time()))
             return
         try:
             self._main = self._start(self._plan.argv, (stdin, stdout, stderr), self._plan.is_terminal)
         except CommandError as error:
-            self._say(NotStarted(self._plan.id, str(error), time.time(), is_command=True))
+            self._send(NotStarted(self._plan.id, str(error), time.time(), is_command=True))
             return
         for descriptor in {stdin, stdout, stderr}:
             os.close(descriptor)
-        self._say(Started(self._plan.id, time.time()))
-        self._tend(woken)
+        self._send(Started(self._plan.id, time.time()))
+        self._serve(woken)
 
-    def _enter(self) -> None:
+    def _set_up(self) -> None:
         if self._group is not None:
             self._group.join(0)
         if self._isolates:
@@ -97,7 +97,7 @@ class Init:
         elif sys.platform == "linux":
             kernel.adopt_orphans()
 
-    def _tend(self, woken: int) -> None:
+    def _serve(self, woken: int) -> None:
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
         poll.register(woken, select.POLLIN)
@@ -106,12 +106,12 @@ class Init:
                 if descriptor == woken:
                     poll_loop.drain(woken)
                     self._reap()
-                elif not self._obey():
-                    # The supervisor has gone, and nothing may outlive it.
+                elif not self._handle_messages():
+                    # The supervisor has ended: nothing may outlive it.
                     self._kill_all()
                     return
 
-    def _obey(self) -> bool:
+    def _handle_messages(self) -> bool:
         try:
             received = self._control.receive()
         except EOFError:
@@ -129,15 +129,15 @@ class Init:
                     self._abandon(call)
         return True
 
-    def _execute(self, wanted: Execute, descriptors: list[int]) -> None:
+    def _execute(self, request: Execute, descriptors: list[int]) -> None:
         stdin, stdout, stderr = descriptors if len(descriptors) == 3 else descriptors * 3
         try:
-            pid = self._start(wanted.argv, (stdin, stdout, stderr), wanted.is_terminal)
+            pid = self._start(request.argv, (stdin, stdout, stderr), request.is_terminal)
         except CommandError as error:
-            self._say(Refused(wanted.call, str(error)))
+            self._send(Refused(request.call, str(error)))
         else:
-            self._executed[pid] = wanted.call
-            self._say(Done(wanted.call))
+            self._executed[pid] = request.call
+            self._send(Done(request.call))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -145,7 +145,7 @@ class Init:
     def _abandon(self, call: int) -> None:
         for pid, known in self._executed.items():
             if known == call:
-                # It leads a group of its own.
+                # It is the leader of a process group.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
 
@@ -159,7 +159,7 @@ class Init:
                 return
             if pid in self._executed:
                 code = os.waitstatus_to_exitcode(status)
-                self._say(Exited(self._executed.pop(pid), code if code >= 0 else _SIGNAL_BASE - code))
+                self._send(Exited(self._executed.pop(pid), code if code >= 0 else _SIGNAL_BASE - code))
             elif pid == self._main:
                 self._finish(os.waitstatus_to_exitcode(status))
                 return
@@ -168,7 +168,7 @@ class Init:
         self._main = 0
         now = time.time()
         self._kill_all()
-        self._say(Ended(self._plan.id, now, max(code, 0), max(-code, 0)))
+        self._send(Ended(self._plan.id, now, max(code, 0), max(-code, 0)))
 
     def _kill_all(self) -> None:
         if self._isolates:
@@ -177,14 +177,14 @@ class Init:
             return
         processes.kill_all(lambda: processes.descendants(os.getpid()))
 
-    def _say(self, message: FromInit) -> None:
+    def _send(self, message: FromInit) -> None:
         with contextlib.suppress(OSError):
             self._control.send(message)
 
     # Starting
 
     def _start(self, argv: Sequence[bytes], streams: tuple[int, int, int], is_terminal: bool) -> int:
-        """The new process. Raises CommandError."""
+        """Return the PID of a new process. Raises CommandError."""
         reader, writer = os.pipe()
         try:
             pid = os.fork()
@@ -193,7 +193,7 @@ class Init:
             os.close(writer)
             raise CommandError(f"cannot fork: {error.strerror}") from error
         if pid == 0:
-            self._become(argv, streams, is_terminal, writer)
+            self._run_in_child(argv, streams, is_terminal, writer)
         os.close(writer)
         with os.fdopen(reader, "rb") as failures:
             failure = failures.read()
@@ -202,7 +202,7 @@ class Init:
             raise CommandError(failure.decode(errors="replace"))
         return pid
 
-    def _become(
+    def _run_in_child(
         self, argv: Sequence[bytes], streams: tuple[int, int, int], is_terminal: bool, failures: int
     ) -> NoReturn:
         try:
@@ -213,9 +213,9 @@ class Init:
             for number, descriptor in enumerate(streams):
                 os.dup2(descriptor, number)
             os.umask(0o022)
-            self._limit()
+            self._set_process_limit()
             self._change_user()
-            self._go_to_working_directory()
+            self._change_directory()
             environment = {**self._plan.environment, MARKER: self._plan.id.encode()}
             _exec(argv, environment)
         except CommandError as error:
@@ -224,13 +224,13 @@ class Init:
             os.write(failures, f"{type(error).__name__}: {error}".encode())
         os._exit(_SIGNAL_BASE)
 
-    def _limit(self) -> None:
-        wanted = self._plan.limits.processes
+    def _set_process_limit(self) -> None:
+        request = self._plan.limits.processes
         is_held = self._group is not None and self._group.enforced.processes is not None
-        if wanted is None or is_held or sys.platform != "linux":
+        if request is None or is_held or sys.platform != "linux":
             return
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        bound = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        bound = request if hard == resource.RLIM_INFINITY else min(request, hard)
         resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
 
     def _change_user(self) -> None:
@@ -248,11 +248,11 @@ class Init:
                 f"cannot run as user {user.uid}, group {user.gid}: {error.strerror}"
             ) from error
 
-    def _go_to_working_directory(self) -> None:
+    def _change_directory(self) -> None:
         folder = self._plan.working_directory
         try:
             if self._isolates:
-                # A container runtime makes it where it is missing, and so does the layout; this is what it could not.
+                # Container runtimes create a missing directory. The layout does so where it can, this is for the rest.
                 Path(folder).mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
         except OSError as error:
@@ -262,7 +262,7 @@ class Init:
 
 
 def _exec(argv: Sequence[bytes], environment: dict[bytes, bytes]) -> NoReturn:
-    """As `exec` in a shell finds it, with the container's own PATH."""
+    """Find the program in the container's PATH and execute it."""
     name = os.fsdecode(argv[0])
     if not name:
         candidates = []
@@ -292,7 +292,7 @@ def _restore_signals() -> None:
         signal.SIGPIPE,
         signal.SIGXFSZ,
         signal.SIGINT,
-        signal.SIGQUIT,  # a shell ignores both in what it starts with `&`
+        signal.SIGQUIT,  # shells ignore SIGINT and SIGQUIT in background jobs
         signal.SIGTERM,
         signal.SIGHUP,
     ):
@@ -301,5 +301,5 @@ def _restore_signals() -> None:
 
 
 def wait_for_go(control: socket.socket) -> bool:
-    """The supervisor says so once it has done its part; False when it is gone."""
+    """Wait until the supervisor is ready; return False if it has ended."""
     return bool(control.recv(1))

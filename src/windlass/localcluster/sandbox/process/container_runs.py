@@ -1,4 +1,4 @@
-"""One run of one container, as its supervisor sees it: its init, its output, its end."""
+"""One run of a container in its supervisor: the init process, the output, and the end."""
 
 import contextlib
 import functools
@@ -17,26 +17,26 @@ import msgspec
 from windlass.localcluster.sandbox import kernel, messages, poll_loop, state_file
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import ContainerPlan, FromSupervisor, Run
-from windlass.localcluster.sandbox.poll_loop import Watch
+from windlass.localcluster.sandbox.poll_loop import PollLoop
 from windlass.localcluster.sandbox.process import container_init, processes
 from windlass.localcluster.sandbox.process.cgroups import Cgroups, Group
 from windlass.localcluster.sandbox.process.log_writer import LogWriter, Stream
 
 END_FILE = "end"
 _PIECE = 64 * 1024
-_SECONDS_BETWEEN_MEMORY_LOOKS = 1.0
-# What an ended container has still to say is waited for so long: something that escaped may hold its output open.
-_SECONDS_FOR_LAST_WORDS = 2.0
+_SECONDS_BETWEEN_MEMORY_CHECKS = 1.0
+# How long to wait for output after the end: an escaped process may hold it open.
+_SECONDS_FOR_LAST_OUTPUT = 2.0
 _SECONDS_TO_KILL = 2.0
 _KILLED = 137
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What this machine allows, the same for all pods."""
+    """The isolation that this machine allows, the same for all pods."""
 
     isolates: bool
     cgroups: Cgroups | None = None
-    # The network to which pods have a cable, as a descriptor; None when they share that of the machine.
+    # Descriptor of the pod network's namespace; None if pods share the host network.
     hub: int | None = None
 
 
@@ -44,21 +44,21 @@ class Listener(Protocol):
     def tell(self, message: FromSupervisor, *descriptors: int) -> None: ...
 
     def kill_strays(self) -> None:
-        """What is below this process, and below no init that lives."""
+        """Kill descendants of this process that do not belong to a running init process."""
         ...
 
 
 class ContainerRun:
     def __init__(
-        self, plan: ContainerPlan, folder: Path, setting: Setting, watch: Watch, listener: Listener
+        self, plan: ContainerPlan, folder: Path, setting: Setting, loop: PollLoop, listener: Listener
     ) -> None:
-        """`folder` is the run's own."""
-        self.told = Run(plan.id)
+        """`folder` is the directory of the run."""
+        self.reports = Run(plan.id)
         self.is_over = False
         self._plan = plan
         self._folder = folder
         self._setting = setting
-        self._watch = watch
+        self._loop = loop
         self._listener = listener
         self._log = LogWriter(plan.log)
         self._pid = 0
@@ -67,20 +67,20 @@ class ContainerRun:
         self._outputs: dict[int, Stream] = {}
         self._stdin: int | None = None
         self._copies: dict[int, int] = {}
-        # Of processes that the init was asked to start: what is for whoever asked.
-        self._promised: dict[int, list[int]] = {}
+        # Number of a pending Execute → descriptors for the client.
+        self._pending_exec: dict[int, list[int]] = {}
         self._executing: set[int] = set()
         self._end: messages.Ended | messages.NotStarted | None = None
         self._was_out_of_memory = False
 
     @property
     def init(self) -> int:
-        """The process; 0 when there is none."""
+        """PID of the init process; 0 if there is none."""
         return 0 if self._control is None else self._pid
 
     @property
     def is_running(self) -> bool:
-        return self.told.started is not None and self._end is None
+        return self.reports.started is not None and self._end is None
 
     # Starting
 
@@ -88,7 +88,7 @@ class ContainerRun:
         try:
             self._start()
         except OSError as error:
-            self._has_ended(messages.NotStarted(self._plan.id, f"cannot start: {error}", time.time()))
+            self._on_end(messages.NotStarted(self._plan.id, f"cannot start: {error}", time.time()))
 
     def _start(self) -> None:
         scratch = self._folder / "root"
@@ -107,14 +107,14 @@ class ContainerRun:
             theirs.close()
             _close({*streams})
         self._control = Channel(ours, container_init.FromInit)
-        self._watch.add(ours.fileno(), self._hear)
+        self._loop.add(ours.fileno(), self._on_message)
         for descriptor, stream in kept:
             self._outputs[descriptor] = stream
-            self._watch.add(descriptor, functools.partial(self._read, descriptor))
+            self._loop.add(descriptor, functools.partial(self._read, descriptor))
         ours.send(b"!")
 
     def _open_streams(self) -> tuple[tuple[int, int, int], list[tuple[int, Stream]]]:
-        """The three of the process, and what of them is read here."""
+        """Return the three streams of the process, and the ends that are read here."""
         if self._plan.is_terminal:
             master, slave = os.openpty()
             self._stdin = os.dup(master)
@@ -127,11 +127,11 @@ class ContainerRun:
         return (stdin, stdout, stderr), [(read_out, "stdout"), (read_err, "stderr")]
 
     def _fork(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> int:
-        """The init. To be the first of a PID namespace it must be the child of one who has left this one's."""
+        """Return the PID of the init process. To be PID 1, its parent must have unshared the PID namespace."""
         if not self._setting.isolates:
             pid = os.fork()
             if pid == 0:
-                self._be_init(control, streams, scratch)
+                self._run_init(control, streams, scratch)
             return pid
         reader, writer = os.pipe()
         try:
@@ -140,7 +140,7 @@ class ContainerRun:
             _close((reader, writer))
             raise
         if starter == 0:
-            self._be_starter(control, streams, scratch, writer)
+            self._run_starter(control, streams, scratch, writer)
         os.close(writer)
         with os.fdopen(reader, "rb") as answers:
             answer = answers.read()
@@ -150,26 +150,26 @@ class ContainerRun:
             raise OSError(answer.decode(errors="replace"))
         return int(_PID.unpack(answer)[0])
 
-    def _be_starter(
+    def _run_starter(
         self, control: socket.socket, streams: tuple[int, int, int], scratch: str, writer: int
     ) -> NoReturn:
         try:
             kernel.unshare(kernel.NEW_PID)
             pid = os.fork()
             if pid == 0:
-                self._be_init(control, streams, scratch)
+                self._run_init(control, streams, scratch)
             os.write(writer, _PID.pack(pid))
         except OSError as error:
             os.write(writer, str(error).encode())
         os._exit(0)
 
-    def _be_init(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> NoReturn:
+    def _run_init(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> NoReturn:
         code = 1
         try:
-            poll_loop.close_all_but({control.fileno(), *streams})
+            poll_loop.close_all_except({control.fileno(), *streams})
             if container_init.wait_for_go(control):
                 if self._setting.isolates:
-                    # From here on, and not before: the process that forked this one is gone by now.
+                    # Not earlier: the process that forked this one has ended by now.
                     kernel.end_with_parent()
                 channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
                 init = container_init.Init(
@@ -184,37 +184,37 @@ class ContainerRun:
 
     # The init
 
-    def _hear(self) -> None:
-        assert self._control is not None  # noqa: S101 — it is what is heard
+    def _on_message(self) -> None:
+        assert self._control is not None  # noqa: S101 — called for this channel
         try:
             received = self._control.receive()
         except (EOFError, OSError):
-            self._lose_init()
+            self._on_init_end()
             return
         for message, _ in received:
             match message:
                 case messages.Started():
                     groups = tuple(map(str, self._group.folders)) if self._group is not None else ()
                     started = msgspec.structs.replace(message, init=self._pid, groups=groups)
-                    self.told = msgspec.structs.replace(self.told, started=started)
+                    self.reports = msgspec.structs.replace(self.reports, started=started)
                     self._listener.tell(started)
-                    self._look_at_memory()
+                    self._check_memory()
                 case messages.Ended() | messages.NotStarted():
-                    self._has_ended(message)
+                    self._on_end(message)
                 case messages.Done() | messages.Refused():
-                    self._keep_promise(message)
+                    self._answer_exec(message)
                 case messages.Exited():
                     self._executing.discard(message.call)
                     self._listener.tell(message)
 
-    def _lose_init(self) -> None:
-        """It has ended, after it said so or because somebody killed it; then what it looked after goes too."""
+    def _on_init_end(self) -> None:
+        """The init process has ended. If it was killed, kill its container."""
         if self._control is not None:
-            self._watch.remove(self._control.fileno())
+            self._loop.remove(self._control.fileno())
             self._control.close()
             self._control = None
-        for call in tuple(self._promised):
-            self._keep_promise(messages.Refused(call, "the container has ended"))
+        for call in tuple(self._pending_exec):
+            self._answer_exec(messages.Refused(call, "the container has ended"))
         for call in self._executing:
             self._listener.tell(messages.Exited(call, _KILLED))
         self._executing.clear()
@@ -222,8 +222,8 @@ class ContainerRun:
             self._pid = 0
             if not self._setting.isolates:
                 self._listener.kill_strays()
-            self._has_ended(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
-        self._finish_if_all_is_said()
+            self._on_end(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
+        self._finish_if_output_ended()
 
     def signal(self, number: int) -> None:
         if self._control is None or self._end is not None:
@@ -231,8 +231,8 @@ class ContainerRun:
         with contextlib.suppress(OSError):
             self._control.send(messages.Signal(self._plan.id, number))
         if number == signal.SIGKILL:
-            # It is the init that kills, and knows how the container ended. One that was stopped does not.
-            self._watch.at((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
+            # The init process kills its container and reports the end, unless it is stopped itself.
+            self._loop.call_later((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
 
     def _kill_init(self) -> None:
         if self._control is not None and self._end is None:
@@ -241,17 +241,17 @@ class ContainerRun:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
-    def _has_ended(self, end: messages.Ended | messages.NotStarted) -> None:
+    def _on_end(self, end: messages.Ended | messages.NotStarted) -> None:
         if isinstance(end, messages.Ended):
             was_out = self._was_out_of_memory or (
                 self._group is not None and self._group.has_run_out_of_memory()
             )
             end = msgspec.structs.replace(end, was_out_of_memory=was_out)
         self._end = end
-        self._watch.forget(self)
+        self._loop.cancel(self)
         if self._control is None:
-            self._finish_if_all_is_said()
-        self._watch.at((self, "end"), _SECONDS_FOR_LAST_WORDS, self._finish)
+            self._finish_if_output_ended()
+        self._loop.call_later((self, "end"), _SECONDS_FOR_LAST_OUTPUT, self._finish)
 
     # Output
 
@@ -259,21 +259,21 @@ class ContainerRun:
         try:
             piece = os.read(descriptor, _PIECE)
         except OSError:
-            # A terminal nobody has open any more ends like this.
+            # The end of a terminal that all processes have closed.
             piece = b""
         stream = self._outputs[descriptor]
         if piece:
             self._log.write(stream, piece)
             self._copy(piece)
             return
-        self._watch.remove(descriptor)
+        self._loop.remove(descriptor)
         os.close(descriptor)
         del self._outputs[descriptor]
         self._log.end(stream)
-        self._finish_if_all_is_said()
+        self._finish_if_output_ended()
 
     def _copy(self, piece: bytes) -> None:
-        """For who is attached. One that does not read misses something, and keeps nobody waiting."""
+        """Copy output to attached clients. A client that does not read misses output and does not block others."""
         for call, copy in tuple(self._copies.items()):
             try:
                 os.write(copy, piece)
@@ -284,7 +284,7 @@ class ContainerRun:
 
     # The end
 
-    def _finish_if_all_is_said(self) -> None:
+    def _finish_if_output_ended(self) -> None:
         if self._end is not None and self._control is None and not self._outputs:
             self._finish()
 
@@ -292,10 +292,10 @@ class ContainerRun:
         if self.is_over or self._end is None:
             return
         self.is_over = True
-        self._watch.forget((self, "end"))
-        self._watch.forget((self, "kill"))
+        self._loop.cancel((self, "end"))
+        self._loop.cancel((self, "kill"))
         for descriptor in self._outputs:
-            self._watch.remove(descriptor)
+            self._loop.remove(descriptor)
         _close({*self._outputs, *self._copies.values()})
         if self._stdin is not None:
             os.close(self._stdin)
@@ -306,15 +306,15 @@ class ContainerRun:
         if self._group is not None:
             self._group.kill()
             self._group.remove()
-        self.told = msgspec.structs.replace(self.told, end=self._end)
-        # On disk before it is told: whoever restarts must not hear less than who was there.
+        self.reports = msgspec.structs.replace(self.reports, end=self._end)
+        # Saved before it is reported: a restarted daemon must know as much.
         with contextlib.suppress(OSError):
-            state_file.write(self._folder / END_FILE, self.told)
+            state_file.write(self._folder / END_FILE, self.reports)
         self._listener.tell(self._end)
 
-    # Memory, where no cgroup watches it
+    # Memory without a cgroup limit
 
-    def _look_at_memory(self) -> None:
+    def _check_memory(self) -> None:
         limit = self._plan.limits.memory_bytes
         if limit is None or (self._group is not None and self._group.enforced.memory_bytes is not None):
             return
@@ -322,27 +322,27 @@ class ContainerRun:
             self._was_out_of_memory = True
             self.signal(signal.SIGKILL)
             return
-        self._watch.at(self, _SECONDS_BETWEEN_MEMORY_LOOKS, self._look_at_memory)
+        self._loop.call_later(self, _SECONDS_BETWEEN_MEMORY_CHECKS, self._check_memory)
 
-    # Others that want to talk to it
+    # Exec and attach
 
-    def execute(self, wanted: messages.Execute) -> None:
+    def execute(self, request: messages.Execute) -> None:
         theirs: list[int] = []
         ours: list[int] = []
         try:
-            _open_ends(theirs, ours, is_terminal=wanted.is_terminal)
+            _open_ends(theirs, ours, is_terminal=request.is_terminal)
             if self._control is None:
                 raise OSError("the container has ended")
-            self._control.send(wanted, *theirs)
-            self._promised[wanted.call] = ours
+            self._control.send(request, *theirs)
+            self._pending_exec[request.call] = ours
         except OSError as error:
             _close(ours)
-            self._listener.tell(messages.Refused(wanted.call, str(error)))
+            self._listener.tell(messages.Refused(request.call, str(error)))
         finally:
             _close(theirs)
 
-    def _keep_promise(self, answer: messages.Done | messages.Refused) -> None:
-        ours = self._promised.pop(answer.call, [])
+    def _answer_exec(self, answer: messages.Done | messages.Refused) -> None:
+        ours = self._pending_exec.pop(answer.call, [])
         if isinstance(answer, messages.Done):
             self._executing.add(answer.call)
             self._listener.tell(messages.Opened(answer.call), *ours)
@@ -362,7 +362,7 @@ class ContainerRun:
         self._listener.tell(messages.Opened(call), reader, *stdin)
         os.close(reader)
         if self._stdin is not None and self._plan.ends_stdin:
-            # When the one who has it now is through, so is the container's input.
+            # The container's input ends when the client closes it.
             os.close(self._stdin)
             self._stdin = None
 
@@ -378,8 +378,7 @@ _PID = struct.Struct("!q")
 
 
 def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
-    """Of the streams of a process: a terminal, or its stdin, stdout and stderr. What is open already stays in the lists
-    when there can be no more."""
+    """Open a terminal, or pipes for stdin, stdout and stderr. After an error, the lists contain what is open."""
     if is_terminal:
         master, slave = os.openpty()
         theirs.append(slave)
@@ -392,7 +391,7 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
 
 
 def read_run(folder: Path) -> Run | None:
-    """What a supervisor that is no more wrote down of a run that has ended."""
+    """Return the end of a run that a supervisor saved before it ended itself."""
     return state_file.read(folder / END_FILE, Run)
 
 

@@ -1,4 +1,4 @@
-"""Starting the spawner, from the daemon's side."""
+"""Start the spawner process from the daemon."""
 
 import os
 import subprocess
@@ -11,23 +11,23 @@ import msgspec
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.channel import Channel, pair
 
-COMPLAINTS = "spawner.log"
+LOG = "spawner.log"
 
 _NAMES = frozenset({"PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"})
 _PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
-"""The last are marks, by which tests know what they have started."""
+"""Tests find their processes by variables with the last prefix."""
 
 
 class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`folder` keeps what the spawner and the supervisors have to complain about, in a file."""
+    """`folder` contains the log of the spawner and the supervisors."""
 
     folder: Path
     cluster: str
     level: str = "auto"
     network: str = "auto"
-    # Of a pipe: the read end. All pods end when its write end is closed.
+    # Read end of a pipe. All pods end when its write end is closed.
     lifeline: int | None = None
-    # Of pods that live on from before: their user namespace, and the hub of their network.
+    # User namespace and pod network of pods from before a restart.
     namespaces: tuple[int, int] | None = None
 
 
@@ -37,39 +37,39 @@ class Launched:
         self.channel = channel
 
 
-def launch(wanted: SpawnerOptions) -> Launched:
+def launch(options: SpawnerOptions) -> Launched:
     ours, theirs = pair(messages.FromSpawner, messages.ToSpawner)
     command = [
         *(sys.executable, "-m", "windlass.localcluster.sandbox.process.spawner"),
         *("--control", str(theirs.fileno())),
-        *("--cluster", wanted.cluster),
-        *("--level", wanted.level),
-        *("--network", wanted.network),
+        *("--cluster", options.cluster),
+        *("--level", options.level),
+        *("--network", options.network),
     ]
     passed = [theirs.fileno()]
-    if wanted.lifeline is not None:
-        command += ["--lifeline", str(wanted.lifeline)]
-        passed.append(wanted.lifeline)
-    if wanted.namespaces is not None:
-        user, hub = wanted.namespaces
+    if options.lifeline is not None:
+        command += ["--lifeline", str(options.lifeline)]
+        passed.append(options.lifeline)
+    if options.namespaces is not None:
+        user, hub = options.namespaces
         command += ["--user-namespace", str(user), "--hub", str(hub)]
-        passed += wanted.namespaces
-    with (wanted.folder / COMPLAINTS).open("ab") as complaints:
+        passed += options.namespaces
+    with (options.folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=complaints,
-            stderr=complaints,
+            stdout=log,
+            stderr=log,
             pass_fds=passed,
             cwd="/",
-            env=surroundings(os.environ),
+            env=spawner_environment(os.environ),
             start_new_session=True,
         )
     theirs.close()
     return Launched(process, ours)
 
 
-def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
-    """The first process of every container is a fork of the spawner, and whoever is in the container may read what that
-    was started with: a user's shell may know passwords."""
+def spawner_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for the spawner. Containers can read them through the init process, a fork of the spawner:
+    no other variables are passed, since they may contain passwords."""
     return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}

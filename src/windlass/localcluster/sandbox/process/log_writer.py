@@ -1,7 +1,7 @@
-"""Writes what a container says to its log, in files of a bounded size and number.
+"""Write the output of a container to log files of limited size and number.
 
-A log is never a reason for a container to end: what cannot be written is lost, and a line of the log says how much.
-How the lines look is in `podlife.logs`.
+A container never fails because of its log: output that cannot be written is lost, and a line in the log says how much.
+`log_format` defines the lines.
 """
 
 import contextlib
@@ -16,23 +16,23 @@ from windlass.localcluster.sandbox import log_format
 
 Stream = Literal["stdout", "stderr"]
 
-MOST_BYTES = 10 * 1024 * 1024
-MOST_FILES = 5
+MAX_BYTES = 10 * 1024 * 1024
+MAX_FILES = 5
 
 
 class LogWriter:
-    """The log at `path`, whose folder is there already. Nothing here raises an OSError."""
+    """The log at `path`, in an existing directory. No method raises OSError."""
 
     def __init__(
         self,
         path: str,
-        most_bytes: int = MOST_BYTES,
-        most_files: int = MOST_FILES,
+        max_bytes: int = MAX_BYTES,
+        max_files: int = MAX_FILES,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._path = Path(path)
-        self._most_bytes = most_bytes
-        self._most_files = most_files
+        self._max_bytes = max_bytes
+        self._max_files = max_files
         self._clock = clock
         self._rests: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._file: int | None = None
@@ -40,18 +40,18 @@ class LogWriter:
         self._ends_within_line = False
         self._lost = 0
         self._reason = ""
-        # Whoever follows the log finds it as soon as the container has started.
+        # Clients that follow the log find it as soon as the container has started.
         self._append(b"", self._clock())
 
     def write(self, stream: Stream, chunk: bytes) -> None:
-        """A line without its end yet is kept back until it ends or is long, as container runtimes do."""
+        """Write complete lines. Like container runtimes, keep an incomplete line back until it is complete or long."""
         at = self._clock()
         lines, self._rests[stream] = log_format.encoded_output(self._rests[stream], chunk, stream, at)
         if lines:
             self._append(lines, at)
 
     def end(self, stream: Stream) -> None:
-        """There is no more output: what was kept back is written."""
+        """Write the rest at the end of the output."""
         at = self._clock()
         lines, self._rests[stream] = log_format.encoded_end(self._rests[stream], stream, at), b""
         if lines:
@@ -62,7 +62,7 @@ class LogWriter:
         self.end("stderr")
         if self._lost:
             self._append(b"", self._clock())
-        self._let_go()
+        self._close_file()
 
     def _append(self, lines: bytes, at: int) -> None:
         try:
@@ -70,35 +70,35 @@ class LogWriter:
         except OSError as error:
             self._fail(error, lines)
             return
-        owed = self._owed(at)
-        data = owed + lines
-        written, obstacle = _written(file, data)
+        prefix = self._pending_prefix(at)
+        data = prefix + lines
+        written, problem = _write(file, data)
         self._size += written
-        if written >= len(owed):
+        if written >= len(prefix):
             self._ends_within_line, self._lost = False, 0
-        if obstacle is not None:
-            first_lost = max(data.rfind(b"\n", 0, written) + 1, len(owed))
-            self._fail(obstacle, data[first_lost:])
+        if problem is not None:
+            first_lost = max(data.rfind(b"\n", 0, written) + 1, len(prefix))
+            self._fail(problem, data[first_lost:])
 
     def _fail(self, error: OSError, lost_lines: bytes) -> None:
         self._reason = error.strerror or str(error)
         self._lost += log_format.output_bytes(lost_lines)
-        # Opened anew before the next try, which then sees whether the last line is whole.
-        self._let_go()
+        # Reopened for the next write, which then checks whether the last line is complete.
+        self._close_file()
 
-    def _owed(self, at: int) -> bytes:
-        """What must come before the next line."""
+    def _pending_prefix(self, at: int) -> bytes:
+        """Return what must precede the next line."""
         line_end = b"\n" if self._ends_within_line else b""
         if not self._lost:
             return line_end
-        text = f"windlass: {self._lost} bytes of output are missing here, the log could not be written: {self._reason}"
+        text = f"windlass: {self._lost} bytes of output are missing: cannot write the log: {self._reason}"
         return line_end + log_format.encoded(text.encode(), "stderr", at)
 
     def _ready_file(self, at: int) -> int:
         file = self._open() if self._file is None else self._file
-        if self._size <= self._most_bytes:
+        if self._size <= self._max_bytes:
             return file
-        self._let_go()
+        self._close_file()
         self._rotate(at)
         return self._open()
 
@@ -109,9 +109,9 @@ class LogWriter:
         self._ends_within_line = self._size > 0 and os.pread(self._file, 1, self._size - 1) != b"\n"
         return self._file
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
-            # A disk that is reached over a network may tell only now that it is full.
+            # A network disk may report only now that it is full.
             with contextlib.suppress(OSError):
                 os.close(self._file)
         self._file = None
@@ -121,12 +121,12 @@ class LogWriter:
         names = [each.name for each in self._path.parent.iterdir()]
         rotated = log_format.rotated_name(names, name, datetime.fromtimestamp(at / 10**9, UTC))
         self._path.rename(self._path.with_name(rotated))
-        for each in log_format.names_to_remove([*names, rotated], name, self._most_files):
+        for each in log_format.names_to_remove([*names, rotated], name, self._max_files):
             self._path.with_name(each).unlink(missing_ok=True)
 
 
-def _written(file: int, data: bytes) -> tuple[int, OSError | None]:
-    """How much of it, and what kept the rest from being written."""
+def _write(file: int, data: bytes) -> tuple[int, OSError | None]:
+    """Write data, and return the number of bytes written and the error, if any."""
     written = 0
     try:
         while written < len(data):

@@ -1,7 +1,6 @@
-"""Which processes there are, what they hold, and how to end all of a kind: for where no cgroup says so.
+"""Find, measure and kill processes without a cgroup, from /proc or, without /proc, from `ps`.
 
-Answers come from /proc, and from `ps` on a machine without it. A process that ends while it is looked at is as one that
-was never there: nothing here fails for it. What a container is made of is not known here.
+A process that ends during a call is ignored.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ import msgspec
 
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self/stat").exists()
-_LONGEST_PAUSE = 0.05
+_MAX_PAUSE = 0.05
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -26,12 +25,12 @@ class _Process(msgspec.Struct, frozen=True):
     pid: int
     parent: int
     is_zombie: bool
-    # When it started, in words that two processes of one number do not share.
+    # Start time as a text that differs for two processes with the same PID.
     start: str
 
 
-class Share(msgspec.Struct, frozen=True, gc=False):
-    """What a process has used of the CPU itself, what those had used that it has waited for, and what is resident."""
+class ProcessStat(msgspec.Struct, frozen=True, gc=False):
+    """CPU time of a process and of its reaped children, and its resident memory."""
 
     parent: int
     cpu_seconds: float
@@ -39,12 +38,8 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     memory_bytes: int
 
 
-def children_of(pid: int) -> list[int]:
-    return [process.pid for process in _all() if process.parent == pid]
-
-
 def descendants(pid: int) -> list[int]:
-    """Parents before their children. A process whose parent has ended is found only below whoever adopted it."""
+    """Return all descendants, parents before children. An orphan is a child of the process that adopted it."""
     children: dict[int, list[int]] = {}
     for process in _all():
         children.setdefault(process.parent, []).append(process.pid)
@@ -55,7 +50,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def ancestors(pid: int) -> list[int]:
-    """The nearest first."""
+    """Return all ancestors, the parent first."""
     parents = {process.pid: process.parent for process in _all()}
     found: list[int] = []
     while parents.get(pid, 0) > 0:
@@ -65,7 +60,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def marked(variable: bytes, value: bytes) -> list[int]:
-    """The processes that were started with this in their environment, of those whose environment may be read."""
+    """Return the processes with this environment variable, as far as their environment is readable."""
     marker = variable + b"=" + value
     if not _HAS_PROC:
         return _pids_with(marker, _ps("-axwwE", "-o", "pid=,command="))
@@ -73,8 +68,10 @@ def marked(variable: bytes, value: bytes) -> list[int]:
 
 
 def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[int]:
-    """Kills what is found until nothing is, since what is killed may have forked just before; answers with what is left
-    after so many seconds. The caller and PID 1 are spared, and zombies are dead already."""
+    """Kill the processes that `find` returns until there are none, since a process may fork before it is killed.
+
+    Returns the processes that are left after the given time. Spares the caller and PID 1, and ignores zombies.
+    """
     deadline = time.monotonic() + seconds
     pause = 0.001
     while True:
@@ -85,11 +82,11 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE)
 
 
 def memory_of(pids: Iterable[int]) -> int:
-    """In bytes; what several processes share is shared out among them."""
+    """Return the memory in bytes. Shared pages count proportionally."""
     if not _HAS_PROC:
         every = ",".join(map(str, pids))
         return (
@@ -98,28 +95,27 @@ def memory_of(pids: Iterable[int]) -> int:
     return sum(map(_memory_of_one, pids))
 
 
-def shares() -> dict[int, Share]:
-    """Of every process of the machine."""
+def usage_by_pid() -> dict[int, ProcessStat]:
+    """Return the usage of every process on the machine."""
     if not _HAS_PROC:
         lines = _ps("-axo", "pid=,ppid=,rss=,time=").splitlines()
-        return dict(filter(None, map(_share_from_ps, lines)))
+        return dict(filter(None, map(_usage_from_ps, lines)))
     found = {}
     for pid in _pids():
-        share = _share_from_stat(_stat_of(pid))
-        if share is not None:
-            found[pid] = share
+        usage = _usage_from_stat(_stat_of(pid))
+        if usage is not None:
+            found[pid] = usage
     return found
 
 
 def identity(pid: int) -> str | None:
-    """Words for this very process: a later one of the same number has others, and so has one after a reboot. None where
-    there is none."""
+    """Return a text that identifies this process even after reuse of its PID or a reboot; None if it has ended."""
     process = _one(pid)
     return f"{pid}:{process.start}" if process else None
 
 
 def is_alive(identity: str) -> bool:
-    """Whether the process of these words, as `identity` gave them, still runs. A zombie does not."""
+    """Return whether the process with this `identity` is running. A zombie is not."""
     pid, _, start = identity.partition(":")
     process = _one(int(pid))
     return process is not None and process.start == start and not process.is_zombie
@@ -143,12 +139,12 @@ def _one(pid: int) -> _Process | None:
 
 
 def _from_stat(text: bytes) -> _Process | None:
-    """From /proc/<pid>/stat, whose second field is in parentheses and may hold anything, parentheses too."""
+    """Parse /proc/<pid>/stat. Its second field is in parentheses and may contain parentheses."""
     pid = text.partition(b" ")[0]
     fields = text.rpartition(b")")[2].split()
     if not fields:
         return None
-    # A first thread that has ended is shown as a zombie while the others run on.
+    # If only the main thread has ended, the process looks like a zombie.
     is_zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
     return _Process(int(pid), int(fields[1]), is_zombie, f"{int(fields[19])}:{_boot()}")
 
@@ -161,16 +157,16 @@ def _from_ps(line: bytes) -> _Process | None:
     return _Process(int(fields[0]), int(fields[1]), fields[2].startswith(b"Z"), start)
 
 
-def _share_from_stat(text: bytes) -> Share | None:
+def _usage_from_stat(text: bytes) -> ProcessStat | None:
     fields = text.rpartition(b")")[2].split(None, 22)
     if len(fields) < 22:
         return None
     own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-    return Share(int(fields[1]), own / _TICKS, reaped / _TICKS, int(fields[21]) * _PAGE)
+    return ProcessStat(int(fields[1]), own / _TICKS, reaped / _TICKS, int(fields[21]) * _PAGE)
 
 
-def _share_from_ps(line: bytes) -> tuple[int, Share] | None:
-    """From a line such as `  71     1  5120   1-02:03:04.50`. What was reaped is not told."""
+def _usage_from_ps(line: bytes) -> tuple[int, ProcessStat] | None:
+    """Parse a line like `  71     1  5120   1-02:03:04.50`. It does not contain the usage of reaped children."""
     fields = line.split()
     if len(fields) != 4:
         return None
@@ -179,20 +175,20 @@ def _share_from_ps(line: bytes) -> tuple[int, Share] | None:
     for part in clock.split(b":"):
         seconds = seconds * 60 + float(part)
     used = int(days or 0) * 86400 + seconds
-    return int(fields[0]), Share(int(fields[1]), used, 0.0, int(fields[2]) * 1024)
+    return int(fields[0]), ProcessStat(int(fields[1]), used, 0.0, int(fields[2]) * 1024)
 
 
 def _pids_with(marker: bytes, listing: bytes) -> list[int]:
-    """From lines of a PID, a command and its environment, which `ps` parts by nothing but spaces."""
+    """Parse lines of PID, command and environment, which `ps` separates by spaces."""
     lines = (line.split() for line in listing.splitlines())
     return [int(words[0]) for words in lines if marker in words[1:]]
 
 
 def _memory_of_one(pid: int) -> int:
-    shares = _bytes_of(pid, "smaps_rollup").decode()
-    if shares:
-        return proportional_bytes(shares)
-    # Another user's process keeps its shares to itself; what is its own alone is the least that it holds.
+    usage_by_pid = _bytes_of(pid, "smaps_rollup").decode()
+    if usage_by_pid:
+        return proportional_bytes(usage_by_pid)
+    # Other users' processes do not show proportional values: use their private memory, the minimum.
     pages = _bytes_of(pid, "statm").split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
@@ -208,7 +204,7 @@ def _pids() -> list[int]:
 
 
 def _stat_of(pid: int) -> bytes:
-    """As `_bytes_of` does, at a third of the price: this is done for every process of the machine."""
+    """Read the file faster than `_bytes_of`, since this is done for every process on the machine."""
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
@@ -222,7 +218,7 @@ def _stat_of(pid: int) -> bytes:
 
 
 def _bytes_of(pid: int, file: str) -> bytes:
-    """Nothing, where the process is gone or may not be looked at."""
+    """Return the content of a file in /proc; empty if the process has ended or is not accessible."""
     try:
         return (_PROC / str(pid) / file).read_bytes()
     except OSError:
@@ -235,6 +231,6 @@ def _boot() -> str:
 
 
 def _ps(*options: str) -> bytes:
-    # A start is written in the words of the locale, at the hour of the time zone.
-    surroundings = {"LC_ALL": "C", "TZ": "UTC"}
-    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False, env=surroundings).stdout
+    # Start times depend on locale and time zone.
+    environment = {"LC_ALL": "C", "TZ": "UTC"}
+    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False, env=environment).stdout

@@ -1,8 +1,8 @@
-"""`python -m windlass.localcluster.sandbox.process.spawner`: forks a supervisor for every pod that it is told of.
+"""`python -m windlass.localcluster.sandbox.process.spawner`: fork a supervisor for every pod.
 
-One process that has loaded all it needs forks in a few milliseconds what a new interpreter would take a tenth of a
-second for. It holds the namespaces that all pods share: one user namespace where the user is not root, and the network
-to which pods are linked. It ends with the daemon; the supervisors need not.
+Forking a process that has loaded all modules takes a few milliseconds, a new interpreter a tenth of a second. The
+spawner holds the namespaces that all pods share: a user namespace if the user is not root, and the pod network. It ends
+with the daemon; supervisors may outlive it.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from windlass.localcluster.sandbox.process.container_runs import Setting
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET, Supervisor
 
 SUBNET = "10.86.0.0/16"
-"""Of pods on a network of their own. It is seen nowhere else, so that all clusters of a machine can have the same."""
+"""The pod network. It is visible only in its namespace, so that all clusters of a machine can use the same."""
 
 _SECONDS_TO_CLEAR = 20.0
 _SECONDS_BETWEEN_UPLINKS = 5.0
 
 NO_CALL = 0
-"""Of a refusal that answers nothing: the spawner cannot start at all."""
+"""Call number of a Refused that is not a response: the spawner cannot start."""
 
 PLAIN = "plain"
 AUTOMATIC = "auto"
@@ -51,7 +51,7 @@ class Spawner:
         self._opened_at = time.monotonic() - _SECONDS_BETWEEN_UPLINKS
 
     def run(self) -> None:
-        """Until the daemon has gone."""
+        """Serve requests until the daemon has ended."""
         while True:
             self._wait_for_message()
             try:
@@ -66,13 +66,13 @@ class Spawner:
                         self._listen(call, port)
 
     def _wait_for_message(self) -> None:
-        """Meanwhile, a way out of the pods' network that has ended is opened again, though not over and over."""
+        """Wait for a request. Reopen an uplink of the pod network that has ended, but not repeatedly."""
         while self._hub is not None and self._hub.uplink is not None:
-            lifeline = self._hub.uplink.keeper.lifeline
+            lifeline = self._hub.uplink.helper.lifeline
             ready, _, _ = select.select([self._control.fileno(), lifeline], [], [])
             if lifeline not in ready:
                 return
-            print("the way out of the pods' network has ended", file=sys.stderr, flush=True)
+            print("the uplink of the pod network has ended", file=sys.stderr, flush=True)
             if time.monotonic() - self._opened_at < _SECONDS_BETWEEN_UPLINKS:
                 self._hub = msgspec.structs.replace(self._hub, uplink=None)
                 return
@@ -85,7 +85,7 @@ class Spawner:
 
     def _listen(self, call: int, port: int) -> None:
         if self._hub is None:
-            self._answer(messages.Refused(call, "pods share the network of the machine"))
+            self._answer(messages.Refused(call, "pods share the host network"))
             return
         try:
             with self._hub.listen(port) as listener:
@@ -104,7 +104,7 @@ class Spawner:
             except OSError as error:
                 return messages.Refused(call, f"cannot fork: {error.strerror}")
             if pid == 0:
-                self._be_supervisor(pod, listener)
+                self._run_supervisor(pod, listener)
         try:
             (Path(pod.folder) / PROCESS).write_text(processes.identity(pid) or "", encoding="ascii")
         except OSError as error:
@@ -112,13 +112,13 @@ class Spawner:
             return messages.Refused(call, f"{pod.folder}: {error}")
         return messages.Done(call)
 
-    def _be_supervisor(self, pod: PodPlan, listener: socket.socket) -> NoReturn:
+    def _run_supervisor(self, pod: PodPlan, listener: socket.socket) -> NoReturn:
         code = 1
         try:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             optional = (self._lifeline, self._setting.hub)
-            poll_loop.close_all_but({listener.fileno(), *(each for each in optional if each is not None)})
+            poll_loop.close_all_except({listener.fileno(), *(each for each in optional if each is not None)})
             Supervisor(pod, listener, self._setting, self._lifeline).run()
             code = 0
         except BaseException:
@@ -128,7 +128,7 @@ class Spawner:
 
 
 def _listening_in(folder: Path) -> socket.socket:
-    """The path of a unix socket must be short, and the folder's may be long: it is bound from inside."""
+    """Listen on a unix socket in the directory. Its path is relative, since an absolute one may be too long."""
     os.chdir(folder)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -145,8 +145,8 @@ def _listening_in(folder: Path) -> socket.socket:
         os.chdir("/")
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What the command line asks for. The namespaces are those of pods that an earlier spawner has left."""
+class Options(msgspec.Struct, frozen=True):
+    """Options of the command line. The namespaces are those of pods from an earlier spawner."""
 
     cluster: str
     level: str = AUTOMATIC
@@ -155,22 +155,22 @@ class Wanted(msgspec.Struct, frozen=True):
     hub: int | None = None
 
 
-def enter(wanted: Wanted) -> tuple[Setting, Hub | None, messages.Ready]:
-    """Get what this machine gives. From here on this process may be in another user namespace."""
-    found = capability_probe.find_out() if wanted.level != PLAIN else None
+def enter(options: Options) -> tuple[Setting, Hub | None, messages.Ready]:
+    """Set up the isolation that this machine allows. This process may enter another user namespace."""
+    found = capability_probe.find_out() if options.level != PLAIN else None
     isolates = found is not None and found.can_isolate
     notes = [found.reason] if found is not None and not isolates else []
-    groups = cgroups.find(wanted.cluster)
+    groups = cgroups.find(options.cluster)
     if found is not None and isolates and found.needs_user_namespace:
-        _enter_user_namespace(wanted.user_namespace)
+        _enter_user_namespace(options.user_namespace)
     hub = None
     if isolates:
-        opened = bridge.open_network(SUBNET, wanted.mode, wanted.hub)
+        opened = bridge.open_network(SUBNET, options.mode, options.hub)
         hub = opened if isinstance(opened, Hub) else None
-        if opened.reason and wanted.mode is not bridge.Mode.SHARED:
+        if opened.reason and options.mode is not bridge.Mode.SHARED:
             notes.append(opened.reason)
-    elif wanted.mode is bridge.Mode.ISOLATED:
-        raise OSError(f"pods cannot have a network of their own: {'; '.join(notes) or 'the level is plain'}")
+    elif options.mode is bridge.Mode.ISOLATED:
+        raise OSError(f"cannot isolate the network of pods: {'; '.join(notes) or 'the level is plain'}")
     setting = Setting(isolates=isolates, cgroups=groups, hub=hub.namespace if hub else None)
     ready = messages.Ready(
         isolates=isolates,
@@ -182,16 +182,16 @@ def enter(wanted: Wanted) -> tuple[Setting, Hub | None, messages.Ready]:
     return setting, hub, ready
 
 
-def _enter_user_namespace(of_others: int | None) -> None:
-    if of_others is not None:
-        kernel.set_namespace(of_others, kernel.NEW_USER)
+def _enter_user_namespace(existing: int | None) -> None:
+    if existing is not None:
+        kernel.set_namespace(existing, kernel.NEW_USER)
         return
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEW_USER)
     kernel.map_own_user(uid, gid)
 
 
-def _tell(control: Channel[ToSpawner], ready: messages.Ready, hub: Hub | None) -> None:
+def _announce(control: Channel[ToSpawner], ready: messages.Ready, hub: Hub | None) -> None:
     if hub is None:
         control.send(ready)
         return
@@ -204,23 +204,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m windlass.localcluster.sandbox.process.spawner", description=__doc__
     )
-    parser.add_argument("--control", type=int, required=True, help="a connected unix socket")
-    parser.add_argument("--lifeline", type=int, help="the read end of a pipe: at its end, all pods end")
+    parser.add_argument("--control", type=int, required=True, help="Connected unix socket.")
+    parser.add_argument(
+        "--lifeline", type=int, help="Read end of a pipe; all pods end when the write end is closed."
+    )
     parser.add_argument("--level", choices=(AUTOMATIC, PLAIN), default=AUTOMATIC)
     parser.add_argument("--network", choices=tuple(bridge.Mode), default=bridge.Mode.AUTO)
-    parser.add_argument("--user-namespace", type=int, help="of the pods that an earlier spawner has left")
-    parser.add_argument("--hub", type=int, help="of their network")
-    parser.add_argument(
-        "--cluster", required=True, help="tells the cgroups of this cluster from those of others"
-    )
+    parser.add_argument("--user-namespace", type=int, help="User namespace of pods from an earlier spawner.")
+    parser.add_argument("--hub", type=int, help="Network namespace of their hub.")
+    parser.add_argument("--cluster", required=True, help="Name of the cluster, for its cgroups.")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        # A Ctrl-C at the terminal is the daemon's to answer; when it goes, so does this.
+        # The daemon handles Ctrl-C; the spawner ends with it.
         signal.signal(number, signal.SIG_IGN)
     control: Channel[ToSpawner] = Channel(socket.socket(fileno=arguments.control), ToSpawner)
     try:
         setting, hub, ready = enter(
-            Wanted(
+            Options(
                 cluster=arguments.cluster,
                 level=arguments.level,
                 mode=bridge.Mode(arguments.network),
@@ -228,7 +228,7 @@ def main() -> int:
                 hub=arguments.hub,
             )
         )
-        _tell(control, ready, hub)
+        _announce(control, ready, hub)
     except OSError as error:
         with contextlib.suppress(OSError):
             control.send(messages.Refused(NO_CALL, str(error)))

@@ -1,7 +1,7 @@
-"""The supervisor of one pod: holds what its containers share, keeps their logs, and remembers how they ended.
+"""The supervisor of one pod: holds namespaces, starts containers, writes their logs, and saves their exit codes.
 
-It does what the daemon says and decides nothing: whether a container is started again, or killed because its grace is
-over, is the daemon's to say. While no daemon is there it goes on, and tells the next one what has happened.
+It executes requests of the daemon and decides nothing, e.g. about restarts and grace periods. It keeps running without
+a daemon, and reports to the next one what has happened.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from windlass.localcluster.sandbox.messages import (
     ToSupervisor,
 )
 from windlass.localcluster.sandbox.network import bridge
-from windlass.localcluster.sandbox.poll_loop import Watch
+from windlass.localcluster.sandbox.poll_loop import PollLoop
 from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.container_runs import ContainerRun, Setting
 
 SOCKET = "socket"
 PROCESS = "supervisor"
-"""In a pod's folder: which process its supervisor is, in the words of `processes.identity`."""
+"""File in the pod's directory with the `processes.identity` of the supervisor."""
 RUNS = "containers"
 _NFS_SECONDS = 60
 
@@ -44,31 +44,31 @@ class CannotMountError(Exception):
 
 class Supervisor:
     def __init__(self, pod: PodPlan, listener: socket.socket, setting: Setting, lifeline: int | None) -> None:
-        """`lifeline`: a descriptor whose end means that everything has to end."""
+        """`lifeline`: a descriptor at whose end everything must end."""
         self._pod = pod
         self._listener = listener
         self._setting = setting
         self._lifeline = lifeline
-        self._watch = Watch()
+        self._loop = PollLoop()
         self._runs: dict[str, ContainerRun] = {}
         self._daemon: Channel[ToSupervisor] | None = None
         self._calls: dict[int, ContainerRun] = {}
         self._is_ending = False
 
     def run(self) -> None:
-        """Returns when all is over."""
+        """Serve requests until everything has ended."""
         woken = poll_loop.children_ended()
-        self._watch.add(woken, lambda: self._reap(woken))
+        self._loop.add(woken, lambda: self._reap(woken))
         if self._lifeline is not None:
-            self._watch.add(self._lifeline, self._end)
+            self._loop.add(self._lifeline, self._end)
         try:
             self._set_up()
             problem = ""
         except (CannotMountError, OSError) as error:
             problem = str(error)
-        self._watch.add(self._listener.fileno(), lambda: self._accept(problem))
+        self._loop.add(self._listener.fileno(), lambda: self._accept(problem))
         while not (self._is_ending and all(run.is_over for run in self._runs.values())):
-            self._watch.turn()
+            self._loop.run_once()
         with contextlib.suppress(OSError):
             (Path(self._pod.folder) / SOCKET).unlink()
 
@@ -80,19 +80,19 @@ class Supervisor:
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
             kernel.set_hostname(self._pod.hostname)
         if sys.platform == "linux":
-            # The inits of containers among them.
+            # Including the init processes of containers.
             kernel.adopt_orphans()
         _mount_volumes(self._pod.volumes, can_mount=self._setting.isolates)
 
     def _reap(self, woken: int) -> None:
-        """How a run ended comes from its init; here, nothing must stay a zombie."""
+        """Reap zombies. Exit codes come from the init processes."""
         poll_loop.drain(woken)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
     def kill_strays(self) -> None:
-        """They have come to this process because their init was killed."""
+        """Kill the processes that this process has adopted because their init process was killed."""
 
         def find() -> set[int]:
             inits = [run.init for run in self._runs.values() if run.init]
@@ -104,7 +104,7 @@ class Supervisor:
     def _end(self) -> None:
         self._is_ending = True
         if self._lifeline is not None:
-            self._watch.remove(self._lifeline)
+            self._loop.remove(self._lifeline)
         for run in self._runs.values():
             run.signal(signal.SIGKILL)
 
@@ -112,39 +112,39 @@ class Supervisor:
 
     def _accept(self, problem: str) -> None:
         connection, _ = self._listener.accept()
-        # There is one daemon; an earlier one is no more.
-        self._let_go_of_daemon()
+        # There is only one daemon: an earlier one has ended.
+        self._disconnect_daemon()
         self._daemon = Channel(connection, ToSupervisor)
-        self._watch.add(connection.fileno(), self._hear)
-        self.tell(messages.Hello(tuple(run.told for run in self._runs.values()), problem))
+        self._loop.add(connection.fileno(), self._on_message)
+        self.tell(messages.Hello(tuple(run.reports for run in self._runs.values()), problem))
 
-    def _let_go_of_daemon(self) -> None:
+    def _disconnect_daemon(self) -> None:
         if self._daemon is not None:
-            self._watch.remove(self._daemon.fileno())
+            self._loop.remove(self._daemon.fileno())
             self._daemon.close()
             self._daemon = None
-        # The next one knows nothing of them, and counts its calls from the beginning.
+        # The next daemon does not know these calls, and numbers its own from the beginning.
         calls, self._calls = self._calls, {}
         for call, run in calls.items():
             run.abandon(call)
 
-    def _hear(self) -> None:
+    def _on_message(self) -> None:
         if self._daemon is None:
             return
         try:
             received = self._daemon.receive()
         except (EOFError, OSError, msgspec.MsgspecError):
-            self._let_go_of_daemon()
+            self._disconnect_daemon()
             return
         for message, _ in received:
-            self._obey(message)
+            self._handle(message)
 
-    def _obey(self, message: ToSupervisor) -> None:
+    def _handle(self, message: ToSupervisor) -> None:
         match message:
             case messages.Start(container=plan):
                 if not self._is_ending and plan.id not in self._runs:
                     folder = Path(self._pod.folder) / RUNS / plan.id
-                    self._runs[plan.id] = ContainerRun(plan, folder, self._setting, self._watch, self)
+                    self._runs[plan.id] = ContainerRun(plan, folder, self._setting, self._loop, self)
                     self._runs[plan.id].start()
             case messages.Signal(container=name, number=number):
                 if name in self._runs:
@@ -161,41 +161,41 @@ class Supervisor:
             case messages.End():
                 self._end()
 
-    def _call(self, wanted: messages.Execute | messages.Attach) -> None:
-        run = self._runs.get(wanted.container)
+    def _call(self, request: messages.Execute | messages.Attach) -> None:
+        run = self._runs.get(request.container)
         if run is None or not run.is_running:
-            self.tell(messages.Refused(wanted.call, "the container does not run"))
+            self.tell(messages.Refused(request.call, "the container is not running"))
             return
-        self._calls[wanted.call] = run
-        if isinstance(wanted, messages.Execute):
-            run.execute(wanted)
+        self._calls[request.call] = run
+        if isinstance(request, messages.Execute):
+            run.execute(request)
         else:
-            run.attach(wanted.call)
+            run.attach(request.call)
 
-    def _connect(self, wanted: messages.Connect) -> None:
-        """Not waited for: who gets the socket sees what becomes of it."""
+    def _connect(self, request: messages.Connect) -> None:
+        """Start a connection without waiting for it: the client waits on the socket."""
         try:
-            # Names are not looked up here, where everything would have to wait for it.
-            family = socket.AF_INET6 if ipaddress.ip_address(wanted.host).version == 6 else socket.AF_INET
+            # Names are not resolved here, since that would block everything.
+            family = socket.AF_INET6 if ipaddress.ip_address(request.host).version == 6 else socket.AF_INET
             with socket.socket(family, socket.SOCK_STREAM) as connection:
                 connection.setblocking(False)
-                code = connection.connect_ex((wanted.host, wanted.port))
+                code = connection.connect_ex((request.host, request.port))
                 if code not in (0, errno.EINPROGRESS):
                     raise OSError(code, os.strerror(code))
-                self.tell(messages.Opened(wanted.call), connection.fileno())
+                self.tell(messages.Opened(request.call), connection.fileno())
         except (OSError, OverflowError, ValueError) as error:
-            self.tell(messages.Refused(wanted.call, getattr(error, "strerror", None) or str(error)))
+            self.tell(messages.Refused(request.call, getattr(error, "strerror", None) or str(error)))
 
     def _share_namespaces(self, call: int) -> None:
         if self._setting.hub is None:
-            self.tell(messages.Refused(call, "pods share the network of the machine"))
+            self.tell(messages.Refused(call, "pods share the host network"))
             return
         own = os.open("/proc/self/ns/user", os.O_RDONLY)
         self.tell(messages.Opened(call), own, self._setting.hub)
         os.close(own)
 
     def tell(self, message: FromSupervisor, *descriptors: int) -> None:
-        """The daemon, if there is one."""
+        """Send a message to the daemon if one is connected."""
         if isinstance(message, messages.Exited | messages.Refused):
             self._calls.pop(message.call, None)
         if self._daemon is None:
@@ -203,7 +203,7 @@ class Supervisor:
         try:
             self._daemon.send(message, *descriptors)
         except OSError:
-            self._let_go_of_daemon()
+            self._disconnect_daemon()
 
 
 # Volumes in the mount namespace of the pod, which end with it

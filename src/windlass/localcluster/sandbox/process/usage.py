@@ -1,8 +1,7 @@
-"""What the processes of containers have used and hold: from a container's cgroup, and from /proc for what that does not
-count. All containers are looked at together, so that /proc is read once.
+"""CPU and memory usage of containers, from their cgroups, otherwise from /proc.
 
-Memory from /proc is what is resident: what several processes of a container share counts for each of them. The init of
-a container is ours, and only what it has reaped counts.
+All containers are measured together, so that /proc is read once. Memory from /proc is the resident memory, where shared
+pages count for each process. Of the init process, only the CPU time of its reaped children counts.
 """
 
 import functools
@@ -13,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.localcluster.sandbox.process import processes
-from windlass.localcluster.sandbox.process.processes import Share
+from windlass.localcluster.sandbox.process.processes import ProcessStat
 from windlass.localcluster.usage import ProcessUsage
 
 _MICRO = 1_000_000
@@ -21,14 +20,14 @@ _NANO = 1_000_000_000
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A run of a container: its init, and the folders of its cgroup."""
+    """A run of a container: PID of its init process, and directories of its cgroup."""
 
     init: int
     groups: tuple[str, ...] = ()
 
 
 class _Counters(msgspec.Struct, frozen=True):
-    """The files of a cgroup in which something is counted; empty where it is not."""
+    """The files of a cgroup that contain counters; empty if there is none."""
 
     cpu: str = ""
     memory: str = ""
@@ -36,10 +35,10 @@ class _Counters(msgspec.Struct, frozen=True):
 
 
 def read(targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
-    """By the same names; without those of which nothing is found."""
+    """Return the usage by name, without the containers that have ended."""
     counted = {name: (_cpu(target.groups), _memory(target.groups)) for name, target in targets.items()}
     is_all_counted = all(None not in pair for pair in counted.values())
-    shares = {} if is_all_counted else processes.shares()
+    shares = {} if is_all_counted else processes.usage_by_pid()
     children: dict[int, list[int]] = {}
     for pid, share in shares.items():
         children.setdefault(share.parent, []).append(pid)
@@ -56,7 +55,7 @@ def read(targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
 
 
 def _of_processes(
-    init: int, shares: Mapping[int, Share], children: Mapping[int, Iterable[int]]
+    init: int, shares: Mapping[int, ProcessStat], children: Mapping[int, Iterable[int]]
 ) -> ProcessUsage | None:
     if init not in shares:
         return None
@@ -79,7 +78,7 @@ def _cpu(groups: tuple[str, ...]) -> float | None:
 
 
 def _memory(groups: tuple[str, ...]) -> int | None:
-    """Without what the kernel has of files and would give back at once."""
+    """Return the memory without the inactive file cache."""
     counters = _counters(groups)
     text = _text(counters.memory) if counters.memory else ""
     if not text.strip().isdigit():
@@ -95,7 +94,7 @@ def _counters(groups: tuple[str, ...]) -> _Counters:
         files = (Path(folder, name) for name in names for folder in groups)
         return next((str(file) for file in files if file.exists()), "")
 
-    # Version 1 has a cpu.stat too, which counts something else.
+    # cpu.stat of version 1 has another meaning.
     cpu = first("cpuacct.usage") or (first("cpu.stat") if first("cgroup.controllers") else "")
     memory = first("memory.current", "memory.usage_in_bytes")
     return _Counters(cpu, memory, str(Path(memory).with_name("memory.stat")) if memory else "")
@@ -110,7 +109,7 @@ def _field(text: str, name: str) -> int | None:
 
 
 def _text(file: str) -> str:
-    """Nothing, where the group is gone."""
+    """Return the text of a file; empty if the cgroup was removed."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:

@@ -1,1 +1,1 @@
-"""The root file system and the mounts of a container."""
+"""The root file system of a container and its mounts."""

@@ -1,10 +1,10 @@
-"""What makes up the root of a container: everything of the host, a local image over it, and the mounts.
+"""The layout of a container's root: the files of the host, a local image over them, and the mounts.
 
-The root is an empty folder in memory. Whatever the host has is bound into it, and nothing of the host is ever written
-to: where something has to appear that the host does not have, the folder around it is *opened*, which means made anew
-in memory with each of its entries bound into it. What is in no need of that is bound whole.
+The root is a tmpfs into which the directories of the host are bind-mounted. Nothing is ever written to the host: where
+a path must appear that the host does not have, the directory around it is *opened*, i.e. created in the tmpfs with each
+of its entries bind-mounted. All other directories are bind-mounted as a whole.
 
-Here it is only decided what is to be done. Paths of operations are those inside the new root, without links.
+This module only computes the operations. Their paths are those in the new root, with links resolved.
 """
 
 import collections
@@ -17,43 +17,43 @@ import msgspec
 
 from windlass.localcluster.sandbox import messages
 
-# As many as Linux itself follows.
-_MOST_LINKS = 40
+# The limit of Linux.
+_MAX_LINKS = 40
 _TERMINALS = "/dev/pts"
 
 
 class Kind(enum.StrEnum):
     FOLDER = "folder"
     LINK = "link"
-    # Whatever is neither of the others: devices and sockets too.
+    # Everything else, including devices and sockets.
     FILE = "file"
 
 
 class Host(Protocol):
-    """How the host is looked at."""
+    """Access to the file system of the host."""
 
     def kind(self, path: str) -> Kind | None:
-        """Of a link itself; None for what is not there or cannot be seen."""
+        """Return the kind of a path without following links; None if it does not exist or is not accessible."""
 
     def kind_behind(self, path: str) -> Kind | None:
-        """The same, of where links lead."""
+        """Return the kind of a path, following links."""
 
     def read_link(self, path: str) -> str:
-        """Empty for a link that has vanished."""
+        """Return the target of a link; empty if it has vanished."""
 
     def entries(self, folder: str) -> Iterable[tuple[str, Kind]]:
-        """Names in a folder; OSError if it cannot be read."""
+        """Return the entries of a directory. Raises OSError."""
 
 
 class MakeFolder(msgspec.Struct, frozen=True, tag=True):
-    """Unless it is there. Its mode and owner are those of the host's folder `like`, if that is named."""
+    """Create a directory unless it exists, with mode and owner of the host's directory `like` if set."""
 
     path: str
     like: str = ""
 
 
 class MakeFile(msgspec.Struct, frozen=True, tag=True):
-    """An empty one, unless it is there."""
+    """Create an empty file unless it exists."""
 
     path: str
 
@@ -64,8 +64,10 @@ class MakeLink(msgspec.Struct, frozen=True, tag=True):
 
 
 class Bind(msgspec.Struct, frozen=True, tag=True):
-    """What is at `source` on the host, with all that is mounted in it, over a place that is there. One that is not
-    required may be left out, with its place, if the host does not let go of it."""
+    """Bind-mount `source` of the host with its submounts on an existing path.
+
+    If it is not required and the host does not allow it, the path is removed instead.
+    """
 
     source: str
     target: str
@@ -74,7 +76,7 @@ class Bind(msgspec.Struct, frozen=True, tag=True):
 
 
 class MountTerminals(msgspec.Struct, frozen=True, tag=True):
-    """A set of pseudo-terminals of the container's own."""
+    """Mount a new instance of devpts."""
 
     path: str
 
@@ -83,12 +85,12 @@ Operation = MakeFolder | MakeFile | MakeLink | Bind | MountTerminals
 
 
 class LayoutError(Exception):
-    """The root cannot be as it was asked for; the text says why."""
+    """The requested root is not possible."""
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Something in the new root. Without a source it is made in memory, if a link with this text; `mount` is the one
-    that it lies in."""
+    """A path in the new root. Without a source it is created in the tmpfs; `text` is the target of such a link, `mount`
+    the mount that the path is in."""
 
     path: str
     kind: Kind
@@ -101,8 +103,10 @@ class _Place(msgspec.Struct, frozen=True):
 def operations(
     host: Host, mounts: Sequence[messages.Mount], image: str = "", working_directory: str = "/"
 ) -> tuple[Operation, ...]:
-    """`mounts` come sorted, outer before inner. The place for /proc is left to who mounts it. A working directory that
-    is not there is made, if it can be."""
+    """Return the operations that create the root. `mounts` are sorted, outer before inner.
+
+    A missing working directory is created if possible. /proc is not included.
+    """
     root = _Root(host)
     if image:
         root.add_image(image)
@@ -116,9 +120,9 @@ class _Root:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._top = _Place("/", Kind.FOLDER, "/")
-        # What is in each folder that is made in memory.
+        # Path of an opened directory → its entries.
         self._opened: dict[str, dict[str, _Place]] = {}
-        # What lies over something else, or was made in a volume; it comes last, in this order.
+        # Mounts over other paths, and paths created in volumes; their operations come last, in this order.
         self._covers: dict[str, _Place] = {}
         self._last: list[Operation] = []
         self._open(self._top)
@@ -170,13 +174,13 @@ class _Root:
             raise LayoutError(f"{mount.source} does not exist")
         place = self._place_for(mount.target, kind)
         if place.path == "/":
-            raise LayoutError("nothing can be mounted over the whole root")
+            raise LayoutError("cannot mount over /")
         if kind is Kind.FOLDER and place.kind is not Kind.FOLDER:
-            raise LayoutError(
-                f"not a directory: {place.path} is a file, and a folder cannot be mounted on it"
-            )
+            raise LayoutError(f"not a directory: cannot mount a directory on the file {place.path}")
         if kind is not Kind.FOLDER and place.kind is Kind.FOLDER:
-            raise LayoutError(f"not a directory: {mount.source} is a file, and {place.path} is a folder")
+            raise LayoutError(
+                f"not a directory: cannot mount the file {mount.source} on the directory {place.path}"
+            )
         self._last.append(Bind(mount.source, place.path, mount.read_only))
         self._cover(_Place(place.path, kind, mount.source, mount=mount))
 
@@ -184,22 +188,22 @@ class _Root:
         try:
             self._place_for(path, Kind.FOLDER)
         except LayoutError:
-            # Whoever goes there finds the same, and has the words for it.
+            # The container's start reports the error.
             return
 
     def _place_for(self, path: str, kind: Kind) -> _Place:
         place, missing = self._walk(path)
         way = "/".join((place.path.rstrip("/"), *missing))
         if way == "/proc" or way.startswith("/proc/"):
-            raise LayoutError(f"{way} is inside /proc, where nothing can be put")
+            raise LayoutError(f"cannot mount in /proc: {way}")
         return self._make(place, missing, kind) if missing else place
 
     def _make(self, place: _Place, missing: Sequence[str], kind: Kind) -> _Place:
-        """`missing` inside `place`, all of it folders but for the last."""
+        """Create the path `missing` inside `place`: directories, and the last component of the given kind."""
         if place.kind is not Kind.FOLDER:
             raise LayoutError(f"not a directory: {place.path} is a file")
         if place.mount and place.mount.read_only:
-            raise LayoutError(f"{place.path} has no {missing[0]}, and is mounted read-only")
+            raise LayoutError(f"{place.path} is mounted read-only and does not contain {missing[0]}")
         for number, name in enumerate(missing, start=1):
             is_last = number == len(missing)
             place = self._make_one(place, name, kind if is_last else Kind.FOLDER)
@@ -228,11 +232,11 @@ class _Root:
 
     def add_image(self, folder: str) -> None:
         if self._host.kind_behind(folder) is not Kind.FOLDER:
-            raise LayoutError(f"the local image {folder}: there is no such folder")
+            raise LayoutError(f"local image {folder}: no such directory")
         try:
             self._merge(folder, self._top)
         except LayoutError as error:
-            raise LayoutError(f"the local image {folder}: {error}") from error
+            raise LayoutError(f"local image {folder}: {error}") from error
 
     def _merge(self, folder: str, place: _Place) -> None:
         for name, kind in self._entries(folder):
@@ -266,10 +270,10 @@ class _Root:
         are_links = old.kind is new.kind is Kind.LINK
         return are_links and self._text(old) == self._text(new)
 
-    # Looking
+    # Lookup
 
     def _walk(self, path: str) -> tuple[_Place, list[str]]:
-        """As far as there is something, and the names of what is not there. Links lead to places in the new root."""
+        """Resolve a path in the new root, and return the last existing place and the missing components."""
         ways, missing, links = [self._top], list[str](), 0
         names = collections.deque(path.split("/"))
         while names:
@@ -287,8 +291,8 @@ class _Root:
                 ways.append(child)
                 continue
             links += 1
-            if links > _MOST_LINKS:
-                raise LayoutError(f"too many links on the way to {path}")
+            if links > _MAX_LINKS:
+                raise LayoutError(f"too many levels of symbolic links: {path}")
             text = self._text(child)
             if text.startswith("/"):
                 del ways[1:]
@@ -311,7 +315,7 @@ class _Root:
         return link.text or self._host.read_link(link.source)
 
     def _open(self, folder: _Place) -> None:
-        """And every folder around it, since one that is bound whole has no room for another."""
+        """Open a directory and its parents, since nothing can be added to a bind-mounted directory."""
         if folder.path in self._opened:
             return
         if folder.path != "/":
@@ -325,7 +329,7 @@ class _Root:
             self._give_own_terminals(self._opened["/dev"])
 
     def _give_own_terminals(self, devices: dict[str, _Place]) -> None:
-        # The kernel looks for terminals beside the device that makes them, and finds none if that is bound by itself.
+        # The kernel looks for the terminals next to the device ptmx: a bind-mounted ptmx finds none.
         if "pts" not in devices:
             return
         devices["pts"] = _Place(_TERMINALS, Kind.FOLDER, "")
@@ -336,9 +340,7 @@ class _Root:
         try:
             return sorted(self._host.entries(folder))
         except OSError as error:
-            raise LayoutError(
-                f"{folder} cannot be read, so nothing can be added to what is in it: {error.strerror}"
-            ) from error
+            raise LayoutError(f"cannot add anything to {folder}: cannot read it: {error.strerror}") from error
 
 
 def _join(folder: str, name: str) -> str:

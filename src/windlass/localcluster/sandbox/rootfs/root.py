@@ -1,7 +1,6 @@
-"""A container's root: built in memory as the layout says, and entered.
+"""Build and enter the root of a container, as computed by `layout`.
 
-For a process that has a mount namespace of its own, and that is the first of its PID namespace: with it goes all that
-is made here, and the host keeps no trace. What is to be in the root is decided in `layout`.
+The calling process must have its own mount namespace and be PID 1: all mounts end with it.
 """
 
 import contextlib
@@ -16,9 +15,9 @@ import msgspec
 from windlass.localcluster.sandbox import kernel, messages
 from windlass.localcluster.sandbox.rootfs import layout, sub_paths
 
-# What the host may say of an entry that has just gone, that is in somebody else's mount, or that must not be bound, as
-# the new root itself.
-_NOT_TO_BE_HAD = {
+# Errors for entries that have vanished, that belong to another user's mount, or that cannot be bind-mounted, like the
+# new root itself.
+_UNAVAILABLE = {
     errno.ENOENT,
     errno.ENOTDIR,
     errno.EACCES,
@@ -27,17 +26,17 @@ _NOT_TO_BE_HAD = {
     errno.ENOTCONN,
     errno.ESTALE,
 }
-# A mount that came from a more privileged namespace keeps these; a remount without them is refused.
+# Flags of mounts from a more privileged namespace. A remount without them fails.
 _LOCKED = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
 
 
 class RootError(Exception):
-    """The root cannot be had; the text says what of it."""
+    """The root of a container cannot be built."""
 
 
 def build_and_enter(plan: messages.ContainerPlan, scratch: str) -> None:
-    """`scratch` is an empty folder of the pod. The process is in / of the new root afterwards; the old one is gone."""
-    # Made folders are for whatever user the container runs as.
+    """Build the root on the empty directory `scratch`, and make it the root of this process."""
+    # New directories must be accessible to any user of the container.
     umask = os.umask(0o022)
     try:
         _build(plan, scratch)
@@ -45,24 +44,24 @@ def build_and_enter(plan: messages.ContainerPlan, scratch: str) -> None:
     except layout.LayoutError as error:
         raise RootError(str(error)) from error
     except OSError as error:
-        raise RootError(f"the root of container {plan.name} cannot be made: {error}") from error
+        raise RootError(f"cannot create the root of container {plan.name}: {error}") from error
     finally:
         os.umask(umask)
 
 
 def _build(plan: messages.ContainerPlan, scratch: str) -> None:
-    mounts = tuple(_found(mount) for mount in plan.mounts)
+    mounts = tuple(_resolved(mount) for mount in plan.mounts)
     todo = layout.operations(_Machine(), mounts, plan.image, plan.working_directory)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
-    # Otherwise the new root would appear in itself, in the folder of the host that scratch is in.
+    # Otherwise the new root would contain itself.
     kernel.mount(None, scratch, None, kernel.MS_UNBINDABLE)
     _mount_proc(scratch + "/proc")
     for operation in todo:
-        _carry_out(operation, scratch)
+        _apply(operation, scratch)
 
 
-def _found(mount: messages.Mount) -> messages.Mount:
+def _resolved(mount: messages.Mount) -> messages.Mount:
     if not mount.sub_path:
         return mount
     try:
@@ -72,7 +71,7 @@ def _found(mount: messages.Mount) -> messages.Mount:
     return msgspec.structs.replace(mount, source=str(source), sub_path="")
 
 
-def _carry_out(operation: layout.Operation, scratch: str) -> None:
+def _apply(operation: layout.Operation, scratch: str) -> None:
     match operation:
         case layout.MakeFolder(path, like):
             _make_folder(pathlib.Path(scratch + path), like)
@@ -98,7 +97,7 @@ def _make_folder(path: pathlib.Path, like: str) -> None:
     path.mkdir(0o755, exist_ok=True)
     if not like:
         return
-    # In a user namespace most owners do not exist; the mode alone has to do there.
+    # In a user namespace most owners do not exist.
     with contextlib.suppress(OSError):
         model = pathlib.Path(like).stat()
         path.chmod(stat.S_IMODE(model.st_mode))
@@ -114,7 +113,7 @@ def _bind(source: str, target: str, read_only: bool) -> None:
 
 
 def _leave_out(place: pathlib.Path, error: OSError) -> None:
-    if error.errno not in _NOT_TO_BE_HAD:
+    if error.errno not in _UNAVAILABLE:
         raise error
     if place.is_dir():
         place.rmdir()
@@ -127,7 +126,7 @@ def _mount_proc(place: str) -> None:
     try:
         kernel.mount("proc", place, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     except OSError:
-        # Inside somebody else's container; the host's shows more processes than there should be, but works.
+        # Inside another container. The host's /proc shows too many processes, but works.
         kernel.mount("/proc", place, None, kernel.MS_BIND | kernel.MS_REC)
 
 
@@ -136,13 +135,13 @@ def _mount_terminals(place: str) -> None:
     try:
         kernel.mount("devpts", place, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
     except OSError:
-        # Those of the host, for who may use them.
+        # Use those of the host.
         kernel.mount("/dev/pts", place, None, kernel.MS_BIND | kernel.MS_REC)
 
 
 def _enter(scratch: str) -> None:
     os.chdir(scratch)
-    # The old root lands on top of the new one, and is taken off: no place has to be made for it.
+    # The old root is stacked on the new one and unmounted, so that it needs no directory.
     kernel.pivot_root(".", ".")
     kernel.unmount(".", lazily=True)
     os.chdir("/")
@@ -150,7 +149,7 @@ def _enter(scratch: str) -> None:
 
 
 class _Machine:
-    """The host as it is: a layout.Host."""
+    """The real file system, as a layout.Host."""
 
     def kind(self, path: str) -> layout.Kind | None:
         try:
@@ -182,7 +181,7 @@ def _kind(mode: int) -> layout.Kind:
 
 
 def _kind_of_entry(entry: os.DirEntry[str]) -> layout.Kind:
-    # The folder itself knows, so that not every entry has to be looked at.
+    # The directory entry contains the type: no stat is needed.
     if entry.is_symlink():
         return layout.Kind.LINK
     return layout.Kind.FOLDER if entry.is_dir(follow_symlinks=False) else layout.Kind.FILE
