@@ -58,7 +58,7 @@ def namespace(cluster: Cluster, unique: str) -> Iterator[Namespace]:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique}}
     cluster.client.post("/api/v1/namespaces", body).expect(201)
     yield Namespace(unique)
-    if not cluster.ends_with_the_tests:
+    if not cluster.is_disposable:
         cluster.client.delete(f"/api/v1/namespaces/{unique}")
 
 
@@ -120,7 +120,7 @@ def _check(file: Path, found: list[object]) -> None:
         )
         WRITTEN.add(file)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(transcript.dumped(found), encoding="utf-8")
+        file.write_text(transcript.dump(found), encoding="utf-8")
     transcript.compare(file, found)
 
 

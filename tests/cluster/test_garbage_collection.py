@@ -24,14 +24,14 @@ from conformance.transcript import RecordingClient
 from conformance.waiting import wait_until, wait_until_gone
 
 HOLD = "example.com/hold"
-NOBODY = "99999999-8888-7777-6666-555555555555"
+UNKNOWN_UID = "99999999-8888-7777-6666-555555555555"
 
 
 def dependent(api: RecordingClient, maps: str, name: str, *owners: Json, **metadata: Any) -> Json:
     return api.post(maps, config_map(name, ownerReferences=list(owners), **metadata)).expect(201).body
 
 
-def until_seen(api: RecordingClient, *paths: str) -> None:
+def wait_for_collector(api: RecordingClient, *paths: str) -> None:
     """Wait until the garbage collector has processed all earlier writes.
 
     It watches the server like any other client. Once it has deleted an object whose owner does not exist, it has seen
@@ -39,7 +39,7 @@ def until_seen(api: RecordingClient, *paths: str) -> None:
     """
     for path in paths:
         kind = api.unrecorded.get(path).expect(200).body
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": NOBODY}
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": UNKNOWN_UID}
         body = {
             "apiVersion": kind["apiVersion"],
             "kind": kind["kind"].removesuffix("List"),
@@ -59,7 +59,7 @@ def test_background_deletion_deletes_dependents(
     child = dependent(api, maps, "child", owner("ConfigMap", root))
     dependent(api, maps, "grandchild", owner("ConfigMap", child))
     api.post(maps, config_map("bystander"))
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(f"{maps}/root", propagationPolicy=policy).expect(200)
     for name in ("root", "child", "grandchild"):
         wait_until_gone(api.unrecorded, f"{maps}/{name}")
@@ -71,7 +71,7 @@ def test_orphan_deletion_keeps_dependents(api: RecordingClient, namespace: Names
     root = api.post(maps, config_map("root")).body
     child = dependent(api, maps, "child", owner("ConfigMap", root))
     dependent(api, maps, "grandchild", owner("ConfigMap", child))
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(f"{maps}/root", propagationPolicy="Orphan").expect(200)
     wait_until_gone(api.unrecorded, f"{maps}/root")
     assert "ownerReferences" not in api.get(f"{maps}/child").expect(200).body["metadata"]
@@ -82,7 +82,7 @@ def test_orphan_dependents_option_keeps_dependents(api: RecordingClient, namespa
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root))
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(f"{maps}/root", {"orphanDependents": True}).expect(200)
     wait_until_gone(api.unrecorded, f"{maps}/root")
     assert "ownerReferences" not in api.get(f"{maps}/child").expect(200).body["metadata"]
@@ -94,7 +94,7 @@ def test_foreground_deletion_keeps_owner_until_dependents_are_deleted(
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=True), finalizers=[HOLD])
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     deleted = api.delete(f"{maps}/root", propagationPolicy="Foreground").expect(200).body["metadata"]
     assert deleted["finalizers"] == ["foregroundDeletion"]
     wait_until(api.unrecorded, f"{maps}/child", lambda found: "deletionTimestamp" in found.body["metadata"])
@@ -110,7 +110,7 @@ def test_foreground_deletion_waits_only_for_blocking_dependents(
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
     dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=False), finalizers=[HOLD])
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(f"{maps}/root", propagationPolicy="Foreground").expect(200)
     wait_until_gone(api.unrecorded, f"{maps}/root")
     wait_until(api.unrecorded, f"{maps}/child", lambda found: "deletionTimestamp" in found.body["metadata"])
@@ -125,7 +125,7 @@ def test_foreground_deletion_waits_for_indirect_dependents(
     root = api.post(maps, config_map("root")).body
     child = dependent(api, maps, "child", owner("ConfigMap", root, blockOwnerDeletion=True))
     dependent(api, maps, "grandchild", owner("ConfigMap", child, blockOwnerDeletion=True), finalizers=[HOLD])
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(f"{maps}/root", {"propagationPolicy": "Foreground"}).expect(200)
     wait_until(
         api.unrecorded, f"{maps}/grandchild", lambda found: "deletionTimestamp" in found.body["metadata"]
@@ -140,7 +140,7 @@ def test_foreground_deletion_waits_for_indirect_dependents(
 
 def test_object_with_missing_owner_is_deleted(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
-    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": NOBODY}
+    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": UNKNOWN_UID}
     dependent(api, maps, "child", nobody)
     wait_until_gone(api.unrecorded, f"{maps}/child")
 
@@ -150,7 +150,7 @@ def test_owner_with_same_name_but_other_uid_does_not_count(
 ) -> None:
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root")).body
-    dependent(api, maps, "child", {**owner("ConfigMap", root), "uid": NOBODY})
+    dependent(api, maps, "child", {**owner("ConfigMap", root), "uid": UNKNOWN_UID})
     wait_until_gone(api.unrecorded, f"{maps}/child")
     api.get(f"{maps}/root").expect(200)
 
@@ -175,7 +175,7 @@ def test_dependents_of_other_kinds_are_deleted(api: RecordingClient, namespace: 
     references = {"ownerReferences": [owner("ConfigMap", root, controller=True, blockOwnerDeletion=True)]}
     api.post(secrets, {**secret("a"), "metadata": {"name": "a", **references}}).expect(201)
     api.post(pods, pod("a", **references)).expect(201)
-    until_seen(api, secrets, pods)
+    wait_for_collector(api, secrets, pods)
     api.delete(f"{maps}/root", propagationPolicy="Foreground").expect(200)
     wait_until_gone(api.unrecorded, f"{maps}/root")
     api.get(f"{secrets}/a").expect(404)
@@ -197,7 +197,7 @@ def test_default_propagation_policy_depends_on_kind(
     maps = namespace.path("configmaps")
     root = api.post(namespace.path(plural), body).expect(201).body
     dependent(api, maps, "child", owner(kind, root))
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(namespace.path(plural, "root")).expect(200)
     wait_until_gone(api.unrecorded, namespace.path(plural, "root"))
     if is_orphaned:
@@ -239,7 +239,7 @@ def test_custom_resources_can_be_owners(api: RecordingClient, widgets: Widgets, 
         child = dependent(api, maps, f"{name}-child", owner("Widget", root, blockOwnerDeletion=True))
         references = {"ownerReferences": [owner("ConfigMap", child, blockOwnerDeletion=True)]}
         api.post(widgets.path(), widgets.body(f"{name}-grandchild", metadata=references)).expect(201)
-    until_seen(api, maps, widgets.path())
+    wait_for_collector(api, maps, widgets.path())
     for policy in policies:
         name = policy.lower()
         api.delete(widgets.path(name), propagationPolicy=policy).expect(200)
@@ -256,7 +256,7 @@ def test_delete_collection_deletes_dependents(api: RecordingClient, namespace: N
     maps = namespace.path("configmaps")
     root = api.post(maps, config_map("root", labels={"app": "blue"})).body
     dependent(api, maps, "child", owner("ConfigMap", root))
-    until_seen(api, maps)
+    wait_for_collector(api, maps)
     api.delete(maps, {"propagationPolicy": "Foreground"}, labelSelector="app=blue").expect(200)
     wait_until_gone(api.unrecorded, f"{maps}/root")
     assert api.get(maps).names == []
@@ -264,10 +264,10 @@ def test_delete_collection_deletes_dependents(api: RecordingClient, namespace: N
 
 NO_OWNERS: dict[str, Any] = {
     "no-uid": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a"},
-    "no-name": {"apiVersion": "v1", "kind": "ConfigMap", "uid": NOBODY},
-    "no-kind": {"apiVersion": "v1", "name": "a", "uid": NOBODY},
-    "no-version": {"kind": "ConfigMap", "name": "a", "uid": NOBODY},
-    "event": {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": NOBODY},
+    "no-name": {"apiVersion": "v1", "kind": "ConfigMap", "uid": UNKNOWN_UID},
+    "no-kind": {"apiVersion": "v1", "name": "a", "uid": UNKNOWN_UID},
+    "no-version": {"kind": "ConfigMap", "name": "a", "uid": UNKNOWN_UID},
+    "event": {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": UNKNOWN_UID},
 }
 
 
@@ -279,6 +279,6 @@ def test_incomplete_owner_reference_is_rejected(
 
 
 def test_second_controller_reference_is_rejected(api: RecordingClient, namespace: Namespace) -> None:
-    one = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": NOBODY, "controller": True}
-    two = {**one, "name": "b", "uid": NOBODY.replace("9", "1")}
+    one = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": UNKNOWN_UID, "controller": True}
+    two = {**one, "name": "b", "uid": UNKNOWN_UID.replace("9", "1")}
     api.post(namespace.path("configmaps"), config_map("child", ownerReferences=[one, two])).expect(422)

@@ -21,19 +21,19 @@ SPACES = "/api/v1/namespaces"
 HOLD = "example.com/hold"
 
 
-def space(name: str, **metadata: str) -> Json:
+def namespace_body(name: str, **metadata: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
 
 
 def test_namespace_is_created_and_deleted(api: RecordingClient, unique: str) -> None:
-    api.post(SPACES, space(unique)).expect(201)
-    api.post(SPACES, space(unique)).expect(409)
+    api.post(SPACES, namespace_body(unique)).expect(201)
+    api.post(SPACES, namespace_body(unique)).expect(409)
     assert api.get(f"{SPACES}/{unique}").expect(200).body["status"]["phase"] == "Active"
     deleted = api.delete(f"{SPACES}/{unique}").expect(200)
     assert deleted.body["status"]["phase"] == "Terminating"
     wait_until_gone(api.unrecorded, f"{SPACES}/{unique}")
     api.get(f"{SPACES}/{unique}").expect(404)
-    api.post(SPACES, space(unique)).expect(201)
+    api.post(SPACES, namespace_body(unique)).expect(201)
     api.delete(f"{SPACES}/{unique}").expect(200)
 
 
@@ -64,7 +64,7 @@ def test_terminating_namespace_rejects_new_objects(api: RecordingClient, namespa
     api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
     api.unrecorded.delete(f"{SPACES}/{namespace.name}").expect(200)
     assert api.post(maps, config_map("late")).expect(403).reason == "Forbidden"
-    api.post(SPACES, space(namespace.name)).expect(409)
+    api.post(SPACES, namespace_body(namespace.name)).expect(409)
     wait_until(api.unrecorded, f"{maps}/held", lambda found: "deletionTimestamp" in found.body["metadata"])
     api.patch(f"{maps}/held", {"data": {"k": "1"}}).expect(200)
     api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
@@ -91,7 +91,7 @@ def test_terminating_namespace_reports_remaining_finalizers(
 
 
 def test_finalize_subresource_removes_finalizer(api: RecordingClient, unique: str) -> None:
-    held = {**space(unique), "spec": {"finalizers": ["kubernetes", HOLD]}}
+    held = {**namespace_body(unique), "spec": {"finalizers": ["kubernetes", HOLD]}}
     created = api.post(SPACES, held).expect(201)
     assert created.body["spec"]["finalizers"] == ["kubernetes", HOLD]
     api.delete(f"{SPACES}/{unique}").expect(200)
@@ -99,7 +99,7 @@ def test_finalize_subresource_removes_finalizer(api: RecordingClient, unique: st
         api.unrecorded, f"{SPACES}/{unique}", lambda found: found.body["spec"].get("finalizers") == [HOLD]
     )
     assert left.body["status"]["phase"] == "Terminating"
-    released = {**space(unique), "spec": {"finalizers": []}}
+    released = {**namespace_body(unique), "spec": {"finalizers": []}}
     api.put(f"{SPACES}/{unique}/finalize", released).expect(200)
     wait_until_gone(api.unrecorded, f"{SPACES}/{unique}")
 
@@ -116,7 +116,7 @@ NAMES = {"upper": "Upper", "dot": "a.b", "first": "-a", "last": "a-", "underscor
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_namespace_has_name_label(api: RecordingClient, name: str) -> None:
     """Newer releases add a label to the namespace as well."""
-    refused = api.unrecorded.post(SPACES, space(name)).expect(422).body
+    refused = api.unrecorded.post(SPACES, namespace_body(name)).expect(422).body
     api.note("first cause", refused["details"]["causes"][0])
 
 

@@ -8,7 +8,7 @@ from conformance.objects import SIZED, Namespace, Widgets, config_map, definitio
 from conformance.transcript import RecordingClient
 
 
-def told(events: list[Any]) -> list[tuple[str, str]]:
+def types_and_names(events: list[Any]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
 
@@ -26,7 +26,7 @@ def test_watch_events_are_in_order(api: RecordingClient, namespace: Namespace) -
         api.patch(f"{maps}/a", {"data": {"k": "3"}})
         api.delete(f"{maps}/a")
         events = watch.take(5)
-    assert told(events) == [
+    assert types_and_names(events) == [
         ("ADDED", "a"),
         ("MODIFIED", "a"),
         ("ADDED", "b"),
@@ -44,9 +44,9 @@ def test_watch_resumes_after_resource_version(api: RecordingClient, namespace: N
     api.delete(f"{maps}/a")
     api.post(maps, config_map("c"))
     with api.watch(maps, resourceVersion=second) as watch:
-        assert told(watch.take(2)) == [("DELETED", "a"), ("ADDED", "c")]
+        assert types_and_names(watch.take(2)) == [("DELETED", "a"), ("ADDED", "c")]
         api.delete(f"{maps}/b")
-        assert told([watch.next()]) == [("DELETED", "b")]
+        assert types_and_names([watch.next()]) == [("DELETED", "b")]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_watch_without_version_starts_with_existing_objects(
     api.post(maps, config_map("a"))
     api.post(maps, config_map("b"))
     with api.watch(maps, **start) as watch:
-        assert told(watch.take_in_any_order(2)) == [("ADDED", "a"), ("ADDED", "b")]
+        assert types_and_names(watch.take_in_any_order(2)) == [("ADDED", "a"), ("ADDED", "b")]
         api.post(maps, config_map("c"))
-        assert told([watch.next()]) == [("ADDED", "c")]
+        assert types_and_names([watch.next()]) == [("ADDED", "c")]
 
 
 def test_all_watchers_get_same_events(api: RecordingClient, namespace: Namespace) -> None:
@@ -102,12 +102,12 @@ def test_watch_of_one_object_by_name(api: RecordingClient, namespace: Namespace)
     api.post(maps, config_map("a"))
     api.post(maps, config_map("b"))
     with api.watch(maps, fieldSelector="metadata.name=a") as watch:
-        assert told([watch.next()]) == [("ADDED", "a")]
+        assert types_and_names([watch.next()]) == [("ADDED", "a")]
         api.patch(f"{maps}/b", {"data": {"k": "1"}})
         api.patch(f"{maps}/a", {"data": {"k": "1"}})
         api.delete(f"{maps}/b")
         api.delete(f"{maps}/a")
-        assert told(watch.take(2)) == [("MODIFIED", "a"), ("DELETED", "a")]
+        assert types_and_names(watch.take(2)) == [("MODIFIED", "a"), ("DELETED", "a")]
 
 
 def test_field_selector_change_adds_and_deletes_object(api: RecordingClient, namespace: Namespace) -> None:
@@ -117,7 +117,7 @@ def test_field_selector_change_adds_and_deletes_object(api: RecordingClient, nam
         api.post(pods, pod("a")).expect(201)
         api.patch(f"{pods}/a/status", {"status": {"phase": "Running"}}).expect(200)
         api.patch(f"{pods}/a/status", {"status": {"phase": "Succeeded"}}).expect(200)
-        assert told(watch.take(2)) == [("ADDED", "a"), ("DELETED", "a")]
+        assert types_and_names(watch.take(2)) == [("ADDED", "a"), ("DELETED", "a")]
 
 
 def test_watch_across_all_namespaces(api: RecordingClient, namespace: Namespace, unique: str) -> None:
@@ -131,11 +131,11 @@ def test_watch_of_custom_resources(api: RecordingClient, widgets: Widgets) -> No
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     api.post(widgets.path(), widgets.body("a", spec={"size": 1})).expect(201)
     with api.watch(widgets.path()) as watch:
-        assert told([watch.next()]) == [("ADDED", "a")]
+        assert types_and_names([watch.next()]) == [("ADDED", "a")]
         api.patch(widgets.path("a"), {"spec": {"size": 2}}).expect(200)
         api.delete(widgets.path("a")).expect(200)
         events = watch.take(2)
-    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [("MODIFIED", "a"), ("DELETED", "a")]
     assert events[0]["object"]["spec"] == {"size": 2}
 
 
@@ -172,14 +172,14 @@ def test_bookmarks_have_current_resource_version(api: RecordingClient, namespace
     assert int(reached) > int(start)
     api.post(maps, config_map("c"))
     with api.watch(maps, resourceVersion=reached) as watch:
-        assert told([watch.next()]) == [("ADDED", "c")]
+        assert types_and_names([watch.next()]) == [("ADDED", "c")]
 
 
 def test_watch_ends_after_timeout(api: RecordingClient, namespace: Namespace) -> None:
     maps = namespace.path("configmaps")
     api.post(maps, config_map("a"))
     with api.watch(maps, timeoutSeconds="1") as watch:
-        assert told(watch.rest()) == [("ADDED", "a")]
+        assert types_and_names(watch.rest()) == [("ADDED", "a")]
 
 
 def test_deletion_with_finalizer_is_modified_then_deleted_event(
@@ -191,7 +191,7 @@ def test_deletion_with_finalizer_is_modified_then_deleted_event(
         api.delete(f"{maps}/a")
         api.patch(f"{maps}/a", {"metadata": {"finalizers": None}})
         events = watch.take(2)
-    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert types_and_names(events) == [("MODIFIED", "a"), ("DELETED", "a")]
     assert "deletionTimestamp" in events[0]["object"]["metadata"]
 
 
@@ -205,7 +205,7 @@ def test_unchanged_update_sends_no_event(api: RecordingClient, namespace: Namesp
         api.delete(f"{maps}/a", dryRun="All").expect(200)
         api.post(maps, config_map("b"), dryRun="All").expect(201)
         api.post(maps, config_map("last"))
-        assert told([watch.next()]) == [("ADDED", "last")]
+        assert types_and_names([watch.next()]) == [("ADDED", "last")]
 
 
 @pytest.mark.parametrize(

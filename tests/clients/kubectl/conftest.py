@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.clients.kubectl import things
+from tests.clients.kubectl import sample_objects
 from tests.clients.kubectl.namespaces import Namespaces, unique
 from tests.clients.kubectl.runs import Kubectl, Server, ServerName
 
@@ -89,16 +89,16 @@ def program(binaries: Path, version: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def learned(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def discovery_cache(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the shared discovery cache of kubectl."""
-    return tmp_path_factory.mktemp(f"learned-{version}")
+    return tmp_path_factory.mktemp(f"discovery_cache-{version}")
 
 
 @pytest.fixture(scope="module")
 def namespaces(
-    program: Path, version: str, learned: Path, tmp_path_factory: pytest.TempPathFactory
+    program: Path, version: str, discovery_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Namespaces:
-    return Namespaces(program, version, tmp_path_factory.mktemp("homes"), learned)
+    return Namespaces(program, version, tmp_path_factory.mktemp("homes"), discovery_cache)
 
 
 @pytest.fixture
@@ -108,10 +108,10 @@ def kubectl(namespaces: Namespaces, server: Server) -> Kubectl:
 
 
 @pytest.fixture(scope="module")
-def furnished(namespaces: Namespaces, server: Server) -> Kubectl:
+def populated(namespaces: Namespaces, server: Server) -> Kubectl:
     """Return a kubectl in a namespace with objects of many kinds, which the tests of a module do not change."""
     kubectl = namespaces.open(server)
-    things.create(kubectl)
+    sample_objects.create(kubectl)
     return kubectl
 
 
@@ -124,6 +124,6 @@ def both(namespaces: Namespaces, embedded: Server, real: Server) -> tuple[Kubect
         )
     name = unique()
     mine, theirs = namespaces.open(embedded, name), namespaces.open(real, name)
-    things.create(mine)
-    things.create(theirs)
+    sample_objects.create(mine)
+    sample_objects.create(theirs)
     return mine, theirs

@@ -9,11 +9,11 @@ from tests.clients.kubectl.runs import Kubectl, Server
 class Namespaces:
     """Creates kubectls, each in a new namespace."""
 
-    def __init__(self, program: Path, version: str, homes: Path, learned: Path) -> None:
+    def __init__(self, program: Path, version: str, homes: Path, discovery_cache: Path) -> None:
         self._program = program
         self._version = version
         self._homes = homes
-        self._learned = learned
+        self._learned = discovery_cache
 
     def open(self, server: Server, name: str | None = None) -> Kubectl:
         namespace = name or unique()

@@ -58,7 +58,7 @@ class Running:
         said = self._output.read_text(encoding="utf-8")
         return Outcome(self._command, -1 if code is None else code, said, self._errors.read_text("utf-8"))
 
-    def until_it_says(self, text: str) -> str:
+    def wait_for_output(self, text: str) -> str:
         """Wait until the text is in the output or (with -v) in the log, and return the output."""
 
         def look() -> Outcome | None:
@@ -74,7 +74,7 @@ class Running:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.outcome}") from error
 
-    def until_it_ends(self) -> Outcome:
+    def wait_for_exit(self) -> Outcome:
         self._process.wait(SECONDS_PER_RUN)
         return self.outcome
 
@@ -124,7 +124,7 @@ class Kubectl:
         assert outcome.code == 0, f"it was to succeed: {outcome}"
         return outcome.output.rstrip("\n")
 
-    def refused(self, *arguments: str, stdin: str = "") -> str:
+    def expect_failure(self, *arguments: str, stdin: str = "") -> str:
         """Return the error of a command, which must fail."""
         outcome = self.run(*arguments, stdin=stdin)
         assert outcome.code != 0, f"it was to fail: {outcome}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.kubectl import things
+from tests.clients.kubectl import sample_objects
 from tests.clients.kubectl.runs import Kubectl
 
 from conformance import objects
@@ -21,7 +21,7 @@ def applied(kubectl: Kubectl, body: object, *options: str) -> str:
 
 
 def widget(**spec: Any) -> dict[str, Any]:
-    return {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
+    return {"apiVersion": sample_objects.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
 # Apply
@@ -130,7 +130,7 @@ CONTAINERS = "/spec/template/spec/containers"
 def test_patch_deployment(kubectl: Kubectl, kind: str, patch: object, expected: list[str]) -> None:
     containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
     template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": containers}}
-    things.post(kubectl, objects.deployment("d", template=template))
+    sample_objects.post(kubectl, objects.deployment("d", template=template))
     arguments = ["patch", "deployment", "d", f"--type={kind}", "-p", json.dumps(patch)]
     assert kubectl(*arguments) == "deployment.apps/d patched"
     found = kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.template.spec.containers[*].image}")
@@ -138,7 +138,7 @@ def test_patch_deployment(kubectl: Kubectl, kind: str, patch: object, expected: 
 
 
 def test_patch_without_effect_reports_no_change(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.config_map("m", {"a": "1"}))
+    sample_objects.post(kubectl, objects.config_map("m", {"a": "1"}))
     patch = ["patch", "configmap", "m", "-p", '{"data": {"a": "1"}}']
     assert kubectl(*patch) == "configmap/m patched (no change)"
 
@@ -160,17 +160,17 @@ def test_patch_without_effect_reports_no_change(kubectl: Kubectl) -> None:
 )
 def test_invalid_patch_is_rejected(kubectl: Kubectl, arguments: str, patch: object, complaint: str) -> None:
     for body in (objects.config_map("m", {"a": "1"}), widget(size=1), objects.pod("p")):
-        things.post(kubectl, body)
-    assert complaint in kubectl.refused("patch", *arguments.split(), "-p", json.dumps(patch))
+        sample_objects.post(kubectl, body)
+    assert complaint in kubectl.expect_failure("patch", *arguments.split(), "-p", json.dumps(patch))
 
 
 # Labels, annotations, images
 
 
 def test_label_and_annotate(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.config_map("m"))
+    sample_objects.post(kubectl, objects.config_map("m"))
     assert kubectl("label", "configmap", "m", "a=1", "b=2") == "configmap/m labeled"
-    assert "already has a value (1)" in kubectl.refused("label", "configmap", "m", "a=9")
+    assert "already has a value (1)" in kubectl.expect_failure("label", "configmap", "m", "a=9")
     kubectl("label", "configmap", "m", "a=9", "b-", "--overwrite")
     assert kubectl("annotate", "configmap", "m", "note=some words") == "configmap/m annotated"
     metadata = kubectl.json("get", "configmap", "m")["metadata"]
@@ -180,7 +180,7 @@ def test_label_and_annotate(kubectl: Kubectl) -> None:
 
 
 def test_set_image(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.deployment("d"))
+    sample_objects.post(kubectl, objects.deployment("d"))
     assert kubectl("set", "image", "deployment/d", "main=new:2") == "deployment.apps/d image updated"
     path = "{.spec.template.spec.containers[0].image}"
     assert kubectl("get", "deployment", "d", "-o", f"jsonpath={path}") == "new:2"
@@ -192,28 +192,28 @@ def test_set_image(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "widget"])
 def test_scale(kubectl: Kubectl, kind: str) -> None:
     bodies = {"deployment": objects.deployment, "statefulset": objects.stateful_set}
-    things.post(kubectl, bodies[kind]("w") if kind in bodies else widget(size=1, replicas=1))
+    sample_objects.post(kubectl, bodies[kind]("w") if kind in bodies else widget(size=1, replicas=1))
     assert kubectl("scale", kind, "w", "--replicas=3").endswith("/w scaled")
-    assert "was 3" in kubectl.refused("scale", kind, "w", "--replicas=5", "--current-replicas=4")
+    assert "was 3" in kubectl.expect_failure("scale", kind, "w", "--replicas=5", "--current-replicas=4")
     assert kubectl("get", kind, "w", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
 def test_rollout_status_waits_for_rollout(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.deployment("d", replicas=2))
+    sample_objects.post(kubectl, objects.deployment("d", replicas=2))
     counts = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
     status = {"observedGeneration": 1, **counts, "availableReplicas": 1}
     with kubectl.running("rollout", "status", "deployment/d") as following:
-        following.until_it_says("Waiting for deployment spec update to be observed...")
-        things.write_status(kubectl, "deployments", "d", status)
-        following.until_it_says("1 of 2 updated replicas are available")
-        things.write_status(kubectl, "deployments", "d", {"availableReplicas": 2})
-        outcome = following.until_it_ends()
+        following.wait_for_output("Waiting for deployment spec update to be observed...")
+        sample_objects.write_status(kubectl, "deployments", "d", status)
+        following.wait_for_output("1 of 2 updated replicas are available")
+        sample_objects.write_status(kubectl, "deployments", "d", {"availableReplicas": 2})
+        outcome = following.wait_for_exit()
     assert outcome.code == 0, outcome
     assert outcome.output.endswith('deployment "d" successfully rolled out\n')
 
 
 def test_rollout_restart(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.deployment("d"))
+    sample_objects.post(kubectl, objects.deployment("d"))
     assert kubectl("rollout", "restart", "deployment/d") == "deployment.apps/d restarted"
     template = kubectl.json("get", "deployment", "d")["spec"]["template"]
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]

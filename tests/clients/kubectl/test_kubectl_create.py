@@ -33,7 +33,7 @@ def test_create_from_several_documents(kubectl: Kubectl, tmp_path: Path, name: s
     assert kubectl("create", "-f", str(file)) == "configmap/m created\npod/p created"
     assert kubectl.json("get", "pod", "p")["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
     assert kubectl("get", "-f", str(file), "-o", "name") == "configmap/m\npod/p"
-    complaints = kubectl.refused("create", "-f", str(file)).splitlines()
+    complaints = kubectl.expect_failure("create", "-f", str(file)).splitlines()
     assert all(line.startswith("Error from server (AlreadyExists): ") for line in complaints)
     assert [line.split()[-3:] for line in complaints] == [
         ['"m"', "already", "exists"],
@@ -139,7 +139,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("verb", ["create", "apply"])
 def test_unknown_field_is_rejected(kubectl: Kubectl, verb: str, body: object, field: str) -> None:
     """Newer kubectls ask the server to report it, older ones find it in the OpenAPI documents."""
-    complaint = kubectl.refused(verb, "-f", "-", stdin=json.dumps(body))
+    complaint = kubectl.expect_failure(verb, "-f", "-", stdin=json.dumps(body))
     is_said_by_server = min(kubectl.minor, kubectl.server.minor) >= FIRST_WITH_FIELD_VALIDATION
     expected = "strict decoding error: unknown field" if is_said_by_server else f'unknown field "{field}" in'
     assert expected in complaint
@@ -185,4 +185,4 @@ def test_unknown_field_is_accepted_without_validation(kubectl: Kubectl) -> None:
     ids=["name", "twice", "required", "minimum", "kind"],
 )
 def test_invalid_object_is_rejected(kubectl: Kubectl, body: object, complaint: str) -> None:
-    assert complaint in kubectl.refused("create", "-f", "-", stdin=json.dumps(body))
+    assert complaint in kubectl.expect_failure("create", "-f", "-", stdin=json.dumps(body))

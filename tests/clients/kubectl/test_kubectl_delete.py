@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.kubectl import things
+from tests.clients.kubectl import sample_objects
 from tests.clients.kubectl.runs import Kubectl
 
 from conformance import objects
@@ -21,7 +21,7 @@ def names(kubectl: Kubectl) -> list[str]:
     return kubectl("get", "configmaps", "-o", "name").splitlines()
 
 
-def held(name: str, **metadata: Any) -> Any:
+def create_with_finalizer(name: str, **metadata: Any) -> Any:
     """Return an object with a finalizer."""
     return objects.config_map(name, finalizers=["tests.example.com/hold"], **metadata)
 
@@ -32,7 +32,7 @@ def deleted(kubectl: Kubectl, *names: str) -> str:
     return "\n".join(f'configmap "{name}" deleted{where}' for name in names)
 
 
-def let_go(kubectl: Kubectl, name: str) -> None:
+def remove_finalizer(kubectl: Kubectl, name: str) -> None:
     kubectl("patch", "configmap", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
 
 
@@ -41,7 +41,7 @@ def let_go(kubectl: Kubectl, name: str) -> None:
 
 def test_delete_by_name_file_label_and_all(kubectl: Kubectl) -> None:
     for name, labels in [("a", {}), ("b", {}), ("c", {"x": "y"}), ("d", {"x": "y"}), ("e", {}), ("f", {})]:
-        things.post(kubectl, objects.config_map(name, labels=labels))
+        sample_objects.post(kubectl, objects.config_map(name, labels=labels))
     assert kubectl("delete", "configmap", "a") == deleted(kubectl, "a")
     assert kubectl("delete", "-f", "-", stdin=json.dumps(objects.config_map("b"))) == deleted(kubectl, "b")
     assert kubectl("delete", "cm", "-l", "x=y") == deleted(kubectl, "c", "d")
@@ -52,21 +52,21 @@ def test_delete_by_name_file_label_and_all(kubectl: Kubectl) -> None:
 
 def test_delete_of_missing_object(kubectl: Kubectl) -> None:
     missing = 'Error from server (NotFound): configmaps "none" not found'
-    assert kubectl.refused("delete", "configmap", "none") == missing
+    assert kubectl.expect_failure("delete", "configmap", "none") == missing
     assert kubectl("delete", "configmap", "none", "--ignore-not-found") == ""
 
 
 def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
-    things.post(kubectl, held("m"))
+    sample_objects.post(kubectl, create_with_finalizer("m"))
     with kubectl.running("delete", "configmap", "m", "-v=6") as deleting:
-        deleting.until_it_says("watch=true")
-        let_go(kubectl, "m")
-        outcome = deleting.until_it_ends()
+        deleting.wait_for_output("watch=true")
+        remove_finalizer(kubectl, "m")
+        outcome = deleting.wait_for_exit()
     assert (outcome.code, outcome.output) == (0, f"{deleted(kubectl, 'm')}\n"), outcome
 
 
 def test_delete_dry_run_changes_nothing(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.config_map("m"))
+    sample_objects.post(kubectl, objects.config_map("m"))
     tried = kubectl("delete", "configmap", "m", "--dry-run=server")
     assert tried == f"{deleted(kubectl, 'm')} (server dry run)"
     assert names(kubectl) == ["configmap/m"]
@@ -80,7 +80,7 @@ def test_delete_dry_run_changes_nothing(kubectl: Kubectl) -> None:
 def test_delete_of_scheduled_pod_has_grace_period(
     kubectl: Kubectl, options: list[str], deletion: int
 ) -> None:
-    things.post(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
+    sample_objects.post(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
     kubectl("delete", "pod", "p", "--wait=false", *options)
     assert kubectl.json("get", "pod", "p")["metadata"]["deletionGracePeriodSeconds"] == deletion
     assert kubectl.rows("get", "pod", "p")[1][2] == "Terminating"
@@ -93,24 +93,24 @@ def test_delete_of_scheduled_pod_has_grace_period(
 
 
 def family(kubectl: Kubectl, child: Any) -> None:
-    owner = things.post(kubectl, objects.config_map("owner"))
+    owner = sample_objects.post(kubectl, objects.config_map("owner"))
     reference = objects.owner("ConfigMap", owner, blockOwnerDeletion=True)
     child["metadata"]["ownerReferences"] = [reference]
-    things.post(kubectl, child)
+    sample_objects.post(kubectl, child)
 
 
 def test_cascade_foreground(kubectl: Kubectl) -> None:
-    family(kubectl, held("child"))
+    family(kubectl, create_with_finalizer("child"))
     with kubectl.running("delete", "configmap", "owner", "--cascade=foreground", "-v=6") as deleting:
-        deleting.until_it_says("watch=true")
+        deleting.wait_for_output("watch=true")
         owner = kubectl.json("get", "configmap", "owner")["metadata"]
         assert owner["finalizers"] == ["foregroundDeletion"]
         wait_for(
             "the dependent to be deleted",
             lambda: "deletionTimestamp" in kubectl.json("get", "configmap", "child")["metadata"],
         )
-        let_go(kubectl, "child")
-        outcome = deleting.until_it_ends()
+        remove_finalizer(kubectl, "child")
+        outcome = deleting.wait_for_exit()
     assert (outcome.code, outcome.output) == (0, f"{deleted(kubectl, 'owner')}\n"), outcome
     assert names(kubectl) == []
 
@@ -134,7 +134,7 @@ def test_delete_namespace_deletes_its_objects(kubectl: Kubectl) -> None:
     for body in (namespace, objects.config_map("m", namespace=name)):
         kubectl("create", "-f", "-", stdin=json.dumps(body))
     assert kubectl("delete", "namespace", name) == f'namespace "{name}" deleted'
-    assert "not found" in kubectl.refused("get", "namespace", name)
+    assert "not found" in kubectl.expect_failure("get", "namespace", name)
     assert kubectl("get", "configmaps", "-n", name, "-o", "name") == ""
 
 
@@ -142,37 +142,44 @@ def test_delete_namespace_deletes_its_objects(kubectl: Kubectl) -> None:
 
 
 def test_wait_for_condition(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.deployment("d"))
-    condition = {"type": "Available", "status": "False", "lastTransitionTime": things.LONG_AGO}
+    sample_objects.post(kubectl, objects.deployment("d"))
+    condition = {"type": "Available", "status": "False", "lastTransitionTime": sample_objects.LONG_AGO}
     with kubectl.running("wait", "--for=condition=Available", "deployment/d", "-v=6") as waiting:
-        waiting.until_it_says("watch=true")
-        things.write_status(kubectl, "deployments", "d", {"conditions": [condition]})
-        things.write_status(kubectl, "deployments", "d", {"conditions": [{**condition, "status": "True"}]})
-        outcome = waiting.until_it_ends()
+        waiting.wait_for_output("watch=true")
+        sample_objects.write_status(kubectl, "deployments", "d", {"conditions": [condition]})
+        sample_objects.write_status(
+            kubectl, "deployments", "d", {"conditions": [{**condition, "status": "True"}]}
+        )
+        outcome = waiting.wait_for_exit()
     assert (outcome.code, outcome.output) == (0, "deployment.apps/d condition met\n"), outcome
 
 
 def test_wait_times_out(kubectl: Kubectl) -> None:
-    things.post(kubectl, objects.pod("p"))
-    complaint = kubectl.refused("wait", "--for=condition=Ready", "pod/p", "--timeout=1s")
+    sample_objects.post(kubectl, objects.pod("p"))
+    complaint = kubectl.expect_failure("wait", "--for=condition=Ready", "pod/p", "--timeout=1s")
     assert "timed out waiting for the condition on pods/p" in complaint
 
 
 def test_wait_for_deletion(kubectl: Kubectl) -> None:
-    things.post(kubectl, held("m"))
+    sample_objects.post(kubectl, create_with_finalizer("m"))
     kubectl("delete", "configmap", "m", "--wait=false")
     with kubectl.running("wait", "--for=delete", "configmap/m", "-v=6") as waiting:
-        waiting.until_it_says("watch=true")
-        let_go(kubectl, "m")
-        outcome = waiting.until_it_ends()
+        waiting.wait_for_output("watch=true")
+        remove_finalizer(kubectl, "m")
+        outcome = waiting.wait_for_exit()
     assert (outcome.code, outcome.output) == (0, "configmap/m condition met\n"), outcome
 
 
 def test_wait_for_custom_resource(kubectl: Kubectl) -> None:
-    widget = {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
-    things.post(kubectl, widget)
-    things.write_status(
-        kubectl, "widgets", "w", {"conditions": [{"type": "Made", "status": "True"}]}, things.WIDGETS
+    widget = {
+        "apiVersion": sample_objects.WIDGETS,
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "spec": {"size": 1},
+    }
+    sample_objects.post(kubectl, widget)
+    sample_objects.write_status(
+        kubectl, "widgets", "w", {"conditions": [{"type": "Made", "status": "True"}]}, sample_objects.WIDGETS
     )
     assert (
         kubectl("wait", "--for=condition=Made", "widget", "--all")
@@ -205,13 +212,13 @@ def test_framework_from_definition_to_deletion(kubectl: Kubectl, group: str) -> 
     }
     assert kubectl("create", "-f", "-", stdin=json.dumps(framework)) == f"framework.{group}/tf created"
     status = {"state": "AttemptRunning", "summary": {"tasks": 2, "running": 1, "succeeded": 0, "failed": 1}}
-    things.write_status(kubectl, "frameworks", "tf", status, f"{group}/v1")
+    sample_objects.write_status(kubectl, "frameworks", "tf", status, f"{group}/v1")
     header, row = kubectl("get", f"frameworks.{group}").splitlines()
     assert header.split() == ["NAME", "STATE", "TASKS", "RUNNING", "SUCCEEDED", "FAILED", "RETRIES", "AGE"]
     assert row.split()[:6] == ["tf", "AttemptRunning", "2", "1", "0", "1"]
 
     owner = kubectl.json("get", f"frameworks.{group}", "tf")
     reference = objects.owner("Framework", owner, blockOwnerDeletion=True)
-    things.post(kubectl, objects.config_map("attempt", ownerReferences=[reference]))
+    sample_objects.post(kubectl, objects.config_map("attempt", ownerReferences=[reference]))
     kubectl("delete", f"frameworks.{group}", "tf", "--cascade=foreground")
     assert names(kubectl) == [], "the dependents go first"

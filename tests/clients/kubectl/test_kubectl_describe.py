@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.clients.kubectl import things
+from tests.clients.kubectl import sample_objects
 from tests.clients.kubectl.runs import Kubectl
 
 pytestmark = pytest.mark.kubernetes
@@ -15,8 +15,8 @@ def fields_of(text: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in parts}
 
 
-def test_describe_pod_with_events(furnished: Kubectl) -> None:
-    text = furnished("describe", "pod", "web-0")
+def test_describe_pod_with_events(populated: Kubectl) -> None:
+    text = populated("describe", "pod", "web-0")
     fields = fields_of(text)
     assert (fields["Status"], fields["IP"], fields["QoS Class"]) == ("Running", "127.0.0.9", "Burstable")
     words = " ".join(text.split())
@@ -39,20 +39,20 @@ def test_describe_pod_with_events(furnished: Kubectl) -> None:
         (["configmap", "settings"], {"Labels": "app=web", "colour": ""}),
         (["secret", "password"], {"Type": "Opaque", "password": "7 bytes"}),
         (["serviceaccount", "robot"], {"Image pull secrets": "<none>"}),
-        (["widget", "small"], {"Kind": "Widget", "API Version": things.WIDGETS}),
+        (["widget", "small"], {"Kind": "Widget", "API Version": sample_objects.WIDGETS}),
         (["lease", "leader"], {"Kind": "Lease", "API Version": "coordination.k8s.io/v1"}),
         (["pvc", "data"], {"Used By": "<none>"}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_describe_each_kind(furnished: Kubectl, what: list[str], expected: dict[str, str]) -> None:
-    fields = fields_of(furnished("describe", *what))
+def test_describe_each_kind(populated: Kubectl, what: list[str], expected: dict[str, str]) -> None:
+    fields = fields_of(populated("describe", *what))
     assert {name: fields.get(name) for name in expected} == expected
-    assert (fields["Name"], fields["Namespace"]) == (what[1], furnished.namespace)
+    assert (fields["Name"], fields["Namespace"]) == (what[1], populated.namespace)
 
 
-def test_describe_custom_resource_with_events(furnished: Kubectl) -> None:
-    words = " ".join(furnished("describe", "widget", "small").split())
+def test_describe_custom_resource_with_events(populated: Kubectl) -> None:
+    words = " ".join(populated("describe", "widget", "small").split())
     assert "Spec: Colour: grey Parts: Name: a Size: 3 Status: Phase: Made Events:" in words
     assert words.endswith("tests It was made")
 
@@ -93,13 +93,13 @@ def test_describe_node_and_namespace(kubectl: Kubectl) -> None:
         ("widget.spec.parts.name", ["name <string>"]),
     ],
 )  # fmt: skip
-def test_explain_field(furnished: Kubectl, what: str, expected: list[str]) -> None:
-    text = " ".join(furnished("explain", what).split())
+def test_explain_field(populated: Kubectl, what: str, expected: list[str]) -> None:
+    text = " ".join(populated("explain", what).split())
     assert [part for part in expected if part not in text] == [], text
 
 
-def test_explain_recursive(furnished: Kubectl) -> None:
-    lines = [line.strip() for line in furnished("explain", "widget.spec", "--recursive").splitlines()]
+def test_explain_recursive(populated: Kubectl) -> None:
+    lines = [line.strip() for line in populated("explain", "widget.spec", "--recursive").splitlines()]
     fields = [tuple(line.split()[:2]) for line in lines if "\t" in line]
     assert fields == [
         ("colour", "<string>"),
@@ -111,5 +111,5 @@ def test_explain_recursive(furnished: Kubectl) -> None:
 
 
 @pytest.mark.parametrize("what", ["pod.spec.nosuch", "widget.spec.nosuch"])
-def test_explain_unknown_field(furnished: Kubectl, what: str) -> None:
-    assert 'field "nosuch" does not exist' in furnished.refused("explain", what)
+def test_explain_unknown_field(populated: Kubectl, what: str) -> None:
+    assert 'field "nosuch" does not exist' in populated.expect_failure("explain", what)

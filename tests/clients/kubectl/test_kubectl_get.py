@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.clients.kubectl import things
+from tests.clients.kubectl import sample_objects
 from tests.clients.kubectl.namespaces import Namespaces
 from tests.clients.kubectl.runs import Kubectl, Server
 
@@ -45,7 +45,7 @@ def test_api_versions(kubectl: Kubectl) -> None:
         "batch/v1",
         "coordination.k8s.io/v1",
         "apiextensions.k8s.io/v1",
-        things.WIDGETS,
+        sample_objects.WIDGETS,
     }
     assert expected <= set(kubectl("api-versions").splitlines())
 
@@ -66,17 +66,17 @@ def test_api_resources(kubectl: Kubectl, options: list[str], expected: set[str])
 # Output formats
 
 
-def test_default_and_wide_tables(furnished: Kubectl) -> None:
-    header, web, worker = furnished.rows("get", "pods")
+def test_default_and_wide_tables(populated: Kubectl) -> None:
+    header, web, worker = populated.rows("get", "pods")
     assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert (web[:4], worker[:4]) == (["web-0", "1/1", "Running", "2"], ["worker-0", "0/2", "Pending", "0"])
-    wide = furnished.rows("get", "pods", "web-0", "-o", "wide")[1]
+    wide = populated.rows("get", "pods", "web-0", "-o", "wide")[1]
     assert wide[5:] == ["127.0.0.9", "<none>", "<none>", "<none>"]
-    assert furnished("get", "pods", "--no-headers", "-o", "name") == "pod/web-0\npod/worker-0"
+    assert populated("get", "pods", "--no-headers", "-o", "name") == "pod/web-0\npod/worker-0"
 
 
-def test_get_all(furnished: Kubectl) -> None:
-    names = furnished("get", "all", "-o", "name").splitlines()
+def test_get_all(populated: Kubectl) -> None:
+    names = populated("get", "all", "-o", "name").splitlines()
     assert names == [
         "pod/web-0",
         "pod/worker-0",
@@ -138,9 +138,9 @@ def test_selectors(three: Kubectl, options: list[str], expected: list[str]) -> N
     assert found == [f"configmap/{name}" for name in expected]
 
 
-def test_pods_by_phase_field_selector(furnished: Kubectl) -> None:
-    assert furnished("get", "po", "-o", "name", "--field-selector=status.phase=Running") == "pod/web-0"
-    complaint = furnished.refused("get", "po", "--field-selector=spec.nosuch=1")
+def test_pods_by_phase_field_selector(populated: Kubectl) -> None:
+    assert populated("get", "po", "-o", "name", "--field-selector=status.phase=Running") == "pod/web-0"
+    complaint = populated.expect_failure("get", "po", "--field-selector=spec.nosuch=1")
     assert "field label not supported: spec.nosuch" in complaint
 
 
@@ -165,7 +165,7 @@ def test_list_in_chunks(three: Kubectl) -> None:
     ids=["object", "kind", "custom"],
 )  # fmt: skip
 def test_missing_object_and_unknown_resource(kubectl: Kubectl, arguments: list[str], complaint: str) -> None:
-    assert kubectl.refused(*arguments) == complaint
+    assert kubectl.expect_failure(*arguments) == complaint
 
 
 def test_no_resources_found(kubectl: Kubectl) -> None:
@@ -180,11 +180,11 @@ def test_no_resources_found(kubectl: Kubectl) -> None:
 def test_watch_shows_each_change(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(objects.pod("p")))
     with kubectl.running("get", "pods", "-w", "--output-watch-events") as watching:
-        watching.until_it_says("ADDED")
-        things.write_status(kubectl, "pods", "p", {"phase": "Running"})
-        watching.until_it_says("MODIFIED")
+        watching.wait_for_output("ADDED")
+        sample_objects.write_status(kubectl, "pods", "p", {"phase": "Running"})
+        watching.wait_for_output("MODIFIED")
         kubectl("delete", "pod", "p", "--grace-period=0", "--force")
-        shown = watching.until_it_says("DELETED")
+        shown = watching.wait_for_output("DELETED")
     header, *rows = (line.split() for line in shown.splitlines())
     assert header == ["EVENT", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     seen = [(row[0], row[1], row[3]) for row in rows]
@@ -196,7 +196,7 @@ def test_watch_only_shows_changes(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=config_map("old", labels={"seen": "yes"}))
     options = ["--watch-only", "-o", "name", "-l", "seen", "-v=6"]
     with kubectl.running("get", "configmaps", *options) as watching:
-        watching.until_it_says("watch=true")
+        watching.wait_for_output("watch=true")
         kubectl("create", "-f", "-", stdin=config_map("unseen"))
         kubectl("create", "-f", "-", stdin=config_map("new", labels={"seen": "yes"}))
-        assert watching.until_it_says("configmap/new").splitlines() == ["configmap/new"]
+        assert watching.wait_for_output("configmap/new").splitlines() == ["configmap/new"]

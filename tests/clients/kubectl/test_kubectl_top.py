@@ -30,7 +30,7 @@ def place(running: Daemon) -> Iterator[Place]:
     running.client.delete(f"/api/v1/namespaces/{place.namespace}")
 
 
-def told(program: Path, running: Daemon, *words: str) -> list[list[str]]:
+def top_rows(program: Path, running: Daemon, *words: str) -> list[list[str]]:
     """Return the words of each line below the header; nothing while there are no metrics."""
     environment = {**os.environ, "KUBECONFIG": str(running.folder / "kubeconfig")}
     done = subprocess.run(  # noqa: S603
@@ -45,16 +45,16 @@ def test_top_pods_and_nodes(program: Path, running: Daemon, place: Place) -> Non
     mine = ("pods", "-n", place.namespace)
 
     def all_are_busy() -> bool:
-        rows = told(program, running, *mine)
+        rows = top_rows(program, running, *mine)
         return [row[0] for row in rows] == ["a", "b"] and all(_cores(row[1]) for row in rows)
 
     wait_for("both pods", all_are_busy)
-    assert [row[0] for row in told(program, running, *mine, "-l", "name=b")] == ["b"]
-    assert [row[:2] for row in told(program, running, *mine, "--containers")] == [
+    assert [row[0] for row in top_rows(program, running, *mine, "-l", "name=b")] == ["b"]
+    assert [row[:2] for row in top_rows(program, running, *mine, "--containers")] == [
         ["a", "main"],
         ["b", "main"],
     ]
-    ((node, cores, *_),) = told(program, running, "nodes")
+    ((node, cores, *_),) = top_rows(program, running, "nodes")
     assert node
     assert _cores(cores)
 

@@ -1,4 +1,4 @@
-"""What comes in is judged by its identity first, whatever else is wrong with it."""
+"""The kind and version of an object are checked before anything else."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Names, labels, owners and finalizers; what a client may not change; generated names."""
+"""Names, labels, owner references, finalizers, immutable fields and generated names."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""`metrics.k8s.io` on a server that is told what pods use. What is expected here is what metrics-server answers."""
+"""`metrics.k8s.io` with a fake meter. The expected responses are those of metrics-server."""
 
 import asyncio
 import contextlib
@@ -21,8 +21,8 @@ MOMENT = "2026-01-02T03:04:05Z"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-class Scripted:
-    """The meter of a machine that is made of words."""
+class FakeMeter:
+    """A meter with fixed readings."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodUsage] = {}
@@ -34,7 +34,7 @@ class Scripted:
 class Client:
     def __init__(self, server: ApiServer, session: aiohttp.ClientSession) -> None:
         self.server = server
-        self.meter = Scripted()
+        self.meter = FakeMeter()
         self._session = session
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
@@ -65,7 +65,7 @@ SIDE = ContainerUsage("side", 0, 1024, 1.5)
 
 @contextlib.asynccontextmanager
 async def served(*, is_measured: bool = True) -> AsyncIterator[Client]:
-    """Four pods, of which one is not measured, and two nodes."""
+    """Four pods, one of them not measured, and two nodes."""
     with tempfile.TemporaryDirectory(prefix="windlass-") as folder:
         server = ApiServer(Path(folder) / "data")
         await server.start(local=Path(folder) / "socket")

@@ -1,4 +1,4 @@
-"""Bodies that a real kubectl 1.32 sent are read as what was meant; what is no protobuf is refused."""
+"""Protobuf bodies recorded from kubectl 1.32, and invalid ones."""
 
 import base64
 import contextlib

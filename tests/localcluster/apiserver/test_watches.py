@@ -1,4 +1,4 @@
-"""A watch tells every change once and in order, whoever reads slowly, goes away or was there before a restart."""
+"""Watches send every change once and in order, with slow clients, disconnects and restarts."""
 
 import asyncio
 import json
@@ -159,7 +159,7 @@ def test_watch_resumes_after_restart(tmp_path: Path) -> None:
 
 
 def test_slow_client_does_not_delay_others(tmp_path: Path) -> None:
-    """More is written than the kernel holds for a client that never reads; everybody else goes on."""
+    """Write more than the kernel buffers for a client that never reads. Other clients are not affected."""
     with serving(tmp_path) as served, watching(served, "resourceVersion=0"):
         for number in range(30):
             assert served.create(f"map-{number}", text="x" * 900_000).code == 201

@@ -81,7 +81,7 @@ class Exchange(msgspec.Struct, frozen=True):
 class Listener:
     """Receives every exchange. This base class ignores them."""
 
-    def heard(self, exchange: Exchange) -> None:
+    def record(self, exchange: Exchange) -> None:
         pass
 
 
@@ -176,7 +176,7 @@ class Client:
     ) -> Answer:
         target = _target(path, params)
         answer = self._send(method, target, body, headers or {})
-        self._listener.heard(Exchange(method, target, headers or {}, body, answer))
+        self._listener.record(Exchange(method, target, headers or {}, body, answer))
         return answer
 
     @contextlib.contextmanager
@@ -188,7 +188,7 @@ class Client:
             response = connection.getresponse()
             events: list[Json] = []
             answer = _answer(response, b"" if response.status == 200 else response.read())
-            self._listener.heard(Exchange("WATCH", target, headers or {}, None, answer, events))
+            self._listener.record(Exchange("WATCH", target, headers or {}, None, answer, events))
             yield Watch(answer, response, events)
         finally:
             connection.close()

@@ -69,13 +69,15 @@ IGNORED_TEXT: Final = {
 VALUE: Final = re.compile(r"(?<= value: )[\[{]")
 
 
-def left_out(document: Any, ignored: frozenset[str] = frozenset(IGNORED_FIELDS)) -> Any:
+def without_ignored(document: Any, ignored: frozenset[str] = frozenset(IGNORED_FIELDS)) -> Any:
     """Return the document without everything that is not compared."""
     if isinstance(document, Mapping):
         ignored = ignored | IGNORED_OF_KIND.get(str(document.get("kind")), {}).keys()
-        return {name: left_out(value, ignored) for name, value in document.items() if name not in ignored}
+        return {
+            name: without_ignored(value, ignored) for name, value in document.items() if name not in ignored
+        }
     if isinstance(document, list):
-        return [left_out(item, ignored) for item in document]
+        return [without_ignored(item, ignored) for item in document]
     return _shortened(document) if isinstance(document, str) else document
 
 
@@ -129,7 +131,7 @@ The embedded server answers with the same code, reason and fields, but with anot
 """
 
 
-def forgiven(expected: Any, found: Any) -> Any:
+def with_accepted_differences(expected: Any, found: Any) -> Any:
     """Return an entry of a transcript with the response of the real server wherever ours may differ."""
     if expected is None or not isinstance(found.get("answer"), Mapping):
         return found

@@ -24,7 +24,7 @@ ADDRESS_FIELDS: Final = frozenset({"clusterIP", "clusterIPs"})
 IP: Final = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
 
 
-class Names:
+class Placeholders:
     """Placeholders, numbered in the order in which values first occur."""
 
     def __init__(self, unique: str) -> None:
@@ -64,7 +64,7 @@ class Names:
 
 def normalise(document: Any, unique: str) -> Any:
     """Return the document with placeholders for everything that depends on the run."""
-    names = Names(unique)
+    names = Placeholders(unique)
     for mapping in _mappings(document):
         _learn(names, mapping)
     return _replaced(document, names)
@@ -80,7 +80,7 @@ def _mappings(document: Any) -> Iterator[Mapping[str, Any]]:
             yield from _mappings(item)
 
 
-def _learn(names: Names, mapping: Mapping[str, Any]) -> None:
+def _learn(names: Placeholders, mapping: Mapping[str, Any]) -> None:
     prefix, name = mapping.get("generateName"), mapping.get("name")
     if prefix and name and str(name).startswith(str(prefix)) and name != prefix:
         names.of("generated", str(name).removeprefix(str(prefix)))
@@ -103,7 +103,7 @@ def _is_version(value: Any) -> bool:
     return str(value).isdigit() and value != "0"
 
 
-def _replaced(value: Any, names: Names) -> Any:
+def _replaced(value: Any, names: Placeholders) -> Any:
     if isinstance(value, Mapping):
         return {names.in_text(key): _field(key, value[key], value, names) for key in sorted(value)}
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def _replaced(value: Any, names: Names) -> Any:
     return names.in_text(value) if isinstance(value, str) else value
 
 
-def _field(key: str, value: Any, parent: Mapping[str, Any], names: Names) -> Any:
+def _field(key: str, value: Any, parent: Mapping[str, Any], names: Placeholders) -> Any:
     is_version = key == "resourceVersion" or str(parent.get("path", "")).endswith("/resourceVersion")
     if is_version and _is_version(value):
         return names.seen("version", str(value)) if _is_of_one_object(parent) else "<version>"

@@ -29,7 +29,7 @@ class Cluster(msgspec.Struct, frozen=True):
     versions: dict[str, Any]
     images: tuple[str, ...]
     """Images that pods may use. Without nodes, nothing runs them."""
-    ends_with_the_tests: bool
+    is_disposable: bool
     """Whether the server is stopped after the tests, so that namespaces need not be deleted (slow on a real one)."""
 
     @property
@@ -54,9 +54,9 @@ def running() -> Iterator[Cluster]:
         client = stack.enter_context(contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))))
         wait_for("the server to be ready", lambda: client.get("/readyz").code == 200)
         versions = client.get("/version").expect(200).body
-        is_somebodys = kind == "real" and "KUBECONFIG" in os.environ
+        is_shared = kind == "real" and "KUBECONFIG" in os.environ
         images = ("windlass/test:1", "windlass/test:2")
-        yield Cluster(kind, kubeconfig, client, versions, images, not is_somebodys)
+        yield Cluster(kind, kubeconfig, client, versions, images, not is_shared)
 
 
 @contextlib.contextmanager

@@ -23,17 +23,19 @@ ORDER: Final = ("note", "value", "request", "headers", "sent", "code", "type", "
 
 class Recorder(Listener):
     def __init__(self) -> None:
-        self._heard: list[Exchange | Mapping[str, Json]] = []
+        self._exchanges: list[Exchange | Mapping[str, Json]] = []
 
-    def heard(self, exchange: Exchange) -> None:
-        self._heard.append(exchange)
+    def record(self, exchange: Exchange) -> None:
+        self._exchanges.append(exchange)
 
     def note(self, what: str, value: Json) -> None:
-        self._heard.append({"note": what, "value": value})
+        self._exchanges.append({"note": what, "value": value})
 
     def transcript(self, unique: str) -> list[Json]:
-        entries = [_entry(heard) if isinstance(heard, Exchange) else heard for heard in self._heard]
-        kept = known_differences.left_out(entries)
+        entries = [
+            _entry(exchange) if isinstance(exchange, Exchange) else exchange for exchange in self._exchanges
+        ]
+        kept = known_differences.without_ignored(entries)
         normalised: list[Json] = normalise.normalise(kept, unique)
         return normalised
 
@@ -81,15 +83,17 @@ def compare(file: Path, transcript: list[Json]) -> None:
         f"there is no transcript of a real server at {file}: make one with WINDLASS_REGENERATE=1"
     )
     text = file.read_text(encoding="utf-8")
-    expected = known_differences.left_out(json.loads(text))
+    expected = known_differences.without_ignored(json.loads(text))
     found = [
-        known_differences.forgiven(theirs, ours) for theirs, ours in zip_longest(expected, transcript) if ours
+        known_differences.with_accepted_differences(theirs, ours)
+        for theirs, ours in zip_longest(expected, transcript)
+        if ours
     ]
     if expected == found:
         return
     difference = difflib.unified_diff(
         text.splitlines(),
-        dumped(found).splitlines(),
+        dump(found).splitlines(),
         f"{file.name} of a real server",
         "this server",
         lineterm="",
@@ -98,22 +102,22 @@ def compare(file: Path, transcript: list[Json]) -> None:
     pytest.fail("the transcript is not that of a real server\n" + "\n".join(difference), pytrace=False)
 
 
-def dumped(transcript: list[Json]) -> str:
+def dump(transcript: list[Json]) -> str:
     ordered = [{key: entry[key] for key in ORDER if key in entry} for entry in transcript]
-    return _dumped(ordered, 0, 0) + "\n"
+    return _dump(ordered, 0, 0) + "\n"
 
 
-def _dumped(value: Any, indent: int, used: int) -> str:
+def _dump(value: Any, indent: int, used: int) -> str:
     """Return JSON in which everything that fits on a line is on one line."""
     line = json.dumps(value, ensure_ascii=False)
     if indent + used + len(line) <= WIDTH or not isinstance(value, dict | list) or not value:
         return line
     pad, end = " " * (indent + 1), " " * indent
     if isinstance(value, list):
-        inner = [pad + _dumped(item, indent + 1, 1) for item in value]
+        inner = [pad + _dump(item, indent + 1, 1) for item in value]
         return "[\n" + ",\n".join(inner) + f"\n{end}]"
     inner = [
-        f"{pad}{json.dumps(key, ensure_ascii=False)}: {_dumped(value[key], indent + 1, len(key) + 5)}"
+        f"{pad}{json.dumps(key, ensure_ascii=False)}: {_dump(value[key], indent + 1, len(key) + 5)}"
         for key in value
     ]
     return "{\n" + ",\n".join(inner) + f"\n{end}}}"

@@ -1,4 +1,4 @@
-"""A kind's own rules, tried without a server: what it makes of an object, and what it says against one."""
+"""Runs the strategies of built-in kinds without a server."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ NOW = "2026-01-02T03:04:05Z"
 
 
 class Cluster:
-    """What a strategy sees of the cluster, and the steps that lead an object through its hooks."""
+    """The cluster that a strategy sees, and the steps of create and update."""
 
     def __init__(self) -> None:
         self.stored: list[Object] = []
@@ -30,8 +30,8 @@ class Cluster:
         return (obj for obj in self.stored if obj["kind"] == kind.kind)
 
     def create(self, given: Object) -> Object:
-        """The object as it would be stored; raises `ApiError` when it would not be."""
-        kind, new = _received(given)
+        """Return the object as it would be stored, or raise `ApiError`."""
+        kind, new = _decode(given)
         meta = new["metadata"]
         meta |= {"uid": f"uid-{len(self.stored)}", "creationTimestamp": NOW}
         if kind.namespaced:
@@ -39,7 +39,7 @@ class Cluster:
         new.pop("status", None)
         kind.strategy.default(new)
         kind.strategy.prepare_create(new, self)
-        _refuse(
+        _raise_if_invalid(
             kind,
             new,
             [*_metadata_errors(kind, new), *kind.strategy.validate_create(new), *kind.strategy.validate(new)],
@@ -48,11 +48,11 @@ class Cluster:
         return new
 
     def update(self, old: Object, change: Callable[[Object], object]) -> Object:
-        """The object as a change of it would be stored."""
+        """Return the changed object as it would be stored, or raise `ApiError`."""
         before = copy.deepcopy(old)
         changed = copy.deepcopy(old)
         change(changed)
-        kind, new = _received(changed)
+        kind, new = _decode(changed)
         metadata.carry_over(new, old)
         if "status" in old:
             new["status"] = old["status"]
@@ -61,18 +61,18 @@ class Cluster:
         errors = [*metadata.validate_metadata_update(new, old), *_metadata_errors(kind, new)]
         errors += [*kind.strategy.validate(new), *kind.strategy.validate_update(new, old)]
         assert old == before, "a hook changed the old object"
-        _refuse(kind, new, errors)
+        _raise_if_invalid(kind, new, errors)
         return new
 
-    def faults_of(self, given: Object) -> list[str]:
-        """What is said against creating an object."""
-        return _said(lambda: self.create(given))
+    def create_errors(self, given: Object) -> list[str]:
+        """Return the errors of creating an object."""
+        return _field_errors(lambda: self.create(given))
 
-    def faults_of_update(self, old: Object, change: Callable[[Object], object]) -> list[str]:
-        return _said(lambda: self.update(old, change))
+    def update_errors(self, old: Object, change: Callable[[Object], object]) -> list[str]:
+        return _field_errors(lambda: self.update(old, change))
 
 
-def _received(given: Object) -> tuple[Kind, Object]:
+def _decode(given: Object) -> tuple[Kind, Object]:
     new = copy.deepcopy(given)
     kind = next(k for k in table.KINDS if (k.api_version, k.kind) == (new["apiVersion"], new["kind"]))
     assert isinstance(kind.schema, TypedSchema)
@@ -87,21 +87,21 @@ def _metadata_errors(kind: Kind, new: Object) -> list[api_errors.FieldError]:
     return metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)
 
 
-def _refuse(kind: Kind, new: Object, errors: list[api_errors.FieldError]) -> None:
+def _raise_if_invalid(kind: Kind, new: Object, errors: list[api_errors.FieldError]) -> None:
     if errors:
         raise api_errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), errors)
 
 
-def _said(act: Callable[[], object]) -> list[str]:
-    """Return what is said against an act; nothing if it is allowed."""
+def _field_errors(act: Callable[[], object]) -> list[str]:
+    """Return the field errors of an action; empty if it is allowed."""
     try:
         act()
     except api_errors.ApiError as error:
-        refused = error
+        rejection = error
     else:
         return []
-    causes = (refused.details or {}).get("causes") or []
-    assert causes, refused.message
+    causes = (rejection.details or {}).get("causes") or []
+    assert causes, rejection.message
     return [f"{cause['field']}: {cause['message']}" for cause in causes]
 
 

@@ -1,4 +1,4 @@
-"""Jobs: generated labels, defaults that depend on each other, and what never changes."""
+"""Jobs: generated labels, dependent defaults and immutable fields."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,13 +82,13 @@ def test_job_defaults(cluster: Any, given: Object, expected: Object) -> None:
     ],
 )
 def test_validation_errors(cluster: Any, given: Object, error: str) -> None:
-    assert error in cluster.faults_of(job(**given))
+    assert error in cluster.create_errors(job(**given))
 
 
 def test_label_of_other_job_is_rejected(cluster: Any) -> None:
     given = job()
     given["spec"]["template"]["metadata"] = {"labels": {"job-name": "other"}}
-    assert [error.partition(": ")[0] for error in cluster.faults_of(given)] == [
+    assert [error.partition(": ")[0] for error in cluster.create_errors(given)] == [
         "spec.template.metadata.labels[job-name]"
     ]
 
@@ -118,6 +118,6 @@ def test_immutable_fields_are_rejected(
     if not fields:
         cluster.update(created, change)
         return
-    errors = cluster.faults_of_update(created, change)
+    errors = cluster.update_errors(created, change)
     assert [error.partition(": ")[0] for error in errors] == fields
     assert all(error.endswith("field is immutable") for error in errors)

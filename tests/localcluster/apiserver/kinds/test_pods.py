@@ -1,4 +1,4 @@
-"""Pods: what may change, how long a deletion takes, how a pod gets its node."""
+"""Pods: mutable fields, grace periods and binding."""
 
 import copy
 from collections.abc import Callable
@@ -67,7 +67,7 @@ MAY_CHANGE = (
     ],
 )
 def test_mutable_fields_are_accepted(cluster: Any, given: Object, change: Change) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == []
+    assert cluster.update_errors(cluster.create(given), change) == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_mutable_fields_are_accepted(cluster: Any, given: Object, change: Change
 def test_immutable_fields_are_rejected(
     cluster: Any, given: Object, change: Change, errors: list[str]
 ) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == errors
+    assert cluster.update_errors(cluster.create(given), change) == errors
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_scheduling_gates_set_condition(cluster: Any) -> None:
 def test_init_container_with_probe_must_be_sidecar(cluster: Any) -> None:
     init: Object = {"name": "i", "image": "i:1", "livenessProbe": {"exec": {"command": ["x"]}}}
     problem = "may not be set for init containers without restartPolicy=Always"
-    assert cluster.faults_of(pod(initContainers=[init])) == [
+    assert cluster.create_errors(pod(initContainers=[init])) == [
         f"spec.initContainers[0].livenessProbe: Forbidden: {problem}"
     ]
     cluster.create(pod(initContainers=[init | {"restartPolicy": "Always"}]))
@@ -219,7 +219,7 @@ def test_init_container_with_probe_must_be_sidecar(cluster: Any) -> None:
 )
 def test_invalid_resource_amounts_are_rejected(cluster: Any, amounts: Object, error: str) -> None:
     given = pod(containers=[{"name": "c", "image": "i", "resources": amounts}])
-    assert f"spec.containers[0].resources.{error}" in cluster.faults_of(given)
+    assert f"spec.containers[0].resources.{error}" in cluster.create_errors(given)
 
 
 RUNNING: Object = {"running": {}}

@@ -1,4 +1,4 @@
-"""Services: addresses and ports that are given out, and what follows from a change of type."""
+"""Services: allocation of addresses and ports, and changes of the type."""
 
 from collections.abc import Callable
 from typing import Any
@@ -139,13 +139,13 @@ def test_addresses_and_ports_are_allocated_once(cluster: Any) -> None:
 )
 def test_unavailable_addresses_and_ports_are_rejected(cluster: Any, given: Object, error: str) -> None:
     cluster.create(service("taken", type="NodePort"))
-    assert cluster.faults_of(given) == [error]
+    assert cluster.create_errors(given) == [error]
 
 
 @pytest.mark.parametrize("address", ["10.96.9.9", "None"])
 def test_cluster_ip_is_immutable(cluster: Any, address: str) -> None:
     created = cluster.create(service())
-    assert cluster.faults_of_update(created, setting(clusterIP=address)) == [
+    assert cluster.update_errors(created, setting(clusterIP=address)) == [
         f'spec.clusterIPs[0]: Invalid value: ["{address}"]: may not change once set'
     ]
 

@@ -88,7 +88,7 @@ def test_workload_defaults(cluster: Any, kind: str, given: Object, expected: Obj
     ],
 )
 def test_validation_errors(cluster: Any, kind: str, given: Object, errors: list[str]) -> None:
-    assert cluster.faults_of(workload(kind, **given)) == errors
+    assert cluster.create_errors(workload(kind, **given)) == errors
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_validation_errors(cluster: Any, kind: str, given: Object, errors: list[
     ],
 )
 def test_rolling_update_without_progress_is_rejected(cluster: Any, given: Object, error: str) -> None:
-    assert cluster.faults_of(workload("Deployment", **given)) == [error]
+    assert cluster.create_errors(workload("Deployment", **given)) == [error]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
@@ -121,7 +121,7 @@ def test_selector_is_immutable(cluster: Any, kind: str) -> None:
     created = cluster.create(workload(kind))
     template = TEMPLATE | {"metadata": {"labels": {"x": "y"}}}
     other = {"selector": {"matchLabels": {"x": "y"}}, "template": template}
-    assert cluster.faults_of_update(created, lambda obj: obj["spec"].update(other)) == [
+    assert cluster.update_errors(created, lambda obj: obj["spec"].update(other)) == [
         'spec.selector: Invalid value: {"matchLabels":{"x":"y"}}: field is immutable'
     ]
 
@@ -129,14 +129,14 @@ def test_selector_is_immutable(cluster: Any, kind: str) -> None:
 def test_stateful_set_spec_is_mostly_immutable(cluster: Any) -> None:
     created = cluster.create(workload("StatefulSet", serviceName="s"))
     cluster.update(created, lambda obj: obj["spec"].update(replicas=3))
-    (error,) = cluster.faults_of_update(created, lambda obj: obj["spec"].update(serviceName="t"))
+    (error,) = cluster.update_errors(created, lambda obj: obj["spec"].update(serviceName="t"))
     assert error == 'spec.serviceName: Invalid value: "t": field is immutable'
 
 
 def test_mount_can_name_volume_claim_template(cluster: Any) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     template = TEMPLATE | {"spec": {"containers": [{"name": "c", "image": "i:1", "volumeMounts": mounts}]}}
-    assert cluster.faults_of(workload("StatefulSet", template=template)) == [
+    assert cluster.create_errors(workload("StatefulSet", template=template)) == [
         'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
     ]
     requests = {"storage": "1024Mi"}

@@ -1,4 +1,4 @@
-"""How the schemas of custom kinds are published to clients that know Swagger 2.0 only."""
+"""Swagger 2.0 schemas of custom resources."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ METADATA = {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMe
 TEXT = {"type": "string"}
 
 
-# On the left a part of a custom kind's schema; on the right what a real kube-apiserver publishes of it.
+# On the left a part of a definition's schema, on the right what a real kube-apiserver publishes.
 @pytest.mark.parametrize(
     ("written", "published"),
     [

@@ -17,20 +17,10 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.openapi import documents as openapi_documents
 from windlass.localcluster.apiserver.openapi import schemas, v2_protobuf
 from windlass.localcluster.apiserver.openapi.schemas import Dialect
+from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 
 TEXT = {"type": "string"}
-
-
-class NoSchema:
-    def prune(self, obj: dict[str, Any]) -> list[str]:
-        return []
-
-    def default(self, obj: dict[str, Any]) -> None:
-        pass
-
-    def validate(self, obj: dict[str, Any]) -> list[Any]:
-        return []
 
 
 def kind(group: str, version: str, name: str, plural: str, **more: Any) -> Kind:
@@ -42,7 +32,7 @@ def kind(group: str, version: str, name: str, plural: str, **more: Any) -> Kind:
         plural=plural,
         singular=name.lower(),
         list_kind=f"{name}List",
-        schema=NoSchema(),
+        schema=structural.compile_schema({}),
         strategy=Strategy(),
         **described,
     )
@@ -222,7 +212,7 @@ def test_only_built_in_kinds_accept_strategic_merge_patches() -> None:
 
 
 def test_type_names_have_their_go_package() -> None:
-    """lightkube has one module for each package, and is made from Kubernetes' own document."""
+    """lightkube has one module per package, generated from Kubernetes' own document."""
     modules = [
         f"lightkube.models.{module.name}" for module in pkgutil.iter_modules(lightkube.models.__path__)
     ]
@@ -318,7 +308,7 @@ def test_only_reachable_types_are_defined() -> None:
     ],
 )
 def test_fields(type_name: str, field: str, older: dict[str, Any], newer: dict[str, Any] | None) -> None:
-    """Where nothing else is said, the newer form differs in where references lead only."""
+    """Apart from the cases above, the dialects differ in the prefix of references only."""
     swagger = schemas.type_schema(type_name, schemas.Dialect.SWAGGER)
     assert swagger["properties"][field] == older
     same = json.loads(json.dumps(older).replace("#/definitions/", "#/components/schemas/"))

@@ -1,4 +1,4 @@
-"""Swagger as protobuf, field by field. The numbers are those of gnostic's openapi.v2.Document."""
+"""Swagger as protobuf, field by field. The field numbers are those of gnostic's openapi.v2.Document."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Fields = list[tuple[int, Any]]
 
 
 def number(data: bytes, at: int) -> tuple[int, int]:
-    """A varint, and where the next thing begins."""
+    """Return a varint and the position after it."""
     value = shift = 0
     while data[at] & 0x80:
         value |= (data[at] & 0x7F) << shift
@@ -34,7 +34,7 @@ def fields(data: bytes) -> Fields:
 
 
 def reach(data: bytes, *path: int) -> list[Any]:
-    """All that is found by following field numbers, from the outermost message inwards."""
+    """Return all values at a path of field numbers, from the outermost message inwards."""
     values: list[Any] = [data]
     for step in path:
         values = [value for message in values for found, value in fields(message) if found == step]

@@ -1,4 +1,4 @@
-"""What is shown of the built-in kinds. The cells are those of a kube-apiserver for the same objects."""
+"""Columns of built-in kinds. The expected cells are those of kube-apiserver for the same objects."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

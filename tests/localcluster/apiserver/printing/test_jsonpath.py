@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns. What is expected here is what a kube-apiserver answers."""
+"""JSONPaths of printer columns. The expected results are those of kube-apiserver."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ _OBJECT = {
         (".spec.map[*]", []),
         (".spec.items[*].k", ["one", "three"]),
         (".spec.items[*].missing", []),
-        # One that does not fit spoils all.
+        # One mismatch makes the whole result empty.
         (".spec.items[*].in[0]", []),
         ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
         (".status.conditions[?(@.type == 'Ready')].status", ["True"]),

@@ -1,4 +1,4 @@
-"""Tables and metadata instead of objects. Cells and messages are those of a kube-apiserver."""
+"""Tables and PartialObjectMetadata. Cells and messages are those of kube-apiserver."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,20 +9,11 @@ from windlass.k8s import api_errors
 from windlass.localcluster.apiserver.kinds.kind import Column, Kind
 from windlass.localcluster.apiserver.printing import tables
 from windlass.localcluster.apiserver.printing.tables import TableRequest
+from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 
 _NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
 _CREATED = "2024-01-02T11:57:00Z"
-
-
-class _AnyForm:
-    def prune(self, obj: dict[str, Any]) -> list[str]:
-        return []
-
-    def default(self, obj: dict[str, Any]) -> None: ...
-
-    def validate(self, obj: dict[str, Any]) -> list[api_errors.FieldError]:
-        return []
 
 
 def _kind(resource: str, kind: str, *, is_custom: bool = False, shown: tuple[Column, ...] = ()) -> Kind:
@@ -36,7 +27,7 @@ def _kind(resource: str, kind: str, *, is_custom: bool = False, shown: tuple[Col
         namespaced=True,
         list_kind=f"{kind}List",
         type_name="" if is_custom else kind,
-        schema=_AnyForm(),
+        schema=structural.compile_schema({}),
         columns=shown,
         strategy=Strategy(),
     )

@@ -1,4 +1,4 @@
-"""The constant defaults: they name fields that exist, and hold values that fit them."""
+"""The constant defaults name existing fields and have values of their types."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 — a message stands on one line, however long Kubernetes made it.
-"""The formats of strings, as a real API server judged these very strings."""
+"""String formats. The expected results are those of a real API server for the same strings."""
 
 import pytest
 

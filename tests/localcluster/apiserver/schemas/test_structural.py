@@ -1,8 +1,5 @@
 # ruff: noqa: E501 — a message stands on one line, however long Kubernetes made it.
-"""Custom resources against their schemas: what is dropped, what is filled in, what is refused and in which words.
-
-The messages are those of a real API server.
-"""
+"""Pruning, defaulting and validation of custom resources. The messages are those of a real API server."""
 
 import copy
 from pathlib import Path
@@ -45,7 +42,7 @@ def pruned(schema: Schema, spec: Any) -> tuple[Any, list[str]]:
     return obj["spec"], dropped
 
 
-def told(schema: Schema, spec: Any) -> list[str]:
+def schema_errors(schema: Schema, spec: Any) -> list[str]:
     return [str(error) for error in structural.compile_schema(fields(spec=schema)).validate(custom(spec))]
 
 
@@ -301,12 +298,12 @@ def wrong(found: str, expected: str, at: str = "spec.a") -> str:
     ],
 )  # fmt: skip
 def test_schema_errors(schema: Schema, value: Any, errors: list[str]) -> None:
-    assert told(fields(a=schema), {"a": value}) == errors
+    assert schema_errors(fields(a=schema), {"a": value}) == errors
 
 
 def test_pattern_with_nested_repetition_is_matched_in_linear_time() -> None:
     """A backtracking engine would not finish."""
-    (error,) = told(fields(a={**STRING, "pattern": "(a+)+$"}), {"a": "a" * 100_000 + "b"})
+    (error,) = schema_errors(fields(a={**STRING, "pattern": "(a+)+$"}), {"a": "a" * 100_000 + "b"})
     assert error.endswith("should match '(a+)+$'")
 
 
@@ -350,7 +347,7 @@ def test_invalid_framework_is_rejected(framework_schema: Any) -> None:
     assert errors["spec.taskRoles[0].taskNumber"].endswith("should be greater than or equal to 0")
 
 
-# What holds for every schema and every object
+# Properties of every schema and object
 
 KEYS = st.sampled_from("abcd")
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "x", "long"])

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 — a message stands on one line, however long Kubernetes made it.
-"""Objects of Kubernetes' own kinds against its types: what is dropped, filled in, refused, and in which words."""
+"""Pruning, defaulting and validation of built-in kinds, with the messages of a real API server."""
 
 import copy
 from typing import Any
@@ -31,7 +31,7 @@ def one_container(**container: Any) -> dict[str, Any]:
     return pod(containers=[{"name": "main", **container}])
 
 
-def refusal(schema: typed.TypedSchema, obj: dict[str, Any]) -> str:
+def type_error(schema: typed.TypedSchema, obj: dict[str, Any]) -> str:
     """Return why the schema rejects the object; empty if it accepts it."""
     kind = obj.get("kind", "Secret")
     try:
@@ -203,7 +203,7 @@ def test_absent_boolean_is_not_missing() -> None:
     ],
 )  # fmt: skip
 def test_wrong_types_are_rejected(obj: dict[str, Any], told: str) -> None:
-    assert refusal(POD, obj) == told
+    assert type_error(POD, obj) == told
 
 
 FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -211,19 +211,19 @@ FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKM
 
 @pytest.mark.parametrize("quantity", ["1x", "abc", "", "1 Gi", True, {}])
 def test_invalid_quantities_are_rejected(quantity: Any) -> None:
-    assert refusal(POD, one_container(resources={"limits": {"cpu": quantity}})) == FORM
+    assert type_error(POD, one_container(resources={"limits": {"cpu": quantity}})) == FORM
 
 
 def test_quantity_with_unknown_suffix_is_rejected() -> None:
     assert (
-        refusal(POD, one_container(resources={"limits": {"cpu": "1ki"}}))
+        type_error(POD, one_container(resources={"limits": {"cpu": "1ki"}}))
         == "unable to parse quantity's suffix"
     )
 
 
 @pytest.mark.parametrize("quantity", ["100m", "1", 1, 1.5, "1e3", "+1Ki", "1.5Gi", ".5", "0", None])
 def test_valid_quantities_are_accepted(quantity: Any) -> None:
-    assert refusal(POD, one_container(resources={"limits": {"cpu": quantity}})) == ""
+    assert type_error(POD, one_container(resources={"limits": {"cpu": quantity}})) == ""
 
 
 @pytest.mark.parametrize(
@@ -236,22 +236,22 @@ def test_valid_quantities_are_accepted(quantity: Any) -> None:
     ],
 )
 def test_base64_is_checked(data: Any, told: str) -> None:
-    assert refusal(SECRET, {"data": {"a": data}}) == told
+    assert type_error(SECRET, {"data": {"a": data}}) == told
 
 
 def test_unknown_field_can_have_any_type() -> None:
-    assert refusal(POD, {**one_container(typo=[1, {}]), "more": {"metadata": 3}}) == ""
+    assert type_error(POD, {**one_container(typo=[1, {}]), "more": {"metadata": 3}}) == ""
 
 
 def test_invalid_schema_in_definition_is_rejected() -> None:
     schema = {"type": "array", "items": {"type": 3}}
     versions = [{"schema": {"openAPIV3Schema": schema}}]
-    told = refusal(DEFINITION, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}})
+    told = type_error(DEFINITION, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}})
     field = "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.type"
     assert told == f"json: cannot unmarshal number into Go struct field {field} of type string"
 
 
-# What holds for every object
+# Properties of every object
 
 KEYS = st.sampled_from(
     ["metadata", "spec", "containers", "name", "env", "resources", "limits", "ports", "cpu", "typo"]

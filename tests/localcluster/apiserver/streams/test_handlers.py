@@ -1,4 +1,4 @@
-"""Logs, exec, attach and port-forward: a real server, real processes, and the official client beside aiohttp's."""
+"""Logs, exec, attach and port-forward with a real server, real processes, the official client and aiohttp."""
 
 import asyncio
 import contextlib
@@ -126,7 +126,7 @@ class _Terminal(_Process):
 
 
 class _Runtime:
-    """Runs commands on this machine, whatever the pod; a log is what was put into `lines`."""
+    """Runs commands on this machine for any pod. The log is in `lines`."""
 
     def __init__(self) -> None:
         self.processes: list[_Process] = []
@@ -211,7 +211,7 @@ _SERVED = {
 
 
 class _Cluster:
-    """A server on a thread of its own, so that clients that block can call it."""
+    """A server in its own thread, so that blocking clients can call it."""
 
     def __init__(self) -> None:
         self.runtime = _Runtime()
@@ -250,7 +250,7 @@ class _Cluster:
             self.under_way -= 1
 
     def is_quiet(self) -> bool:
-        """Every request was answered and left no task behind, and every process has been waited for."""
+        """Check that every request was answered, no task is left, and every process has ended."""
         tasks = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks(self.loop)]
         is_idle = self.under_way == 0 and all(name.startswith("RequestHandler.") for name in tasks)
         return is_idle and all(each.process.returncode is not None for each in self.runtime.processes)
@@ -304,7 +304,7 @@ def _with_client(cluster: _Cluster, work: Callable[[Callable[..., Any]], Awaitab
 
 
 async def _received(websocket: aiohttp.ClientWebSocketResponse) -> dict[int, bytes]:
-    """What came on each channel until the server closed."""
+    """Return the data on each channel until the server closes."""
     protocol = next(each for each in websockets.REMOTE_COMMAND if each.name == (websocket.protocol or ""))
     channels: dict[int, bytes] = {}
     async for message in websocket:
@@ -429,8 +429,8 @@ def test_terminal_gets_size_from_client(cluster: _Cluster) -> None:
     assert cluster.runtime.processes[0].sizes == [(123, 45)]
 
 
-async def _stuff(websocket: aiohttp.ClientWebSocketResponse, process: _Process) -> None:
-    """Fill the way to a process that does not read, until the server is stuck in it."""
+async def _send_until_blocked(websocket: aiohttp.ClientWebSocketResponse, process: _Process) -> None:
+    """Send to a process that does not read, until the server blocks."""
     while not process.is_being_written_to:
         await websocket.send_bytes(b"\x00" + b"x" * 65536)
 
@@ -446,7 +446,7 @@ def test_process_is_killed_when_client_disconnects(cluster: _Cluster, how: str, 
             await websocket.close()
             return
         if "stuck" in how:
-            await _stuff(websocket, cluster.runtime.processes[0])
+            await _send_until_blocked(websocket, cluster.runtime.processes[0])
         websocket._response.connection.transport.abort()
 
     _with_client(cluster, work)
@@ -517,13 +517,13 @@ def test_official_client_gets_exit_code(core: Any, code: int) -> None:
     process.write_stdin(_ALL_BYTES)
     process.close_channel(websockets.STDIN)
     process.run_forever(timeout=_PATIENCE_SECONDS)
-    # In this order: reading everything forgets the exit code.
+    # In this order: reading everything discards the exit code.
     assert process.returncode == code
     assert process.read_all() == _ALL_BYTES
 
 
 class _Echo:
-    """A TCP server that sends back what it gets, and says good-bye when told `end`."""
+    """A TCP server that echoes its input, and says goodbye on `end`."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -655,7 +655,7 @@ _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
         ("web/exec?stdout=1", _WEBSOCKET, 400, 'query parameter "command" is required'),
         ("web/portforward", _WEBSOCKET, 400, 'query parameter "ports" is required'),
         ("web/exec?stdout=1&command=x", _SPDY, 400, _NO_SPDY + "v5.channel.k8s.io"),
-        # As kubectl asks: first through a tunnel, then without, and never naming the ports.
+        # As kubectl does: first through a tunnel, then without, and never with ports.
         ("web/portforward", _SPDY, 400, _NO_SPDY + "v4.channel.k8s.io"),
         (
             "web/portforward",

@@ -1,4 +1,4 @@
-"""What requests for logs, exec, attach and port-forward ask for, and the words in which they are refused."""
+"""Parsing of requests for logs, exec, attach and port-forward, and error messages."""
 
 from datetime import UTC, datetime
 from typing import Any

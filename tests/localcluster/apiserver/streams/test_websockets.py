@@ -1,4 +1,4 @@
-"""How channels share a WebSocket."""
+"""Channels in a WebSocket."""
 
 import pytest
 

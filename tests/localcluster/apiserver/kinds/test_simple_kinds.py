@@ -1,4 +1,4 @@
-"""Namespaces, nodes, ConfigMaps, Secrets, claims, events, leases and rbac: what may change, and what is peculiar."""
+"""Namespaces, nodes, ConfigMaps, Secrets, claims, events, leases and RBAC: validation and immutable fields."""
 
 import base64
 from collections.abc import Callable
@@ -98,7 +98,7 @@ FIXED_NODE = "[]: Forbidden: node updates may only change labels, taints, or cap
 def test_immutable_fields_are_rejected(
     cluster: Any, given: Object, change: Change, errors: list[str]
 ) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == errors
+    assert cluster.update_errors(cluster.create(given), change) == errors
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_immutable_fields_are_rejected(
     ],
 )
 def test_mutable_fields_are_accepted(cluster: Any, given: Object, change: Change) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == []
+    assert cluster.update_errors(cluster.create(given), change) == []
 
 
 def test_bound_claim_can_grow(cluster: Any) -> None:
@@ -129,7 +129,7 @@ def test_bound_claim_can_grow(cluster: Any) -> None:
     assert cluster.update(created, asking_for("2048Mi"))["spec"]["resources"]["requests"] == {
         "storage": "2Gi"
     }
-    assert cluster.faults_of_update(created, asking_for("1Mi")) == [SMALLER]
+    assert cluster.update_errors(created, asking_for("1Mi")) == [SMALLER]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_bound_claim_can_grow(cluster: Any) -> None:
             [
                 'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": must be a JSON object',
             ],
-            id="a docker configuration that is none",
+            id="invalid docker configuration",
         ),
         pytest.param(
             claim(accessModes=["X"]),
@@ -192,7 +192,7 @@ def test_bound_claim_can_grow(cluster: Any) -> None:
     ],
 )
 def test_validation_errors(cluster: Any, given: Object, errors: list[str]) -> None:
-    assert cluster.faults_of(given) == errors
+    assert cluster.create_errors(given) == errors
 
 
 def test_string_data_overrides_data(cluster: Any) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 — a message stands on one line, however long Kubernetes made it.
-"""Definitions of custom resources: what the server fills in, which are refused and why, and the kinds that they add.
+"""CustomResourceDefinitions: defaults, validation, and the kinds that they add.
 
 The messages are those of a real API server, except for objects, which it prints in its internal form.
 """
@@ -31,7 +31,7 @@ DNS_1035 = (
 )
 
 
-class World:
+class FakeCluster:
     """A cluster with these definitions."""
 
     def __init__(self, *stored: Object, now: str = NOW) -> None:
@@ -83,29 +83,29 @@ def with_second_version(**changes: Any) -> Object:
     return changed
 
 
-def created(new: Object, world: World | None = None) -> Object:
+def created(new: Object, cluster: FakeCluster | None = None) -> Object:
     stored = copy.deepcopy(new)
     TYPES.prune(stored)
     STRATEGY.default(stored)
-    STRATEGY.prepare_create(stored, world or World())
+    STRATEGY.prepare_create(stored, cluster or FakeCluster())
     return stored
 
 
-def updated(old: Object, world: World | None = None, **spec: Any) -> Object:
+def updated(old: Object, cluster: FakeCluster | None = None, **spec: Any) -> Object:
     new = copy.deepcopy(old)
     new["spec"] |= spec
     STRATEGY.default(new)
-    STRATEGY.prepare_update(new, old, world or World(now="2025-01-01T00:00:00Z"))
+    STRATEGY.prepare_update(new, old, cluster or FakeCluster(now="2025-01-01T00:00:00Z"))
     return new
 
 
-def told(new: Object) -> list[str]:
+def validation_errors(new: Object) -> list[str]:
     stored = created(new)
     errors = [*STRATEGY.validate_create(stored), *STRATEGY.validate(stored)]
     return list(dict.fromkeys(map(str, errors)))
 
 
-# What the server fills in
+# Defaults
 
 
 def test_definition_is_established_when_created() -> None:
@@ -165,7 +165,7 @@ def test_conflicting_name_is_not_accepted(wanted: Object, reason: str, message: 
     first = created(with_names(shortNames=["th"]))
     other = with_names(**{"plural": "others", "kind": "Other", **wanted})
     other["metadata"]["name"] = "others.example.com"
-    stored = created(other, World(first))
+    stored = created(other, FakeCluster(first))
     names_accepted, established = stored["status"]["conditions"]
     assert (names_accepted["status"], names_accepted["reason"], names_accepted["message"]) == (
         "False",
@@ -175,7 +175,7 @@ def test_conflicting_name_is_not_accepted(wanted: Object, reason: str, message: 
     assert (established["status"], established["reason"]) == ("False", "NotAccepted")
     assert refused not in stored["status"]["acceptedNames"]
     assert definitions.kinds_of(stored) == ()
-    healed = updated(stored, World(), names=stored["spec"]["names"])
+    healed = updated(stored, FakeCluster(), names=stored["spec"]["names"])
     assert [condition["status"] for condition in healed["status"]["conditions"]] == ["True", "True"]
     assert len(definitions.kinds_of(healed)) == 1
 
@@ -183,7 +183,7 @@ def test_conflicting_name_is_not_accepted(wanted: Object, reason: str, message: 
 def test_names_in_other_groups_do_not_conflict() -> None:
     first = created(definition())
     first["spec"]["group"] = "example.org"
-    stored = created(definition(), World(first))
+    stored = created(definition(), FakeCluster(first))
     assert stored["status"]["conditions"][0]["status"] == "True"
 
 
@@ -198,7 +198,7 @@ def test_update_accepts_new_names_and_keeps_stored_versions() -> None:
     assert old["status"]["storedVersions"] == ["v1"]
 
 
-# What is refused
+# Validation
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_update_accepts_new_names_and_keeps_stored_versions() -> None:
     ],
 )  # fmt: skip
 def test_definition_errors(new: Object, errors: list[str]) -> None:
-    assert told(new) == errors
+    assert validation_errors(new) == errors
 
 
 def required(why: str, at: str = "type") -> str:
@@ -360,7 +360,7 @@ IN_KEYS = "this property is in x-kubernetes-list-map-keys, so it"
 )  # fmt: skip
 def test_schema_errors(schema: Object, errors: list[str]) -> None:
     path = "spec.validation.openAPIV3Schema.properties[spec].properties[a]."
-    assert told(definition(fields(spec=fields(a=schema)))) == [path + error for error in errors]
+    assert validation_errors(definition(fields(spec=fields(a=schema)))) == [path + error for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,9 @@ def test_schema_errors(schema: Object, errors: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_root_schema_errors(schema: Object, errors: list[str]) -> None:
-    assert told(definition(schema)) == [f"spec.validation.openAPIV3Schema.{error}" for error in errors]
+    assert validation_errors(definition(schema)) == [
+        f"spec.validation.openAPIV3Schema.{error}" for error in errors
+    ]
 
 
 @pytest.mark.parametrize(
@@ -415,7 +417,7 @@ def test_definition_with_rejected_names_can_change_kind() -> None:
     assert list(STRATEGY.validate_update(new, old)) == []
 
 
-# The kinds of a definition
+# Kinds
 
 
 def test_kinds_of_definition() -> None:
@@ -476,11 +478,11 @@ def test_invalid_replicas_are_rejected(size: Any, error: list[str]) -> None:
 
 @pytest.mark.parametrize("group", ["launcher", "frameworkcontroller"])
 def test_framework_definitions_are_valid(group: str) -> None:
-    path = Path(__file__).parents[3] / "docs" / "crds" / f"frameworks.{group}.microsoft.com.yaml"
+    path = Path(__file__).parents[4] / "docs" / "crds" / f"frameworks.{group}.microsoft.com.yaml"
     ours = yaml.safe_load(path.read_text())
     TYPES.check_types(ours, "CustomResourceDefinition", "v1")
     assert TYPES.prune(copy.deepcopy(ours)) == []
-    assert told(ours) == []
+    assert validation_errors(ours) == []
     (kind,) = definitions.kinds_of(created(ours))
     assert kind.subresources == ("status",)
     assert kind.columns[-1].name == "Age"

@@ -8,7 +8,7 @@ from tests.clients.kubectl.runs import Kubectl
 from conformance import objects
 
 MANIFESTS: Final = Path(__file__).parent / "manifests"
-THINGS: Final = MANIFESTS / "things.yaml"
+THINGS: Final = MANIFESTS / "sample_objects.yaml"
 WIDGETS: Final = "clients.example.com/v1"
 LONG_AGO: Final = "2020-01-02T03:04:05Z"
 
@@ -66,8 +66,8 @@ def create(kubectl: Kubectl) -> None:
     kubectl("create", "-f", str(THINGS))
     for (plural, group, name), status in STATUSES.items():
         write_status(kubectl, plural, name, status, group)
-    tell_event(kubectl, "Pod", "web-0", "Started", "Started container main")
-    tell_event(kubectl, "Widget", "small", "Made", "It was made", WIDGETS)
+    create_event(kubectl, "Pod", "web-0", "Started", "Started container main")
+    create_event(kubectl, "Widget", "small", "Made", "It was made", WIDGETS)
 
 
 def post(kubectl: Kubectl, body: Any) -> Any:
@@ -82,7 +82,7 @@ def write_status(kubectl: Kubectl, plural: str, name: str, status: dict[str, Any
     kubectl.server.api.patch(path, {"status": status}).expect(200)
 
 
-def tell_event(
+def create_event(
     kubectl: Kubectl, kind: str, name: str, reason: str, message: str, version: str = "v1"
 ) -> None:
     """Create an event about an object, with its UID."""
