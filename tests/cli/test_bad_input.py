@@ -247,7 +247,7 @@ def test_a_program_is_no_job(command: str, tmp_path: Path) -> None:
     script.write_text("import tensorflow\n")
     result = windlass(command, str(script))
     assert result.exit_code == 2
-    assert f"is a program and no job: run it with `windlass run -- python {script}`" in result.stderr
+    assert f"is a program, not a job file: run it with `windlass run -- python {script}`" in result.stderr
 
 
 MISSING = {
@@ -268,7 +268,7 @@ def test_a_script_that_is_not_there(
     monkeypatch.chdir(tmp_path)
     result = windlass("run", "--config-map", "nonsense", "--", *words)
     assert result.exit_code == 2
-    assert (f"there is no script {tmp_path / 'nowhere.py'}" in result.stderr) == is_refused
+    assert (f"the script {tmp_path / 'nowhere.py'} does not exist" in result.stderr) == is_refused
 
 
 def test_a_config_map_of_nothing(tmp_path: Path) -> None:

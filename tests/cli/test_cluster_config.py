@@ -83,7 +83,7 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
     for command in ("render", "lint"):
         result = windlass(command, file)
         assert (result.exit_code, "kind" in result.stdout) == (2, False)
-        assert "own/it.jinja: it is a link to" in result.stderr
+        assert "own/it.jinja is a link to" in result.stderr
 
 
 def test_those_of_the_standard_input_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_nothing_is_half_written(tmp_path: Path) -> None:
 def test_without_a_cluster_there_is_nothing_to_run(tmp_path: Path, command: str) -> None:
     result = windlass(*command.split(), written(tmp_path, NOTEBOOK))
     assert result.exit_code == 2
-    assert "there is no job in it, only objects: make them with `windlass render`" in result.output
+    assert "it has no job, only other objects: create them with `windlass render`" in result.output
 
 
 def test_a_password_that_is_made_up_is_shown_once(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_programs_read_configs_too(tmp_path: Path) -> None:
 
 
 def test_programs_are_told_that_there_is_no_job(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match="there is no job in it"):
+    with pytest.raises(FaultyJobError, match="it has no job"):
         sources.read(written(tmp_path, NOTEBOOK))
 
 

@@ -152,8 +152,8 @@ def holding(data: bytes) -> Callable[[Path], None]:
 
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing": (absent, r"cannot read .*password: No such file.*generated"),
-    "a folder": (folder, r"password cannot be read: Is a directory"),
-    "not UTF-8": (holding(b"caf\xe9"), r"password is not UTF-8"),
+    "a folder": (folder, r"cannot read .*password: Is a directory"),
+    "not UTF-8": (holding(b"caf\xe9"), r"password is not valid UTF-8"),
     "empty": (holding(b""), r"nothing is left of it"),
     "a line break": (holding(b"\n"), r"nothing is left of it"),
     "nothing but controls": (holding(b" \x01\x1f\t"), r"nothing is left of it"),
@@ -172,7 +172,7 @@ def test_a_file_that_has_no_password(case: str, tmp_path: Path) -> None:
 
 
 def test_a_home_that_nobody_has(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match=r"~nobody-at-all/password cannot be read: No such file"):
+    with pytest.raises(FaultyJobError, match=r"cannot read .*~nobody-at-all/password: No such file"):
         resolved_in(tmp_path, asking(file="~nobody-at-all/password"))
 
 
@@ -181,7 +181,7 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
     [
         ("", "the variable PASSWORD is not set"),
         (" ", "nothing is left"),
-        (os.fsdecode(b"caf\xe9"), "the variable PASSWORD is not UTF-8"),
+        (os.fsdecode(b"caf\xe9"), "the variable PASSWORD is not valid UTF-8"),
     ],
 )
 def test_a_variable_that_has_no_password(password: str, message: str, tmp_path: Path) -> None:

@@ -462,7 +462,7 @@ def test_a_server_that_never_answers_stays_and_is_named(
 ) -> None:
     monkeypatch.setattr(waits, "SERVER_SECONDS", 0.5)
     with pytest.raises(
-        TimedOutError, match=r"digits-nfs does not answer.*stays: .*PersistentVolumeClaim digits-nfs"
+        TimedOutError, match=r"digits-nfs does not answer.*are kept: .*PersistentVolumeClaim digits-nfs"
     ):
         scene.submit(SHARES)
     assert not scene.has_framework
@@ -480,7 +480,10 @@ def test_ctrl_c_leaves_nothing_but_storage(scene: Scene) -> None:
     for plural, name in (("secrets", "digits-secrets"), ("jobs", "digits-load-data")):
         scene.wait_until_gone(plural, name)
     assert scene.get("persistentvolumeclaims", "digits-nfs") is not None
-    assert going.told[-1] == "digits: What was made for its files stays: PersistentVolumeClaim digits-nfs."
+    assert (
+        going.told[-1]
+        == "digits: These objects for its files were created and are kept: PersistentVolumeClaim digits-nfs."
+    )
 
 
 def test_a_framework_that_is_refused_takes_its_secret_along(
