@@ -27,7 +27,7 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import PodPhase, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.objects.config_map import config_map
+from windlass.objects.attempt import config_map
 from windlass.objects.pod import PodFactory
 from windlass.wire import codec
 

@@ -31,10 +31,8 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.settings import Settings
-from windlass.objects.config_map import config_map
-from windlass.objects.gang import gang
+from windlass.objects.attempt import config_map, gang, service
 from windlass.objects.pod import pod
-from windlass.objects.service import service
 
 replace = msgspec.structs.replace
 

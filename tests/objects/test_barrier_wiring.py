@@ -15,7 +15,7 @@ from windlass.discovery import files, tf_server
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.objects import gang, pod, service
+from windlass.objects import attempt, pod
 from windlass.objects.pod import PodOptions
 
 WIRING = PodOptions(barrier_image="windlass:test")
@@ -123,7 +123,7 @@ def test_ports_of_a_shared_network() -> None:
 def test_the_service() -> None:
     """Of the pods' labels, with names for those that are not ready."""
     framework = asking(runtime="plain")
-    manifest = service.service(framework)
+    manifest = attempt.service(framework)
     assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == ("digits", "research")
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "digits-uid"
     assert (manifest["spec"]["clusterIP"], manifest["spec"]["publishNotReadyAddresses"]) == ("None", True)
@@ -200,7 +200,7 @@ def test_own() -> None:
 
 def test_the_gang_that_it_waits_for() -> None:
     framework = asking(barrier="true")
-    published = gang.gang(framework)
+    published = attempt.gang(framework)
     spec = made(framework)
     assert published["metadata"]["name"] == value_of(spec["initContainers"][0], "WINDLASS_GANG")
     assert published["metadata"]["namespace"] == "research"
@@ -210,8 +210,8 @@ def test_the_gang_that_it_waits_for() -> None:
 
 
 def test_no_gang_of_some() -> None:
-    with pytest.raises(ValueError, match="a task of the Framework research/digits has no address yet"):
-        gang.gang(gang_objects.framework({"worker": ["10.0.0.5", ""]}))
+    with pytest.raises(ValueError, match="a task of Framework research/digits has no address yet"):
+        attempt.gang(gang_objects.framework({"worker": ["10.0.0.5", ""]}))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.objects.config_map import config_map
-from windlass.objects.gang import gang
+from windlass.objects.attempt import config_map, gang, service
 from windlass.objects.pod import PodOptions, pod
-from windlass.objects.service import service
 
 Build = Callable[..., Framework]
 

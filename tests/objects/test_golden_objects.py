@@ -15,10 +15,8 @@ import yaml
 from windlass.model.base import Json
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
-from windlass.objects.config_map import config_map
-from windlass.objects.gang import gang
+from windlass.objects.attempt import config_map, gang, service
 from windlass.objects.pod import DEFAULT_POD_OPTIONS, PodOptions, pod
-from windlass.objects.service import service
 
 CASES = sorted((Path(__file__).parent / "golden").iterdir())
 

@@ -1,4 +1,4 @@
-"""What the barrier is told by its environment (statement 46)."""
+"""The options of the barrier, from its environment (statement 46)."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ INTERVAL = "BARRIER_CHECK_INTERVAL_SEC"
 TIMEOUT = "BARRIER_CHECK_TIMEOUT_SEC"
 CONFIGFILE = "BARRIER_CONFIGFILE"
 LONGEST_NUMBER = 20
-"""More digits than any of these can need; Python refuses to read thousands of them."""
+"""Maximum length of a number; Python rejects numbers of thousands of digits."""
 
 
 class BadOptionError(Exception):
-    """What is wrong with the environment. One message."""
+    """The environment is invalid."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -23,11 +23,11 @@ class Options(msgspec.Struct, frozen=True):
     interval: int = 10
     timeout: int = 600
     gang: str = ""
-    """The Gang to wait for. Empty: the Framework is read, as the reference's barrier does."""
+    """The Gang to wait for. Empty: read the Framework, as the barrier of the reference does."""
     attempt: str = ""
-    """Whose addresses count. Empty: those of any attempt."""
+    """Instance UID of the attempt whose addresses are valid. Empty: any attempt."""
     pod_uid: str = ""
-    """Our own: addresses without ours are those of another time."""
+    """UID of this pod: a list of addresses without it is outdated."""
     role: str = ""
     index: int = 0
     configfile: str = ""
@@ -39,7 +39,8 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read(environment: Mapping[str, str], framework: str = "") -> Options:
-    """`framework` in place of our own: its addresses are taken as they are. Raises BadOptionError."""
+    """Read the options. `framework` replaces the pod's own Framework; any of its attempts is accepted. Raises
+    BadOptionError."""
     given = environment.get
     own = given(names.FRAMEWORK_NAME, "")
     known = {

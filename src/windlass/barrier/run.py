@@ -1,4 +1,4 @@
-"""The barrier from its environment to its exit code (statements 46 to 48)."""
+"""Runs the barrier and returns its exit code (statements 46 to 48)."""
 
 import time
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from windlass.barrier.waiting import Passed, Say
 from windlass.discovery import files
 
 PASSED, FAILED, TIMED_OUT, NO_FRAMEWORK = 0, 1, 201, 210
-"""The controller takes 201 for a passing conflict, and 210 for a permanent failure."""
+"""Exit codes. The controller treats 201 as a transient conflict, and 210 as a permanent failure."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
     framework: str = ""
-    """In place of the one that the pod belongs to."""
+    """Framework to wait for. Default: that of the pod."""
     prints_hosts: bool = False
-    """In place of writing files."""
+    """Print the addresses instead of writing files."""
     configfile: str = ""
 
 

@@ -1,6 +1,6 @@
-"""Questions to the API server from inside a pod, with what Python brings along.
+"""Requests to the API server from inside a pod, with Python's standard library.
 
-Another client than `kubeapi.transport`, which takes three times as long to import as everything here takes to run.
+`kubeapi.transport` is not used: importing it takes three times as long as everything here takes to run.
 """
 
 import http.client
@@ -15,17 +15,17 @@ import msgspec
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_SECONDS = 30.0
-"""For so long a server may take to begin with its answer, and each piece of it to come."""
+"""Timeout in seconds for the beginning of a response, and for each part of it."""
 SHOWN_BYTES = 200
-"""How much of an answer that is not Kubernetes' own is shown."""
+"""Maximum length of an error that is not a Kubernetes `Status`."""
 ALIVE_SECONDS = 30
-"""After so long a connection on which nothing happens is tried."""
+"""Idle seconds after which a connection is probed."""
 ALIVE_TRIES, ALIVE_PAUSE = 3, 10
-"""So often, and so many seconds apart, before it counts as broken. By itself Linux takes eleven minutes."""
+"""Number and interval of probes before the connection counts as broken. Linux's default is eleven minutes."""
 
 
 class AnsweredError(Exception):
-    """The server said no."""
+    """The server responded with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -33,11 +33,11 @@ class AnsweredError(Exception):
 
 
 class NoAnswerError(Exception):
-    """There was no answer, or it broke off, or it makes no sense."""
+    """There was no response, or it was incomplete or invalid."""
 
 
 class NoAccessError(Exception):
-    """It is not known where the server is, or who we are. One message."""
+    """The address of the server or the credentials are unknown."""
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class Server:
             return _read(answer.read)
 
     def watch(self, path: str, seconds: float, **query: str) -> Iterator[bytes]:
-        """The lines of a watch, until the server ends it or the time is over."""
+        """Yield the lines of a watch until the server ends it or the time is over."""
         asked = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
         with self._asked(f"{path}?{urlencode(asked)}", silence=seconds + ANSWER_SECONDS) as answer:
             while line := _read(answer.readline):
@@ -66,7 +66,7 @@ class Server:
                     yield line
 
     def _asked(self, target: str, silence: float = ANSWER_SECONDS) -> http.client.HTTPResponse:
-        """The answer, once it has begun. After that, the server may be silent for so many seconds."""
+        """Return the response once it has begun. After that, the server may be idle for `silence` seconds."""
         try:
             connection = self._connection()
             headers = {"Accept": "application/json", "User-Agent": "windlass-barrier", **self._headers()}
@@ -90,7 +90,7 @@ class Server:
 
 
 def _keep_alive(line: socket.socket) -> None:
-    """A server whose machine is gone ends no connection: it is found out by asking."""
+    """Enable keep-alive probes: a server whose machine is down does not close its connections."""
     line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     wanted = (("KEEPIDLE", ALIVE_SECONDS), ("KEEPINTVL", ALIVE_PAUSE), ("KEEPCNT", ALIVE_TRIES))
     for name, value in wanted:
@@ -106,7 +106,7 @@ def _read(read: Callable[[], bytes]) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """In one line, whatever a proxy has to say."""
+    """Return the error message in one line, also if it comes from a proxy."""
     try:
         text = msgspec.json.decode(body, type=_Refusal).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -115,7 +115,8 @@ def _message(body: bytes) -> str:
 
 
 def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Server:
-    """By a kubeconfig or an address if one is named, as the reference's barrier does; else as the pod it is in.
+    """Return the server of a kubeconfig or an address if one is set, as the reference's barrier does; otherwise that
+    of the pod's service account.
 
     Raises NoAccessError.
     """
@@ -136,7 +137,7 @@ def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ser
         ) from error
     name = f"[{host}]" if ":" in host else host
     try:
-        # The token is rotated while we wait.
+        # Read the token for each request: it is rotated.
         return Server(
             f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
         )
@@ -152,7 +153,7 @@ def _token(account: Path) -> str:
 
 
 def _elsewhere(kubeconfig: str, address: str) -> Server:
-    """Whoever has a kubeconfig has all the time that reading it takes."""
+    """Read a kubeconfig. The slow imports do not matter here."""
     import asyncio
 
     from windlass.kubeapi import access

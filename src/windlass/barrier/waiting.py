@@ -1,4 +1,4 @@
-"""Waits for the gang: by a watch on the Gang where there is one, else on the Framework itself."""
+"""Waits for the gang: watches the Gang if there is one, otherwise the Framework."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -25,21 +25,21 @@ Say = Callable[[str], None]
 
 
 class TimedOutError(Exception):
-    """Not everybody had an address in time."""
+    """Not all tasks had addresses in time."""
 
 
 class NoFrameworkError(Exception):
-    """There is no such Framework, or none any more."""
+    """The Framework does not exist or was deleted."""
 
 
 class NotAllowedError(Exception):
-    """Neither the Gang nor the Framework may be read."""
+    """Reading the Gang and the Framework is forbidden."""
 
 
 class Passed(msgspec.Struct, frozen=True):
     gang: GangSpec
     framework: Json | None = None
-    """The Framework as it is stored, if it was read."""
+    """The stored Framework, if it was read."""
 
 
 class _Event(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True):
-    """What comes with an event of the type ERROR."""
+    """The object of an event of type ERROR."""
 
     code: int = 500
     message: str = ""
@@ -87,7 +87,7 @@ class Waiting:
         self._until = monotonic() + options.timeout
 
     def wait(self) -> Passed:
-        """Raises TimedOutError, NoFrameworkError and NotAllowedError."""
+        """Wait until all tasks have addresses. Raises TimedOutError, NoFrameworkError and NotAllowedError."""
         if self._options.gang:
             passed = self._insisting(self._watch_gang)
             if passed is not None:
@@ -102,7 +102,7 @@ class Waiting:
         return passed
 
     def _insisting(self, attempt: Callable[[], Passed | None]) -> Passed | None:
-        """Again and again, until it passed; None if it is not allowed. A server that is away comes back."""
+        """Repeat the attempt until it succeeds; return None if it is forbidden. Connection errors are retried."""
         is_told, tries = False, 0
         while self._left > 0:
             began = self._monotonic()
@@ -110,7 +110,7 @@ class Waiting:
             try:
                 if (passed := attempt()) is not None:
                     return passed
-                # The watch has come to its end, as watches do.
+                # The server ended the watch; start another one.
             except AnsweredError as refused:
                 if refused.code in _DENIED:
                     return None
@@ -120,15 +120,15 @@ class Waiting:
             if trouble and not is_told:
                 self._say(f"{trouble}; trying on for {self._left:.0f} s")
             is_told = bool(trouble)
-            # Whoever is sent away at once comes back ever more slowly, whether there was a reason given or not.
+            # Back off if the attempt ended quickly, with or without an error.
             tries = 0 if self._monotonic() - began > LONGEST_PAUSE else tries + 1
             self._pause(tries)
         raise TimedOutError
 
-    # By the Gang
+    # The Gang
 
     def _watch_gang(self) -> Passed | None:
-        """One watch: it begins with what is there."""
+        """Watch the Gang. The watch begins with the current state."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
         for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
             gang = _read(_decode_gang, event.object).spec
@@ -137,16 +137,17 @@ class Waiting:
         return None
 
     def _is_ours(self, gang: GangSpec) -> bool:
-        """Another attempt's addresses are nobody's any more, and a list without us is older than we are."""
+        """Return whether the Gang is of our attempt and contains our pod: otherwise it is outdated."""
         wanted = self._options
         return wanted.attempt in ("", gang.attempt_instance_uid) and (
             not wanted.pod_uid or gang.has_member(wanted.pod_uid)
         )
 
-    # By the Framework
+    # The Framework
 
     def _watch_framework(self) -> Passed | None:
-        """It is read first, for a watch says nothing of what is not there. Rights on one of the groups are enough."""
+        """Read the Framework, then watch it: a watch does not report that it does not exist. Permission for one of
+        the API groups is sufficient."""
         denied: AnsweredError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)
@@ -180,7 +181,7 @@ class Waiting:
                 return None
             if refused.code not in _DENIED:
                 raise
-            # One who may read it and may not watch it looks again, as the reference does.
+            # Watching is forbidden: poll, as the reference does.
             self._sleep(min(self._options.interval, max(self._left, 0)))
         return None
 
@@ -190,10 +191,10 @@ class Waiting:
             return None
         return Passed(gang, _expanded(msgspec.json.decode(body)))
 
-    # Either way
+    # Both
 
     def _events(self, path: str, **query: str) -> Iterator[_Event]:
-        """Of objects. An ERROR is raised as what the server would have answered."""
+        """Yield the events of objects. An ERROR event is raised as an error."""
         for line in self._server.watch(path, self._left, **query):
             event = _read(_decode_event, line)
             if event.type == "ERROR":
@@ -215,7 +216,7 @@ def _path(group: str, plural: str, namespace: str) -> str:
     return f"/apis/{group}/{names.VERSION}/namespaces/{quote(namespace, safe='')}/{plural}"
 
 
-# What takes longer to import than most barriers wait is imported by those who read a Framework.
+# Imported only when a Framework is read: the import takes longer than most barriers wait.
 
 
 def _read_framework(data: bytes) -> "Framework | InvalidFramework":
@@ -225,7 +226,7 @@ def _read_framework(data: bytes) -> "Framework | InvalidFramework":
 
 
 def _expanded(framework: Json) -> Json:
-    """With its task statuses where readers look for them, also where they are stored compressed."""
+    """Decompress the task statuses if they are stored compressed."""
     from windlass.wire import codec
 
     attempt = framework["status"]["attemptStatus"]

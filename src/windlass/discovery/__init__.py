@@ -1,5 +1,5 @@
-"""Who the peers of a task are, as each runtime wants to be told. Pure: values in, text out.
+"""Peer information of a task for each runtime. Pure: values in, text out.
 
-`peers` says where everybody is; a file for each runtime says how that runtime spells it; `environment` picks what a
-Framework has asked for; `files` is what the barrier writes once it knows the addresses.
+`peers` has the addresses of all tasks; one file per runtime formats them; `environment` selects what a Framework
+requests; `files` has what the barrier writes when all addresses are known.
 """

@@ -1,11 +1,9 @@
-"""What a task is told before it starts, as its Framework has asked for it."""
+"""The environment variables with peer information that a Framework requests."""
 
 from collections.abc import Callable, Mapping
 
-from windlass.discovery import peers as where
 from windlass.discovery import ranks
-from windlass.discovery.peers import Peers
-from windlass.discovery.plain import Plain
+from windlass.discovery.peers import LOOPBACK, Peers, by_name, by_port
 from windlass.discovery.tensorflow import TensorFlow
 from windlass.model import names
 from windlass.model.feature_annotations import Runtime, requested_features
@@ -14,21 +12,22 @@ from windlass.model.framework import Framework
 HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
 
 Variables = Callable[[str, int], dict[str, str]]
-"""Role and index → the variables of that task."""
+"""Role and index → the variables of the task."""
 
 
 def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> Variables:
-    """`ports`, by role, where the pods share one network: the port of the role's first task."""
+    """Return the variables of each task. `ports` has the port of the first task of each role if pods share one
+    network."""
     runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
-        return _nothing
-    peers = where.by_name(framework) if ports is None else where.by_port(framework, ports)
-    return variables_among(runtime, peers, _rendezvous(framework))
+        return _no_variables
+    peers = by_name(framework) if ports is None else by_port(framework, ports)
+    return variables_for_peers(runtime, peers, _rendezvous(framework))
 
 
-def variables_among(runtime: Runtime, peers: Peers, rendezvous: str) -> Variables:
-    """`rendezvous` is a name that nobody else meets under."""
-    return _FORMS[runtime](peers, rendezvous)
+def variables_for_peers(runtime: Runtime, peers: Peers, rendezvous: str) -> Variables:
+    """Return the variables of each task. `rendezvous` is a unique ID of this group of tasks."""
+    return _FORMATTERS[runtime](peers, rendezvous)
 
 
 def _rendezvous(framework: Framework) -> str:
@@ -36,7 +35,7 @@ def _rendezvous(framework: Framework) -> str:
     return attempt or framework.uid
 
 
-def _nothing(_role: str, _index: int) -> dict[str, str]:
+def _no_variables(_role: str, _index: int) -> dict[str, str]:
     return {}
 
 
@@ -45,37 +44,41 @@ def _tensorflow(peers: Peers, _rendezvous: str) -> Variables:
 
 
 def _pytorch(peers: Peers, rendezvous: str) -> Variables:
-    counted = ranks.Ranks(peers)
-    return lambda role, index: ranks.pytorch(counted, rendezvous, role, index)
+    numbered = ranks.Ranks(peers)
+    return lambda role, index: ranks.pytorch(numbered, rendezvous, role, index)
 
 
 def _jax(peers: Peers, _rendezvous: str) -> Variables:
-    counted = ranks.Ranks(peers)
-    return lambda role, index: ranks.jax(counted, role, index)
+    numbered = ranks.Ranks(peers)
+    return lambda role, index: ranks.jax(numbered, role, index)
 
 
 def _plain(peers: Peers, _rendezvous: str) -> Variables:
-    return Plain(peers).variables
+    """Return variables for programs that use no framework library: PS_HOSTS etc., JOB_NAME and TASK_INDEX."""
+    hosts = {
+        f"{role.upper()}_HOSTS": ",".join(map(str, addresses)) for role, addresses in peers.roles.items()
+    }
+    return lambda role, index: {**hosts, "JOB_NAME": role, "TASK_INDEX": str(index)}
 
 
-def _mpi(peers: Peers, _rendezvous: str) -> Variables:
-    """Open MPI reads the names of its settings with a prefix; what it is built on since 5.0 has one of its own."""
+def _mpi(peers: Peers, rendezvous: str) -> Variables:
+    """Return settings of Open MPI as environment variables, with the prefix of PRRTE too, which it uses since 5.0."""
     settings = {
         "WINDLASS_HOSTFILE": HOSTFILE,
         "OMPI_MCA_orte_default_hostfile": HOSTFILE,
         "PRTE_MCA_prte_default_hostfile": HOSTFILE,
-        # It would cut a name at the first dot, and nobody knows the rest.
+        # By default it truncates names at the first dot.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
     }
-    if any(address.host == where.LOOPBACK for addresses in peers.roles.values() for address in addresses):
-        # It would leave the loopback out, which may be all that there is.
+    if any(address.host == LOOPBACK for addresses in peers.roles.values() for address in addresses):
+        # By default it excludes the loopback interface, which may be the only one.
         settings |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
-    plain = Plain(peers)
-    return lambda role, index: {**settings, **plain.variables(role, index)}
+    plain = _plain(peers, rendezvous)
+    return lambda role, index: {**settings, **plain(role, index)}
 
 
-_FORMS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {
+_FORMATTERS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {
     Runtime.TENSORFLOW: _tensorflow,
     Runtime.PYTORCH: _pytorch,
     Runtime.JAX: _jax,

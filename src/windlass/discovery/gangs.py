@@ -1,4 +1,4 @@
-"""The gang of an attempt, from what is stored about its Framework."""
+"""The Gang of an attempt, from the stored status of its Framework."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,9 @@ from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
 
 
 def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) -> GangSpec | None:
-    """None as long as a task of the spec has no address.
+    """Return the Gang, or None while a task of the spec has no address.
 
-    `own_ports`, by role, where the pods share one network: the port of the role's first task.
+    `own_ports` has the port of the first task of each role if pods share one network.
     """
     status = framework.status
     if status is None or status.attempt_status.instance_uid is None:

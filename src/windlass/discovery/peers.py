@@ -1,7 +1,7 @@
-"""Where everybody is: by name, by a port of its own, or by address.
+"""The addresses of all tasks: DNS names, ports on a shared network, or IP addresses.
 
-Names are known before anything starts, and stay the same when a task is tried again. A TensorFlow server keeps the
-addresses that it was started with: a peer that comes back elsewhere never comes back for it.
+Names are known before anything starts, and stay the same when a task is retried. A TensorFlow server keeps the
+addresses that it was started with, so it could not reach a peer that restarts with another address.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ class Address(NamedTuple):
 
 
 class Peers(msgspec.Struct, frozen=True):
-    """The roles in the order of the spec, and the address of each of their tasks."""
+    """The address of each task by role, with the roles in the order of the spec."""
 
     roles: Mapping[str, tuple[Address, ...]]
 
 
 def by_name(framework: Framework) -> Peers:
-    """`worker-0.digits:2222`, which the name servers of the namespace complete."""
+    """Return DNS names such as `worker-0.digits:2222`, relative to the namespace."""
     service = names.service_name(framework.name)
     return Peers(
         {
@@ -48,7 +48,7 @@ def by_name(framework: Framework) -> Peers:
 
 
 def by_port(framework: Framework, first: Mapping[str, int]) -> Peers:
-    """On a network that all share: each task has a port of its own, and those of a role follow one another."""
+    """Return ports on a shared network: each task has its own port, those of a role are consecutive."""
     return Peers(
         {
             role.name: tuple(Address(LOOPBACK, start + index) for index in range(role.task_number))
@@ -67,8 +67,8 @@ def by_address(gang: GangSpec) -> Peers:
     )
 
 
-def by_name_in(gang: GangSpec) -> Peers:
-    """As `by_name`, for whoever has only the Gang."""
+def by_name_from_gang(gang: GangSpec) -> Peers:
+    """Return the same as `by_name`, from a Gang."""
     return Peers(
         {
             role.name: tuple(

@@ -1,6 +1,6 @@
-"""Where the tasks of a role listen, and how many processes fit into one: read from the pod template.
+"""The port of a role, and the number of processes per task, from the pod template.
 
-A template may have any shape: what is not as Kubernetes has it is passed over, and the API server says what is wrong.
+A template may be malformed: invalid parts are skipped, and the API server reports them.
 """
 
 import re
@@ -10,25 +10,25 @@ from typing import Any
 from windlass.model import names
 from windlass.model.base import Json
 
-_AMOUNT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)")
-GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+_QUANTITY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)")
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 def port_of(template: Json) -> int:
-    """The first port that a container declares."""
+    """Return the first port that a container declares."""
     for container in containers(template):
-        for port in _listed(container.get("ports")):
+        for port in _mappings(container.get("ports")):
             number = port.get("containerPort")
-            if type(number) is int and 0 < number < 65536:  # true is a number to Python
+            if type(number) is int and 0 < number < 65536:  # bool is a subclass of int
                 return number
     return names.DEFAULT_PORT
 
 
 def slots_of(template: Json) -> int:
-    """As many processes as the task has GPUs; without any, as it has whole CPUs; at least one."""
+    """Return the number of GPUs of the task; without GPUs, its whole CPUs; at least 1."""
     limits = [found for container in containers(template) if (found := _limits(container))]
-    gpus = sum(_whole(found.get(name)) for found in limits for name in GPUS)
-    return gpus or max(1, sum(_whole(found.get("cpu")) for found in limits))
+    gpus = sum(_whole_number(found.get(name)) for found in limits for name in GPU_RESOURCES)
+    return gpus or max(1, sum(_whole_number(found.get("cpu")) for found in limits))
 
 
 def _limits(container: Json) -> Json:
@@ -37,16 +37,16 @@ def _limits(container: Json) -> Json:
     return limits if isinstance(limits, dict) else {}
 
 
-def _whole(amount: Any) -> int:
-    """Of what Kubernetes writes as 2, "2", "2.5" or "2500m"."""
-    found = _AMOUNT.fullmatch(str(amount))
+def _whole_number(amount: Any) -> int:
+    """Return the whole part of a quantity such as 2, "2", "2.5" or "2500m"."""
+    found = _QUANTITY.fullmatch(str(amount))
     return 0 if found is None else int(float(found[1])) // (1000 if found[2] else 1)
 
 
 def containers(template: Json) -> Iterator[Json]:
     spec = template.get("spec")
-    return _listed(spec.get("containers") if isinstance(spec, dict) else None)
+    return _mappings(spec.get("containers") if isinstance(spec, dict) else None)
 
 
-def _listed(value: Any) -> Iterator[Json]:
+def _mappings(value: Any) -> Iterator[Json]:
     return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, dict))

@@ -1,15 +1,15 @@
-"""Runtimes that count their processes from 0 to n - 1: PyTorch, JAX and MPI.
+"""Peer information for runtimes that number their processes from 0 to n - 1: PyTorch and JAX.
 
 MASTER_ADDR              worker-0.digits
 MASTER_PORT              2222
 RANK, WORLD_SIZE         1, 2
 LOCAL_RANK               0            one process per task; torchrun sets it for each process that it starts
-PET_NNODES               2            what torchrun reads in place of --nnodes, and so on
+PET_NNODES               2            read by torchrun instead of --nnodes, and so on
 PET_NODE_RANK            1
 PET_MASTER_ADDR, _PORT   worker-0.digits, 2222
 PET_RDZV_BACKEND         c10d
 PET_RDZV_ENDPOINT        worker-0.digits:2222
-PET_RDZV_ID              the attempt: those of another one never meet with it
+PET_RDZV_ID              ID of the attempt, so that tasks of different attempts do not join
 
 JAX_COORDINATOR_ADDRESS  worker-0.digits:2222
 JAX_PROCESS_ID           1
@@ -20,11 +20,11 @@ from windlass.discovery.peers import Address, Peers
 from windlass.model import role_names
 
 FIRST = ("master", "chief", "launcher", "coordinator")
-"""Roles whose first task is rank 0, wherever they stand in the spec."""
+"""Roles whose first task is rank 0, at any position in the spec."""
 
 
 class Ranks:
-    """Everybody who takes part, in one order."""
+    """The ranks of all members of the cluster."""
 
     def __init__(self, peers: Peers) -> None:
         roles = [role for role, addresses in peers.roles.items() if addresses and role_names.is_member(role)]
@@ -37,7 +37,7 @@ class Ranks:
         self.master: Address | None = peers.roles[roles[0]][0] if roles else None
 
     def rank(self, role: str, index: int) -> int | None:
-        """None for a task that takes no part, such as a notebook."""
+        """Return the rank, or None for a task outside the cluster, e.g. a notebook."""
         first = self._first_rank.get(role)
         return None if first is None else first + index
 

@@ -1,4 +1,4 @@
-"""How TensorFlow is told.
+"""Peer information for TensorFlow.
 
 TF_CONFIG       {"cluster": {"ps": ["ps-0.digits:2222"], "worker": ["worker-0.digits:2222"]},
                  "task": {"type": "worker", "index": 0}}
@@ -15,25 +15,25 @@ import msgspec
 from windlass.discovery.peers import Peers
 from windlass.model import role_names
 
-_LAUNCHERS_TYPES = ("worker", "ps")
+_LAUNCHER_TYPES = ("worker", "ps")
 
 
 class TensorFlow:
-    """What the tasks of one Framework have in common is put together once."""
+    """Formats the peers for TensorFlow. The parts that all tasks share are computed once."""
 
     def __init__(self, peers: Peers) -> None:
         self._cluster: dict[str, list[str]] = {}
         self._offset: dict[str, int] = {}
         for role, addresses in peers.roles.items():
             if role_names.is_member(role) and addresses:
-                # Two roles of one type count on, one after the other.
+                # Roles of the same type are numbered consecutively.
                 members = self._cluster.setdefault(role_names.type_of(role), [])
                 self._offset[role] = len(members)
                 members += map(str, addresses)
         self._spec = msgspec.json.encode(self._cluster).decode()
 
     def config(self, role: str, index: int) -> str:
-        """TF_CONFIG."""
+        """Return the value of TF_CONFIG."""
         kind = role_names.type_of(role)
         return f'{{"cluster":{self._spec},"task":{{"type":"{kind}","index":{self._index(role, index)}}}}}'
 
@@ -46,7 +46,7 @@ class TensorFlow:
             **{f"{kind.upper()}_HOSTS": listed for kind, listed in lists.items()},
             "JOB_NAME": role_names.type_of(role),
             "TASK_INDEX": number,
-            **{f"{kind}_hosts": lists[kind] for kind in _LAUNCHERS_TYPES if kind in lists},
+            **{f"{kind}_hosts": lists[kind] for kind in _LAUNCHER_TYPES if kind in lists},
             "taskindex": number,
         }
 

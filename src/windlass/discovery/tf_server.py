@@ -1,6 +1,6 @@
-"""An idle TensorFlow server, for a notebook or a client to drive: what a task runs that has no command of its own.
+"""An idle TensorFlow server, for a notebook or a client to use: the default command of a task.
 
-The program needs nothing but Python and TensorFlow, so that it runs in any image that has these.
+The program requires only Python and TensorFlow, so that it runs in any image that has them.
 """
 
 PROGRAM = """\
@@ -14,7 +14,7 @@ def peers():
         return config.get("cluster"), task.get("type"), task.get("index")
     cluster = json.loads(given("CLUSTER_CONFIG") or "{}") or {
         name[:-6].lower(): value.split(",") for name, value in os.environ.items()
-        # Others call lists so too, such as Django its ALLOWED_HOSTS. Ours have a port each.
+        # Not every such variable is ours, e.g. ALLOWED_HOSTS of Django. Ours have ports.
         if name.endswith("_HOSTS") and all(each.rpartition(":")[2].isdigit() for each in value.split(","))
     }
     return cluster, given("JOB_NAME"), given("TASK_INDEX", "0")
@@ -30,16 +30,16 @@ try:
 except (ValueError, TypeError, AttributeError) as error:
     no_server(f"the environment cannot be read: {error}")
 if not cluster:
-    no_server("nothing says who the servers of the cluster are")
+    no_server("the servers of the cluster are not known")
 if not is_member:
     no_server(f"this is {job}:{index}, which is not in the cluster: {json.dumps(cluster)}")
-# TensorFlow's threads leave these to us: the first process of a container is not ended by a signal that it ignores.
+# Block the signals before TensorFlow starts threads. The first process of a container ignores them by default.
 ends = {signal.SIGTERM, signal.SIGINT}
 signal.pthread_sigmask(signal.SIG_BLOCK, ends)
 try:
     import tensorflow as tf
 except ImportError as error:
-    sys.exit(f"windlass tf-server: TensorFlow is not here ({error}): pip install tensorflow")
+    sys.exit(f"windlass tf-server: TensorFlow is not installed ({error}): pip install tensorflow")
 server = tf.distribute.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=index)
 print(f"TensorFlow {tf.__version__}: server {job}:{index} of {json.dumps(cluster)}", flush=True)
 signal.sigwait(ends)

@@ -1,7 +1,6 @@
-"""What the controller creates: from a Framework and its stored status to the manifests of its objects.
+"""Manifests of the objects that the controller creates, from a Framework and its stored status.
 
-Pure functions from values to manifests. No I/O, and no decisions: *that* an object is wanted was decided before, and
-stored; here stands only what it looks like.
+Pure functions. No I/O and no decisions: whether an object is needed was decided and stored before.
 
-A manifest shares what it can with the pod template that it was made from. Neither is ever changed in place.
+A manifest shares parts with the pod template. Neither is ever changed in place.
 """

@@ -1,4 +1,4 @@
-"""By what a task knows itself: the annotations of its pod, and the environment of its containers."""
+"""The identity of a task: annotations of its pod, and environment variables of its containers."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
 
 _POD_UID: Json = {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
-"""The API server chooses it when the pod is created, so only the kubelet can fill it in."""
+"""The API server assigns the UID when the pod is created, so the kubelet has to fill it in."""
 
 _LAUNCHER_NAMES = ("taskindex", "TASK_INDEX")
-"""What the images of the old launcher read (statement 52)."""
+"""Variables that images of the old launcher read (statement 52)."""
 
 
 def identity(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> dict[str, str]:
-    """The thirteen names of statement 6, in the order in which containers get them."""
+    """Return the thirteen variables of statement 6, in the order in which containers get them."""
     config_map_uid = attempt.config_map_uid or ""
     return {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
@@ -36,21 +36,22 @@ def identity(
     }
 
 
-def variables(group: str, known: dict[str, str]) -> list[Json]:
-    """What every container of a task starts with (statement 7): its identity, then the names of this very pod."""
-    environment: list[Json] = [{"name": name, "value": value} for name, value in known.items()]
-    instance = f"{known[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
+def variables(group: str, identity_variables: dict[str, str]) -> list[Json]:
+    """Return the variables of every container of a task (statement 7): its identity, then the pod's UID and instance
+    ID."""
+    environment: list[Json] = [{"name": name, "value": value} for name, value in identity_variables.items()]
+    instance = f"{identity_variables[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
     environment += _POD_UID, {"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance}
     if group == names.LAUNCHER_GROUP:
-        index = known[names.TASK_INDEX]
+        index = identity_variables[names.TASK_INDEX]
         environment += ({"name": name, "value": index} for name in _LAUNCHER_NAMES)
     return environment
 
 
 def with_variables(container: Any, environment: list[Json]) -> Any:
-    """The container with these variables before its own: its own may refer to them, and win where a name is the same.
+    """Add the variables before the container's own, which may refer to them and override them.
 
-    What does not have the shape of a container stays as it is: the API server refuses it, and says why.
+    A malformed container is not changed: the API server rejects it and reports the error.
     """
     if not isinstance(container, dict):
         return container
@@ -58,6 +59,6 @@ def with_variables(container: Any, environment: list[Json]) -> Any:
     return {
         **container,
         "env": environment + own if isinstance(own, list) else own,
-        # Statement 8: the last lines of the log say more than an empty message.
+        # Statement 8: the last lines of the log are better than an empty message.
         "terminationMessagePolicy": container.get("terminationMessagePolicy") or "FallbackToLogsOnError",
     }

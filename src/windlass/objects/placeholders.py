@@ -1,7 +1,7 @@
-"""`{{FC_TASK_INDEX}}` and its like in a pod template (statement 9).
+"""Placeholders such as `{{FC_TASK_INDEX}}` in a pod template (statement 9).
 
-All pods of a role are made from one template, so where its placeholders are is found out once (`find`), and filling
-them in (`fill`) touches those places only. Keys are left alone: a key is a name that Kubernetes or its user gave.
+All pods of a role have one template, so its placeholders are located once (`find`), and `fill` changes only these
+places. Keys are not changed: they are names that Kubernetes or the user has chosen.
 """
 
 import re
@@ -21,24 +21,24 @@ NAMES = (
 
 _PLACEHOLDER = re.compile(r"\{\{(" + "|".join(NAMES) + r")\}\}")
 
-_DEEPEST = 100
-"""No field of a pod lies so deep. Further down nothing is looked for, so that no template exhausts the stack."""
+MAX_DEPTH = 100
+"""Maximum depth of the search, so that no template exhausts the stack. No field of a pod is nested this deep."""
 
 Places = dict[Any, "Places"]
-"""The keys and list indices that lead to placeholders. Empty: they are in the value itself, which is a string."""
+"""The keys and list indexes that lead to placeholders. Empty: the value itself is a string with placeholders."""
 
 
 def find(value: Any, depth: int = 0) -> Places | None:
-    """Where the placeholders in a JSON value are; None if it has none."""
+    """Return the places of the placeholders in a JSON value; None if it has none."""
     if isinstance(value, str):
         return {} if _PLACEHOLDER.search(value) else None
-    if depth == _DEEPEST:
+    if depth == MAX_DEPTH:
         return None
     places: Places = {}
     for key, item in _items(value):
-        inside = find(item, depth + 1)
-        if inside is not None:
-            places[key] = inside
+        nested = find(item, depth + 1)
+        if nested is not None:
+            places[key] = nested
     return places or None
 
 
@@ -51,12 +51,12 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def fill(value: Any, places: Places | None, values: Mapping[str, str]) -> Any:
-    """The JSON value with its placeholders replaced. What holds none is shared with the original, not copied."""
+    """Return the JSON value with its placeholders replaced. Parts without placeholders are shared, not copied."""
     if places is None:
         return value
     if isinstance(value, str):
         return _PLACEHOLDER.sub(lambda found: values[found[1]], value)
-    filled = value.copy()
-    for key, inside in places.items():
-        filled[key] = fill(value[key], inside, values)
-    return filled
+    copy = value.copy()
+    for key, nested in places.items():
+        copy[key] = fill(value[key], nested, values)
+    return copy

@@ -1,7 +1,6 @@
-"""The pod that stands for a task attempt (statements 3, 4, 6 to 9 and 52), with what its Framework has asked for.
+"""The pod of a task attempt (statements 3, 4, 6 to 9 and 52), with the features that its Framework requests.
 
-A template in which something has another shape than Kubernetes gives it makes a pod that is as wrong: the API server
-refuses that pod and says why, and the refusal is what the user gets to see.
+A malformed template results in a malformed pod: the API server rejects it, and the user sees its error.
 """
 
 from collections.abc import Mapping
@@ -16,27 +15,28 @@ from windlass.model.base import Json
 from windlass.model.feature_annotations import Barrier, Runtime, requested_features
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.objects import barrier, environment, owner, placeholders
+from windlass.objects import barrier, environment, placeholders
+from windlass.objects.attempt import owner_reference
 
 
 class PodOptions(msgspec.Struct, frozen=True):
-    """What a pod gets that neither its Framework nor its attempt says."""
+    """Options of pods that are not part of the Framework or its attempt."""
 
     barrier_image: str = ""
     ports: Mapping[str, int] | None = None
-    """Where pods share one network: by role, the port of its first task."""
+    """Port of the first task of each role if pods share one network."""
 
 
 DEFAULT_POD_OPTIONS = PodOptions()
 
 
 def pod(framework: Framework, role: str, index: int, options: PodOptions = DEFAULT_POD_OPTIONS) -> Json:
-    """The pod of one task. For many tasks of one Framework, a `PodFactory` does the same with less work."""
+    """Return the pod of one task. For many tasks of a Framework, use a `PodFactory`."""
     return PodFactory(framework, options).pod(role, index)
 
 
 class _Role(msgspec.Struct, frozen=True):
-    """What the pods of a role are made from."""
+    """The parts that the pods of a role share."""
 
     status: TaskRoleStatus
     template: Json
@@ -44,16 +44,16 @@ class _Role(msgspec.Struct, frozen=True):
 
 
 class PodFactory:
-    """Makes the pods of a Framework's current attempt. What the pods of a role have in common is found out once."""
+    """Creates the pods of a Framework's current attempt. The parts that the pods of a role share are computed once."""
 
     def __init__(self, framework: Framework, options: PodOptions = DEFAULT_POD_OPTIONS) -> None:
         self._framework = framework
         self._options = options
         self._features = requested_features(framework.metadata.annotations)
-        self._peers = discovery.variables_of(framework, options.ports)
+        self._variables_of_peers = discovery.variables_of(framework, options.ports)
         self._attempt = _attempt_of(framework)
         self._roles: dict[str, _Role] = {}
-        self._owner = owner.controller(
+        self._owner = owner_reference(
             "v1", "ConfigMap", names.config_map_name(framework.name), self._attempt.config_map_uid or ""
         )
 
@@ -62,23 +62,23 @@ class PodFactory:
         if shared is None:
             shared = self._roles[role] = self._role(role)
         task = _task_of(shared.status, index)
-        known = environment.identity(self._framework, self._attempt, shared.status, task)
-        discovered = self._discovered(role, index)
-        # What a runtime calls the task comes before what its group does.
-        own = environment.variables(self._framework.group, known)
-        variables = [variable for variable in own if variable["name"] not in discovered]
-        variables += ({"name": name, "value": value} for name, value in discovered.items())
-        template = placeholders.fill(shared.template, shared.places, known)
+        identity = environment.identity(self._framework, self._attempt, shared.status, task)
+        peer_variables = self._peer_variables(role, index)
+        # Variables of the runtime override those of the API group.
+        own = environment.variables(self._framework.group, identity)
+        variables = [variable for variable in own if variable["name"] not in peer_variables]
+        variables += ({"name": name, "value": value} for name, value in peer_variables.items())
+        template = placeholders.fill(shared.template, shared.places, identity)
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": self._metadata(template.get("metadata"), known),
+            "metadata": self._metadata(template.get("metadata"), identity),
             "spec": self._spec(template.get("spec"), role, index, variables),
         }
 
-    def _discovered(self, role: str, index: int) -> dict[str, str]:
-        """What the task is told of its peers, in every container."""
-        variables = self._peers(role, index)
+    def _peer_variables(self, role: str, index: int) -> dict[str, str]:
+        """Return the variables with peer information, for every container."""
+        variables = self._variables_of_peers(role, index)
         if not self._features.uses_gang:
             return variables
         uid = self._attempt.config_map_uid or ""
@@ -89,9 +89,9 @@ class PodFactory:
             return users
         spec = _with_variables(users, variables)
         if self._features.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
-            spec = _with_a_server(spec)
+            spec = _with_tensorflow_server(spec)
         if self._features.uses_dns_names:
-            spec = _with_a_name(spec, self._framework.name, role, index)
+            spec = _with_dns_name(spec, self._framework.name, role, index)
         if self._features.barrier is Barrier.INJECTED:
             spec = barrier.with_barrier(spec, self._options.barrier_image, variables)
         return spec
@@ -105,20 +105,21 @@ class PodFactory:
             )
         return _Role(status, spec.task.pod, placeholders.find(spec.task.pod))
 
-    def _metadata(self, users: Any, known: dict[str, str]) -> Json:
-        """Of the user's metadata labels, annotations and finalizers: all else is ours or the API server's to set."""
+    def _metadata(self, users: Any, identity: dict[str, str]) -> Json:
+        """Take labels, annotations and finalizers from the user's metadata; all other fields are set by us or the API
+        server."""
         users = users if isinstance(users, dict) else {}
         labels = {
-            names.FRAMEWORK_NAME: known[names.FRAMEWORK_NAME],
-            names.TASKROLE_NAME: known[names.TASKROLE_NAME],
-            names.TASK_INDEX: known[names.TASK_INDEX],
-            names.ATTEMPT_LABEL: known[names.CONFIGMAP_UID],
+            names.FRAMEWORK_NAME: identity[names.FRAMEWORK_NAME],
+            names.TASKROLE_NAME: identity[names.TASKROLE_NAME],
+            names.TASK_INDEX: identity[names.TASK_INDEX],
+            names.ATTEMPT_LABEL: identity[names.CONFIGMAP_UID],
         }
         metadata: Json = {
-            "name": known[names.POD_NAME],
-            "namespace": known[names.FRAMEWORK_NAMESPACE],
+            "name": identity[names.POD_NAME],
+            "namespace": identity[names.FRAMEWORK_NAMESPACE],
             "labels": _merged(users.get("labels"), labels),
-            "annotations": _merged(users.get("annotations"), known),
+            "annotations": _merged(users.get("annotations"), identity),
             "ownerReferences": [self._owner],
         }
         if users.get("finalizers"):
@@ -127,7 +128,7 @@ class PodFactory:
 
 
 def _attempt_of(framework: Framework) -> FrameworkAttemptStatus:
-    """The current attempt, which must have its ConfigMap: a pod without an owner would outlive its Framework."""
+    """Return the current attempt, which must have its ConfigMap: a pod without an owner would never be deleted."""
     if framework.status is None or not framework.status.attempt_status.config_map_uid:
         raise ValueError(
             f"the Framework {framework.namespace}/{framework.name} has no ConfigMap to own a pod"
@@ -143,23 +144,23 @@ def _task_of(role: TaskRoleStatus, index: int) -> TaskStatus:
 
 
 def _merged(users: Any, ours: dict[str, str]) -> Any:
-    """Both, and ours where the key is the same."""
+    """Merge both; our values win."""
     if users is None:
         return ours
     return {**users, **ours} if isinstance(users, dict) else users
 
 
 def _with_variables(spec: Json, variables: list[Json]) -> Json:
-    filled = spec.copy()
+    changed = spec.copy()
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
         if isinstance(containers, list):
-            filled[field] = [environment.with_variables(container, variables) for container in containers]
-    return filled
+            changed[field] = [environment.with_variables(container, variables) for container in containers]
+    return changed
 
 
-def _with_a_server(spec: Json) -> Json:
-    """A task of TensorFlow without a command is a server that others drive."""
+def _with_tensorflow_server(spec: Json) -> Json:
+    """Run a server in a TensorFlow task that has no command."""
     containers = spec.get("containers")
     first = containers[0] if isinstance(containers, list) and containers else None
     if (
@@ -172,8 +173,8 @@ def _with_a_server(spec: Json) -> Json:
     return {**spec, "containers": [{**first, "command": list(tf_server.COMMAND)}, *containers[1:]]}
 
 
-def _with_a_name(spec: Json, framework: str, role: str, index: int) -> Json:
-    """On the node's network the cluster's name servers are asked only by whoever says so."""
+def _with_dns_name(spec: Json, framework: str, role: str, index: int) -> Json:
+    """Set hostname and subdomain. On the node's network, the DNS policy must select the DNS of the cluster."""
     named = {
         **spec,
         "hostname": names.host_name(role, index),

@@ -31,7 +31,7 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
 def text(job: Job, members: Peers) -> str:
     """The addresses by role, or by what TensorFlow calls it: to that, a master is a chief."""
     if job.runtime is Runtime.TENSORFLOW:
-        told = environment.variables_among(job.runtime, members, job.name)
+        told = environment.variables_for_peers(job.runtime, members, job.name)
         return told(next(iter(job.roles)), 0)[VARIABLE]
     return msgspec.json.encode(
         {role: list(map(str, found)) for role, found in members.roles.items()}

@@ -124,7 +124,7 @@ def test_as_the_command_of_a_container(begin: Begin) -> None:
 
 
 BAD: Final[dict[str, tuple[dict[str, str], str]]] = {
-    "nothing": ({}, "nothing says who the servers of the cluster are"),
+    "nothing": ({}, "the servers of the cluster are not known"),
     "no-cluster": (tf_config({}, {"type": "worker", "index": 0}), "nothing says who the servers"),
     "not-json": ({"TF_CONFIG": "{"}, "the environment cannot be read"),
     "a-list": ({"TF_CONFIG": "[]"}, "the environment cannot be read"),
@@ -167,4 +167,6 @@ def test_without_tensorflow(packages: Path, begin: Begin) -> None:
     (packages / "tensorflow.py").write_text("raise ImportError('there is none')")
     out, err = (process := begin({**BY_LISTS, **TASK})).communicate(timeout=SECONDS)
     assert (process.returncode, out) == (1, "")
-    assert err == ("windlass tf-server: TensorFlow is not here (there is none): pip install tensorflow\n")
+    assert err == (
+        "windlass tf-server: TensorFlow is not installed (there is none): pip install tensorflow\n"
+    )

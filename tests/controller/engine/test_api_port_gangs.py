@@ -15,7 +15,7 @@ from windlass.controller.engine.port import (
 from windlass.kubeapi import errors
 from windlass.model import gang as model
 from windlass.model.base import Json
-from windlass.objects.service import service
+from windlass.objects.attempt import service
 
 SERVICES = "/api/v1/namespaces/team/services"
 GANGS = "/apis/windlass.dev/v1/namespaces/team/gangs"

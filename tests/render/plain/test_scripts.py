@@ -64,7 +64,7 @@ def clusters(draw: st.DrawFn) -> Peers:
 @settings(deadline=None, max_examples=12)
 @given(peers=clusters(), data=st.data())
 def test_a_task_has_what_discovery_says(runtime: Runtime, peers: Peers, data: st.DataObject) -> None:
-    variables = environment.variables_among(runtime, peers, "digits")
+    variables = environment.variables_for_peers(runtime, peers, "digits")
     for role, addresses in peers.roles.items():
         alone = (Counted.ALONE,) if len(addresses) == 1 else ()
         counted = data.draw(st.sampled_from([Counted.BY_KUBERNETES, Counted.BY_NAME, *alone]))
@@ -74,7 +74,7 @@ def test_a_task_has_what_discovery_says(runtime: Runtime, peers: Peers, data: st
 
 
 def test_what_a_role_says_itself_stays() -> None:
-    variables = environment.variables_among(Runtime.PLAIN, Peers({"a": (Address("h", 1),)}), "")
+    variables = environment.variables_for_peers(Runtime.PLAIN, Peers({"a": (Address("h", 1),)}), "")
     script = scripts.script(variables, "a", Counted.ALONE, {"JOB_NAME"}, ['export X="${TASK_INDEX}"'])
     assert exported(script, {}) == {"A_HOSTS": "h:1", "TASK_INDEX": "0", "X": "0"}
 

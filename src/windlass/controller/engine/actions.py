@@ -25,10 +25,10 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import PodView
 from windlass.model.status import TaskStatus
-from windlass.objects.config_map import config_map as config_map_manifest
-from windlass.objects.gang import gang as gang_manifest
+from windlass.objects.attempt import config_map as config_map_manifest
+from windlass.objects.attempt import gang as gang_manifest
+from windlass.objects.attempt import service as service_manifest
 from windlass.objects.pod import PodFactory, PodOptions
-from windlass.objects.service import service as service_manifest
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
 """Returns the port of the first task of each role where pods share one network; further tasks use the ports after it.

@@ -63,7 +63,7 @@ def plain(
     """
     every = plain_roles.roles_of(job, code, share, prefix)
     roles = tuple(role for role in every if role.tasks > 0)
-    variables = environment.variables_among(job.runtime, plain_roles.peers_of(job, every), job.name)
+    variables = environment.variables_for_peers(job.runtime, plain_roles.peers_of(job, every), job.name)
     wrapped = {role.name: _wrapped(role, variables) for role in roles}
     first = _looking(job, folders or {}, share)
     return (

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.objects.config_map import config_map
+from windlass.objects.attempt import config_map
 
 
 @pytest.mark.parametrize("group", names.GROUPS)

@@ -1,0 +1,102 @@
+"""The objects of a Framework attempt besides its pods: ConfigMap, Service and Gang."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.discovery import gangs
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.gang import API_VERSION as GANG_API_VERSION
+
+
+def config_map(framework: Framework, ports: Mapping[str, int] | None = None) -> Json:
+    """Return the ConfigMap of the current attempt (statement 5). It has no data.
+
+    `ports` are those of the tasks if pods share one network. They are stored so that a restarted controller finds
+    them.
+    """
+    if framework.status is None:
+        raise ValueError(f"Framework {framework.namespace}/{framework.name} has no status and no attempt yet")
+    name = names.config_map_name(framework.name)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            **_metadata(
+                framework,
+                name,
+                owner_reference(framework.api_version, names.KIND, framework.name, framework.uid),
+            ),
+            "annotations": {
+                names.FRAMEWORK_NAMESPACE: framework.namespace,
+                names.FRAMEWORK_NAME: framework.name,
+                names.CONFIGMAP_NAME: name,
+                names.FRAMEWORK_UID: framework.uid,
+                names.FRAMEWORK_ATTEMPT_ID: str(framework.status.attempt_status.id),
+                **({names.PORTS_ANNOTATION: msgspec.json.encode(ports).decode()} if ports else {}),
+            },
+            "finalizers": [names.FOREGROUND_FINALIZER],
+        },
+    }
+
+
+def service(framework: Framework) -> Json:
+    """Return the headless Service that gives tasks DNS names, also before they are ready and during retries."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(
+            framework,
+            names.service_name(framework.name),
+            owner_reference(framework.api_version, names.KIND, framework.name, framework.uid),
+        ),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.FRAMEWORK_NAME: framework.name},
+        },
+    }
+
+
+def gang(framework: Framework, own_ports: Mapping[str, int] | None = None) -> Json:
+    """Return the Gang object, owned by the ConfigMap of the attempt. Every task must have an address."""
+    spec = gangs.gang_of(framework, own_ports)
+    uid = framework.status and framework.status.attempt_status.config_map_uid
+    if spec is None or not uid:
+        raise ValueError(f"a task of Framework {framework.namespace}/{framework.name} has no address yet")
+    return {
+        "apiVersion": GANG_API_VERSION,
+        "kind": names.GANG_KIND,
+        "metadata": _metadata(
+            framework,
+            names.gang_name(framework.name, uid),
+            owner_reference("v1", "ConfigMap", names.config_map_name(framework.name), uid),
+        ),
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def _metadata(framework: Framework, name: str, owner: Json) -> Json:
+    return {
+        "name": name,
+        "namespace": framework.namespace,
+        "labels": {names.FRAMEWORK_NAME: framework.name},
+        "ownerReferences": [owner],
+    }
+
+
+def owner_reference(api_version: str, kind: str, name: str, uid: str) -> Json:
+    """Return an owner reference: the object is deleted when its owner is.
+
+    `blockOwnerDeletion` keeps an owner that is deleted in the foreground until this object is deleted.
+    """
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
