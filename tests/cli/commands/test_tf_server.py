@@ -125,7 +125,7 @@ def test_as_the_command_of_a_container(begin: Begin) -> None:
 
 BAD: Final[dict[str, tuple[dict[str, str], str]]] = {
     "nothing": ({}, "the servers of the cluster are not known"),
-    "no-cluster": (tf_config({}, {"type": "worker", "index": 0}), "nothing says who the servers"),
+    "no-cluster": (tf_config({}, {"type": "worker", "index": 0}), "the servers of the cluster"),
     "not-json": ({"TF_CONFIG": "{"}, "the environment cannot be read"),
     "a-list": ({"TF_CONFIG": "[]"}, "the environment cannot be read"),
     "cluster-config-not-json": ({"CLUSTER_CONFIG": "ps"}, "the environment cannot be read"),
