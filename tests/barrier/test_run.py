@@ -131,7 +131,7 @@ def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     folder.chmod(0o500)
-    with unprivileged.of_nobody(folder):
+    with unprivileged.as_nobody(folder):
         ended = barrier({"watch_gangs": THERE})
     folder.chmod(0o700)
     assert ended.code == 1

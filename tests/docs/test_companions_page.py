@@ -87,7 +87,7 @@ WHO = {Companion.JUPYTER: "the server of `jupyter`", Companion.HUB: "the hub"}
 
 @pytest.mark.parametrize(("companion", "who"), WHO.items(), ids=WHO)
 def test_every_permission_is_documented(companion: Companion, who: str) -> None:
-    told = row("For those who run the cluster", who)
+    told = row("For platform engineers", who)
     rules: list[Any] = objects("Role")[companion]["rules"]
     for rule in rules:
         assert ", ".join(rule["verbs"]) in told

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from live import fault_injection, fault_jobs, skewed_clocks, task_records
 from live.clusters import NAMESPACE, Cluster
-from live.fault_jobs import HALF_AN_HOUR, Account, FaultJobs
+from live.fault_jobs import HALF_AN_HOUR, FaultJobs, FaultReport
 from live.place import Place
 from live.task_records import Records
 from operated.place import completion_of, state_of, summary_of, tasks_of
@@ -28,7 +28,7 @@ from windlass.model import names
 
 pytestmark = pytest.mark.serial
 
-Tell = Callable[[str, Account], None]
+Tell = Callable[[str, FaultReport], None]
 ROUNDS = 7
 SEED = int(os.environ.get("WINDLASS_SEED") or time.time())
 LOST_WHY = "-300"
@@ -51,7 +51,7 @@ LEAVES_SOON = [
 def _mended(cluster: Cluster) -> Iterator[None]:
     cluster.breakable()
     yield
-    fault_injection.mend(cluster)
+    fault_injection.restore_all(cluster)
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
     """Print one line on the terminal even if output is captured; then require a perfect result."""
     began = time.monotonic()
 
-    def tell(fault: str, account: Account) -> None:
+    def tell(fault: str, report: FaultReport) -> None:
         with capsys.disabled():
-            print(f"\nfault: {fault}: {account}, {time.monotonic() - began:.0f} s")
-        account.insist_on_perfection()
+            print(f"\nfault: {fault}: {report}, {time.monotonic() - began:.0f} s")
+        report.require_perfect()
 
     return tell
 
@@ -99,8 +99,8 @@ def test_killed_component(cluster: Cluster, crew: FaultJobs, tell: Tell, victim:
     fault_injection.revive(cluster, victim)
     crew.submit(*crew.some("after"))
     crew.records.open("end")
-    account = crew.settle()
-    tell(f"{victim} killed with -9 and started again", account)
+    report = crew.settle()
+    tell(f"{victim} killed with -9 and started again", report)
     for name, tasks in (("long", 2), ("training", 3)):
         assert len(crew.records.starts(place.name, name)) == tasks, "what ran went on through it all"
 
@@ -117,8 +117,8 @@ def test_all_components_killed_in_random_order(cluster: Cluster, crew: FaultJobs
         fault_injection.revive(cluster, victim)
         crew.submit(*chance.sample(crew.some(f"after-{number}"), 2))
     crew.records.open("end")
-    account = crew.settle()
-    tell(f"{len(victims)} kills in random order (WINDLASS_SEED={SEED})", account)
+    report = crew.settle()
+    tell(f"{len(victims)} kills in random order (WINDLASS_SEED={SEED})", report)
     assert len(crew.records.starts(crew.place.name, "long")) == 2, "what ran went on through it all"
 
 
@@ -155,8 +155,8 @@ def test_drained_node(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     crew.submit(*crew.some("after"))
     codes = _wait_for_retries(place, "long")
     crew.records.open("end")
-    account = crew.settle()
-    tell(f"node drained, restarted and uncordoned (evicted: {codes})", account)
+    report = crew.settle()
+    tell(f"node drained, restarted and uncordoned (evicted: {codes})", report)
 
 
 def test_deleted_node_object(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
@@ -177,8 +177,8 @@ def test_deleted_node_object(cluster: Cluster, crew: FaultJobs, tell: Tell) -> N
     crew.submit(*crew.some("after"))
     codes = _wait_for_retries(place, "long")
     crew.records.open("end")
-    account = crew.settle()
-    tell(f"object of the node deleted, kubelet started again (pods removed: {codes})", account)
+    report = crew.settle()
+    tell(f"object of the node deleted, kubelet started again (pods removed: {codes})", report)
 
 
 @pytest.mark.parametrize("is_given_up", [False, True], ids=["rebooted", "lost"])
@@ -204,8 +204,8 @@ def test_lost_node(
     place.wait_for("the end of its pods", lambda: not lost & _uids(place.pods()))
     codes = _wait_for_retries(place, "long")
     crew.records.open("end")
-    account = crew.settle()
-    tell(f"node {'lost and found again' if is_given_up else 'rebooted'} (its tasks: {codes})", account)
+    report = crew.settle()
+    tell(f"node {'lost and found again' if is_given_up else 'rebooted'} (its tasks: {codes})", report)
 
 
 def test_missing_image_is_ended_by_the_pending_deadline(crew: FaultJobs, tell: Tell) -> None:
@@ -215,8 +215,8 @@ def test_missing_image_is_ended_by_the_pending_deadline(crew: FaultJobs, tell: T
     crew.submit(fault_jobs.job("stuck", role, code=-240, pendingDeadlineSeconds=3), *crew.some("beside"))
     ended = completion_of(crew.place.wait_for_completed("stuck"))
     assert ended["phrase"] == "PendingDeadlineExceeded"
-    account = crew.settle()
-    tell("an image that does not exist", account)
+    report = crew.settle()
+    tell("an image that does not exist", report)
     assert not crew.records.starts(crew.place.name, "stuck")
 
 
@@ -238,8 +238,8 @@ def test_job_waits_for_quota_and_continues(crew: FaultJobs, tell: Tell) -> None:
     place.wait_for_running("training", 3)
     place.wait_for_running("long", 2)
     crew.records.open("end")
-    account = crew.settle()
-    tell("a quota of one pod, raised later", account)
+    report = crew.settle()
+    tell("a quota of one pod, raised later", report)
     assert len(crew.records.starts(place.name)) == 5, "nothing was started and given up"
 
 
@@ -256,10 +256,10 @@ def test_namespace_deleted_with_a_running_job(
     crew.place.wait_for("the namespace to be gone", lambda: cluster.client.get(path).code == 404)
     crew.place.wait_for("its tasks to end", lambda: not kept_records.running(doomed.place.name))
     crew.submit(*crew.some("after"))
-    account = crew.settle()
+    report = crew.settle()
     crew.place.wait_for("nothing to be left to do", lambda: _is_at_rest(cluster))
     complaints = _complaints(cluster, doomed.place.name)
-    tell(f"a namespace deleted under two running jobs ({len(complaints)} complaints)", account)
+    tell(f"a namespace deleted under two running jobs ({len(complaints)} complaints)", report)
 
 
 def test_controller_clock_off_by_one_hour(

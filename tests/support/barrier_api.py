@@ -1,4 +1,4 @@
-"""An API server for barriers that says what a test tells it to, and notes down what it was asked."""
+"""A scripted API server for barriers that records its requests."""
 
 import contextlib
 import json
@@ -16,11 +16,11 @@ from windlass.model.base import Json
 class Answer(msgspec.Struct, frozen=True):
     code: int = 200
     body: Any = None
-    """Bytes as they are, all else as JSON."""
+    """A response: bytes as they are, everything else as JSON."""
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """The lines of a watch, and what comes after them: more that is pushed, the end, or a broken connection."""
+    """The lines of a watch, and what follows: more pushed lines, the end, or a broken connection."""
 
     lines: Sequence[Any] = ()
     then: Literal["more", "end", "break"] = "end"
@@ -31,7 +31,7 @@ Step = Answer | Watch
 
 class Asked(msgspec.Struct, frozen=True):
     what: str
-    """A verb and a group, such as `watch windlass.dev`."""
+    """A verb and a group, e.g. `watch windlass.dev`."""
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
@@ -50,7 +50,7 @@ def _bytes(value: Any) -> bytes:
 
 
 class Api:
-    """`steps` by what is asked: one after the other, and the last for ever. All else is not found."""
+    """The server. `steps` are the responses by request, in order; the last one repeats. Other requests get 404."""
 
     def __init__(self, steps: Mapping[str, Sequence[Step]], port: int = 0) -> None:
         self.asked: list[Asked] = []
@@ -75,7 +75,7 @@ class Api:
         return [each.what for each in self.asked]
 
     def push(self, *lines: Any) -> None:
-        """To those who watch."""
+        """Send events to open watches."""
         with self._changed:
             self._pushed += map(_bytes, lines)
             self._changed.notify_all()
@@ -100,7 +100,7 @@ class Api:
             return left.pop(0) if len(left) > 1 else left[0]
 
     def pushed(self) -> Iterator[bytes]:
-        """As they come, until it is closed."""
+        """Yield events until the server is closed."""
         seen = 0
         while True:
             with self._changed:
@@ -121,10 +121,10 @@ def _server(api: Api, port: int) -> ThreadingHTTPServer:
             parts = urlsplit(self.path)
             query = dict(parse_qsl(parts.query))
             verb = "watch" if query.get("watch") == "true" else "get"
-            group = parts.path.split("/")[2]  # or the version, where the group has no name
+            group = parts.path.split("/")[2]  # or the version of the core group
             step = api.next_step(Asked(f"{verb} {group}", parts.path, query, dict(self.headers)))
             self.close_connection = True
-            with contextlib.suppress(OSError):  # whoever asked has heard enough
+            with contextlib.suppress(OSError):  # the client has disconnected
                 self._answer(step) if isinstance(step, Answer) else self._stream(step)
 
         def _answer(self, step: Answer) -> None:
@@ -160,7 +160,7 @@ def _server(api: Api, port: int) -> ThreadingHTTPServer:
 
 @contextlib.contextmanager
 def serving(steps: Mapping[str, Sequence[Step]] | None = None, **more: Sequence[Step]) -> Iterator[Api]:
-    """`get_launcher=[…]`, `watch_gangs=[…]` and so on: see `WHATS`."""
+    """Run a server with steps by request: `get_launcher=[…]`, `watch_gangs=[…]`; see `WHATS`."""
     api = Api({WHATS[name]: each for name, each in {**(steps or {}), **more}.items()})
     try:
         yield api

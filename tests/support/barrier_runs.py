@@ -1,5 +1,4 @@
-"""A barrier that waits for what a scripted API server says. No time passes but that of the clock, which goes on when
-somebody sleeps."""
+"""Run a barrier against a scripted API server, with a clock that advances only when the barrier sleeps."""
 
 from typing import Any
 
@@ -46,7 +45,7 @@ class Clock:
 
 
 class Run:
-    """One barrier, and what it has said."""
+    """One barrier and its output."""
 
     def __init__(self, api: Api, options: Options = OPTIONS) -> None:
         self.said: list[str] = []

@@ -1,6 +1,6 @@
-"""A real browser without a window: Debian's Chromium, told what to do by its DevTools protocol.
+"""A headless browser: Debian's Chromium, controlled by the DevTools protocol.
 
-Nothing here waits for time: a page is asked again and again whether it shows what it should.
+Tests poll the page instead of sleeping.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from conformance.waiting import wait_for
 
 PROGRAM: Final = "chromium"
 SECONDS: Final = 300.0
-"""How long a page may take. Only a broken one ever takes so long."""
+"""Timeout of a page."""
 OPTIONS: Final = (
     "--headless=new",
-    "--no-sandbox",  # root has to ask for this
+    "--no-sandbox",  # required for root
     "--no-first-run",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -51,20 +51,20 @@ class Page(WebSession):
         self._address = address
         self._number = 0
         self.complaints: list[str] = []
-        """What the page has thrown and nobody has caught."""
+        """Uncaught exceptions of the page."""
 
     def open(self, url: str) -> None:
-        """It may not have loaded yet when this returns."""
+        """Navigate to a URL without waiting for the page."""
         if failed := self._tell("Page.navigate", url=url).get("errorText"):
             raise AssertionError(f"{url} does not open: {failed}")
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page; None where it throws, such as while a page changes."""
+        """Return the value of a JavaScript expression; None if it throws, e.g. during navigation."""
         answer = self._tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     def until(self, what: str, expression: str) -> Any:
-        """The value of the expression, as soon as it is true."""
+        """Return the value of an expression as soon as it is true."""
         try:
             return wait_for(what, lambda: self.ask(expression), SECONDS)
         except AssertionError as error:
@@ -76,12 +76,12 @@ class Page(WebSession):
         self.until(f"{words!r} to be shown", f"document.body.innerText.includes({json.dumps(words)})")
 
     def click(self, selector: str) -> None:
-        """Once it is there."""
+        """Click an element once it exists."""
         found = f"document.querySelector({json.dumps(selector)})"
         self.until(f"{selector} to be there", f"{found} && ({found}.click(), true)")
 
     def type(self, selector: str, text: str) -> None:
-        """As a keyboard does it, once the field is there."""
+        """Type into a field once it exists."""
         found = f"document.querySelector({json.dumps(selector)})"
         self.until(
             f"{selector} to be there", f"{found} && ({found}.focus(), document.activeElement === {found})"
@@ -119,7 +119,7 @@ def _complaint(details: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def opened() -> Iterator[Page]:
-    """A browser of its own, that knows nobody and keeps nothing."""
+    """Run a browser with a new profile."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-browser-"))
     program = shutil.which(PROGRAM)
     assert program is not None, f"{PROGRAM} is not installed"
@@ -136,7 +136,7 @@ def opened() -> Iterator[Page]:
         with Page(asyncio.run(_address(_port(folder, process)))) as page:
             yield page
     finally:
-        # All that it has started is in its group.
+        # All its processes are in its process group.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         wait_for("the browser's processes to be gone", lambda: not _has_group(process.pid))
@@ -144,7 +144,7 @@ def opened() -> Iterator[Page]:
 
 
 def _port(folder: Path, process: "subprocess.Popen[bytes]") -> int:
-    """Where it listens: it writes that down, as soon as it does."""
+    """Return its port, from the file that it writes."""
     file = folder / "DevToolsActivePort"
 
     def look() -> str:

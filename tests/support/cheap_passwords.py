@@ -1,7 +1,7 @@
-"""A pytest plugin: Jupyter's passwords are hashed at little cost, except by tests that use `production_cost`.
+"""A pytest plugin that hashes Jupyter's passwords cheaply, except in tests that use `production_cost`.
 
-A hash of argon2 names its cost, so that every server accepts a cheap one. Modules hash passwords when they are
-imported, so the cost is lowered as soon as this plugin is imported.
+An argon2 hash contains its cost, so that every server accepts a cheap one. Modules hash passwords at import, so the
+cost is lowered when this plugin is imported.
 """
 
 import pytest

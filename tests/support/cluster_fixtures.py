@@ -16,11 +16,11 @@ def world() -> Iterator[ScriptedCluster]:
 
 @pytest.fixture
 def place(world: ScriptedCluster) -> ClusterNamespace:
-    """A namespace of the test's own."""
+    """A namespace for the test."""
     return world.new_place()
 
 
 @pytest.fixture
 def scripted(world: ScriptedCluster) -> Place:
-    """The same, in which the test writes the logs."""
+    """A namespace in which the test writes the logs."""
     return world.new_scripted_place()

@@ -1,4 +1,4 @@
-"""Jobs with companions on a cluster whose Deployments have pods, which nobody runs. With fixtures for a conftest."""
+"""Jobs with companions on a cluster whose Deployments have pods that nobody runs, with fixtures for a conftest."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,7 +35,7 @@ KINDS = {
 
 
 class Submissions:
-    """What a test submits in its namespace, and sees there of companions."""
+    """The submissions of a test in its namespace, and the companions there."""
 
     def __init__(self, place: ClusterNamespace, client: Client) -> None:
         self.place = place
@@ -43,7 +43,7 @@ class Submissions:
         self.told: list[str] = []
 
     def submit(self, job: Json, **options: Any) -> str:
-        """Gives the uid of its Framework."""
+        """Submit a job and return the uid of its Framework."""
         self.told.clear()
         return self.client.submit(job, tell=self.told.append, preflight=False, **options).uid
 
@@ -52,7 +52,7 @@ class Submissions:
         self.client.start_companions(job, tell=self.told.append)
 
     def parts(self, kind: str, name: str = "") -> dict[str, Json]:
-        """What belongs to companions, by name."""
+        """Return the objects of companions by name."""
         path = f"{KINDS[kind]}/namespaces/{self.place.name}/{kind}"
         listed = self.place.client.get(path).expect(200).body["items"]
         found = {each["metadata"]["name"]: each for each in listed}
@@ -68,14 +68,14 @@ class Submissions:
 
     @property
     def generations(self) -> dict[str, int]:
-        """Another one for a Deployment that is not as it was."""
+        """Return the generations, which change with the Deployments."""
         return {name: each["metadata"]["generation"] for name, each in self.parts("deployments").items()}
 
     def uid(self, kind: str, name: str) -> str:
         return str(self.parts(kind)[name]["metadata"]["uid"])
 
     def pod_of(self, deployment: str) -> str:
-        """The uid of its only one."""
+        """Return the uid of the only pod."""
 
         def look() -> str | None:
             found = [
@@ -88,7 +88,7 @@ class Submissions:
         return self.place.wait_for(f"the pod of {deployment}", look)
 
     def owners(self) -> set[str]:
-        """Of all parts. Empty for those that belong to nobody."""
+        """Return the owners of all parts; empty for those without owner."""
         found = set()
         for each in self.everything.values():
             owners = each["metadata"].get("ownerReferences") or ({"uid": ""},)
@@ -104,7 +104,7 @@ class Submissions:
         self.place.wait_for("the companions to be gone", lambda: not self.everything)
 
     def delete_framework(self) -> None:
-        """As anybody does who knows nothing of Windlass, or the controller when its time is over."""
+        """Delete the Framework directly, without Windlass."""
         self.place.delete("digits")
         self.place.wait_until_gone("digits")
 

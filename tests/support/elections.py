@@ -1,4 +1,4 @@
-"""Electors in virtual time: a server in memory, a network that may do anything, and nothing that really waits."""
+"""Leader election in virtual time: an in-memory server, an unreliable network, and no real waiting."""
 
 import heapq
 from collections.abc import Callable, Coroutine, Generator
@@ -24,7 +24,7 @@ def pause(seconds: float) -> Generator[float, None, None]:
 
 
 class World:
-    """What time it is, and who goes on when. A step takes no time."""
+    """The virtual time and the waiting tasks. A step takes no time."""
 
     def __init__(self, check: Callable[[], None] = lambda: None) -> None:
         self.now = 1000.0
@@ -62,11 +62,11 @@ class Fate(NamedTuple):
     arrives: bool = True
     answers: bool = True
     code: int = 0
-    """With which it is refused, without being looked at."""
+    """The status code of a rejection before the request is processed."""
 
 
 class Server:
-    """One Lease, as an API server keeps it."""
+    """One Lease, as an API server stores it."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -78,7 +78,7 @@ class Server:
         self.lease = lease
 
     def touch(self) -> None:
-        """As somebody does who sets a label."""
+        """Change the Lease without changing the holder, e.g. set a label."""
         if self.lease is not None:
             changed: dict[str, Any] = copy_of(self.lease)
             changed["metadata"]["labels"] = {"touched": str(self._version)}
@@ -120,7 +120,7 @@ class Sent(NamedTuple):
 
 
 class Cluster:
-    """A server, and the candidates that reach it over a network."""
+    """A server, and candidates that reach it over a network."""
 
     def __init__(self, fate: Callable[[Request], Fate] = lambda _: Fate()) -> None:
         self.world = World(self._check)

@@ -1,6 +1,6 @@
-"""The folders under examples/, run as their READMEs say: by `windlass run`, as a process of its own.
+"""Run the examples as in their READMEs: by `windlass run`, as a process.
 
-What an example's containers write is told by `--output json`, one line at a time; so is how it ended.
+The lines of `--output json` contain the containers' output and the result.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from windlass.localcluster.store import Store
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 SECONDS: Final = 900.0
-"""How long an example may take. Only a broken one ever takes so long, on however slow a machine."""
+"""Timeout of an example."""
 REQUIRED: Final = os.environ.get("WINDLASS_TEST_EXAMPLES") == "required"
 
 
 def needs(*wanted: str) -> None:
-    """Skips where a Python package, or a program such as `mpirun`, is missing. Nothing may be missing in CI."""
+    """Skip the test if a Python package or a program like `mpirun` is missing. In CI nothing may be missing."""
     missing = [
         each for each in wanted if importlib.util.find_spec(each) is None and shutil.which(each) is None
     ]
@@ -44,7 +44,7 @@ def needs(*wanted: str) -> None:
 
 
 def process_of(job: str, task: str, word: str) -> Process:
-    """The one that runs `word` in a pod of the task. The job is known by its FC_FRAMEWORK_UID."""
+    """Return the process that runs `word` in a pod of the task. The job is known by its FC_FRAMEWORK_UID."""
     role, _, index = task.rpartition("-")
     marks = {"FC_FRAMEWORK_UID": job, "FC_TASKROLE_NAME": role, "FC_TASK_INDEX": index}
     (found,) = (
@@ -56,35 +56,36 @@ def process_of(job: str, task: str, word: str) -> Process:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A run that has ended."""
+    """A finished run."""
 
     done: Done
     told: list[Json]
 
     @property
     def verdict(self) -> Json:
-        """The last line: `exit`, and `code` and `phrase` if the job has completed."""
+        """Return the last line: `exit`, and `code` and `phrase` if the job has completed."""
         return self.told[-1]
 
     @property
     def lines(self) -> list[str]:
-        """What containers wrote, each line with the task before it: `worker-0 | step 1`."""
+        """Return the containers' output, each line prefixed by its task: `worker-0 | step 1`."""
         return [f"{each['object']} | {each['line']}" for each in self.told if each["event"] == "log"]
 
     def lines_of(self, task: str) -> list[str]:
         return [each["line"] for each in self.told if each["event"] == "log" and each["object"] == task]
 
     def reasons_of(self, name: str) -> list[str]:
-        """What happened to a task's pods, or to the Framework: Scheduled, Running, Succeeded, Stopped, TaskRetried…"""
+        """Return the event reasons of a task's pods or of the Framework: Scheduled, Running, Succeeded, Stopped,
+        TaskRetried…"""
         return [each["reason"] for each in self.told if each["object"] == name and "reason" in each]
 
     def values(self, task: str, begin: str) -> list[dict[str, str]]:
-        """The `name=value` pairs of each line of the task that begins so."""
+        """Return the `name=value` pairs of each line of the task that starts like this."""
         lines = [line for line in self.lines_of(task) if line.startswith(begin)]
         return [dict(re.findall(r"(\w+)=(\S+)", line)) for line in lines]
 
     def value(self, task: str, begin: str) -> dict[str, str]:
-        """Those of its only such line."""
+        """Return the pairs of the only such line."""
         found = self.values(task, begin)
         assert len(found) == 1, f"{task} wrote {len(found)} lines that begin with {begin!r}:\n{self}"
         return found[0]
@@ -98,7 +99,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Running:
-    """A run that somebody may kill something of, or press Ctrl-C on."""
+    """A running example, whose processes may be killed or interrupted."""
 
     def __init__(self, home: Home, command: Command) -> None:
         self.command = command
@@ -108,20 +109,20 @@ class Running:
         self.command.says(words)
 
     def result(self) -> Result:
-        """When it has ended, and nothing of it is left."""
+        """Wait for the end and return the result, once no process is left."""
         wait_for("a pod to run, or the end", self._has_pods_or_ended, SECONDS)
         traces = self._home.traces()
         self.command.process.wait(SECONDS)
         done = self.command.done()
         for line in done.stderr.splitlines():
-            # A cluster that is kept says how it is ended.
+            # A kept cluster prints how to delete it.
             if line.strip().startswith("windlass local down"):
                 self._home.windlass(*shlex.split(line)[1:]).expect(0)
         traces.wait_until_gone()
         return Result(done, done.told or [{"event": "error", "object": "", "exit": done.code}])
 
     def completion_codes(self) -> dict[str, int]:
-        """By task: how the last attempt of each ended. Of a run with `--keep` that has ended."""
+        """Return the completion codes by task of a finished run with `--keep`."""
         (run,) = self._home.runs
         store = Store(self._home.state / "runs" / run / "cluster.db")
         (framework,) = map(json.loads, store.all("frameworks.frameworkcontroller.microsoft.com"))
@@ -144,8 +145,8 @@ def begun(
     replaced: Mapping[str, str] | None = None,
     has_code: bool = True,
 ) -> Iterator[Running]:
-    """`replaced` tells what stands in its file, and what shall stand there instead. The folder is given as the
-    ConfigMap `{name}-code`, if the example has code. Whatever happens, no process and no file stays."""
+    """Start an example. `replaced` maps texts in its file to replacements. Code is provided as the ConfigMap
+    `{name}-code`. All processes and files are removed at the end."""
     text = (EXAMPLES / name / file).read_text()
     for old, new in (replaced or {}).items():
         assert old in text, f"{old!r} does not stand in {name}/{file}"
@@ -164,6 +165,6 @@ def run_example(
     replaced: Mapping[str, str] | None = None,
     has_code: bool = True,
 ) -> Result:
-    """What became of it: `.lines`, `.verdict`."""
+    """Run an example to its end and return the result."""
     with begun(name, *options, file=file, replaced=replaced, has_code=has_code) as running:
         return running.result()

@@ -1,6 +1,6 @@
-"""In place of `windlass.localcluster.cluster`: the real API server, and pods that only say that they run.
+"""A replacement for `windlass.localcluster.cluster`: the real API server, and pods that only report a status.
 
-A pod's life stands in its annotations, as the hollow kubelet reads them.
+A pod's life is defined by its annotations, which the fake kubelet reads.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class CannotStartError(Exception):
 
 
 class Logs:
-    """Every container writes its pod's name and goes on for no longer."""
+    """Logs in which every container writes its pod's name once."""
 
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
@@ -62,7 +62,7 @@ class Logs:
 
 class LocalCluster:
     trouble = ""
-    """Why the next ones cannot start."""
+    """The error of the next starts."""
     made: list["LocalCluster"] = []
 
     def __init__(self, data: Path, options: ClusterOptions) -> None:
@@ -76,7 +76,7 @@ class LocalCluster:
         self.notes = ("this machine is made of paper",)
         self.ended_pods: bool | None = None
         self.images = b""
-        """The local images that it was given."""
+        """The local images of the cluster."""
         self._kubelet: asyncio.Task[None] | None = None
         LocalCluster.made.append(self)
 
@@ -104,11 +104,11 @@ class LocalCluster:
 
 
 def remove_traces(data: Path) -> None:
-    """There are none outside of its folder."""
+    """Do nothing: there are no files outside of its folder."""
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
-    """From here on this is what `windlass.localcluster.cluster` is, for what has been imported too."""
+    """Replace `windlass.localcluster.cluster`, also in modules that have imported it."""
     hollow = {
         "LocalCluster": LocalCluster,
         "ClusterOptions": ClusterOptions,

@@ -1,4 +1,4 @@
-"""Companions of a job in a cluster that runs no pods: a test says what becomes of them, and answers in their place."""
+"""Companions of a job in a cluster that runs no pods: tests set their state and answer for them."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ READY: Json = {"phase": "Running", "conditions": [{"type": "Ready", "status": "T
 
 
 class PodPorts(fake_cluster.Logs):
-    """Where the ports of pods lead to on this machine, by the names of the pods."""
+    """The ports of this machine that replace the ports of pods, by pod name."""
 
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
@@ -42,7 +42,7 @@ class PodPorts(fake_cluster.Logs):
 
 @contextlib.contextmanager
 def opened(ports: PodPorts | None = None) -> Iterator[InProcessCluster]:
-    """It knows Frameworks, and nobody acts on them."""
+    """Run a cluster that has the Framework CRD but no controller."""
     with in_process_cluster.opened(is_installed=False, logs=ports) as world:
         for definition in manifests.definitions():
             world.client.post(DEFINITIONS, definition).expect(201)
@@ -68,7 +68,7 @@ class Scene:
         secret: str = "",
         files: dict[str, str] | None = None,
     ) -> None:
-        """As a submission makes it, and without a pod. `secret` is one of somebody's own."""
+        """Create the companion as a submission does, without a pod. `secret` is a user's own."""
         server = Server(
             companion=companion,
             job=job,
@@ -96,7 +96,7 @@ class Scene:
             self.client.patch(self.path("pods", name, "status"), {"status": status}).expect(200)
 
     def answer(self, companion: Companion = TENSORBOARD) -> None:
-        """Its Deployment says that it does."""
+        """Set the status of its Deployment to available."""
         path = self.path("deployments", servers.name_of("digits", companion))
         generation = self.client.get(path).expect(200).body["metadata"]["generation"]
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)

@@ -1,4 +1,4 @@
-"""Pods that nobody runs, servers of the test that answer in their place, and ports of this machine that lead there."""
+"""Pods that nobody runs, test servers that answer for them, and forwarded ports."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ class Scene:
         self.notes: list[str] = []
 
     def pod(self, name: str, port: int = 0, *, is_ready: bool = True, phase: str = "Running") -> None:
-        """One that says that it runs; whoever asks for its port is led to that one of this machine."""
+        """Create a running pod; connections to its port go to this port of the machine."""
         POD_PORTS.of[name] = port
         spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "i"}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": LABELS}, "spec": spec}
@@ -61,7 +61,7 @@ class Scene:
 
 
 def played(play: Callable[[], Awaitable[None]]) -> None:
-    """And it leaves no task, and no connection open."""
+    """Run a test and check that it leaves no task and no connection open."""
 
     async def whole() -> None:
         before = set(asyncio.all_tasks())
@@ -75,7 +75,7 @@ def played(play: Callable[[], Awaitable[None]]) -> None:
 
 
 def _sockets() -> int:
-    """Those of this process, but for the ones that the API server has for us."""
+    """Return the sockets of this process, except those to the API server."""
     return sum(_is_socket(each) for each in Path("/proc/self/fd").iterdir())
 
 
@@ -98,7 +98,7 @@ async def listening(serve: Callable[[StreamReader, StreamWriter], Awaitable[None
 
 @contextlib.asynccontextmanager
 async def web_server(name: str = "") -> AsyncIterator[int]:
-    """Gives back what it is sent, says who it is, and speaks WebSocket."""
+    """Run a web server that echoes, tells its name, and supports WebSocket."""
 
     async def echo(request: web.Request) -> web.StreamResponse:
         return web.Response(body=await request.read())

@@ -1,10 +1,11 @@
-"""A process that plays the spawner with pods in it: `python network_actor.py PLAN`, then a line of JSON per order.
+"""A process that replaces the spawner with pods: `python fake_spawner.py PLAN`, then a line of JSON per command.
 
-An order is a list of words, each answered by one line of JSON:
-  serve ADDRESS             a pod that answers whoever connects to port 7000 with ADDRESS
-  outlive ADDRESS           the same, but it lives on when this process is gone; its PID
-  ask ADDRESS HOST PORT     a pod that connects, and what it is answered
-  listen                    the port of a listener at the gateway, which answers "gateway"
+A command is a list of words, answered by one line of JSON:
+
+    serve ADDRESS             a pod that answers connections to port 7000 with ADDRESS
+    outlive ADDRESS           the same, but it outlives this process; its PID
+    ask ADDRESS HOST PORT     a pod that connects, and the answer it gets
+    listen                    the port of a listener at the gateway, which answers "gateway"
 """
 
 import ctypes
@@ -23,18 +24,18 @@ from windlass.localcluster.sandbox.network import bridge
 
 PORT = 7000
 
-# What there is to say, and how it goes on.
+# Functions of the commands.
 Begun = tuple[str, Callable[[], None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
     mode: bridge.Mode
     user: int = 0
-    # Where the programs are that make a way out.
+    # Folder of the programs for internet access.
     programs: str = ""
-    # A descriptor of the network that is to be taken for that of the machine.
+    # Descriptor of the network that replaces the machine's.
     machine: int | None = None
-    # Of pods that live on.
+    # PIDs of pods that outlive this process.
     hub: int | None = None
     user_namespace: int | None = None
     has_namespaces: bool = True
@@ -62,7 +63,7 @@ def main() -> None:
     way_out = opened.uplink.name if opened.uplink else ""
     say({"hub": opened.namespace, "way_out": way_out, "reason": opened.reason, "gateway": opened.gateway})
     for line in sys.stdin:
-        say(obey(opened, json.loads(line)))
+        say(execute(opened, json.loads(line)))
 
 
 def enter_user_namespace(plan: Plan) -> None:
@@ -75,7 +76,7 @@ def enter_user_namespace(plan: Plan) -> None:
 
 
 def make_tun_for_all() -> None:
-    """As distributions have it, though not every container."""
+    """Make /dev/net/tun accessible, as distributions do."""
     kernel.unshare(kernel.NEW_MOUNTS)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", "/dev/net", "tmpfs")
@@ -87,12 +88,12 @@ def become(user: int) -> None:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    # Otherwise /proc/self would still be root's.
+    # Otherwise /proc/self would still belong to root.
     set_dumpable = 4
     ctypes.CDLL(None).prctl(set_dumpable, 1, 0, 0, 0)
 
 
-def obey(hub: bridge.Hub, order: list[str]) -> Any:
+def execute(hub: bridge.Hub, order: list[str]) -> Any:
     match order:
         case ["serve", address]:
             return serving_pod(hub, address, ends_with_us=True)
@@ -116,7 +117,7 @@ def serving_pod(hub: bridge.Hub, address: str, *, ends_with_us: bool) -> str:
 
 
 def pod(hub: bridge.Hub, address: str, work: Callable[[], Begun], *, ends_with_us: bool = True) -> str:
-    """What the work has to say when it has begun."""
+    """Start a pod and return what its work reports first."""
     reader, writer = os.pipe()
 
     def live() -> None:
@@ -160,7 +161,7 @@ def fork(work: Callable[[], None], *, ends_with_us: bool = True) -> None:
         if ends_with_us:
             kernel.end_with_parent()
         else:
-            # The test waits for the end of what is printed.
+            # The test waits for the end of the output.
             os.dup2(2, 1)
         work()
     except BaseException:

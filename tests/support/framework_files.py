@@ -1,4 +1,4 @@
-"""Files of Frameworks, read as `windlass run` reads them, with what the controller would read of each."""
+"""Load files of Frameworks as `windlass run` does, and as the controller decodes them."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ from windlass.wire.yaml import dump as yaml_dump
 
 class Loaded(msgspec.Struct, frozen=True):
     written: tuple[Json, ...]
-    """As a cluster is given them; none if there is an error."""
+    """The objects to submit; empty if there is an error."""
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -27,7 +27,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def frameworks(self) -> tuple[Framework, ...]:
-        """Without their statuses, which are nobody's to submit."""
+        """Return the Frameworks without their statuses."""
         return tuple(
             codec.decode_framework(msgspec.json.encode({**each, "status": None})) for each in self.written
         )

@@ -1,4 +1,4 @@
-"""Gangs and Frameworks whose tasks have addresses, as a barrier meets them."""
+"""Gangs and Frameworks whose tasks have addresses, as input of a barrier."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,11 +30,11 @@ WORKER_1: Final = {
     "FC_TASK_INDEX": "1",
     "WINDLASS_GANG": GANG,
 }
-"""What the barrier of that task is told."""
+"""The environment of that task's barrier."""
 TWO_ROLES: Final = {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", "10.0.0.6"]}
 
 Ips = Mapping[str, Sequence[str]]
-"""By role; empty for a task that has no address yet."""
+"""Addresses by role; empty for a task without one."""
 
 
 def pod_uid(role: str, index: int) -> str:
@@ -57,7 +57,7 @@ def gang(ips: Ips = TWO_ROLES, *, service: str = "", port: int = 2222, slots: in
 
 
 def stored(spec: GangSpec) -> Json:
-    """As the API server has it."""
+    """Return the object as stored by the API server."""
     return {
         "apiVersion": f"{names.GANG_GROUP}/{names.VERSION}",
         "kind": names.GANG_KIND,
@@ -67,7 +67,7 @@ def stored(spec: GangSpec) -> Json:
 
 
 def framework(ips: Ips = TWO_ROLES, *, pod: Json | None = None, **fields: Any) -> Framework:
-    """Whose attempt has its ConfigMap, and whose tasks have pods."""
+    """Return a Framework whose attempt has a ConfigMap and whose tasks have pods."""
     made = builders.framework(
         fields.pop("name", "digits"),
         *(builders.role(role, len(listed), pod=pod) for role, listed in ips.items()),

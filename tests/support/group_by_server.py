@@ -18,7 +18,7 @@ GROUPS: Final = (
     (r"tests/operator/", "the shared world"),
     (r"(.+?)::", r"\1"),
 )
-"""Patterns of tests' names, and what their group is called; the first that fits counts, and its groups start first."""
+"""Patterns of test names and their groups; the first match counts, and its groups start first."""
 
 
 class Group(NamedTuple):
@@ -37,7 +37,7 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
-    config.option.loadscopereorder = False  # the largest groups are not those that take longest
+    config.option.loadscopereorder = False  # the largest groups are not the slowest ones
     return ByServer(config, log)
 
 

@@ -1,4 +1,4 @@
-"""A JupyterHub as a program sees it that somebody uses it with: its form, and the server that a user gets of it."""
+"""A client of JupyterHub: its login form, and the server of a user."""
 
 import re
 from typing import Final
@@ -10,12 +10,12 @@ from conformance.client import Json
 from conformance.waiting import wait_for
 
 KERNEL_PROTOCOL: Final = "v1.kernel.websocket.jupyter.org"
-"""What JupyterLab asks for, and a browser will not go on without if it was not granted."""
+"""Kernel protocol requested by JupyterLab, which a browser requires."""
 _FIELD = re.compile(r'name="_xsrf"\s+value="([^"]*)"')
 
 
 class HubUser(NotebookServer):
-    """Somebody with cookies of their own. `url` is that of their server, below the hub's."""
+    """A user with cookies. `url` is that of their server, below the hub's."""
 
     def __init__(self, hub: str, name: str) -> None:
         self._hub = hub.rstrip("/")
@@ -31,7 +31,7 @@ class HubUser(NotebookServer):
         return answer.code == 200 and answer.url.endswith("/hub/home")
 
     def start_server(self) -> None:
-        """Until it answers to this user."""
+        """Start the server and wait until it answers to this user."""
         begun = self._do(self._asked_of_the_hub("GET", "/hub/spawn"))
         assert begun.code == 200, begun
         wait_for("the server of the user", lambda: self.get("/lab").url.startswith(self.url), SECONDS)
@@ -43,7 +43,7 @@ class HubUser(NotebookServer):
             return Answer(answer.status, str(answer.url), await answer.text())
 
     def protocol_of(self, kernel: str) -> str | None:
-        """That which was agreed upon with a kernel, as JupyterLab asks for it."""
+        """Return the protocol negotiated with a kernel, as requested by JupyterLab."""
         return self._do(self._protocol(f"{self.url}/api/kernels/{kernel}/channels"))
 
     async def _protocol(self, url: str) -> str | None:
@@ -51,6 +51,6 @@ class HubUser(NotebookServer):
             return websocket.protocol
 
     def _headers(self) -> dict[str, str]:
-        """The hub and each server have tokens of their own."""
+        """Return headers with the XSRF token of the hub or of the server."""
         token = self._session.cookie_jar.filter_cookies(URL(f"{self.url}/")).get("_xsrf")
         return {} if token is None else {"X-XSRFToken": token.value}

@@ -1,6 +1,6 @@
-"""An API server, a controller and a hollow kubelet in this process, behind a kubeconfig: a cluster as clients see one.
+"""An API server, a controller and a fake kubelet in this process, with a kubeconfig.
 
-Containers do not run. Each writes what `fake_cluster.Logs` says.
+Containers do not run; `fake_cluster.Logs` contains their output.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from windlass.wire.crd import manifests
 
 
 class ClusterNamespace(Namespace):
-    """A namespace of a test's own."""
+    """A namespace for one test."""
 
     def __init__(self, world: "InProcessCluster", client: Client, name: str) -> None:
         super().__init__(client, name)
@@ -44,11 +44,11 @@ class ClusterNamespace(Namespace):
 
     @property
     def options(self) -> list[str]:
-        """For a command line."""
+        """Return the options of a command line."""
         return ["--kubeconfig", str(self.kubeconfig), "--namespace", self.name]
 
     def end_pod(self, name: str, exit_code: int = 0) -> None:
-        """One that runs for ever comes to its end."""
+        """End a pod that runs forever."""
         said = lifecycle.annotations(runs_for=0, exit_code=exit_code)
         self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
@@ -75,9 +75,8 @@ def opened(
     life: Life | None = None,
     logs: PodRuntime | None = None,
 ) -> Iterator[InProcessCluster]:
-    """Without an installation there is an API server, and nothing that knows Frameworks. With workloads, Deployments
-    and the like have pods, which nobody runs. `life` is that of a pod that says nothing of its own, `logs` has what
-    containers write."""
+    """Start a cluster. Without an installation there is only an API server. With workloads, Deployments and others
+    have pods. `life` is the default of pods without their own, `logs` the output of containers."""
     # Not pytest's folder: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="windlass-") as name, backstage.opened() as stage:
         folder = Path(name)
@@ -104,7 +103,7 @@ def opened(
 
 
 async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
-    """The store belongs to the thread in which it is opened."""
+    """Run the server in its own thread, which owns the store."""
     server = ApiServer(folder)
     server.run_pods_with(logs)
     await server.start(local=folder / "api")

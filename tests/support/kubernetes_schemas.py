@@ -1,6 +1,6 @@
-"""Whether an object has the shape of a current Kubernetes, without asking one: by the published models of its API.
+"""Validate objects against the models of the `kubernetes` package, without a cluster.
 
-They know every field. A field that they do not know, one of another type, and one that is missing are all faults.
+Unknown fields, wrong types and missing fields are errors.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _of_the_model(body: Json) -> Iterator[str]:
         for each in error.errors():
             yield f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
     else:
-        # The models take a field by its name in Python too, which no cluster does.
+        # The models accept Python names of fields, which no cluster does.
         yield from _other_names(body, known.model_dump(by_alias=True, exclude_unset=True), "")
 
 

@@ -1,4 +1,4 @@
-"""A Jupyter server as a program sees it that somebody uses it with: forms and cookies, its API, and its kernels."""
+"""A client of a Jupyter server: login form, cookies, API and kernels."""
 
 import asyncio
 import re
@@ -15,14 +15,14 @@ from conformance.client import Json
 T = TypeVar("T")
 
 SECONDS: Final = 900.0
-"""How long an answer may take. Only a broken server ever takes so long; a cell may train something."""
+"""Timeout of a response; a cell may train something."""
 _FIELD = re.compile(r'name="_xsrf" value="([^"]*)"')
 
 
 class Answer(msgspec.Struct, frozen=True):
     code: int
     url: str
-    """Where it came from in the end."""
+    """The URL after redirects."""
     text: str
 
     @property
@@ -31,16 +31,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Executed(msgspec.Struct, frozen=True):
-    """What became of a cell."""
+    """The result of a cell."""
 
     said: str
-    """All that it has printed, and what its last line was."""
+    """Its output and the value of its last line."""
     error: str
-    """The trace, where it failed."""
+    """The traceback of a failed cell."""
 
 
 class NotebookServer(WebSession):
-    """Everything below `url`, for one person with cookies of their own."""
+    """Everything below `url`, for one user with cookies."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class NotebookServer(WebSession):
         return self._do(self._asked(method, path, json=body))
 
     def log_in(self, password: str) -> bool:
-        """By the form that a browser shows. Whether the server lets this person in now."""
+        """Log in with the form and return whether the server grants access."""
         form = self.get("/login")
         found = _FIELD.search(form.text)
         assert found is not None, f"no form:\n{form.text}"
@@ -62,20 +62,20 @@ class NotebookServer(WebSession):
         return self.get("/api/contents").code == 200
 
     def names(self, folder: str = "") -> list[str]:
-        """Of all that is in that folder."""
+        """Return the names in a folder."""
         answer = self.get(f"/api/contents/{folder}")
         assert answer.code == 200, answer
         return sorted(each["name"] for each in answer.json["content"])
 
     def cells(self, notebook: str) -> list[str]:
-        """The code of a notebook, cell by cell."""
+        """Return the code cells of a notebook."""
         answer = self.get(f"/api/contents/{notebook}")
         assert answer.code == 200, answer
         cells = answer.json["content"]["cells"]
         return ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
 
     def execute(self, *cells: str, path: str = "") -> list[Executed]:
-        """In one new kernel, which ends with the last of them. `path` is the notebook that they are of."""
+        """Execute cells in one new kernel, which is shut down afterwards. `path` is their notebook."""
         made = self.ask("POST", "/api/kernels", {"path": path})
         assert made.code == 201, made
         kernel = made.json["id"]
@@ -88,7 +88,7 @@ class NotebookServer(WebSession):
         return self._runner.run(asyncio.wait_for(work, SECONDS))
 
     async def _open(self) -> None:
-        # Cookies of an address that is a number are kept too.
+        # Keep cookies of numeric addresses too.
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
     async def _asked(self, method: str, path: str, **content: Any) -> Answer:
@@ -98,7 +98,7 @@ class NotebookServer(WebSession):
             return Answer(answer.status, str(answer.url), await answer.text())
 
     def _headers(self) -> Mapping[str, str]:
-        """What the pages' own JavaScript sends along."""
+        """Return the headers that the pages' JavaScript sends."""
         token = next((each.value for each in self._session.cookie_jar if each.key == "_xsrf"), None)
         return {} if token is None else {"X-XSRFToken": token}
 
@@ -110,7 +110,7 @@ class NotebookServer(WebSession):
 
 
 async def _cell(websocket: aiohttp.ClientWebSocketResponse, code: str) -> Executed:
-    """Has ended when the kernel is idle again, of this cell."""
+    """Execute a cell, which has ended when the kernel is idle again."""
     number = uuid.uuid4().hex
     await websocket.send_json(_request(number, code))
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Who looks after a pod on this machine, from the cluster down to its command: found, to be killed or stopped."""
+"""The processes of a pod on this machine, from the spawner down to its command, to be killed or stopped."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from conformance.waiting import wait_for
 
 
 class PodProcesses:
-    """A pod that runs, with processes that can be told from those of all others."""
+    """A running pod whose processes are identifiable."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PodProcesses:
         return self.process.is_alive and self.pod.seen().container() == self.before.container()
 
     def again(self, daemon: Daemon | None = None) -> Pod:
-        """The same pod as the next daemon shows it."""
+        """Return the same pod as the next daemon shows it."""
         self.place.client = (daemon or self.daemon).client
         self.pod = Pod(self.place, self.pod.name)
         return self.pod
@@ -50,13 +50,13 @@ class PodProcesses:
     def wait_until_nothing_is_left(self) -> None:
         self.pod.wait_until_gone()
         wait_for("no process", lambda: not self.processes)
-        wait_for("no keeper", lambda: not self.supervisor.is_alive and not self.init.is_alive)
+        wait_for("no helper process", lambda: not self.supervisor.is_alive and not self.init.is_alive)
         folder = self.daemon.data / "pods" / self.before.uid
         wait_for("its folder to be gone", lambda: not folder.exists())
 
 
 def spawners(daemon: Daemon) -> list[Process]:
-    """One, or none while nobody has needed it since it was killed."""
+    """Return the spawner; none if it was killed and not needed since."""
     children = (each for each in daemon.processes() if each.parent == daemon.pid)
     return [each for each in children if any("spawner" in word for word in each.command)]
 

@@ -1,4 +1,4 @@
-"""The objects of one companion, by their kinds, and what their pod is made of."""
+"""The rendered objects of one companion by kind, and its pod spec."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def by_kind(bodies: Sequence[Json]) -> Rendered:
 
 
 def pod_of(found: Rendered) -> Json:
-    """Its spec."""
+    """Return the pod spec."""
     spec: Json = found["Deployment"]["spec"]["template"]["spec"]
     return spec
 

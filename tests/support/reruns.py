@@ -1,8 +1,8 @@
-"""Re-run failed tests on third-party processes once, and list the tests that passed on the second try.
+"""A pytest plugin that re-runs failed tests on third-party processes once, and lists the tests that then passed.
 
-A test with the marker `live` runs a real Kubernetes, TensorFlow, Jupyter or another program that is not ours; no other
-test is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_RERUNS names,
-so that CI can count the entries of several runs.
+A test with the marker `live` runs a real Kubernetes, TensorFlow, Jupyter or another third-party program; no other test
+is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_RERUNS names, so that CI
+can count the entries of several runs.
 """
 
 import os

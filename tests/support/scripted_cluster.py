@@ -1,4 +1,4 @@
-"""An `in_process_cluster` with places in which tests write the logs, and do what somebody does with `windlass`."""
+"""An `in_process_cluster` with namespaces in which tests write the logs and run `windlass`."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -29,7 +29,7 @@ class ScriptedCluster(InProcessCluster):
 
 
 class Place(ClusterNamespace):
-    """A namespace, and what somebody does there."""
+    """A namespace and the commands of a user."""
 
     def __init__(self, world: ScriptedCluster, name: str) -> None:
         super().__init__(world, world.client, name)
@@ -37,11 +37,11 @@ class Place(ClusterNamespace):
         self.scribe = world.scribe
 
     def windlass(self, command: str, *arguments: str) -> Result:
-        """In this process."""
+        """Run a command in this process."""
         return CliRunner().invoke(main, [command, *self.options, *arguments])
 
     def use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-        """What a use case gives, on the loop of the world."""
+        """Return the result of a client function, on the loop of the cluster."""
 
         async def used() -> T:
             async with self.connected() as connection:
@@ -61,25 +61,25 @@ class Place(ClusterNamespace):
         self.on_scribe(lambda scribe: scribe.write(f"{self.name}/{pod}", text, **more))
 
     def end_log(self, pod: str) -> None:
-        """No more comes of it."""
+        """End the log."""
         self.on_scribe(lambda scribe: scribe.end(f"{self.name}/{pod}"))
 
     def lose_log(self, pod: str) -> None:
-        """The node has removed it."""
+        """Remove the log from the node."""
         self.on_scribe(lambda scribe: scribe.lose(f"{self.name}/{pod}"))
 
     def forget_log(self, pod: str) -> None:
-        """What is written from now on is another pod's."""
+        """Forget the log: a new pod of the same name follows."""
         self.on_scribe(lambda scribe: scribe.forget(f"{self.name}/{pod}"))
 
     def restart_container(self, pod: str, count: int = 1, code: int = 1) -> None:
-        """As if the container had ended with that code and run again."""
+        """Restart a container that exited with this code."""
         self.on_scribe(lambda scribe: scribe.restart(f"{self.name}/{pod}"))
         status = {"containerStatuses": [Restart(count, code).status()]}
         self.client.patch(self.path("pods", pod, "status"), {"status": status}).expect(200)
 
     def finish(self, *pods: str, code: int = 0) -> None:
-        """Those that run for ever end, and so do their logs."""
+        """End the pods that run forever, and their logs."""
         for pod in pods:
             self.end_log(pod)
             self.end_pod(pod, code)

@@ -1,4 +1,4 @@
-"""Logs that a test writes line by line, served as a kubelet serves them. Nothing runs; a connection can be cut."""
+"""Logs that a test writes line by line, served like those of a kubelet. Connections can be cut."""
 
 import asyncio
 from collections import defaultdict
@@ -15,7 +15,7 @@ from windlass.localcluster.sandbox import log_format
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOST = b"unable to retrieve container logs for containerd://0123"
-"""What a kubelet answers, with success, in place of a log that is gone."""
+"""The body, with status 200, that a kubelet returns for a deleted log."""
 
 
 class Asked(NamedTuple):
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Written:
-    """What one run of a container wrote."""
+    """The output of one run of a container."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -34,9 +34,9 @@ class Written:
 
 
 class ScriptedLogs:
-    """Lives on the loop of the server. A pod is named by its namespace and its name: `default/digits-ps-0`.
+    """The logs, used on the loop of the server. A pod is named by namespace and name: `default/digits-ps-0`.
 
-    In namespaces that are not scripted, somebody else says what containers write.
+    In other namespaces another runtime provides the logs.
     """
 
     def __init__(self, otherwise: PodRuntime) -> None:
@@ -51,17 +51,17 @@ class ScriptedLogs:
         self._may_answer = asyncio.Event()
         self._may_answer.set()
         self.unknown_for = 0
-        """Number of requests that a restarted node answers with 404, since it does not know its pods yet."""
+        """Number of requests that a restarted node answers with 404, because it does not know its pods yet."""
 
     def hold(self) -> None:
-        """No request is answered until they are released."""
+        """Hold all requests until they are released."""
         self._may_answer.clear()
 
     def release(self) -> None:
         self._may_answer.set()
 
     def write(self, pod: str, text: str | bytes, *, at: float = 0.0, container: str = "main") -> None:
-        """A line, written so many seconds after `BEGAN`; without a line end where the text has none."""
+        """Write a line at a number of seconds after `BEGAN`, without a line end if the text has none."""
         data = text.encode() if isinstance(text, str) else text
         moment = log_format.nanoseconds(BEGAN + timedelta(seconds=at))
         tag = log_format.encoded(data[:-1], "stdout", moment) if data.endswith(b"\n") else b""
@@ -69,12 +69,12 @@ class ScriptedLogs:
         self._wake()
 
     def end(self, pod: str, container: str = "main") -> None:
-        """No more comes of it."""
+        """End the log."""
         self._current[pod, container].is_over = True
         self._wake()
 
     def lose(self, pod: str, container: str = "main") -> None:
-        """The node has removed the container."""
+        """Remove the container from the node."""
         self._current[pod, container].is_lost = True
         self._wake()
 
@@ -84,17 +84,17 @@ class ScriptedLogs:
         self._wake()
 
     def forget(self, pod: str, container: str = "main") -> None:
-        """What comes now is that of another pod of the name."""
+        """Forget the pod: a new pod of the same name follows."""
         self.end(pod, container)
         self._current.pop((pod, container), None)
 
     def cut(self) -> None:
-        """Every connection that is open, in the middle of a line."""
+        """Break all open connections in the middle of a line."""
         self._cuts += 1
         self._wake()
 
     def close(self) -> None:
-        """Every connection that is open, as if the log were over."""
+        """Close all open connections as if the log had ended."""
         self._ends += 1
         self._wake()
 
@@ -151,7 +151,7 @@ class ScriptedLogs:
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """A container that runs again, as a kubelet says it."""
+    """A restarted container, as a kubelet reports it."""
 
     count: int
     code: int = 1

@@ -1,4 +1,4 @@
-"""A server in a process or in a thread of its own, and the plainest of clients for it."""
+"""An API server in a process or a thread, and a minimal client."""
 
 import http.client
 import json
@@ -73,7 +73,7 @@ class ServerProcess(RunningServer):
 
 @contextmanager
 def serving_in_thread(data: Path) -> Iterator[RunningServer]:
-    """Start a server in this process: a hundred times cheaper than a process, for tests that do not kill it."""
+    """Start a server in this process, which is a hundred times cheaper, for tests that do not kill it."""
     data.mkdir(exist_ok=True)
     with backstage.opened() as stage:
         server = stage.wait(_start(data))
@@ -92,7 +92,7 @@ async def _start(data: Path) -> ApiServer:
 
 @contextmanager
 def serving(data: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
-    """Start a server as `python -m windlass.localcluster` does."""
+    """Start a server with `python -m windlass.localcluster`."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "windlass.localcluster", "--data", str(data), *arguments],
         stdout=subprocess.PIPE,

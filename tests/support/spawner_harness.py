@@ -1,6 +1,6 @@
-"""A real spawner with real supervisors, at each level that a machine may allow, and what they say.
+"""A real spawner with real supervisors at each isolation level, and their messages.
 
-The test plays the daemon: it sends messages and reads answers, one at a time, without an event loop.
+The test replaces the daemon: it sends messages and reads responses synchronously.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _numbers = itertools.count(1)
 
 
 class Shell:
-    """A process that was added to a container: what comes out of it, and how it ends."""
+    """An exec process in a container: its output and exit code."""
 
     def __init__(self, pod: "Pod", call: int, descriptors: list[int]) -> None:
         self.call = call
@@ -64,7 +64,7 @@ class Shell:
             os.close(self.descriptors.pop())
 
     def output(self) -> list[bytes]:
-        """All that comes, of each stream, until it ends."""
+        """Return the complete output of each stream."""
         readers = self.descriptors if len(self.descriptors) < 3 else self.descriptors[1:]
         return [b"".join(iter(lambda each=each: read(each), b"")) for each in readers]  # type: ignore[misc]
 
@@ -73,7 +73,7 @@ class Shell:
 
 
 class Pod:
-    """The supervisor of one, and the connection to it."""
+    """The supervisor of a pod and the connection to it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class Pod:
         self._came_with.clear()
 
     def hear(self, kind: type[Said], is_it: Callable[[Said], bool] = lambda _: True) -> Said:
-        """What was said of that kind, or will be. Everything said is kept."""
+        """Return the first message of a kind, received or to come. All messages are kept."""
         for said in self.said:
             if isinstance(said, kind) and is_it(said):
                 return said
@@ -111,7 +111,7 @@ class Pod:
                 return found
 
     def hear_the_end(self) -> None:
-        """Of the connection."""
+        """Wait for the end of the connection."""
         with contextlib.suppress(EOFError):
             while True:
                 self.channel.receive()
@@ -130,7 +130,7 @@ class Pod:
         return ContainerPlan(run_id, "main", words, **{**given, **other})
 
     def begin(self, *argv: str | bytes, **other: Any) -> str:
-        """Its id; whether it starts is still to be heard."""
+        """Start a container and return its id, without waiting for the result."""
         plan = self.plan(*argv, **other)
         self.channel.send(messages.Start(plan))
         return plan.id
@@ -150,7 +150,7 @@ class Pod:
         return self.hear(NotStarted, lambda said: said.container == run_id)
 
     def log(self, run_id: str) -> list[tuple[str, str]]:
-        """Stream and text of each line; one that is being written is none yet."""
+        """Return stream and text of each complete line."""
         path = self.folder / f"{run_id}.log"
         text = path.read_text(errors="surrogateescape") if path.exists() else ""
         words = [line.split(" ", 3) for line in text.split("\n")[:-1]]
@@ -162,7 +162,8 @@ class Pod:
     # Calls
 
     def ask(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
-        """The number of the call and what was opened. AssertionError with the words of a refusal."""
+        """Return the number of the call and the opened descriptors. Raise AssertionError with the text of a
+        rejection."""
         call = next(_numbers)
         self.channel.send(make(call))
 
@@ -183,12 +184,12 @@ class Pod:
         return Shell(self, *self.ask(lambda call: Execute(call, run_id, words, is_terminal)))
 
     def attach(self, run_id: str) -> Shell:
-        """Its output comes first, its input after that, if it has one."""
+        """Return the descriptors for output and, if there is one, input."""
         return Shell(self, *self.ask(lambda call: messages.Attach(call, run_id)))
 
 
 class Spawner:
-    """`lifeline` is the end that keeps all pods alive."""
+    """The spawner. `lifeline` is the descriptor that keeps all pods alive."""
 
     def __init__(self, folder: Path, launched: launcher.Launched, lifeline: int) -> None:
         self.folder = folder
@@ -239,7 +240,7 @@ class Spawner:
             self.lifeline = None
 
     def leave(self) -> None:
-        """As a daemon does that ends."""
+        """Disconnect, like a daemon that ends."""
         for pod in self.pods:
             pod.disconnect()
         self.channel.close()
@@ -247,7 +248,7 @@ class Spawner:
 
 
 def read(descriptor: int) -> bytes:
-    """Nothing at the end, which a terminal tells as a fault."""
+    """Return the next bytes; empty at the end, which a terminal reports as an error."""
     try:
         return os.read(descriptor, 1 << 16)
     except OSError:
@@ -255,7 +256,7 @@ def read(descriptor: int) -> bytes:
 
 
 def family(pid: int) -> list[str]:
-    """The process and all below it, in words that stay true when others get their numbers."""
+    """Return the process and its descendants, identified independently of PIDs."""
     found = [processes.identity(each) for each in (pid, *processes.descendants(pid))]
     return [each for each in found if each is not None]
 
@@ -275,7 +276,7 @@ def words_of(pid: int) -> str:
 
 
 def with_word(word: str) -> list[int]:
-    """The processes that have it in their command line; none of this one's."""
+    """Return the processes with this word in their command line, except our own."""
     return [
         int(each.name)
         for each in Path("/proc").glob("[0-9]*")
@@ -288,7 +289,7 @@ def marked(run_id: str) -> list[int]:
 
 
 def init_of(run_id: str) -> int:
-    """The process above the container's command and all whom it has adopted."""
+    """Return the init process above the container's command."""
     inside = marked(run_id)
     parents = {parent for pid in inside for parent in processes.ancestors(pid)[:1]}
     (init,) = parents - {*inside, 1}
@@ -307,7 +308,7 @@ def kill(pid: int) -> None:
 
 
 WITH_NAMESPACES: Final[tuple[levels.Name, ...]] = ("root", "nobody")
-"""The levels at which a pod has mounts, processes and a network of its own."""
+"""The levels at which a pod has its own mounts, processes and network."""
 
 
 def python() -> str:
@@ -317,7 +318,7 @@ def python() -> str:
 
 @contextlib.contextmanager
 def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
-    """What is left of it ends with the lifeline, and nothing may be left then."""
+    """Run a spawner. Its processes end with the lifeline, and nothing may be left then."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-supervised-"))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -326,7 +327,7 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
         reader, writer = os.pipe()
         sandbox = level.environment.get(levels.PLAIN, "auto")
         options = {"lifeline": reader, "level": sandbox, "cluster": folder.name, **wanted}
-        # What the daemon keeps to itself, containers need not.
+        # Containers do not need the daemon's environment.
         before = os.umask(0o077)
         with mock.patch.object(sys, "executable", _interpreter(level, folder)):
             launched = launcher.launch(launcher.SpawnerOptions(folder=folder, **options))
@@ -348,7 +349,7 @@ def _end(spawner: Spawner) -> None:
 
 
 def _interpreter(level: levels.Level, folder: Path) -> str:
-    """A program that takes the arguments of Python, and runs it as this level has it."""
+    """Return a program that runs Python as available at this level."""
     surroundings = [f"{name}={value}" for name, value in level.surroundings(folder).items()]
     words = shlex.join(["env", "-i", *surroundings, *level.command()])
     script = folder / "python"

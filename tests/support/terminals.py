@@ -1,4 +1,4 @@
-"""A program on a terminal: what it writes is drawn on a screen that tests look at."""
+"""Run a program on a terminal whose screen tests can read."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ from conformance.waiting import wait_for
 
 
 class Terminal:
-    """Its screen is kept by a thread, as a terminal's is by another program."""
+    """A terminal whose screen is updated by a thread."""
 
     def __init__(self, columns: int, lines: int) -> None:
         self.master, self.slave = pty.openpty()
@@ -31,7 +31,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen now."""
+        """Return the screen."""
         with self._lock:
             return [line.rstrip() for line in self._screen.display]
 
@@ -41,7 +41,7 @@ class Terminal:
 
     @property
     def everything(self) -> str:
-        """With what has scrolled away."""
+        """Return the screen and what has scrolled off."""
         with self._lock:
             above = [
                 "".join(line[column].data for column in range(self._screen.columns))
@@ -51,7 +51,7 @@ class Terminal:
 
     @property
     def cursor(self) -> tuple[int, int, bool]:
-        """Line, column, and whether it can be seen."""
+        """Return line, column, and whether it is visible."""
         with self._lock:
             cursor = self._screen.cursor
             return cursor.y, cursor.x, not cursor.hidden
@@ -75,11 +75,11 @@ class Terminal:
         self._reader.join()
 
     def let_go(self) -> None:
-        """Of the side of the program: when that ends, nothing more comes."""
+        """Close the program's side, so that the output ends with the program."""
         os.close(self.slave)
 
     def drained(self) -> None:
-        """All that was written is on the screen. After `let_go`, and the program's end."""
+        """Wait until all output is on the screen, after `let_go` and the program's end."""
         self._reader.join()
 
     def _set_size(self, columns: int, lines: int) -> None:
@@ -89,7 +89,7 @@ class Terminal:
         while True:
             try:
                 piece = os.read(self.master, 65536)
-            except OSError:  # nobody has the other side open
+            except OSError:  # the other side is closed
                 return
             if not piece:
                 return
@@ -99,7 +99,7 @@ class Terminal:
 
 
 class Shown:
-    """A program that runs on a terminal."""
+    """A program on a terminal."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", terminal: Terminal) -> None:
         self.process = process
@@ -118,7 +118,7 @@ def running(
     terminal = Terminal(columns, lines)
     try:
         process = subprocess.Popen(  # noqa: S603
-            # Whoever runs the tests under nohup has hang-ups ignored, by all that is started.
+            # Under nohup SIGHUP is ignored by all child processes.
             ("/usr/bin/env", "--default-signal=HUP", *command),
             env={"TERM": "xterm-256color", **environment},
             cwd=folder,

@@ -1,4 +1,4 @@
-"""What root may do says nothing of what others may not: for as long as it takes, a test is nobody."""
+"""Run a test as nobody, because root ignores permissions."""
 
 import contextlib
 import os
@@ -9,8 +9,8 @@ NOBODY = 65534
 
 
 @contextlib.contextmanager
-def of_nobody(folder: Path) -> Iterator[None]:
-    """The folder, and all that is in it, is nobody's from now on. Who is not root stays who he is."""
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Give a folder and its contents to nobody and become nobody. Without root nothing changes."""
     if os.geteuid() != 0:
         yield
         return
@@ -19,7 +19,7 @@ def of_nobody(folder: Path) -> Iterator[None]:
     for above in folder.parents:
         if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
             above.chmod(above.stat().st_mode | 0o011)
-    # All three are changed, so that shells believe it; the last one is the way back.
+    # All three IDs are changed, so that shells respect it; the saved one allows the way back.
     os.setresuid(NOBODY, NOBODY, 0)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A session of aiohttp with a loop of its own, for tests that do one thing after the other."""
+"""A synchronous aiohttp session with its own event loop."""
 
 import asyncio
 from types import TracebackType
@@ -8,7 +8,7 @@ import aiohttp
 
 
 class WebSession:
-    """Open as long as the block lasts."""
+    """Open until the end of the block."""
 
     _session: aiohttp.ClientSession
 
@@ -29,5 +29,5 @@ class WebSession:
             self._runner.__exit__(kind, error, trace)
 
     async def _open(self) -> None:
-        """Sets `_session`."""
+        """Set `_session`."""
         raise NotImplementedError

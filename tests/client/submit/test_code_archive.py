@@ -148,7 +148,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     put(tmp_path, "a.py", "b.py")
     (tmp_path / "b.py").chmod(0)
     with (
-        unprivileged.of_nobody(tmp_path),
+        unprivileged.as_nobody(tmp_path),
         pytest.raises(ClientError, match=r"b\.py cannot be read: Permission denied"),
     ):
         code_archive.pack(tmp_path)

@@ -167,7 +167,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
     (tmp_path / "secret").chmod(0)
     with (
-        unprivileged.of_nobody(tmp_path),
+        unprivileged.as_nobody(tmp_path),
         pytest.raises(ClientError, match=r"cannot read .*secret: Permission denied"),
     ):
         names_of(tmp_path)

@@ -317,7 +317,7 @@ def test_what_stands_in_the_way(scene: Scene, words: str, take: Callable[[Path],
 def test_a_folder_that_may_not_be_written_to(scene: Scene, tmp_path: Path) -> None:
     scene.file("deep/file", b"hello")
     (scene.there / "deep").mkdir(mode=0o555)
-    with unprivileged.of_nobody(tmp_path), pytest.raises(RefusedError, match="deep is not writable"):
+    with unprivileged.as_nobody(tmp_path), pytest.raises(RefusedError, match="deep is not writable"):
         scene.upload()
 
 

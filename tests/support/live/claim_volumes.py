@@ -1,4 +1,4 @@
-"""Disks for claims: on a cluster of ours, where nobody provides any, a folder of the node."""
+"""Volumes for claims: on our cluster, which has no provisioner, a folder of the node."""
 
 import contextlib
 import shutil
@@ -24,7 +24,7 @@ def claim(name: str) -> Json:
 
 @contextlib.contextmanager
 def for_claim(cluster: Cluster, place: Place, name: str) -> Iterator[None]:
-    """For a claim of that name, and no other one; other clusters have their own ways."""
+    """Create a volume for a claim of that name; other clusters have provisioners."""
     if cluster.node is None:
         yield
         return
@@ -45,5 +45,5 @@ def for_claim(cluster: Cluster, place: Place, name: str) -> Iterator[None]:
         yield
     finally:
         place.client.delete(f"/api/v1/persistentvolumes/{place.name}")
-        # Who mounts it may still be about to end.
+        # A pod that mounts it may still be terminating.
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""A complete Kubernetes, with Windlass installed in it as a user installs it.
+"""A complete Kubernetes with Windlass installed by its installer.
 
-It is that of KUBECONFIG, whose nodes have to have the images, or the one of `make kubernetes`, which is brought up
-where it is not. Only the latter may be broken.
+It is the cluster of KUBECONFIG, whose nodes need the images, or that of `make kubernetes`, which is started if
+necessary. Only the latter may be broken.
 """
 
 import contextlib
@@ -33,26 +33,26 @@ from windlass.install import options
 
 NAMESPACE: Final = options.DEFAULT_NAMESPACE
 CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{options.CONTROLLER}"
-"""The name by which the API server knows it."""
+"""The controller's user name on the API server."""
 IMAGE: Final = os.environ.get("WINDLASS_TEST_CONTROLLER_IMAGE") or (
     options.DEFAULT_IMAGE if os.environ.get("KUBECONFIG") else catalogue.controller(checkout.read()).tags[-1]
 )
-"""Of the controller; on our own cluster by the name that no other state of the checkout has."""
+"""The image of the controller; on our own cluster with a tag that is unique for the state of the checkout."""
 LONGEST_LINE: Final = 300
-"""Of a log, where it is shown: the whole object is in some of them."""
+"""Maximum length of log lines in messages, because some contain whole objects."""
 TEST_NAMESPACE: Final = "live-"
-"""How the names of the tests' own begin."""
+"""Prefix of the tests' namespaces."""
 SECONDS: Final = 300.0
 
 
 class Cluster(msgspec.Struct, frozen=True):
     client: Client
     kubeconfig: Path
-    # None for that of KUBECONFIG.
+    # None for the cluster of KUBECONFIG.
     node: OneNode | None
 
     def breakable(self) -> OneNode:
-        """Whose components may be killed."""
+        """Return the cluster if its components may be killed."""
         if self.node is None:
             pytest.skip("the cluster of KUBECONFIG is not ours to break")
         return self.node
@@ -62,7 +62,7 @@ class Cluster(msgspec.Struct, frozen=True):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.post("/api/v1/namespaces", body).expect(201)
         place = Place(self.client, name)
-        # Before 1.24 a pod needs the token of its service account, which comes after the namespace.
+        # Before 1.24 a pod needs the token of its service account, which is created after the namespace.
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"}, **jobs.template("true")}
         wait_for(
             "pods to be allowed", lambda: self.client.post(place.path("pods"), pod, dryRun="All").code == 201
@@ -70,7 +70,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return place
 
     def windlass(self, *arguments: str, is_expected_to_work: bool = True) -> subprocess.CompletedProcess[str]:
-        """The command line, as somebody whose cluster this is."""
+        """The command line of a cluster administrator."""
         done = subprocess.run(  # noqa: S603
             [Path(sys.executable).with_name("windlass"), *arguments],
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
@@ -90,7 +90,7 @@ class Cluster(msgspec.Struct, frozen=True):
             self.install_anew()
 
     def install_anew(self) -> None:
-        """As usual, whatever is there: it may be the same image with other options."""
+        """Install with the default options, whatever is installed."""
         self.windlass("install", "--image", IMAGE, "--apply")
         self.wait_for_controllers()
 
@@ -99,13 +99,13 @@ class Cluster(msgspec.Struct, frozen=True):
         return found.code == 200 and IMAGE in found.raw.decode()
 
     def wait_for_controllers(self) -> None:
-        """Both replicas are there, and one of them leads."""
+        """Wait until both replicas are ready and one of them leads."""
         path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
 
         def are_ready() -> bool:
             found = self.client.get(path).expect(200).body
             status = found.get("status", {})
-            # What is counted may be what was there before the last change of the Deployment, or of a pod.
+            # The counts may be older than the last change of the Deployment or of a pod.
             is_current = status.get("observedGeneration") == found["metadata"]["generation"]
             are_counted = status.get("replicas") == status.get("updatedReplicas") == 2
             return is_current and are_counted and len(self.ready_controllers()) == 2
@@ -114,19 +114,19 @@ class Cluster(msgspec.Struct, frozen=True):
         wait_for("a leader", self.leader, SECONDS)
 
     def leader(self) -> str:
-        """The name of the pod that leads. Empty: none does."""
+        """Return the name of the leading pod; empty if there is none."""
         lease = self.client.get(path_of("leases", options.CONTROLLER, namespace=NAMESPACE))
         holder = lease.body["spec"].get("holderIdentity") if lease.code == 200 else ""
         return next((name for name in self.controllers() if holder and holder.startswith(name)), "")
 
     def controllers(self) -> dict[str, Json]:
-        """The pods of the Deployment by name."""
+        """Return the pods of the Deployment by name."""
         ours = f"{options.INSTANCE}={NAMESPACE},app.kubernetes.io/component=controller"
         pods = self.client.get(path_of("pods", namespace=NAMESPACE), labelSelector=ours).expect(200)
         return {item["metadata"]["name"]: item for item in pods.body["items"]}
 
     def ready_controllers(self) -> set[str]:
-        """The names of those that nobody has asked to go."""
+        """Return the names of ready pods that are not terminating."""
         return {name for name, pod in self.controllers().items() if _is_ready(pod)}
 
     def controller_logs(self) -> dict[str, str]:
@@ -138,12 +138,12 @@ class Cluster(msgspec.Struct, frozen=True):
         return "\n".join(line[:LONGEST_LINE] for line in lines)
 
     def audited(self, user: str = CONTROLLER) -> list[Json]:
-        """The requests of a user that the API server has answered."""
+        """Return the completed requests of a user."""
         entries = request_counts.read(self.breakable().audit_log, user)
         return [entry for entry in entries if entry["user"]["username"] == user]
 
     def audited_in(self, namespace: str) -> list[Json]:
-        """Everybody's requests there."""
+        """Return all requests in the namespace."""
         entries = request_counts.read(self.breakable().audit_log, namespace)
         return [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
 
@@ -156,7 +156,7 @@ def _is_ready(pod: Json) -> bool:
 
 @contextlib.contextmanager
 def running() -> Iterator[Cluster]:
-    """The cluster without Windlass. Several test processes may ask at once; one brings it up."""
+    """Start the cluster without Windlass. Several test processes may call it; one starts it."""
     node = None if os.environ.get("KUBECONFIG") else _one_node()
     kubeconfig = Path(os.environ["KUBECONFIG"]) if node is None else node.kubeconfig
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
@@ -178,7 +178,7 @@ def with_windlass() -> Iterator[Cluster]:
 
 
 def accounts_since(began: datetime) -> dict[str, Account]:
-    """What the Frameworks of all tests since then have cost. Empty: there is no audit log that could be read."""
+    """Return the request counts of all Frameworks since then; empty without a readable audit log."""
     log = Layout(layout.data_folder(os.environ), Path(), Path()).audit_log
     if os.environ.get("KUBECONFIG") or not log.exists():
         return {}

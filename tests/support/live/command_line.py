@@ -1,4 +1,4 @@
-"""The command line as a person uses it: in a folder, with a kubeconfig and a namespace, a process for each command."""
+"""The command line of a user: a folder, a kubeconfig and a namespace; one process per command."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import yaml
 from live import jobs
 
 SECONDS: Final = 300.0
-"""How long a command may take."""
+"""Timeout of a command."""
 
 UNTIL_TOLD: Final = """
 import os, pathlib, signal, sys, time
@@ -29,7 +29,7 @@ while not (end.exists() and end.read_text().endswith("\\n")):
 print("the end of", me, flush=True)
 sys.exit(int(end.read_text()))
 """
-"""A program of several files. Its tasks greet, and run until they are told what to exit with."""
+"""A program of several files whose tasks run until they get an exit code."""
 
 GREETING: Final = """
 def greeting(who):
@@ -40,7 +40,7 @@ CODE: Final = {"main.py": UNTIL_TOLD, "parts/__init__.py": "", "parts/words.py":
 
 
 SHORT_GRACE: Final = {"spec": {"terminationGracePeriodSeconds": 2}}
-"""The first process of a container does not hear that it is to go before it listens to signals."""
+"""The first process of a container ignores SIGTERM until it has a handler."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -60,11 +60,11 @@ class Said(msgspec.Struct, frozen=True):
 class Console(msgspec.Struct, frozen=True):
     kubeconfig: Path
     namespace: str
-    """Empty: that of the kubeconfig's context."""
+    """Empty: the namespace of the kubeconfig's context."""
     folder: Path
 
     def __call__(self, command: str, *arguments: str, code: int = 0, given: bytes = b"") -> Said:
-        """What it said, once it has ended with that code."""
+        """Run a command and return its output, if it exits with that code."""
         done = subprocess.run(  # noqa: S603
             self._words(command, *arguments),
             cwd=self.folder,
@@ -78,7 +78,7 @@ class Console(msgspec.Struct, frozen=True):
         return said
 
     def message(self, command: str, *arguments: str, code: int = 1) -> str:
-        """The one message with which it gives up."""
+        """Return the error message of a failing command."""
         said = self(command, *arguments, code=code)
         [message] = [line for line in said.errors.splitlines() if line]
         assert message.startswith("windlass: "), said
@@ -86,7 +86,7 @@ class Console(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def started(self, command: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """Its output is a pipe. It does not outlive the block."""
+        """Start a command with piped output; it ends with the block."""
         words = self._words(command, *arguments)
         with subprocess.Popen(  # noqa: S603
             words, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True
@@ -97,7 +97,7 @@ class Console(msgspec.Struct, frozen=True):
                 process.kill()
 
     def completed(self, *words: str) -> list[str]:
-        """What a shell offers for the last of these words."""
+        """Return the shell completions of the last word."""
         asked = {
             "_WINDLASS_COMPLETE": "bash_complete",
             "COMP_WORDS": " ".join(["windlass", *words]),
@@ -110,7 +110,7 @@ class Console(msgspec.Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Without a width: who reads a pipe minds no long lines."""
+        """Return the environment, without a width: piped output is not wrapped."""
         kept = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         return {**kept, "KUBECONFIG": str(self.kubeconfig)}
 
@@ -118,13 +118,13 @@ class Console(msgspec.Struct, frozen=True):
         where = ["--namespace", self.namespace] if self.namespace else []
         return [_program(), command, *where, *arguments]
 
-    # What a person writes
+    # Files of the user
 
     def write(self, files: dict[str, str]) -> None:
         write(self.folder, files)
 
     def write_job(self, name: str, **fields: Any) -> str:
-        """The name of the job file. Without other fields its two workers run until they are told otherwise."""
+        """Write a job file and return its name. By default its two workers run until they are ended."""
         if "command" not in fields:
             self.write({f"src/{path}": text for path, text in CODE.items()})
             fields = {"code": "./src", "command": "python3 main.py", **fields}
@@ -134,12 +134,12 @@ class Console(msgspec.Struct, frozen=True):
         return f"{name}.yaml"
 
     def end(self, task: str, code: int = 0) -> None:
-        """A task such as job/worker-0 of that program."""
+        """End a task of that program, e.g. job/worker-0."""
         self("exec", task, "--", "sh", "-c", f"echo {code} > /tmp/end")
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
-    """By their paths in the folder."""
+    """Write files by their paths in the folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

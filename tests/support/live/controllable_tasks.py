@@ -1,4 +1,4 @@
-"""Tasks that do what a test tells them, through the API server's proxy to their pods."""
+"""Tasks that a test controls through the API server's proxy to their pods."""
 
 from typing import Any, Final
 
@@ -36,19 +36,19 @@ signal.signal(signal.SIGTERM, leave)
 http.server.ThreadingHTTPServer(('', {PORT}), Handler).serve_forever()
 """
 GRACE_SECONDS: Final = 1200
-"""Longer than any test: one that was told to stay goes when it is told to end, or its namespace waits that long."""
+"""Longer than any test: a task that ignores SIGTERM must be ended, or its namespace waits that long."""
 
 SECONDS_TO_ANSWER: Final = 20.0 if kubernetes_binaries.is_oldest() else SECONDS
-"""The proxy of Kubernetes 1.20 may lose an answer: there the task is asked again."""
+"""The proxy of Kubernetes 1.20 may lose a response: then the request is repeated."""
 
 
 def role(name: str = "worker", tasks: int = 1, **more: Any) -> Json:
-    """Its tasks run until they are told otherwise, and go at once when Kubernetes asks them to."""
+    """Return a role whose tasks run until they are ended, and end at once on SIGTERM."""
     spec = {
         "container": {"command": ["python3", "-c", PROGRAM]},
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        # A pod runs before its program has begun to listen to signals. The first process of a namespace would not
-        # even hear one that comes so early, and it comes only once; any other process ends.
+        # A pod is Running before its program handles signals. The first process of a PID namespace would
+        # ignore an early signal, which is sent only once; any other process ends.
         "shareProcessNamespace": True,
     }
     return jobs.role(name, tasks, pod_spec=spec, **more)
@@ -60,7 +60,7 @@ def end(place: Place, pod: str, code: int = 0) -> None:
 
 
 def stay(place: Place, pod: str) -> None:
-    """From now on it does not mind being asked to go."""
+    """Make the task ignore SIGTERM from now on."""
     place.wait_for(f"{pod} to listen", lambda: _hears(place, pod, "stay"))
 
 
@@ -72,7 +72,7 @@ def _has_ended(place: Place, pod: str, uid: str) -> bool:
 
 
 def _hears(place: Place, pod: str, what: str) -> bool:
-    """Does it say so? It may be a while before it listens, and what it answered last may be lost with its network."""
+    """Return whether the task confirms it. It may not listen yet, and its last response may be lost."""
     asking = Client(place.client.access, seconds=SECONDS_TO_ANSWER)
     try:
         return asking.get(f"{place.path('pods', pod)}:{PORT}/proxy/{what}").code == 200

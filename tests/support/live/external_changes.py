@@ -1,11 +1,11 @@
-"""What somebody who is not the controller does to the objects of a running job."""
+"""Changes of a running job's objects by others than the controller."""
 
 from collections.abc import Callable
 
 from live.place import Place
 
 Act = Callable[[Place, str], None]
-"""Takes the name of the Framework."""
+"""A function of the Framework's name."""
 
 
 def delete_pod(place: Place, framework: str) -> None:

@@ -1,4 +1,4 @@
-"""What happens to clusters: components and controllers are killed, and everything is mended again."""
+"""Kill components and controllers, and restore everything."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ NODE_PATH: Final = f"/api/v1/nodes/{layout.NODE}"
 
 
 def kill(cluster: Cluster, victim: str) -> None:
-    """With -9."""
+    """Kill with SIGKILL."""
     if victim == LEADER:
         _kill_leader(cluster)
         return
@@ -37,11 +37,11 @@ def kill(cluster: Cluster, victim: str) -> None:
 
 
 def revive(cluster: Cluster, victim: str) -> None:
-    """A controller is started again by the kubelet."""
+    """Restart a component; the kubelet restarts a controller."""
     if victim == LEADER:
         return
     cluster.breakable().start(victim)
-    # What it knows is in etcd.
+    # Its state is in etcd.
     cluster.breakable().wait_until_it_serves(components.API_SERVER)
     cluster.client.close()
 
@@ -55,7 +55,7 @@ def _kill_leader(cluster: Cluster) -> None:
 
 
 def _controllers_in(pod: str) -> Iterator[int]:
-    """Processes, by their numbers on the host. A pod's name is its host name, which each of its containers is told."""
+    """Return processes by their PID on the host. A pod's name is its host name and in its environment."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             environment = (entry / "environ").read_bytes().split(b"\0")
@@ -75,9 +75,9 @@ def scale_controllers(cluster: Cluster, replicas: int) -> None:
 
 @contextlib.contextmanager
 def beside_another_node(cluster: Cluster) -> Iterator[Callable[[], None]]:
-    """Kubernetes gives a node up only while another is well. This one is an object that takes no pods.
+    """Add a healthy fake node, because Kubernetes evicts pods of a lost node only while another one is healthy.
 
-    Gives what has to be called now and then for it to be well.
+    Yield a function that must be called now and then to keep it healthy.
     """
     metadata, spec = {"name": "elsewhere"}, {"unschedulable": True}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
@@ -98,8 +98,8 @@ def beside_another_node(cluster: Cluster) -> Iterator[Callable[[], None]]:
         cluster.client.delete(path)
 
 
-def mend(cluster: Cluster) -> None:
-    """However a test ended: all components run, the node takes pods, and two controllers are there."""
+def restore_all(cluster: Cluster) -> None:
+    """Restore after a test: all components run, the node is schedulable, and two controllers exist."""
     node = cluster.breakable()
     for name in components.table(node.place):
         node.start(name)

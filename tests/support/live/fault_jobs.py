@@ -1,4 +1,4 @@
-"""Jobs of all sorts around a fault, what each has to come to, and the account of what became of them."""
+"""Jobs of many kinds that run during a fault, their expected results, and the actual ones."""
 
 import contextlib
 import http.client
@@ -17,8 +17,8 @@ from conformance.waiting import wait_for
 
 ONCE: Final = {"fancyRetryPolicy": True, "maxRetryCount": 0}
 TRANSIENT: Final = {"fancyRetryPolicy": True, "maxRetryCount": 3}
-"""What happens to the platform is no fault of the job: it is tried again, and that does not count. A few times more,
-since a kubelet whose runtime was killed may call a pod failed and have lost why."""
+"""Faults of the platform are retried without counting. A few counted retries are allowed, because a kubelet whose
+runtime was killed may report a failed pod without a reason."""
 
 GONE: Final = "gone"
 HALF_AN_HOUR: Final = 1800
@@ -27,7 +27,7 @@ HALF_AN_HOUR: Final = 1800
 class Job(msgspec.Struct, frozen=True):
     framework: Json
     code: int | None = 0
-    """What it ends with. None: it goes away by itself."""
+    """The expected exit code. None: the job is deleted."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ def job(name: str, *roles: Json, code: int | None = 0, **spec: Any) -> Job:
     return Job(framework(name, *roles, **{"retryPolicy": TRANSIENT, **spec}), code)
 
 
-class Account(msgspec.Struct, frozen=True):
+class FaultReport(msgspec.Struct, frozen=True):
     jobs: int
     tasks: int
     runs: int
@@ -57,7 +57,7 @@ class Account(msgspec.Struct, frozen=True):
             f"{len(self.lost)} lost, {len(self.left_over)} left over"
         )
 
-    def insist_on_perfection(self) -> None:
+    def require_perfect(self) -> None:
         assert not self.twice, f"ran twice at once: {self.twice}\n{self.log}"
         assert not self.lost, f"lost: {self.lost}\n{self.log}"
         assert not self.left_over, f"left over: {self.left_over}"
@@ -81,22 +81,22 @@ class FaultJobs:
         return job(name, self.role(tasks=2, script="sleep 0.3"))
 
     def failing(self, name: str) -> Job:
-        """However often it is tried."""
+        """Return a job that fails at every attempt."""
         return job(name, self.role(script="exit 3", retry=ONCE), code=3)
 
     def retried(self, name: str) -> Job:
-        """Its task fails twice before it succeeds."""
+        """Return a job whose task fails twice before it succeeds."""
         script = "[ $FC_TASK_ATTEMPT_ID -ge 2 ]"
         return job(name, self.role(script=script, retry={"fancyRetryPolicy": True, "maxRetryCount": 5}))
 
     def retried_as_a_whole(self, name: str) -> Job:
-        """Its first attempt fails."""
+        """Return a job whose first attempt fails."""
         script = "[ $FC_FRAMEWORK_ATTEMPT_ID -ge 1 ]"
         policy = {"fancyRetryPolicy": True, "maxRetryCount": 4}
         return job(name, self.role(tasks=2, script=script, retry=ONCE), retryPolicy=policy)
 
     def training(self, name: str, gate: str) -> Job:
-        """A ps that never ends, and workers that end when the gate is open."""
+        """Return a job with an endless ps, and workers that end when the gate is open."""
         workers = self.role("worker", 2, self.records.until_open(gate), min_succeeded=2)
         return job(name, self.role("ps", 1, FOREVER), workers)
 
@@ -104,20 +104,20 @@ class FaultJobs:
         return job(name, self.role(tasks=2, script=self.records.until_open(gate)), **spec)
 
     def delayed(self, name: str, seconds: int) -> Job:
-        """Its task fails once, and is tried again so much later."""
+        """Return a job whose task fails once and is retried after a delay."""
         backoff = {"initialSec": seconds, "maxSec": seconds}
         retry = {"fancyRetryPolicy": True, "maxRetryCount": 1, "retryBackoff": backoff}
         return job(name, self.role(script="[ $FC_TASK_ATTEMPT_ID -ge 1 ]", retry=retry))
 
     def slow_to_end(self, name: str) -> Job:
-        """One whose first attempt goes on for a while after it was asked to end."""
+        """Return a job whose first attempt takes a while to end."""
         script = "[ $FC_TASK_ATTEMPT_ID -ge 1 ] && exit 0\ntrap 'sleep 3; exit 143' TERM\nwhile :; do sleep 0.2; done"
         spec = {**self._pod_spec, "terminationGracePeriodSeconds": 60}
         role = self.records.role(script=script, retry=TRANSIENT, graceful_timeout=HALF_AN_HOUR, pod_spec=spec)
         return job(name, role)
 
     def timed(self, prefix: str) -> list[Job]:
-        """Those for which it matters what time it is."""
+        """Return the jobs that depend on the time."""
         short = self.role(script="sleep 0.3")
         nowhere = {"container": {"image": "windlass/nowhere:1"}}
         later = HALF_AN_HOUR
@@ -131,14 +131,14 @@ class FaultJobs:
         ]
 
     def some(self, prefix: str) -> list[Job]:
-        """One of each sort that ends by itself."""
+        """Return one job of each kind that ends by itself."""
         sorts = (self.short, self.failing, self.retried, self.retried_as_a_whole)
         return [sort(f"{prefix}-{sort.__name__.replace('_', '-')}") for sort in sorts]
 
-    # What is done with them
+    # Actions
 
     def submit(self, *jobs: Job) -> None:
-        """As often as it takes: the API server may be down."""
+        """Submit jobs, with retries because the API server may be down."""
         for each in jobs:
             self._jobs[each.name] = each
             self.place.wait_for(f"{each.name} to be taken", lambda: self._is_taken(each.framework))  # noqa: B023
@@ -150,22 +150,22 @@ class FaultJobs:
         except (OSError, http.client.HTTPException):
             client.close()
             return False
-        # A request may have been heard though its answer was lost.
+        # A request may have succeeded although its response was lost.
         return answer.code in (201, 409)
 
-    def settle(self) -> Account:
-        """Waits for the jobs to end, deletes them, and waits for all of them to go."""
+    def settle(self) -> FaultReport:
+        """Wait for the jobs to end, delete them, and wait for their deletion."""
         evidence = self._evidence(_until_empty(self._unfinished))
         lost = self._lost()
         for name in self._frameworks():
             self.place.delete(name)
         left_over = _until_empty(lambda: [*self._frameworks(), *self.place.pods(), *self.place.config_maps()])
         runs = len(self.records.starts(self.place.name))
-        account = Account(
+        account = FaultReport(
             jobs=len(self._jobs),
             tasks=sum(each.tasks for each in self._jobs.values()),
             runs=runs - self._runs_told,
-            twice=self.records.twice(),
+            twice=self.records.concurrent_runs(),
             lost=lost,
             left_over=left_over,
             log=f"{self.records.log()}\n{evidence}",
@@ -175,7 +175,7 @@ class FaultJobs:
         return account
 
     def _unfinished(self) -> list[str]:
-        """The jobs that have not come to any end, or not gone though they should."""
+        """Return the jobs that have not ended or not been deleted."""
         found = self._frameworks()
         return [
             name
@@ -184,7 +184,7 @@ class FaultJobs:
         ]
 
     def _evidence(self, names: list[str]) -> str:
-        """What Kubernetes knows of the pods of these jobs, and has said of them."""
+        """Return pods and events of these jobs."""
         if not names:
             return ""
         events = self.place.client.get(self.place.path("events")).expect(200).body["items"]
@@ -198,7 +198,7 @@ class FaultJobs:
         )
 
     def _lost(self) -> list[str]:
-        """The jobs that have not come to what they have to come to."""
+        """Return the jobs without the expected result."""
         found = self._frameworks()
         ends = {name: (_end_of(found.get(name)), _end_wanted(each)) for name, each in self._jobs.items()}
         return [f"{name}: {end} instead of {wanted}" for name, (end, wanted) in ends.items() if end != wanted]
@@ -221,7 +221,7 @@ def _end_of(framework: Json) -> str:
 
 
 def _until_empty(look: Callable[[], list[str]]) -> list[str]:
-    """What is still there when the time is over."""
+    """Return what still exists at the timeout."""
     with contextlib.suppress(AssertionError):
         wait_for("nothing", lambda: not look(), SECONDS)
     return look()

@@ -1,6 +1,6 @@
-"""Many jobs submitted at once, that each test then waits for on its own; and how often the tasks of a job had pods.
+"""Submit many jobs at once, which tests then check one by one, and count the pods of their tasks.
 
-Test processes that run side by side share a batch: the first submits it, the last deletes it.
+Concurrent test processes share a batch: the first submits it, the last deletes it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from conformance.client import Json
 def submitted(
     cluster: Cluster, folders: pytest.TempPathFactory, name: str, frameworks: Iterable[Json]
 ) -> Iterator[Place]:
-    """A namespace in which all of them are."""
+    """A namespace with all jobs of the batch."""
     record = _shared_folder(folders) / f"batch-{name}.json"
     with _locked(record) as file:
         known = _read(file)
@@ -38,7 +38,7 @@ def submitted(
 
 
 def _shared_folder(folders: pytest.TempPathFactory) -> Path:
-    """Each of several test processes has its own folder beside those of the others."""
+    """Return a folder that all test processes share."""
     own = folders.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
@@ -73,9 +73,9 @@ def _submit_all(cluster: Cluster, frameworks: Iterable[Json]) -> str:
 
 
 def wait_for_pods_made(place: Place, framework: str, expected: dict[str, int]) -> None:
-    """How many pods each task of a Framework has had, by role and index; those that are not named had one at most.
+    """Return the number of pods of each task, by role and index; tasks not included had at most one.
 
-    The scheduler wrote it down, in an event for each pod that it gave a node.
+    The scheduler records an event for each pod that it binds.
     """
     found: list[Counter[str]] = []
 

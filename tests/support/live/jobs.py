@@ -8,14 +8,14 @@ from operated import jobs
 from conformance.client import Json
 
 IMAGE: Final = os.environ.get("WINDLASS_TEST_IMAGE", "windlass/test:1")
-"""It has a shell, coreutils and python3."""
+"""The image with a shell, coreutils and python3."""
 
 FOREVER: Final = "trap 'exit 0' TERM; sleep 100000 & wait"
-"""Ends when it is asked to."""
+"""A script that ends on SIGTERM."""
 
 
 def role(name: str = "worker", tasks: int = 1, script: str = "true", **more: Any) -> Json:
-    """`more` is what `operated.jobs.role` takes besides, or fields of the pod's spec in `pod_spec`."""
+    """Return a role. `more` are arguments of `operated.jobs.role`, or pod spec fields in `pod_spec`."""
     spec = more.pop("pod_spec", {})
     return jobs.role(name, tasks, pod=template(script, **spec), **more)
 

@@ -1,4 +1,4 @@
-"""kubectl as a person uses it: with a kubeconfig, in a namespace, a process for each command."""
+"""kubectl with a kubeconfig and a namespace; one process per command."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ import kubernetes_binaries
 import kubernetes_oldest
 
 SECONDS: Final = 900.0
-"""How long a command may take."""
+"""Timeout of a command."""
 
 
 class Kubectl(msgspec.Struct, frozen=True):
@@ -23,13 +23,13 @@ class Kubectl(msgspec.Struct, frozen=True):
     namespace: str
 
     def __call__(self, *arguments: str) -> str:
-        """What it printed."""
+        """Run a command and return its output."""
         done = self._run(arguments)
         assert done.returncode == 0, f"{self.program.name} {' '.join(arguments)}: {done.stderr}{done.stdout}"
         return done.stdout
 
     def tried(self, *arguments: str) -> str:
-        """The same, or nothing where that failed."""
+        """Run a command and return its output; empty if it fails."""
         done = self._run(arguments)
         return done.stdout if done.returncode == 0 else ""
 
@@ -44,7 +44,7 @@ class Kubectl(msgspec.Struct, frozen=True):
 
 
 NAMES: Final = kubernetes_oldest.KUBECTLS if kubernetes_binaries.is_oldest() else ("kubectl",)
-"""The programs that come with a cluster of ours."""
+"""The programs of our own cluster."""
 
 
 def named(cluster: Cluster, name: str) -> Path:

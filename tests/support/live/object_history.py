@@ -1,6 +1,6 @@
-"""Every version of some objects that the API server had while a test looked.
+"""Record every version of some objects while a test runs.
 
-Versions of all kinds are in one order, that of their resourceVersions.
+Versions of all kinds are ordered by resourceVersion.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from conformance.client import Client, Json
 
 SILENCE = 3600.0
-"""A watch may be quiet for as long as a test lasts."""
+"""A watch may be idle as long as a test."""
 
 
 class History:
@@ -20,16 +20,16 @@ class History:
         self.events: list[Json] = []
 
     def versions(self, name: str) -> list[Json]:
-        """Oldest first."""
+        """Return the versions, oldest first."""
         objects = [event["object"] for event in tuple(self.events)]
         return [each for each in objects if each["metadata"]["name"] == name]
 
     def uids(self, name: str) -> list[str]:
-        """Of all that bore the name, in their order."""
+        """Return the uids of all objects of that name, in order."""
         return list(dict.fromkeys(each["metadata"]["uid"] for each in self.versions(name)))
 
     def first(self, name: str, is_true: Callable[[Json], bool]) -> int:
-        """The resourceVersion at which that was first so."""
+        """Return the first resourceVersion at which the condition held."""
         return next(version_of(each) for each in self.versions(name) if is_true(each))
 
     def is_gone(self, uid: str) -> bool:
@@ -45,7 +45,7 @@ def version_of(body: Json) -> int:
 
 @contextlib.contextmanager
 def kept(client: Client, path: str) -> Iterator[History]:
-    """Of what is or comes there."""
+    """Record existing and new objects."""
     history = History()
     connection = client.access.connect(timeout=SILENCE)
     headers = {"Authorization": f"Bearer {client.access.token}"} if client.access.token else {}
@@ -60,7 +60,7 @@ def kept(client: Client, path: str) -> Iterator[History]:
         ):  # the end of the connection, within a line or between two
             for line in response:
                 event = json.loads(line)
-                if event["type"] != "BOOKMARK":  # it has a resourceVersion and no name
+                if event["type"] != "BOOKMARK":  # a bookmark has a resourceVersion and no name
                     history.events.append(event)
 
     follower = threading.Thread(target=follow, daemon=True)

@@ -1,4 +1,4 @@
-"""A namespace of a test's own on a complete Kubernetes: Frameworks whose tasks really run."""
+"""A namespace of a test on a complete Kubernetes, with Frameworks whose tasks run."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,7 @@ from conformance.waiting import wait_for
 T = TypeVar("T")
 
 SECONDS = 300.0
-"""How long anything may take. Some of Kubernetes' own periods are a minute."""
+"""Timeout. Some periods of Kubernetes are a minute."""
 
 
 class Place(Namespace):
@@ -27,13 +27,13 @@ class Place(Namespace):
         return answer.expect(200).raw.decode()
 
     def evict(self, pod: str) -> None:
-        """As a drain does it."""
+        """Evict the pod like a drain."""
         group = "policy/v1beta1" if kubernetes_binaries.is_oldest() else "policy/v1"
         body = {"apiVersion": group, "kind": "Eviction", "metadata": {"name": pod}}
         self.client.post(f"{self.path('pods', pod)}/eviction", body).expect(201)
 
     def wait_until_empty(self) -> None:
-        """Of everything that a Framework makes."""
+        """Wait until no object of a Framework is left."""
         self.wait_for(
             f"nothing to be left in {self.name}", lambda: not self.pods() and not self.config_maps()
         )

@@ -1,8 +1,8 @@
-"""What Frameworks cost in requests, by the audit log of the API server.
+"""Count the requests of Frameworks with the audit log of the API server.
 
-Watches and the lists that they begin with, the lease and Events do not count; Events are shown. The log does not tell
-what a request held, and a removal of all pods of an attempt names none of them: so accounts are kept by namespace, and
-most tests have one Framework in theirs.
+Watches with their initial lists, leases and Events do not count; Events are shown. The log does not contain bodies, and
+the removal of an attempt's pods names none, so requests are counted by namespace; most tests have one Framework in
+theirs.
 """
 
 import json
@@ -18,11 +18,11 @@ from conformance.client import Json
 from windlass.model import names
 
 KEPT: Final = 6
-"""A success whose pods are kept: the ConfigMap and five statuses, besides one request for each pod."""
+"""A success with kept pods: the ConfigMap and five statuses, plus one request per pod."""
 REMOVED: Final = 9
-"""Besides: the pods in one request, the ConfigMap, one more status."""
+"""With removal also: the pods in one request, the ConfigMap, one more status."""
 BURSTS: Final = 3
-"""So often the status has to be written anyway, since the pods of a Framework come, start and end."""
+"""Status writes that are always necessary, because pods are created, start and end."""
 
 LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -33,16 +33,16 @@ class Account(msgspec.Struct):
     frameworks: int = 0
     attempts: int = 0
     pods: int = 0
-    """Made by the controller."""
+    """Pods created by the controller."""
     deleted_pods: int = 0
-    """One by one, by the controller."""
+    """Pods deleted one by one by the controller."""
     statuses: int = 0
     others: int = 0
     reads: int = 0
     events: int = 0
     refused: int = 0
     changes: int = 0
-    """By others, of pods and Frameworks: each may be what a status has to be written for."""
+    """Changes of pods and Frameworks by others: each may require a status write."""
 
     @property
     def requests(self) -> int:
@@ -50,7 +50,7 @@ class Account(msgspec.Struct):
 
     @property
     def budget(self) -> int:
-        """Where nothing is merged, because each change came alone, and what was refused is tried again."""
+        """Return the budget if nothing is coalesced and rejected requests are retried."""
         further = max(0, self.changes - BURSTS * self.attempts) + self.refused
         return self.pods + self.deleted_pods + REMOVED * max(self.attempts, self.frameworks) + further
 
@@ -60,12 +60,12 @@ class Account(msgspec.Struct):
 
 
 def read(log: Path, mentioning: str, since: datetime = LONG_AGO) -> Iterator[Json]:
-    """Requests that were answered. The log is long: only lines that have these characters in them are decoded."""
-    # The API server begins a new file now and then, and gives the old one's name the time.
+    """Yield completed requests. The log is long: only lines containing these texts are decoded."""
+    # The API server rotates the file and adds the time to the old name.
     for file in (*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log):
         with file.open(encoding="utf-8") as lines:
             for line in lines:
-                if mentioning in line and line.endswith("\n"):  # the last one may still be written
+                if mentioning in line and line.endswith("\n"):  # the last line may be incomplete
                     entry = json.loads(line)
                     is_done = entry["stage"] == "ResponseComplete"
                     if is_done and datetime.fromisoformat(entry["stageTimestamp"]) >= since:
@@ -108,8 +108,8 @@ def _book(account: Account, entry: Json, controller: str) -> None:
 
 
 def _begins_a_watch(entry: Json) -> bool:
-    """A controller that looks after single namespaces lists each of them, whenever it begins to lead. To look for the
-    objects of one Framework it names that."""
+    """Return whether the list starts a watch. A controller of single namespaces lists each when it becomes leader.
+    Lists for one Framework name it."""
     of_one = f"{names.FRAMEWORK_NAME}="
     return entry["verb"] == "list" and of_one not in unquote(entry["requestURI"])
 
@@ -129,7 +129,7 @@ COLUMNS: Final = (*Account.__struct_fields__, "requests", "budget")
 
 
 def lines(accounts: dict[str, Account]) -> Iterator[str]:
-    """A table: all of them together, and those that cost more than they should."""
+    """Return a table: the total, and the namespaces over budget."""
     total = Account()
     for account in accounts.values():
         for field in Account.__struct_fields__:

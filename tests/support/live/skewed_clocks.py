@@ -1,6 +1,6 @@
-"""Controllers that run on this machine, with a clock that is wrong.
+"""Controllers on this machine with a wrong clock.
 
-Only what time it is they are told wrongly; the clock that never steps back goes as it should.
+Only the wall clock is wrong; the monotonic clock is correct.
 """
 
 import contextlib
@@ -31,15 +31,15 @@ LEASE: Final = options(
 )
 
 
-class OffController:
-    """It takes part in the election of those in the cluster."""
+class SkewedController:
+    """A controller with a wrong clock that takes part in the cluster's leader election."""
 
     def __init__(self, cluster: Cluster, process: Process) -> None:
         self._cluster = cluster
         self.process = process
 
     def wait_until_it_leads(self) -> str:
-        """Returns who it is."""
+        """Wait until it leads and return its identity."""
 
         def identity() -> str | None:
             assert self.process.code is None, self.process.tail()
@@ -50,14 +50,14 @@ class OffController:
 
 
 @contextlib.contextmanager
-def off_by(seconds: int, cluster: Cluster, folder: Path) -> Iterator[OffController]:
+def off_by(seconds: int, cluster: Cluster, folder: Path) -> Iterator[SkewedController]:
     name = f"controller{seconds:+d}"
     environment = {
         "LD_PRELOAD": str(container_runtime.ensure() / "lib" / container_runtime.FAKETIME),
         "FAKETIME": f"{seconds:+d}s",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
-    _insist_on_wrong_clock(environment, seconds)
+    _require_wrong_clock(environment, seconds)
     command = [
         *(sys.executable, "-m", "windlass.cli.main", "controller"),
         *("--kubeconfig", str(cluster.kubeconfig)),
@@ -66,7 +66,7 @@ def off_by(seconds: int, cluster: Cluster, folder: Path) -> Iterator[OffControll
     ]
     process = Spawned(name, command, folder / f"{name}.log", environment)
     try:
-        yield OffController(cluster, process)
+        yield SkewedController(cluster, process)
     finally:
         process.kill()
 
@@ -76,8 +76,8 @@ def holder_of_lease(cluster: Cluster) -> str:
     return str(lease["spec"].get("holderIdentity") or "")
 
 
-def _insist_on_wrong_clock(environment: dict[str, str], seconds: int) -> None:
-    """The library might not load, and everything would be right by mistake."""
+def _require_wrong_clock(environment: dict[str, str], seconds: int) -> None:
+    """Check that the clock is wrong: the library might not have been loaded."""
     command = [sys.executable, "-c", "import time; print(time.time())"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
     assert abs(float(done.stdout) - time.time() - seconds) < HOUR / 2, done.stdout + done.stderr

@@ -1,7 +1,7 @@
-"""What tasks write down about themselves, in a folder of the node that outlives them.
+"""Records that tasks write into a folder of the node, which outlives them.
 
-A task holds a lock of its own name for as long as one of its processes lives. The kernel gives it back, however they
-end. So a task that finds its lock held runs twice at once, whatever Windlass and Kubernetes believe.
+A task holds a file lock of its own name while one of its processes lives; the kernel releases it. A task that finds its
+lock held runs concurrent_runs at once.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ me=$FC_FRAMEWORK_NAMESPACE/$FC_FRAMEWORK_NAME-$FC_TASKROLE_NAME-$FC_TASK_INDEX
 attempt=$FC_FRAMEWORK_ATTEMPT_ID/$FC_TASK_ATTEMPT_INSTANCE_UID
 mkdir -p /record/locks/$FC_FRAMEWORK_NAMESPACE
 exec 9>>/record/locks/$me
-flock --nonblock 9 || echo "$me $attempt" >>/record/twice
+flock --nonblock 9 || echo "$me $attempt" >>/record/concurrent_runs
 echo "start $me $attempt" >>/record/log
 trap 'echo "end $me $attempt $?" >>/record/log' EXIT
 """
 
 FOREVER: Final = "trap 'exit 143' TERM; while :; do sleep 0.2; done"
-"""Ends when it is asked to, with the code of one who did not expect it."""
+"""A script that ends on SIGTERM with a failure code."""
 
 
 class Records:
@@ -36,7 +36,7 @@ class Records:
         self._folder = folder
 
     def role(self, name: str = "worker", tasks: int = 1, script: str = "true", **more: Any) -> Json:
-        """Of tasks that record. `more` is what `jobs.role` takes besides."""
+        """Return a role of recording tasks. `more` are arguments of `jobs.role`."""
         spec = dict(more.pop("pod_spec", {}))
         container = dict(spec.pop("container", {}))
         container["volumeMounts"] = [{"name": "record", "mountPath": MOUNT}]
@@ -45,25 +45,25 @@ class Records:
         return jobs.role(name, tasks, _PREAMBLE + script, pod_spec=whole, **more)
 
     def until_open(self, gate: str) -> str:
-        """The script of a task that goes on until the test lets it end."""
+        """Return a script that runs until the test opens the gate."""
         return f"trap 'exit 143' TERM; until [ -e {MOUNT}/open-{gate} ]; do sleep 0.2; done"
 
     def open(self, gate: str) -> None:
         (self._folder / f"open-{gate}").touch()
 
-    def twice(self) -> list[str]:
-        """Tasks that ran while another attempt of theirs did."""
-        return self._lines("twice")
+    def concurrent_runs(self) -> list[str]:
+        """Return the tasks that ran at the same time as another attempt of theirs."""
+        return self._lines("concurrent_runs")
 
     def starts(self, namespace: str, framework: str = "") -> list[str]:
-        """One line for each time that a task was started."""
+        """Return one line per start of a task."""
         return [line for line in self._lines("log") if line.startswith(f"start {namespace}/{framework}")]
 
     def log(self) -> str:
         return "\n".join(self._lines("log"))
 
     def running(self, namespace: str) -> list[str]:
-        """The tasks of which some process lives now."""
+        """Return the tasks with a living process."""
         return [lock.name for lock in (self._folder / "locks" / namespace).glob("*") if _is_held(lock)]
 
     def _lines(self, name: str) -> list[str]:
@@ -82,7 +82,7 @@ def _is_held(lock: Path) -> bool:
 
 @contextlib.contextmanager
 def kept() -> Iterator[Records]:
-    """Where the node sees the same files as the host."""
+    """Yield records in a folder that the node shares with the host."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-records-", dir="/var/tmp"))
     folder.chmod(0o777)
     try:
