@@ -19,7 +19,7 @@ import msgspec
 
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import NotFoundError
-from windlass.kubeapi.following import Changed, Deleted, Follower, News
+from windlass.kubeapi.reflector import Changed, Deleted, Reflector, ResourceEvent
 from windlass.kubeapi.resources import NAMESPACES, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -42,8 +42,8 @@ class Place:
         self._there: set[tuple[Resource, str]] = set()
         self._news = asyncio.Event()
 
-    def receiver(self, resource: Resource) -> Callable[[News], None]:
-        def receive(news: News) -> None:
+    def receiver(self, resource: Resource) -> Callable[[ResourceEvent], None]:
+        def receive(news: ResourceEvent) -> None:
             now = time.perf_counter()
             if isinstance(news, Changed | Deleted):
                 body = msgspec.json.decode(news.object)
@@ -90,7 +90,7 @@ async def place() -> AsyncIterator[Place]:
         await transport.send(requests.create(NAMESPACES, "", json.dumps(body).encode()), LONGEST_WAIT)
         made = Place(transport, name)
         followers = [
-            Follower(transport, resource, namespace=name, receive=made.receiver(resource))
+            Reflector(transport, resource, namespace=name, receive=made.receiver(resource))
             for resource in (PODS, FRAMEWORKS)
         ]
         following = [asyncio.create_task(follower.run()) for follower in followers]

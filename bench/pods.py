@@ -22,7 +22,7 @@ import msgspec
 
 from figures import Sheet, argument_parser  # next to this file
 from windlass.kubeapi import access, requests
-from windlass.kubeapi.following import Changed, Follower, News
+from windlass.kubeapi.reflector import Changed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -69,7 +69,7 @@ class Client:
         self._seen: dict[tuple[str, str], float] = {}
         self._news = asyncio.Event()
 
-    def receive(self, news: News) -> None:
+    def receive(self, news: ResourceEvent) -> None:
         now = time.perf_counter()
         if isinstance(news, Changed):
             pod = msgspec.json.decode(news.object)
@@ -99,7 +99,7 @@ class Client:
 async def client_of(daemon: Daemon) -> AsyncIterator[Client]:
     async with Transport(await access.load(str(daemon.kubeconfig))) as transport:
         client = Client(transport)
-        follower = Follower(transport, PODS, namespace=NAMESPACE, receive=client.receive)
+        follower = Reflector(transport, PODS, namespace=NAMESPACE, receive=client.receive)
         following = asyncio.create_task(follower.run())
         try:
             await follower.listed.wait()

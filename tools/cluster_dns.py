@@ -28,7 +28,7 @@ from service_names.directory import Directory
 from service_names.zone import Zone
 from windlass.kubeapi import access
 from windlass.kubeapi.errors import AccessError, ApiError
-from windlass.kubeapi.following import Follower
+from windlass.kubeapi.reflector import Reflector
 from windlass.kubeapi.resources import Resource
 from windlass.kubeapi.transport import Transport
 
@@ -144,11 +144,11 @@ async def serve(kubeconfig: str, address: str, port: int, domain: str, upstream:
                 print(f"serving {domain} at {address} port {tcp.getsockname()[1]}", flush=True)
 
 
-def _follower(transport: Transport, resource: Resource, receive: Callable[..., None]) -> Follower:
+def _follower(transport: Transport, resource: Resource, receive: Callable[..., None]) -> Reflector:
     def on_error(error: ApiError) -> None:
         log.warning("%s: %s", resource.full_name, error)
 
-    return Follower(transport, resource, receive=receive, on_error=on_error)
+    return Reflector(transport, resource, receive=receive, on_error=on_error)
 
 
 async def _until_told_to_stop(serving: Awaitable[None]) -> None:

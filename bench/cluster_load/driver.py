@@ -10,7 +10,7 @@ import msgspec
 from cluster_load import workloads
 from windlass.kubeapi import access, answers, requests
 from windlass.kubeapi.errors import NotFoundError
-from windlass.kubeapi.following import Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -100,7 +100,7 @@ class Driver:
 
     # Watch events
 
-    def receive_job(self, news: News) -> None:
+    def receive_job(self, news: ResourceEvent) -> None:
         now = time.monotonic()
         for item in news.items if isinstance(news, Listed) else (news.object,):
             found = _decode(item)
@@ -118,7 +118,7 @@ class Driver:
                 self.running.add(name)
         self._news.set()
 
-    def receive_pod(self, news: News) -> None:
+    def receive_pod(self, news: ResourceEvent) -> None:
         now = time.monotonic()
         for item in news.items if isinstance(news, Listed) else (news.object,):
             metadata = _decode(item).metadata
@@ -135,8 +135,8 @@ async def driving(kubeconfig: str, resource: Resource) -> AsyncIterator[Driver]:
     async with Transport(await access.load(kubeconfig), user_agent="bench") as transport:
         driver = Driver(transport, resource)
         followers = [
-            Follower(transport, resource, namespace=workloads.NAMESPACE, receive=driver.receive_job),
-            Follower(
+            Reflector(transport, resource, namespace=workloads.NAMESPACE, receive=driver.receive_job),
+            Reflector(
                 transport,
                 PODS,
                 namespace=workloads.NAMESPACE,

@@ -18,7 +18,7 @@ from cluster_load.workloads import Pods
 from windlass.decide import decide
 from windlass.decide.types import Observed
 from windlass.kubeapi import access, requests
-from windlass.kubeapi.following import Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.requests import METADATA_ONLY, Request
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS
 from windlass.kubeapi.transport import Transport
@@ -148,7 +148,7 @@ class Floor:
                 (workloads.FRAMEWORKS, "", self._receive_framework),
                 (PODS, workloads.LABEL, self._receive_pod),
             ):
-                follower = Follower(
+                follower = Reflector(
                     self._transport,
                     resource,
                     namespace=workloads.NAMESPACE,
@@ -157,7 +157,7 @@ class Floor:
                 )
                 self._group.create_task(follower.run())
 
-    def _receive_framework(self, news: News) -> None:
+    def _receive_framework(self, news: ResourceEvent) -> None:
         for item in news.items if isinstance(news, Listed) else (news.object,):
             found = _decode(item)
             name, tasks = found.metadata.name, sum(role.number for role in found.spec.roles)
@@ -167,7 +167,7 @@ class Floor:
                     self._carry_through(Owner(name, found.metadata.uid), attempt, self._written[tasks])
                 )
 
-    def _receive_pod(self, news: News) -> None:
+    def _receive_pod(self, news: ResourceEvent) -> None:
         for item in news.items if isinstance(news, Listed) else (news.object,):
             found = _decode(item)
             attempt = self._attempts[found.metadata.labels[workloads.LABEL]]

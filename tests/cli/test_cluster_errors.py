@@ -197,7 +197,7 @@ def test_no_kubeconfig(command: str, job: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", str(tmp_path))
     code, message = run(command, job)
     assert code == 1
-    assert "no cluster is known" in message
+    assert "no cluster configured" in message
     assert "windlass local up" in message
 
 

@@ -85,7 +85,7 @@ def test_what_the_server_says_when_it_opens_no_stream(place: Place) -> None:
 
 def test_a_server_that_does_not_know_us(place: Place) -> None:
     from windlass.kubeapi.access import Access
-    from windlass.kubeapi.credentials import Found
+    from windlass.kubeapi.credentials import ClusterConfig
     from windlass.kubeapi.transport import Transport
 
     request = streams.exec_request(place.name, "live-worker-0", "main", ("true",), stdin=False, tty=False)
@@ -93,7 +93,7 @@ def test_a_server_that_does_not_know_us(place: Place) -> None:
     async def work(connection: Connection) -> None:
         known = connection.transport.access
         stranger = Access(
-            Found(server=known.server, headers=(("Authorization", "Bearer x"),), tls=known._tls)
+            ClusterConfig(server=known.server, headers=(("Authorization", "Bearer x"),), tls=known._tls)
         )
         async with Transport(stranger) as transport:
             with pytest.raises(UnauthorizedError):

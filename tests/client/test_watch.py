@@ -12,7 +12,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError, UnreachableError
 from windlass.client.views import JobState
 from windlass.kubeapi import errors
-from windlass.kubeapi.following import Follower
+from windlass.kubeapi.reflector import Reflector
 from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 
@@ -55,16 +55,16 @@ def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) 
 
 def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many watches fail before one goes on."""
-    watch, left = Follower._watch, times
+    watch, left = Reflector._watch, times
 
-    async def failing(self: Follower) -> None:
+    async def failing(self: Reflector) -> None:
         nonlocal left
         if left:
             left -= 1
             raise error
         await watch(self)
 
-    monkeypatch.setattr(Follower, "_watch", failing)
+    monkeypatch.setattr(Reflector, "_watch", failing)
 
 
 def test_a_watch_that_is_cut_goes_on(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +117,18 @@ def test_nothing_is_asked_while_nothing_changes(
 ) -> None:
     """Waiting costs one list and one watch."""
     asked: list[str] = []
-    pages, watch = Follower._pages, Follower._watch
+    pages, watch = Reflector._pages, Reflector._watch
 
-    async def listed(self: Follower, size: int) -> object:
+    async def listed(self: Reflector, size: int) -> object:
         asked.append("list")
         return await pages(self, size)
 
-    async def watched(self: Follower) -> None:
+    async def watched(self: Reflector) -> None:
         asked.append("watch")
         await watch(self)
 
-    monkeypatch.setattr(Follower, "_pages", listed)
-    monkeypatch.setattr(Follower, "_watch", watched)
+    monkeypatch.setattr(Reflector, "_pages", listed)
+    monkeypatch.setattr(Reflector, "_watch", watched)
     changes: list[JobState] = []
 
     async def story(here: Connection) -> None:

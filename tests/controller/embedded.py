@@ -15,7 +15,7 @@ import pytest
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.errors import NotFoundError
-from windlass.kubeapi.following import Follower, Listed
+from windlass.kubeapi.reflector import Listed, Reflector
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import (
     CONFIG_MAPS,
@@ -212,9 +212,9 @@ def _record(monkeypatch: pytest.MonkeyPatch, sent: Sent) -> None:
 def restore_once(monkeypatch: pytest.MonkeyPatch, resource: Resource) -> asyncio.Event:
     """When the event is set, whoever watches the resource learns that the server has gone back to its beginning."""
     is_restored, has_told = asyncio.Event(), asyncio.Event()
-    watch = Follower._watch
+    watch = Reflector._watch
 
-    async def watch_until_then(self: Follower) -> None:
+    async def watch_until_then(self: Reflector) -> None:
         if self._resource != resource or has_told.is_set():
             await watch(self)
             return
@@ -222,7 +222,7 @@ def restore_once(monkeypatch: pytest.MonkeyPatch, resource: Resource) -> asyncio
         has_told.set()
         self._receive(Listed([], "1"))
 
-    monkeypatch.setattr(Follower, "_watch", watch_until_then)
+    monkeypatch.setattr(Reflector, "_watch", watch_until_then)
     return is_restored
 
 

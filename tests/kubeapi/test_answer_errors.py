@@ -50,11 +50,11 @@ def test_an_answer_of_somebody_else_is_shown(
 ) -> None:
     error = errors.from_answer(code, {}, body)
     assert type(error) is kind
-    assert error.failure == ApiFailure(code, "", f"the answer is no Kubernetes Status: {message}")
+    assert error.failure == ApiFailure(code, "", f"the response is not a Kubernetes Status: {message}")
 
 
 def test_an_empty_answer_says_so() -> None:
-    assert str(errors.from_answer(503, {}, b"")) == "503: the answer is empty"
+    assert str(errors.from_answer(503, {}, b"")) == "503: the response is empty"
 
 
 @pytest.mark.parametrize(

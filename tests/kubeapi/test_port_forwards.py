@@ -3,29 +3,29 @@
 import pytest
 
 from windlass.kubeapi import port_forwards
-from windlass.kubeapi.port_forwards import Incoming, Piece
+from windlass.kubeapi.port_forwards import Chunk, ChunkDecoder
 
 ANNOUNCED = [b"\0\x76\x17", b"\1\x76\x17"]
 
-RECEIVED: dict[str, tuple[list[bytes], list[Piece]]] = {
-    "announcements-alone": (ANNOUNCED, [Piece(), Piece()]),
-    "data": ([*ANNOUNCED, b"\0a", b"\0b"], [Piece(), Piece(), Piece(data=b"a"), Piece(data=b"b")]),
-    "with-the-announcement": ([b"\0\x76\x17abc"], [Piece(data=b"abc")]),
-    "in-pieces": ([b"\0\x76", b"\0\x17a"], [Piece(), Piece(data=b"a")]),
+RECEIVED: dict[str, tuple[list[bytes], list[Chunk]]] = {
+    "announcements-alone": (ANNOUNCED, [Chunk(), Chunk()]),
+    "data": ([*ANNOUNCED, b"\0a", b"\0b"], [Chunk(), Chunk(), Chunk(data=b"a"), Chunk(data=b"b")]),
+    "with-the-announcement": ([b"\0\x76\x17abc"], [Chunk(data=b"abc")]),
+    "in-pieces": ([b"\0\x76", b"\0\x17a"], [Chunk(), Chunk(data=b"a")]),
     "error": (
         [*ANNOUNCED, b"\1refused: \xff\n"],
-        [Piece(), Piece(), Piece(error="refused: \N{REPLACEMENT CHARACTER}")],
+        [Chunk(), Chunk(), Chunk(error="refused: \N{REPLACEMENT CHARACTER}")],
     ),
-    "error-before-data": ([b"\1\x76\x17no"], [Piece(error="no")]),
-    "unknown-channel": ([b"\2abc", b"\xffabc"], [Piece(), Piece()]),
-    "empty": ([b"", b"\0", b"\1"], [Piece(), Piece(), Piece()]),
+    "error-before-data": ([b"\1\x76\x17no"], [Chunk(error="no")]),
+    "unknown-channel": ([b"\2abc", b"\xffabc"], [Chunk(), Chunk()]),
+    "empty": ([b"", b"\0", b"\1"], [Chunk(), Chunk(), Chunk()]),
 }
 
 
 @pytest.mark.parametrize(("messages", "pieces"), RECEIVED.values(), ids=RECEIVED.keys())
-def test_what_comes(messages: list[bytes], pieces: list[Piece]) -> None:
-    incoming = Incoming()
-    assert [incoming.piece(each) for each in messages] == pieces
+def test_what_comes(messages: list[bytes], pieces: list[Chunk]) -> None:
+    decoder = ChunkDecoder()
+    assert [decoder.decode(each) for each in messages] == pieces
 
 
 def test_what_goes() -> None:

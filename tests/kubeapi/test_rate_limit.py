@@ -36,5 +36,5 @@ def test_a_token_that_was_given_back_serves_another() -> None:
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_a_limit_that_lets_nothing_through_is_refused(qps: float, burst: int) -> None:
-    with pytest.raises(ValueError, match="a rate limit needs"):
+    with pytest.raises(ValueError, match="invalid rate limit"):
         RateLimit(qps, burst)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from windlass.kubeapi import streams
-from windlass.kubeapi.streams import Ended, Size
+from windlass.kubeapi.streams import ExecResult, Size
 
-STATUSES: dict[str, tuple[Any, Ended]] = {
-    "success": ({"metadata": {}, "status": "Success"}, Ended(0)),
+STATUSES: dict[str, tuple[Any, ExecResult]] = {
+    "success": ({"metadata": {}, "status": "Success"}, ExecResult(0)),
     "exit-code": (
         {
             "status": "Failure",
@@ -17,35 +17,38 @@ STATUSES: dict[str, tuple[Any, Ended]] = {
             "message": "command terminated",
             "details": {"causes": [{"reason": "ExitCode", "message": "42"}]},
         },
-        Ended(42, "command terminated"),
+        ExecResult(42, "command terminated"),
     ),
     "never-started": (
         {"status": "Failure", "reason": "InternalError", "message": "no such file", "details": None},
-        Ended(None, "no such file"),
+        ExecResult(None, "no such file"),
     ),
     "causes-of-something-else": (
         {"status": "Failure", "message": "no", "details": {"causes": [{"reason": "X", "message": "7"}]}},
-        Ended(None, "no"),
+        ExecResult(None, "no"),
     ),
-    "no-causes": ({"status": "Failure", "message": "no", "details": {"causes": None}}, Ended(None, "no")),
-    "no-words": ({"status": "Failure"}, Ended(None, "the server does not say why")),
+    "no-causes": (
+        {"status": "Failure", "message": "no", "details": {"causes": None}},
+        ExecResult(None, "no"),
+    ),
+    "no-words": ({"status": "Failure"}, ExecResult(None, "no reason given")),
 }
 
 
 @pytest.mark.parametrize(("status", "expected"), STATUSES.values(), ids=STATUSES.keys())
-def test_how_it_ended(status: Any, expected: Ended) -> None:
-    assert streams.ended(json.dumps(status).encode()) == expected
+def test_how_it_ended(status: Any, expected: ExecResult) -> None:
+    assert streams.parse_result(json.dumps(status).encode()) == expected
 
 
 def test_an_end_that_is_no_status() -> None:
-    assert streams.ended(b"plain words") == Ended(None, "plain words")
+    assert streams.parse_result(b"plain words") == ExecResult(None, "plain words")
 
 
 def test_messages() -> None:
     assert streams.message(streams.STDIN, b"a") == b"\0a"
-    assert streams.parsed(b"\1out") == (streams.STDOUT, b"out")
-    assert streams.parsed(b"") == (-1, b"")
-    assert streams.resized(Size(80, 24)) == b'\4{"Width":80,"Height":24}'
+    assert streams.parse_message(b"\1out") == (streams.STDOUT, b"out")
+    assert streams.parse_message(b"") == (-1, b"")
+    assert streams.resize_message(Size(80, 24)) == b'\4{"Width":80,"Height":24}'
 
 
 @pytest.mark.parametrize(

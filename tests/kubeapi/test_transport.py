@@ -25,7 +25,7 @@ from tests.kubeapi.scripted import (
 from windlass.kubeapi import access, errors, port_forwards, requests
 from windlass.kubeapi import transport as transport_module
 from windlass.kubeapi.access import Access
-from windlass.kubeapi.credentials import Found, Tls
+from windlass.kubeapi.credentials import ClusterConfig, Tls
 from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS
@@ -138,8 +138,8 @@ async def closed(request: web.BaseRequest) -> web.StreamResponse:
     [
         (hold, 0.1, 0, "no answer within 0.1 s"),
         (half, 30, 200, "GET /api/v1/namespaces/t/pods/a"),
-        (text("", 302, Location="https://login.example"), 30, 302, "towards https://login.example"),
-        (text("<form>", 200, "text/html"), 30, 200, "is not that of a Kubernetes API server"),
+        (text("", 302, Location="https://login.example"), 30, 302, "redirect to https://login.example"),
+        (text("<form>", 200, "text/html"), 30, 200, "is not from a Kubernetes API server"),
     ],
 )
 def test_what_is_no_answer(answer: Answer, timeout: float, code: int, words: str) -> None:
@@ -343,7 +343,7 @@ def test_a_proxy_is_asked_for_a_tunnel() -> None:
     async def send() -> None:
         proxy = Script(text("no", 403, "text/plain"))
         async with serving(proxy):
-            found = Found(
+            found = ClusterConfig(
                 server="https://cluster.example", tls=Tls(), proxy=proxy.url.replace("//", "//me:secret@")
             )
             async with Transport(Access(found)) as transport:
@@ -374,7 +374,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_what_is_near(
             for name in ("no_proxy", "NO_PROXY"):
                 monkeypatch.delenv(name, raising=False)
             monkeypatch.setenv("http_proxy", proxy.url)
-            found = Found(server=server, may_use_environment_proxy=may_use)
+            found = ClusterConfig(server=server, may_use_environment_proxy=may_use)
             async with Transport(Access(found)) as transport:
                 await outcome(transport)
         assert bool(proxy.received) == is_used
@@ -418,7 +418,7 @@ def test_the_kernel_notices_a_peer_that_is_gone_within_about_a_minute(
 def test_the_library_of_kubeconfigs_is_loaded_only_for_them() -> None:
     """It takes 38 MB."""
     program = (
-        "import sys, windlass.kubeapi.following, windlass.kubeapi.access as access\n"
+        "import sys, windlass.kubeapi.reflector, windlass.kubeapi.access as access\n"
         "access.unix('/nowhere'), access.anonymous('localhost')\n"
         "sys.exit('kubernetes_asyncio' in sys.modules)"
     )

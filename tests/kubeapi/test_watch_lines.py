@@ -22,7 +22,7 @@ def test_however_it_is_cut_the_lines_are_the_same(lines: list[bytes], rest: byte
     splitter = LineSplitter()
     found = [line for start, end in itertools.pairwise(places) for line in splitter.feed(whole[start:end])]
     assert found == [line for line in lines if line]
-    assert splitter.is_in_mid_line == bool(rest)
+    assert splitter.has_partial_line == bool(rest)
 
 
 def test_a_long_line_comes_in_many_pieces() -> None:
@@ -30,7 +30,7 @@ def test_a_long_line_comes_in_many_pieces() -> None:
     for _ in range(4096):
         assert splitter.feed(b"x" * 1024) == []
     assert splitter.feed(b"\n") == [b"x" * 4 * 1024 * 1024]
-    assert not splitter.is_in_mid_line
+    assert not splitter.has_partial_line
 
 
 def test_an_object_stays_as_it_came() -> None:

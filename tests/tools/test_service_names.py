@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from service_names import answers, records
 from service_names.directory import Directory
 from service_names.zone import Zone
-from windlass.kubeapi.following import Changed, Deleted, Listed
+from windlass.kubeapi.reflector import Changed, Deleted, Listed
 
 DOMAIN = "cluster.local"
 

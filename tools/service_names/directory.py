@@ -9,7 +9,7 @@ import msgspec
 from service_names import records
 from service_names.records import Endpoints, Metadata, Service
 from service_names.zone import Zone
-from windlass.kubeapi.following import Changed, Deleted, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ class Directory:
         self._services: dict[Metadata, Service] = {}
         self._endpoints: dict[Metadata, Endpoints] = {}
 
-    def on_services(self, news: News) -> None:
+    def on_services(self, news: ResourceEvent) -> None:
         self._refresh(_take_in(self._services, news, Service))
 
-    def on_endpoints(self, news: News) -> None:
+    def on_endpoints(self, news: ResourceEvent) -> None:
         self._refresh(_take_in(self._endpoints, news, Endpoints))
 
     def _refresh(self, changed: Iterable[Metadata]) -> None:
@@ -43,7 +43,7 @@ class Directory:
                 log.exception("%s keeps the records that it had", name)
 
 
-def _take_in(known: dict[Metadata, T], news: News, kind: type[T]) -> set[Metadata]:
+def _take_in(known: dict[Metadata, T], news: ResourceEvent, kind: type[T]) -> set[Metadata]:
     """Return the services that may have changed."""
     match news:
         case Listed(items, _):

@@ -13,7 +13,7 @@ import msgspec
 from windlass.client import lookup, watch
 from windlass.client.connection import Connection
 from windlass.k8s.metadata import ObjectMeta
-from windlass.kubeapi.following import Changed, Deleted, Listed
+from windlass.kubeapi.reflector import Changed, Deleted, Listed
 from windlass.kubeapi.resources import EVENTS
 from windlass.model import names
 from windlass.model.base import Sparse

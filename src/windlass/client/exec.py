@@ -100,7 +100,7 @@ def _why_not_running(pod: Pod, container: str) -> str:
     return f" yet ({reason})" if reason else " yet"
 
 
-async def _converse(channels: Channels, local: Streams) -> streams.Ended:
+async def _converse(channels: Channels, local: Streams) -> streams.ExecResult:
     sending = [asyncio.create_task(_send_input(channels, local))]
     if local.sizes is not None:
         sending.append(asyncio.create_task(_send_sizes(channels, local.sizes)))
@@ -112,17 +112,17 @@ async def _converse(channels: Channels, local: Streams) -> streams.Ended:
         await asyncio.gather(*sending, return_exceptions=True)
 
 
-async def _receive(channels: Channels, local: Streams) -> streams.Ended:
+async def _receive(channels: Channels, local: Streams) -> streams.ExecResult:
     """Pass output on until the server reports the exit code."""
     async for received in channels.messages():
-        channel, data = streams.parsed(received)
+        channel, data = streams.parse_message(received)
         match channel:
             case streams.STDOUT:
                 local.stdout(data)
             case streams.STDERR:
                 local.stderr(data)
             case streams.ERROR if data:
-                return streams.ended(data)
+                return streams.parse_result(data)
     raise UnansweredError("the connection was closed before the command ended")
 
 
@@ -146,4 +146,4 @@ async def _send_input(channels: Channels, local: Streams) -> None:
 async def _send_sizes(channels: Channels, sizes: AsyncIterator[Size]) -> None:
     with contextlib.suppress(ApiError):
         async for size in sizes:
-            await channels.send(streams.resized(size))
+            await channels.send(streams.resize_message(size))

@@ -12,7 +12,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import GoneError
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.kubeapi.errors import ForbiddenError
-from windlass.kubeapi.following import Changed, Deleted, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS
 from windlass.model.pods import ContainerWaiting
 
@@ -203,7 +203,7 @@ class PodWatcher:
             # Without permission for events, problems are detected later and in less detail.
             await asyncio.Event().wait()
 
-    def _store_events(self, change: News) -> None:
+    def _store_events(self, change: ResourceEvent) -> None:
         if isinstance(change, Deleted):
             return
         for body in change.items if isinstance(change, Listed) else (change.object,):

@@ -18,7 +18,7 @@ from windlass.client.errors import ClientError, NotThereError
 from windlass.client.pods import Pod
 from windlass.kubeapi import port_forwards
 from windlass.kubeapi.errors import AccessError, ApiError
-from windlass.kubeapi.port_forwards import Incoming
+from windlass.kubeapi.port_forwards import ChunkDecoder
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Channels
 from windlass.model.pods import PodPhase
@@ -188,10 +188,10 @@ class _Conversation:
                 await self._channels.send(port_forwards.message(data))
 
     async def _receive(self) -> None:
-        incoming = Incoming()
+        decoder = ChunkDecoder()
         async for received in self._channels.messages():
             self._received += 1
-            piece = incoming.piece(received)
+            piece = decoder.decode(received)
             if piece.error:
                 raise _RemoteError(piece.error)
             if piece.data:

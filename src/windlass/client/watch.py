@@ -15,7 +15,7 @@ from windlass.kubeapi.errors import (
     NotSentError,
     UnauthorizedError,
 )
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -41,9 +41,9 @@ async def watch_objects(
     label_selector: str = "",
     field_selector: str = "",
     is_permanent: Callable[[ApiError], bool] = _is_permanent,
-) -> AsyncGenerator[News, None]:
+) -> AsyncGenerator[ResourceEvent, None]:
     """Yield the existing objects and all later changes. Raises ApiError if retrying cannot help."""
-    queue: asyncio.Queue[News | Exception] = asyncio.Queue()
+    queue: asyncio.Queue[ResourceEvent | Exception] = asyncio.Queue()
 
     def on_error(error: ApiError) -> None:
         if is_permanent(error):
@@ -54,7 +54,7 @@ async def watch_objects(
         if not work.cancelled() and isinstance(error := work.exception(), Exception):
             queue.put_nowait(error)
 
-    follower = Follower(
+    follower = Reflector(
         connection.transport,
         resource,
         namespace=connection.namespace,
@@ -108,7 +108,7 @@ async def wait_until_deleted(
 
 def _watch_one(
     connection: Connection, resource: Resource, name: str, clock: Callable[[], float]
-) -> AsyncGenerator[News, None]:
+) -> AsyncGenerator[ResourceEvent, None]:
     return watch_objects(
         connection,
         resource,
@@ -117,7 +117,7 @@ def _watch_one(
     )
 
 
-def _framework_in(change: News, uid: str) -> Iterator[Framework | None]:
+def _framework_in(change: ResourceEvent, uid: str) -> Iterator[Framework | None]:
     """Yield the Framework in a watch event, or None if it was deleted. An unreadable Framework may be fixed later."""
     match change:
         case Listed(items=items):
@@ -134,7 +134,7 @@ def _framework_in(change: News, uid: str) -> Iterator[Framework | None]:
         yield found
 
 
-def _is_deleted(change: News, uid: str) -> bool:
+def _is_deleted(change: ResourceEvent, uid: str) -> bool:
     match change:
         case Listed(items=items):
             return all(metadata.decode_identity(item).metadata.uid != uid for item in items)

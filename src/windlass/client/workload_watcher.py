@@ -14,7 +14,7 @@ from windlass.client.pods import Condition, Pod
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError
-from windlass.kubeapi.following import Deleted, Listed
+from windlass.kubeapi.reflector import Deleted, Listed
 from windlass.kubeapi.resources import Resource
 from windlass.model.base import Sparse
 

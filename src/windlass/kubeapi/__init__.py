@@ -1,4 +1,1 @@
-"""The Kubernetes API as its clients see it: requests as values, answers, list+watch, and the one HTTP client file.
-
-It decides nothing. What is asked and why is the business of `operate`, `client` and `barrier`.
-"""
+"""Client of the Kubernetes API: requests as values, errors, list and watch, and `transport`, the only HTTP client."""

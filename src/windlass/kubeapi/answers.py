@@ -1,4 +1,4 @@
-"""How the answer to a list is read: page by page, the objects left as the bytes that they came in."""
+"""Decodes pages of lists, and leaves the objects as bytes."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def objects(self) -> list[msgspec.Raw]:
-        """Go writes a list with nothing in it as null."""
+        """Return the items; Go encodes an empty list as null."""
         return self.items or []
 
 
@@ -24,10 +24,10 @@ _decoder = msgspec.json.Decoder(Page)
 
 
 def decode_page(body: bytes) -> Page:
-    """Raises msgspec.DecodeError when this is no list."""
+    """Decode a page. Raise msgspec.DecodeError if it is not a list."""
     try:
         return _decoder.decode(body)
     except RecursionError:
-        # One object is deeper than can be read. The others are not to suffer from it.
+        # One object is nested too deeply to decode. The others are decoded.
         outline = _decoder.decode(json_depth.limit_depth(body, 2))
         return Page(outline.metadata, [msgspec.Raw(item) for item in json_depth.elements(body, "items")])

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are, as values, and the TLS context that follows from them."""
+"""Address and credentials of an API server as values, and the TLS context for them."""
 
 import ssl
 import tempfile
@@ -12,44 +12,44 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Contents, not paths: two that are equal may share their connections, and a file may change under its name."""
+    """The contents of files, not their paths: a file may change, and equal values share connections."""
 
     authority: bytes = b""
-    """PEM. Empty: whom the operating system trusts."""
+    """PEM; empty for the certificate authorities of the operating system."""
     certificate: bytes = b""
     key: bytes = b""
     is_verified: bool = True
     server_name: str = ""
-    """What the server's certificate must be for, when that is not the host of its address."""
+    """The expected name in the server's certificate, if it differs from the host."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class ClusterConfig(msgspec.Struct, frozen=True):
     server: str
     source: str = ""
-    """Where this was found, for messages."""
+    """The origin of the configuration, for messages."""
     namespace: str = "default"
     headers: Headers = ()
-    """Those that say who asks, and in whose name."""
+    """Headers for authentication and impersonation."""
     tls: Tls | None = None
-    """None: there is no TLS."""
+    """None for http."""
     proxy: str = ""
     may_use_environment_proxy: bool = False
-    good_for: float | None = None
-    """After so many seconds it is to be looked up again; None: when the server no longer accepts it."""
+    renew_after: float | None = None
+    """Seconds after which the configuration is loaded again; None for only after a rejection."""
 
 
-def context_of(tls: Tls, source: str) -> ssl.SSLContext:
+def new_context(tls: Tls, source: str) -> ssl.SSLContext:
     try:
-        return _context_of(tls)
+        return _new_context(tls)
     except ssl.SSLError as error:
-        raise AccessError(f"{source}: the certificates or the key cannot be used: {error}") from error
+        raise AccessError(f"{source}: invalid certificates or key: {error}") from error
 
 
-def _context_of(tls: Tls) -> ssl.SSLContext:
+def _new_context(tls: Tls) -> ssl.SSLContext:
     authority = tls.authority.decode("ascii", "replace")
     context = ssl.create_default_context(cadata=authority or None)
-    # Python 3.13 began to refuse authorities without certain extensions. Those of many clusters lack them, kubectl
-    # accepts them, and they are verified all the same.
+    # Python 3.13 rejects certificate authorities without certain extensions, which those of many clusters lack.
+    # kubectl accepts them. Certificates are still verified.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not tls.is_verified:
         context.check_hostname = False
@@ -60,10 +60,10 @@ def _context_of(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
-    """Python reads them from files only. Nobody else can open this folder, and it is gone at once."""
+    """Load the certificate from a private temporary directory: Python reads it from files only."""
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "client.crt"), Path(folder, "client.key")
         certificate.write_bytes(tls.certificate)
         key.write_bytes(tls.key or tls.certificate)
-        # An encrypted key would otherwise be asked for on the terminal.
+        # Without a password, Python would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(certificate, key, password=b"")

@@ -1,4 +1,4 @@
-"""How a request may fail, and how a refusal is read. Pure: whoever speaks HTTP raises these."""
+"""Errors of requests, and how they are decoded from responses."""
 
 from collections.abc import Mapping
 
@@ -7,78 +7,78 @@ import msgspec
 from windlass.model.failures import ApiFailure
 
 SHOWN_BYTES = 300
-"""How much of an answer that is not Kubernetes' own a message shows."""
+"""Limit for the part of a foreign response that a message shows."""
 
 
 class AccessError(Exception):
-    """Where the API server is, or who we are, cannot be found out. The message says where it was looked for."""
+    """The address or the credentials of the API server cannot be determined. The message names the source."""
 
 
 class ApiError(Exception):
-    """A request did not do what it was meant to."""
+    """A request failed."""
 
 
 class UnansweredError(ApiError):
-    """A time-out, a cut connection, or an answer that is not Kubernetes' own. It may have been carried out or not."""
+    """A timeout, a closed connection, or an invalid response. The request may have been processed or not."""
 
 
 class NotSentError(UnansweredError):
-    """The request never left: the server cannot be reached, or the time was over before. Nothing was carried out."""
+    """The request was not sent: the server cannot be reached, or the timeout had passed."""
 
 
 class NotTrustedError(NotSentError):
-    """Somebody is there, and cannot show that it is the server that was meant."""
+    """The certificate of the server is not trusted."""
 
 
 class NotKubernetesError(UnansweredError):
-    """Somebody answers, and it is no Kubernetes API server."""
+    """The response is not from a Kubernetes API server."""
 
 
 class AnsweredError(ApiError):
-    """The server said no, and why."""
+    """The server rejected the request."""
 
     def __init__(self, failure: ApiFailure, retry_after: float | None = None) -> None:
         reason = f" {failure.reason}" if failure.reason else ""
         super().__init__(f"{failure.code}{reason}: {failure.message}")
         self.failure = failure
         self.retry_after = retry_after
-        """For how many seconds the server wants to be left alone; None if it did not say."""
+        """Seconds until a retry, as requested by the server."""
 
 
 class NotFoundError(AnsweredError):
-    """No such object, or no such kind."""
+    """The object or the kind does not exist."""
 
 
 class ConflictError(AnsweredError):
-    """Somebody has written since, or a precondition does not hold."""
+    """The object was changed since it was read, or a precondition does not hold."""
 
 
 class AlreadyExistsError(AnsweredError):
-    """The name is taken."""
+    """An object of this name exists."""
 
 
 class ExpiredError(AnsweredError):
-    """The version, or the page, that was asked for is no longer kept."""
+    """The requested resourceVersion or continue token has expired."""
 
 
 class InvalidError(AnsweredError):
-    """The object makes no sense to the server."""
+    """The object is not valid."""
 
 
 class ForbiddenError(AnsweredError):
-    """The server knows who asks, and does not allow it."""
+    """The user has no permission."""
 
 
 class UnauthorizedError(AnsweredError):
-    """The server does not know who asks."""
+    """The credentials are missing or not accepted."""
 
 
 class TooManyRequestsError(AnsweredError):
-    """The server has too much to do, or an eviction would break a budget."""
+    """The server is overloaded, or an eviction would violate a PodDisruptionBudget."""
 
 
 class ServerError(AnsweredError):
-    """Any 5xx. It may have been carried out or not."""
+    """Any 5xx. The request may have been processed or not."""
 
 
 _BY_CODE: Mapping[int, type[AnsweredError]] = {
@@ -108,19 +108,19 @@ _decoder = msgspec.json.Decoder(_Status)
 
 
 def from_answer(code: int, headers: Mapping[str, str], body: bytes) -> AnsweredError:
-    """The error for an answer that is not a 2xx. Headers are looked up as they are spelt in HTTP documents."""
+    """Return the error for a response that is not a 2xx. Header names are in their usual spelling."""
     status = _status_of(body)
     if status is None:
         return _error(code, ApiFailure(code, "", _beginning(body)), _seconds(headers))
-    asked_to_wait = status.details.retry_after_seconds if status.details else 0
-    waiting = _seconds(headers)
-    if waiting is None and asked_to_wait > 0:
-        waiting = float(asked_to_wait)
-    return _error(code, ApiFailure(code, status.reason, status.message), waiting)
+    requested_delay = status.details.retry_after_seconds if status.details else 0
+    retry_after = _seconds(headers)
+    if retry_after is None and requested_delay > 0:
+        retry_after = float(requested_delay)
+    return _error(code, ApiFailure(code, status.reason, status.message), retry_after)
 
 
 def from_status(body: bytes) -> AnsweredError | None:
-    """The error that an ERROR event of a watch carries; None if this is no `Status`."""
+    """Return the error in an ERROR event of a watch; None if it is not a `Status`."""
     status = _status_of(body)
     return None if status is None else from_answer(status.code, {}, body)
 
@@ -141,7 +141,7 @@ def _status_of(body: bytes) -> _Status | None:
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """A date is also allowed by HTTP, but no API server sends one, and clocks differ."""
+    """Return the Retry-After in seconds. HTTP also allows a date, which no API server sends."""
     text = headers.get("Retry-After", "").strip()
     return float(text) if text.isascii() and text.isdigit() else None
 
@@ -149,4 +149,4 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 def _beginning(body: bytes) -> str:
     text = body[:SHOWN_BYTES].decode("utf-8", "replace")
     shown = " ".join(text.split()) + ("…" if len(body) > SHOWN_BYTES else "")
-    return f"the answer is no Kubernetes Status: {shown}" if shown else "the answer is empty"
+    return f"the response is not a Kubernetes Status: {shown}" if shown else "the response is empty"

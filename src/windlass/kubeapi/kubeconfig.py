@@ -1,7 +1,7 @@
-"""Kubeconfig files and the service account of a pod, as kubernetes_asyncio reads them.
+"""Reads kubeconfig files and the service account of a pod with kubernetes_asyncio.
 
-Only `access` imports this, and only when there is such a file: the library takes 38 MB. Files are joined, contexts
-found, plugins run and tokens refreshed by the library. What stands here is what it lacks, each with the reason.
+Only `access` imports this module, and only if there is such a file, because the library takes 38 MB. The library merges
+files, finds contexts, runs plugins and refreshes tokens. This module adds what it lacks, each with the reason.
 """
 
 import asyncio
@@ -21,65 +21,65 @@ from kubernetes_asyncio.config.dateutil import parse_rfc3339
 from kubernetes_asyncio.config.exec_provider import ExecProvider
 from kubernetes_asyncio.config.openid import OpenIDRequestor
 
-from windlass.kubeapi.credentials import Found, Headers, Tls
+from windlass.kubeapi.credentials import ClusterConfig, Headers, Tls
 from windlass.kubeapi.errors import AccessError
 
-SECONDS_BETWEEN_READS = 60.0
-"""How often a token that others rotate in its file is read, as kubectl and the in-cluster clients do."""
-SHORTEST_SECONDS = 10.0
-"""A plugin that hands out credentials which are about to expire is not run more often than this."""
-LONGEST_PLUGIN_SECONDS = 300.0
-"""A plugin may wait for a person at a browser, but not for ever."""
+TOKEN_FILE_INTERVAL_SEC = 60.0
+"""Interval at which a token file is read again, as in kubectl and in-cluster clients."""
+MIN_PLUGIN_INTERVAL_SEC = 10.0
+"""Limit for plugins that return credentials which are about to expire."""
+PLUGIN_TIMEOUT_SEC = 300.0
+"""A plugin may wait for a user at a browser."""
 
 
-async def from_files(paths: str, context: str) -> Found:
-    """`paths` as in $KUBECONFIG: several, joined with a colon."""
+async def from_files(paths: str, context: str) -> ClusterConfig:
+    """Return the configuration of the context. `paths` is a list with colons, as in $KUBECONFIG."""
     where = paths
     try:
-        # A big file takes a while to parse, and nothing else should wait for it.
+        # A large file takes long to parse and must not block the event loop.
         merger = await asyncio.to_thread(_merged, paths)
         chosen = _chosen_context(merger, context)
         where = f"{paths} (context {chosen})"
         loader = _Loader(merger, chosen)
-        async with asyncio.timeout(LONGEST_PLUGIN_SECONDS):
+        async with asyncio.timeout(PLUGIN_TIMEOUT_SEC):
             await loader.load_and_set(_Target())
-        return loader.found(where)
+        return loader.cluster_config(where)
     except TimeoutError as error:
-        raise AccessError(f"{where}: no credentials within {LONGEST_PLUGIN_SECONDS:g} s") from error
+        raise AccessError(f"{where}: no credentials within {PLUGIN_TIMEOUT_SEC:g} s") from error
     except Exception as error:
-        # Whatever somebody's file makes the library raise is a message about that file.
+        # The library may raise any exception for an invalid file.
         raise AccessError(f"{where}: {_explained(error)}") from error
 
 
-def in_cluster(environment: Mapping[str, str], folder: Path) -> Found:
+def in_cluster(environment: Mapping[str, str], folder: Path) -> ClusterConfig:
     target = _Target()
     try:
         incluster_config.InClusterConfigLoader(
             token_filename=str(folder / "token"),
             cert_filename=str(folder / "ca.crt"),
-            # Everything is read again now and then, the authority too: a hook for the token alone is of no use.
+            # Token and certificate authority are both read again at intervals, without this hook.
             try_refresh_token=False,
             environ=dict(environment),
         ).load_and_set(target)  # type: ignore[arg-type]
         authority = Path(target.ssl_ca_cert).read_bytes()
     except (ConfigException, OSError) as error:
         raise AccessError(
-            f"KUBERNETES_SERVICE_HOST is set, so this is a pod, but its service account in {folder} cannot be used: "
-            f"{error} Does the pod set automountServiceAccountToken: false? Otherwise give a kubeconfig."
+            f"cannot use the service account of this pod in {folder}: {error} "
+            "Remove automountServiceAccountToken: false from the pod, or specify a kubeconfig."
         ) from error
     namespace = folder / "namespace"
-    return Found(
+    return ClusterConfig(
         server=target.host,
         source=str(folder),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         headers=(("Authorization", target.api_key["BearerToken"].strip()),),
         tls=Tls(authority=authority),
-        good_for=SECONDS_BETWEEN_READS,
+        renew_after=TOKEN_FILE_INTERVAL_SEC,
     )
 
 
 class _Target:
-    """Receives what the loaders find. The library's own class would set the levels of other people's loggers."""
+    """Receives the results of the loaders. The class of the library would change log levels globally."""
 
     def __init__(self) -> None:
         self.host = ""
@@ -88,10 +88,10 @@ class _Target:
 
 
 def _merged(paths: str) -> kube_config.KubeConfigMerger:
-    """The library fails at an empty file, such as /dev/null; to kubectl it is one without contexts."""
+    """Merge the files that are not empty. The library fails for an empty file, e.g. /dev/null; kubectl accepts it."""
     present = [path for path in paths.split(os.pathsep) if path and _has_content(Path(path).expanduser())]
     if not present:
-        raise AccessError("there is no such file, or it is empty. Give a kubeconfig that exists.")
+        raise AccessError("no such file, or it is empty. Specify an existing kubeconfig.")
     return kube_config.KubeConfigMerger(os.pathsep.join(present))
 
 
@@ -100,24 +100,24 @@ def _has_content(path: Path) -> bool:
 
 
 def _chosen_context(merger: kube_config.KubeConfigMerger, wanted: str) -> str:
-    """The first file that names a current context decides, as with kubectl; the library takes the last."""
+    """Return the current context of the first file that has one, as in kubectl; the library uses the last."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     known = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]
     chosen = wanted or next((name for name in current if name), "")
     if not chosen:
-        raise AccessError(f"no current context is set. Choose one of: {_listed(known)}.")
+        raise AccessError(f"no current context is set. Choose one of: {_names(known)}.")
     if chosen not in known:
-        raise AccessError(f"there is no context {chosen!r}. Choose one of: {_listed(known)}.")
+        raise AccessError(f"no such context: {chosen!r}. Choose one of: {_names(known)}.")
     return str(chosen)
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "(there are none)"
+def _names(names: list[str]) -> str:
+    return ", ".join(names) or "(none)"
 
 
 class _Loader(kube_config.KubeConfigLoader):
-    # Never None once a context is chosen, which the library's types do not say.
+    # Not None after a context is chosen, contrary to the types of the library.
     _config: Any
     _cluster: Any
     _user: Any
@@ -125,23 +125,25 @@ class _Loader(kube_config.KubeConfigLoader):
 
     def __init__(self, merger: kube_config.KubeConfigMerger, context: str) -> None:
         super().__init__(merger.config, context, config_base_path=None)
-        # The library's own way of saving hands an argument to a method that takes none.
+        # The library passes an argument to a save method without parameters.
         self._config_persister = lambda _config: _save(merger)
         self._context = self._config["contexts"].get_with_name(context)["context"].value
         user = self._context.get("user")
         if user and self._user is None:
-            raise AccessError(f"the context names a user {user!r}, and there is none of that name")
-        # The library fails at a context without a user.
+            raise AccessError(f"the context refers to user {user!r}, which does not exist")
+        # The library fails for a context without a user.
         self._user = self._user or kube_config.ConfigNode("users", {})
         self._plugin_status: dict[str, Any] = {}
         self._expires_at: datetime | None = None
         self._tls: Tls | None = None
 
-    def found(self, source: str) -> Found:
+    def cluster_config(self, source: str) -> ClusterConfig:
         if self._tls is None:
-            # As kubectl does: who we are is not told to everybody on the way.
-            return Found(server=self.host, source=source, namespace=self._namespace(), proxy=self._proxy())
-        return Found(
+            # Credentials are not sent without TLS, as in kubectl.
+            return ClusterConfig(
+                server=self.host, source=source, namespace=self._namespace(), proxy=self._proxy()
+            )
+        return ClusterConfig(
             server=self.host,
             source=source,
             namespace=self._namespace(),
@@ -149,14 +151,14 @@ class _Loader(kube_config.KubeConfigLoader):
             tls=self._tls,
             proxy=self._proxy(),
             may_use_environment_proxy=True,
-            good_for=self._good_for(),
+            renew_after=self._renew_after(),
         )
 
     def _namespace(self) -> str:
         return self._context.get("namespace") or "default"
 
     def _authorization(self) -> Headers:
-        # A token file may end with a line feed, which no header may hold.
+        # A token file may end with a newline, which is not allowed in a header.
         token = getattr(self, "token", "").strip()
         return (("Authorization", token),) if token else ()
 
@@ -166,15 +168,15 @@ class _Loader(kube_config.KubeConfigLoader):
             raise AccessError(f"proxy-url {proxy!r}: only http:// and https:// proxies are supported")
         return proxy
 
-    def _good_for(self) -> float | None:
+    def _renew_after(self) -> float | None:
         if self._expires_at is not None:
-            # Before it expires, since requests that are under way should not fail for that.
+            # Renewed before it expires, so that running requests do not fail.
             left = (self._expires_at - datetime.now(UTC)).total_seconds()
-            return max(SHORTEST_SECONDS, 0.8 * left)
-        return SECONDS_BETWEEN_READS if self._user.value.get("tokenFile") else None
+            return max(MIN_PLUGIN_INTERVAL_SEC, 0.8 * left)
+        return TOKEN_FILE_INTERVAL_SEC if self._user.value.get("tokenFile") else None
 
     def _load_cluster_info(self) -> None:
-        """In place of the library's, which writes keys into temporary files that a kill leaves behind."""
+        """Override: the library writes keys into temporary files that remain after a kill."""
         cluster, user = self._cluster.value, self._user.value
         self.host = str(self._cluster["server"]).rstrip("/")
         if not self.host.startswith("https://"):
@@ -195,7 +197,7 @@ class _Loader(kube_config.KubeConfigLoader):
         )
 
     def _load_user_token(self) -> bool:
-        """With a file the token beside it counts for nothing, as with kubectl; the library prefers the token."""
+        """Override: prefer tokenFile to token, as in kubectl; the library prefers the token."""
         user = self._user.value
         if user.get("tokenFile") and "token" in user:
             rest = {name: value for name, value in user.items() if name != "token"}
@@ -203,7 +205,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return bool(super()._load_user_token())
 
     async def load_from_exec_plugin(self) -> bool:
-        """In place of the library's, which forgets when a certificate expires, and takes none beside a token."""
+        """Override: the library ignores when a certificate expires, and ignores a certificate next to a token."""
         exec_node = self._user["exec"]
         provider = ExecProvider(exec_node)
         provider.args = [_command(provider.args[0], self._get_base_path(self._user.path))] + [
@@ -212,7 +214,7 @@ class _Loader(kube_config.KubeConfigLoader):
         status = await _run(provider, exec_node.value.get("installHint") or "")
         if not status.get("token") and not status.get("clientCertificateData"):
             raise AccessError(
-                f"the plugin {provider.args[0]!r} gave neither a token nor a client certificate"
+                f"the credential plugin {provider.args[0]!r} returned neither a token nor a client certificate"
             )
         if status.get("token"):
             self.token = f"Bearer {status['token']}"
@@ -222,7 +224,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return True
 
     async def _load_oid_token(self) -> str:
-        """In place of the library's, which reads a token with the wrong alphabet of base64."""
+        """Override: the library decodes a token with the wrong base64 alphabet."""
         config = self._user["auth-provider"]["config"]
         token = config.safe_get("id-token") or ""
         if not token or _expiry_of(token) <= datetime.now(UTC):
@@ -233,7 +235,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return self.token
 
     async def _refresh_oidc(self, provider: Any) -> None:
-        """In place of the library's, which does not verify whom it sends the refresh token to."""
+        """Override: the library sends the refresh token without verifying the server."""
         node = provider["config"]
         config = node.value
         authority = _content(config, "idp-certificate-authority", self._get_base_path(self._user.path))
@@ -245,7 +247,7 @@ class _Loader(kube_config.KubeConfigLoader):
         )
         answer = await requestor.refresh_token(str(node["refresh-token"]))
         config["id-token"] = answer["id_token"]
-        # Providers that rotate them accept each one once: what is not kept locks its user out.
+        # Providers that rotate refresh tokens accept each once, so the new one must be stored.
         config["refresh-token"] = answer.get("refresh_token") or config["refresh-token"]
         self._config_persister(None)
 
@@ -268,7 +270,7 @@ def _content(values: Mapping[str, Any], name: str, base: str) -> bytes:
 
 
 def _impersonation(user: Mapping[str, Any]) -> Headers:
-    """The library leaves these out, and would act with all rights of the user instead of those wanted."""
+    """Return the impersonation headers. The library omits them and would use all permissions of the user."""
     if not user.get("as"):
         return ()
     single = [("Impersonate-User", user["as"]), ("Impersonate-Uid", user.get("as-uid") or "")]
@@ -282,7 +284,7 @@ def _impersonation(user: Mapping[str, Any]) -> Headers:
 
 
 def _command(command: str, base: str) -> str:
-    """One with a slash in it is relative to the kubeconfig, as with kubectl, not to where we happen to be."""
+    """Return the path of a command. With a slash it is relative to the kubeconfig, as in kubectl."""
     return str(Path(base, command)) if os.sep in command else command
 
 
@@ -292,7 +294,7 @@ async def _run(provider: ExecProvider, install_hint: str) -> dict[str, Any]:
     except OSError as error:
         hint = f" {' '.join(install_hint.split())}" if install_hint else ""
         raise AccessError(
-            f"the credential plugin {provider.args[0]!r} cannot be run: {error.strerror}.{hint}"
+            f"cannot run the credential plugin {provider.args[0]!r}: {error.strerror}.{hint}"
         ) from error
     except ConfigException as error:
         raise AccessError(f"the credential plugin {provider.args[0]!r} failed: {error}") from error
@@ -304,11 +306,11 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 def _expiry_of(token: str) -> datetime:
-    """Of a JWT. One without an expiry is good for a very long time."""
+    """Return when a JWT expires; the maximum if it does not."""
     parts = token.split(".")
     if len(parts) != 3:
         raise AccessError(
-            "the id-token of auth-provider oidc is no JWT: it must have three parts between dots"
+            "the id-token of auth-provider oidc is not a JWT: expected three parts separated by dots"
         )
     claims = msgspec.json.decode(
         base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims
@@ -317,10 +319,9 @@ def _expiry_of(token: str) -> datetime:
 
 
 def _explained(error: Exception) -> str:
-    """One line, whatever it was."""
+    """Return a message of one line."""
     if isinstance(error, OSError):
-        where = f"{error.filename} " if error.filename else ""
-        return f"{where}cannot be read: {error.strerror or error}"
-    said = " ".join(str(error).split())
-    is_a_sentence = isinstance(error, AccessError | ConfigException)
-    return said if is_a_sentence else f"this cannot be used as a kubeconfig ({type(error).__name__}: {said})"
+        return f"cannot read {error.filename or 'the file'}: {error.strerror or error}"
+    message = " ".join(str(error).split())
+    is_sentence = isinstance(error, AccessError | ConfigException)
+    return message if is_sentence else f"invalid kubeconfig ({type(error).__name__}: {message})"

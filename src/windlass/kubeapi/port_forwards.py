@@ -1,8 +1,7 @@
-"""How a connection to a port of a pod goes over one WebSocket, as a client sees it. Pure: messages in, values out.
+"""The WebSocket protocol of port-forward: encodes and decodes messages.
 
-Each message begins with a byte that says which channel it belongs to (see `streams`). A port has two: one for its data,
-and one on which the server says what went wrong. Both begin with the number of the port, in two bytes. Nobody can be
-told that one direction has ended: the whole is closed, or nothing.
+The first byte of a message is its channel (see `streams`). A port has a data channel and an error channel; both begin
+with the port number in two bytes. The protocol cannot close a single direction.
 """
 
 import msgspec
@@ -14,20 +13,20 @@ from windlass.kubeapi.resources import PODS
 DATA, ERROR = range(2)
 
 PROTOCOLS = ("v4.channel.k8s.io",)
-"""Kubelets of all releases speak this one."""
+"""Supported by kubelets of all releases."""
 
-_ANNOUNCEMENT_BYTES = 2
+_PORT_BYTES = 2
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Chunk(msgspec.Struct, frozen=True):
     data: bytes = b""
-    """What the pod has sent."""
+    """Data from the pod."""
     error: str = ""
-    """Why nothing more comes of it."""
+    """Why the connection failed."""
 
 
 def request(namespace: str, pod: str, port: int) -> Request:
-    """One connection to that port."""
+    """Request one connection to a port."""
     return Request(
         verb=Verb.GET,
         method="GET",
@@ -43,19 +42,19 @@ def message(data: bytes) -> bytes:
     return streams.message(DATA, data)
 
 
-class Incoming:
-    """What comes of one connection: without the announcements, in whatever pieces those are."""
+class ChunkDecoder:
+    """Decodes the messages of one connection, without the port numbers."""
 
     def __init__(self) -> None:
-        self._announced = {DATA: _ANNOUNCEMENT_BYTES, ERROR: _ANNOUNCEMENT_BYTES}
-        """Bytes of the announcement that are still to come, on each channel."""
+        self._remaining = {DATA: _PORT_BYTES, ERROR: _PORT_BYTES}
+        """Bytes of the port number that have not arrived, by channel."""
 
-    def piece(self, received: bytes) -> Piece:
-        """Of a channel that does not exist, nothing."""
-        channel, data = streams.parsed(received)
-        if channel not in self._announced:
-            return Piece()
-        announced = min(len(data), self._announced[channel])
-        self._announced[channel] -= announced
-        rest = data[announced:]
-        return Piece(data=rest) if channel == DATA else Piece(error=rest.decode("utf-8", "replace").strip())
+    def decode(self, received: bytes) -> Chunk:
+        """Decode a message. Messages of unknown channels are empty."""
+        channel, data = streams.parse_message(received)
+        if channel not in self._remaining:
+            return Chunk()
+        skipped = min(len(data), self._remaining[channel])
+        self._remaining[channel] -= skipped
+        rest = data[skipped:]
+        return Chunk(data=rest) if channel == DATA else Chunk(error=rest.decode("utf-8", "replace").strip())

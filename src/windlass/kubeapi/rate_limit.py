@@ -1,16 +1,16 @@
-"""How many requests a client lets itself send: a bucket of tokens. It waits for nobody; it says how long to wait."""
+"""A token bucket that limits the requests of a client. It returns how long to wait and does not wait itself."""
 
 import time
 from collections.abc import Callable
 
 
 class RateLimit:
-    """`qps` requests a second in the long run, and up to `burst` at once."""
+    """Allows `qps` requests per second on average, and up to `burst` at once."""
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         if qps <= 0 or burst < 1:
             raise ValueError(
-                f"a rate limit needs more than 0 requests a second, not {qps}, and a burst of 1, not {burst}"
+                f"invalid rate limit: qps must be greater than 0, found {qps}, and burst at least 1, found {burst}"
             )
         self._qps = qps
         self._burst = float(burst)
@@ -19,7 +19,7 @@ class RateLimit:
         self._filled_at = clock()
 
     def take(self) -> float:
-        """Takes a token, perhaps one that is yet to come: after so many seconds it is there."""
+        """Take a token. Return the seconds until it is available."""
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
         self._filled_at = now
@@ -27,5 +27,5 @@ class RateLimit:
         return max(0.0, -self._tokens / self._qps)
 
     def give_back(self) -> None:
-        """A token that was taken for a request that is not sent after all."""
+        """Return the token of a request that is not sent."""
         self._tokens += 1

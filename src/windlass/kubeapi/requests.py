@@ -1,4 +1,4 @@
-"""What is asked of the API server, as values. Builders only: nothing is sent from here."""
+"""Builds requests to the API server as values."""
 
 from enum import StrEnum
 
@@ -10,14 +10,14 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""The answer need not hold more than the metadata. A server that cannot leave the rest out sends all of it."""
-_METADATA_ONLY_OF_A_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+"""Requests a response with metadata only. A server without support for it sends the whole object."""
+_LIST_METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 Query = tuple[tuple[str, str], ...]
 
 
 class Verb(StrEnum):
-    """As RBAC spells them."""
+    """The verbs of RBAC."""
 
     GET = "get"
     LIST = "list"
@@ -39,8 +39,8 @@ _METHODS = {
     Verb.DELETE: "DELETE",
     Verb.DELETE_COLLECTION: "DELETE",
 }
-_ANSWERED_WITH_A_LIST = (Verb.LIST, Verb.DELETE_COLLECTION)
-_OF_ONE_OBJECT = (Verb.GET, Verb.UPDATE, Verb.PATCH, Verb.DELETE)
+_VERBS_RETURNING_LISTS = (Verb.LIST, Verb.DELETE_COLLECTION)
+_VERBS_OF_ONE_OBJECT = (Verb.GET, Verb.UPDATE, Verb.PATCH, Verb.DELETE)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -56,8 +56,8 @@ class Request(msgspec.Struct, frozen=True):
     subresource: str = ""
 
     def with_accept(self, accept: str) -> "Request":
-        is_list = self.verb in _ANSWERED_WITH_A_LIST
-        wanted = _METADATA_ONLY_OF_A_LIST if is_list and accept == METADATA_ONLY else accept
+        is_list = self.verb in _VERBS_RETURNING_LISTS
+        wanted = _LIST_METADATA_ONLY if is_list and accept == METADATA_ONLY else accept
         return msgspec.structs.replace(self, accept=wanted)
 
     def __str__(self) -> str:
@@ -69,8 +69,8 @@ def get(resource: Resource, namespace: str, name: str, subresource: str = "") ->
 
 
 def log(namespace: str, pod: str, **parameters: str) -> Request:
-    """What a container of a pod writes. The parameters are those of the API; an empty one is left out."""
-    request = _request(Verb.GET, PODS, namespace, pod, "log", _given(**parameters))
+    """Request the log of a container. The parameters are those of the API; empty ones are omitted."""
+    request = _request(Verb.GET, PODS, namespace, pod, "log", _non_empty(**parameters))
     return request.with_accept("*/*")
 
 
@@ -82,8 +82,8 @@ def list_page(
     continue_token: str = "",
     field_selector: str = "",
 ) -> Request:
-    """Consistent: as the store has it now, not as a cache of the server had it a while ago. A limit of 0 means all."""
-    query = _given(
+    """Request a page of a consistent list, which the server reads from its store. A limit of 0 means all."""
+    query = _non_empty(
         labelSelector=label_selector,
         fieldSelector=field_selector,
         limit=str(limit) if limit else "",
@@ -100,7 +100,7 @@ def watch(
     timeout_seconds: int = 300,
     field_selector: str = "",
 ) -> Request:
-    query = _given(
+    query = _non_empty(
         watch="true",
         allowWatchBookmarks="true",
         labelSelector=label_selector,
@@ -112,28 +112,28 @@ def watch(
 
 
 def create(resource: Resource, namespace: str, body: bytes, field_manager: str = "") -> Request:
-    query = _given(fieldManager=field_manager)
+    query = _non_empty(fieldManager=field_manager)
     return _request(Verb.CREATE, resource, namespace, query=query, body=body, content_type=JSON)
 
 
 def replace(
     resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
 ) -> Request:
-    query = _given(fieldManager=field_manager)
+    query = _non_empty(fieldManager=field_manager)
     return _request(Verb.UPDATE, resource, namespace, name, subresource, query, body, JSON)
 
 
 def json_patch(
     resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
 ) -> Request:
-    query = _given(fieldManager=field_manager)
+    query = _non_empty(fieldManager=field_manager)
     return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, JSON_PATCH)
 
 
 def merge_patch(
     resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
 ) -> Request:
-    query = _given(fieldManager=field_manager)
+    query = _non_empty(fieldManager=field_manager)
     return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, MERGE_PATCH)
 
 
@@ -147,8 +147,8 @@ def delete(
     grace_seconds: int | None = None,
     propagation: str = "",
 ) -> Request:
-    """Uid and version, where given, must be those of the stored object: otherwise the answer is a conflict."""
-    preconditions = dict(_given(uid=uid, resourceVersion=resource_version))
+    """Request a deletion. The UID and version, if given, are preconditions."""
+    preconditions = dict(_non_empty(uid=uid, resourceVersion=resource_version))
     body = _delete_options(preconditions, grace_seconds, propagation)
     return _request(Verb.DELETE, resource, namespace, name, body=body, content_type=JSON)
 
@@ -163,9 +163,11 @@ def delete_collection(
     continue_token: str = "",
     not_older_than: str = "",
 ) -> Request:
-    """With a limit, only so many; the answer says where the next request goes on. With a version, those that there were
-    then or later, which a server knows without reading its store."""
-    query = _given(
+    """Request the deletion of all selected objects, or of `limit` objects after the continue token.
+
+    With `not_older_than`, the server may select objects from its cache instead of its store.
+    """
+    query = _non_empty(
         labelSelector=label_selector,
         limit=str(limit) if limit else "",
         resourceVersion=not_older_than,
@@ -185,9 +187,9 @@ def _request(
     body: bytes = b"",
     content_type: str = "",
 ) -> Request:
-    if verb in _OF_ONE_OBJECT and not name:
-        # Its path would be that of the collection, and all of them would be deleted.
-        raise ValueError(f"{verb} of {resource.full_name}: expected the name of one")
+    if verb in _VERBS_OF_ONE_OBJECT and not name:
+        # The path would be that of the collection, and all objects would be deleted.
+        raise ValueError(f"cannot {verb} {resource.full_name}: the name of the object is required")
     return Request(
         verb=verb,
         method=_METHODS[verb],
@@ -201,7 +203,7 @@ def _request(
     )
 
 
-def _given(**parameters: str) -> Query:
+def _non_empty(**parameters: str) -> Query:
     return tuple((name, value) for name, value in parameters.items() if value)
 
 

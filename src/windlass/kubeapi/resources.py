@@ -1,4 +1,4 @@
-"""Where a kind of object lives on the API server. Five fields describe any resource; no I/O here."""
+"""Resources of the API server and their paths."""
 
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ class Resource(msgspec.Struct, frozen=True):
     is_namespaced: bool = True
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Without a namespace: of all namespaces. Without a name: the collection."""
+        """Return the path of an object; of the collection without a name, of all namespaces without a namespace."""
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.is_namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]
@@ -28,7 +28,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """As people and error messages write it: `pods`, `leases.coordination.k8s.io`."""
+        """Return e.g. `pods` or `leases.coordination.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 

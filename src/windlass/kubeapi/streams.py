@@ -1,7 +1,7 @@
-"""How the streams of a process share one WebSocket in exec, as a client sees it. Pure: messages in, values out.
+"""The WebSocket protocol of exec: encodes and decodes messages.
 
-Each message begins with a byte that says which channel it belongs to. What the server says on the error channel when
-the process has ended is a Status, which holds the exit code.
+The first byte of a message is its channel. After the process has ended, the error channel has a Status with the exit
+code.
 """
 
 import msgspec
@@ -13,20 +13,20 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
 
 CLOSING_PROTOCOL = "v5.channel.k8s.io"
-"""By this one, which Kubernetes speaks since 1.30, a process can be told that its input has ended."""
+"""Can signal the end of stdin; supported since Kubernetes 1.30."""
 PROTOCOLS = (CLOSING_PROTOCOL, "v4.channel.k8s.io")
-"""In the order in which they are preferred."""
+"""In the order of preference."""
 
 
 class Size(msgspec.Struct, frozen=True, rename="pascal"):
-    """Of a terminal, in characters."""
+    """The size of a terminal in characters."""
 
     width: int
     height: int
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """What became of the process. Without a code there was none: the message says why."""
+class ExecResult(msgspec.Struct, frozen=True):
+    """The exit code of the process, or None and a message if it was not started."""
 
     code: int | None
     message: str = ""
@@ -50,7 +50,7 @@ class _Status(msgspec.Struct, frozen=True):
 def exec_request(
     namespace: str, pod: str, container: str, command: tuple[str, ...], *, stdin: bool, tty: bool
 ) -> Request:
-    """A terminal has one output."""
+    """Request to run a command. A terminal has no separate stderr."""
     query = [("command", word) for word in command]
     query += [("container", container), ("stdout", "true")]
     query += [
@@ -73,30 +73,30 @@ def message(channel: int, data: bytes) -> bytes:
     return bytes((channel,)) + data
 
 
-def resized(size: Size) -> bytes:
+def resize_message(size: Size) -> bytes:
     return message(RESIZE, msgspec.json.encode(size))
 
 
 def end_of_input(protocol: str) -> bytes | None:
-    """None where the server cannot be told."""
+    """Return the message that ends stdin; None if the protocol has none."""
     return bytes((_CLOSE, STDIN)) if protocol == CLOSING_PROTOCOL else None
 
 
-def parsed(received: bytes) -> tuple[int, bytes]:
-    """The channel, and what came on it. An empty message is on none."""
+def parse_message(received: bytes) -> tuple[int, bytes]:
+    """Return channel and data; channel -1 for an empty message."""
     return (received[0], received[1:]) if received else (-1, b"")
 
 
-def ended(data: bytes) -> Ended:
-    """From what came on the error channel."""
+def parse_result(data: bytes) -> ExecResult:
+    """Decode the message on the error channel."""
     try:
         status = msgspec.json.decode(data, type=_Status)
     except msgspec.DecodeError:
-        return Ended(None, data.decode("utf-8", "replace"))
+        return ExecResult(None, data.decode("utf-8", "replace"))
     if status.status == "Success":
-        return Ended(0)
+        return ExecResult(0)
     causes = status.details.causes or () if status.details is not None else ()
     for cause in causes:
         if cause.reason == "ExitCode" and cause.message.lstrip("-").isdecimal():
-            return Ended(int(cause.message), status.message)
-    return Ended(None, status.message or "the server does not say why")
+            return ExecResult(int(cause.message), status.message)
+    return ExecResult(None, status.message or "no reason given")

@@ -1,7 +1,6 @@
-"""The only HTTP client: sends a request, and gives the body of its answer or raises what went wrong.
+"""The only HTTP client of the Kubernetes API: sends a request and returns the body of its response, or raises.
 
-It knows nothing of what is asked. Connections are used again; watches have theirs beside those of the requests, so
-that many of either do not keep the other waiting.
+Connections are reused. Watches do not count towards the limit of connections for requests.
 """
 
 import asyncio
@@ -37,25 +36,25 @@ from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
 from windlass.model.failures import ApiFailure
 
-CONNECTIONS = 100
-MOST_RETRIES = 3
-"""How often a request is sent again because the server asked for that."""
-OPENING_SECONDS = 30.0
-"""How long a watch may take until it begins."""
+MAX_CONNECTIONS = 100
+MAX_RETRIES = 3
+"""Number of retries after a Retry-After of the server."""
+STREAM_OPEN_SECONDS = 30.0
+"""Time within which a watch or a WebSocket must be opened."""
 _SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
 """A watch event may be larger than a megabyte."""
 
 Observe = Callable[[Request, int, float], None]
 OnDate = Callable[[str, float], None]
-"""Is told the `Date` of an answer, and how many seconds after the question it came."""
+"""Called with the `Date` header of a response and its latency in seconds."""
 
 
 class Transport:
-    """One client of one API server.
+    """Client of one API server.
 
-    A rate limit and the number of connections hold for all of its requests together: what must never wait behind
-    others, such as the renewal of a lease, wants a transport of its own.
+    The rate limit and the limit of connections apply to all requests together. Requests that must not wait for others,
+    e.g. the renewal of a lease, need a transport of their own.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Transport:
         rate_limit: RateLimit | None = None,
         observe: Observe | None = None,
         on_date: OnDate | None = None,
-        connections: int = CONNECTIONS,
+        connections: int = MAX_CONNECTIONS,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.access = access
@@ -93,7 +92,7 @@ class Transport:
             await self._session.close()
 
     async def send(self, request: Request, timeout: float = 30.0) -> bytes:
-        """The body of a 2xx answer, within so many seconds altogether. Raises ApiError."""
+        """Return the body of a 2xx response. Raise ApiError after `timeout` seconds, including retries."""
         deadline = _Deadline(timeout)
         try:
             async with asyncio.timeout(timeout):
@@ -101,57 +100,57 @@ class Transport:
         except TimeoutError as error:
             if deadline.has_been_sent:
                 raise UnansweredError(f"{request}: no answer within {timeout:g} s") from error
-            raise NotSentError(f"{request}: could not be sent within {timeout:g} s") from error
+            raise NotSentError(f"{request}: not sent within {timeout:g} s") from error
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, request: Request, longest: float | None = None
+        self, request: Request, max_seconds: float | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of a 2xx answer in pieces, as they come, for `longest` seconds at most. Raises ApiError."""
-        await self._wait_for_rate_limit(request, OPENING_SECONDS)
+        """Yield the chunks of a 2xx response, for at most `max_seconds`. Raise ApiError."""
+        await self._wait_for_rate_limit(request, STREAM_OPEN_SECONDS)
         try:
-            async with asyncio.timeout(longest), contextlib.AsyncExitStack() as open_ones:
-                async with asyncio.timeout(OPENING_SECONDS):
-                    response = await self._accepted(request, open_ones)
+            async with asyncio.timeout(max_seconds), contextlib.AsyncExitStack() as stack:
+                async with asyncio.timeout(STREAM_OPEN_SECONDS):
+                    response = await self._accepted(request, stack)
                 yield _chunks(request, response)
         except TimeoutError as error:
-            raise UnansweredError(f"{request}: the stream did not go on in time") from error
+            raise UnansweredError(f"{request}: the stream timed out") from error
 
     @contextlib.asynccontextmanager
     async def channels(self, request: Request, protocols: Sequence[str]) -> AsyncIterator["Channels"]:
-        """A WebSocket, which carries several streams both ways (see `streams`). Raises ApiError."""
-        await self._wait_for_rate_limit(request, OPENING_SECONDS)
-        async with contextlib.AsyncExitStack() as open_ones:
+        """Open a WebSocket that carries several streams (see `streams`). Raise ApiError."""
+        await self._wait_for_rate_limit(request, STREAM_OPEN_SECONDS)
+        async with contextlib.AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(OPENING_SECONDS):
-                    websocket = await self._upgraded(request, protocols, open_ones)
+                async with asyncio.timeout(STREAM_OPEN_SECONDS):
+                    websocket = await self._upgraded(request, protocols, stack)
             except TimeoutError as error:
-                raise UnansweredError(f"{request}: no answer within {OPENING_SECONDS:g} s") from error
+                raise UnansweredError(f"{request}: no answer within {STREAM_OPEN_SECONDS:g} s") from error
             yield Channels(request, websocket)
 
     async def _upgraded(
-        self, request: Request, protocols: Sequence[str], open_ones: contextlib.AsyncExitStack
+        self, request: Request, protocols: Sequence[str], stack: contextlib.AsyncExitStack
     ) -> aiohttp.ClientWebSocketResponse:
-        """Refused credentials are looked up again, once."""
+        """Open a WebSocket. Renew rejected credentials once."""
         identity = self.access.identity()
         try:
-            return await self._upgrade(request, protocols, identity, open_ones)
+            return await self._upgrade(request, protocols, identity, stack)
         except UnauthorizedError as error:
             renewed = await self._renewed(identity, error)
-            return await self._upgrade(request, protocols, renewed, open_ones)
+            return await self._upgrade(request, protocols, renewed, stack)
 
     async def _upgrade(
         self,
         request: Request,
         protocols: Sequence[str],
         identity: Identity,
-        open_ones: contextlib.AsyncExitStack,
+        stack: contextlib.AsyncExitStack,
     ) -> aiohttp.ClientWebSocketResponse:
-        refusals: list[errors.AnsweredError] = []
-        # aiohttp drops what a server says when it does not open a WebSocket: it is read on its way.
+        rejections: list[errors.AnsweredError] = []
+        # aiohttp drops the body of a rejected WebSocket request, so a trace reads it.
         tracing = aiohttp.TraceConfig()
-        tracing.on_request_end.append(lambda _session, _context, end: _hear_refusal(end, refusals))
-        session = await open_ones.enter_async_context(
+        tracing.on_request_end.append(lambda _session, _context, end: _record_rejection(end, rejections))
+        session = await stack.enter_async_context(
             aiohttp.ClientSession(
                 connector=self._opened_session().connector,
                 connector_owner=False,
@@ -169,23 +168,23 @@ class Transport:
             proxy=self._proxy,
             proxy_headers=self._proxy_headers,
         )
-        with _explaining(request):
+        with _converting_errors(request):
             try:
-                return await open_ones.enter_async_context(opening)
+                return await stack.enter_async_context(opening)
             except aiohttp.WSServerHandshakeError as error:
-                if refusals:
-                    raise refusals[-1] from error
+                if rejections:
+                    raise rejections[-1] from error
                 raise
 
     async def _send(self, request: Request, deadline: "_Deadline") -> bytes:
         last: TooManyRequestsError | ServerError | None = None
-        for retries_left in reversed(range(MOST_RETRIES + 1)):
+        for retries_left in reversed(range(MAX_RETRIES + 1)):
             try:
                 return await self._send_once(request, deadline)
             except NotSentError as error:
                 if last is None:
                     raise
-                # It was sent before, and the answer to that is what counts.
+                # An earlier attempt was sent, so its response is the result.
                 raise last from error
             except (TooManyRequestsError, ServerError) as error:
                 last = error
@@ -193,14 +192,14 @@ class Transport:
                 if wait is None or wait >= deadline.seconds_left() or not retries_left:
                     raise
                 await self._sleep(wait)
-        raise AssertionError("the last turn returns or raises")
+        raise AssertionError("unreachable: the last iteration returns or raises")
 
     async def _send_once(self, request: Request, deadline: "_Deadline") -> bytes:
         await self._wait_for_rate_limit(request, deadline.seconds_left())
-        async with self._slots, contextlib.AsyncExitStack() as open_ones:
+        async with self._slots, contextlib.AsyncExitStack() as stack:
             deadline.has_been_sent = True
-            response = await self._accepted(request, open_ones)
-            with _explaining(request):
+            response = await self._accepted(request, stack)
+            with _converting_errors(request):
                 return await response.read()
 
     async def _wait_for_rate_limit(self, request: Request, seconds: float) -> None:
@@ -209,43 +208,41 @@ class Transport:
         wait = self._rate_limit.take()
         if wait >= seconds:
             self._rate_limit.give_back()
-            raise NotSentError(f"{request}: the client's own rate limit would hold it back for {wait:.1f} s")
+            raise NotSentError(f"{request}: delayed for {wait:.1f} s by the client's rate limit")
         try:
             await self._sleep(wait)
         except asyncio.CancelledError:
             self._rate_limit.give_back()
             raise
 
-    async def _accepted(
-        self, request: Request, open_ones: contextlib.AsyncExitStack
-    ) -> aiohttp.ClientResponse:
-        """A 2xx answer whose body is yet to be read. Refused credentials are looked up again, once."""
+    async def _accepted(self, request: Request, stack: contextlib.AsyncExitStack) -> aiohttp.ClientResponse:
+        """Return a 2xx response whose body is not read yet. Renew rejected credentials once."""
         identity = self.access.identity()
         try:
-            return await self._answered(request, identity, open_ones)
+            return await self._answered(request, identity, stack)
         except UnauthorizedError as error:
             renewed = await self._renewed(identity, error)
-            return await self._answered(request, renewed, open_ones)
+            return await self._answered(request, renewed, stack)
 
-    async def _renewed(self, identity: Identity, refusal: UnauthorizedError) -> Identity:
+    async def _renewed(self, identity: Identity, rejection: UnauthorizedError) -> Identity:
         try:
             renewed = await self.access.renewed(identity)
         except AccessError as error:
-            failure = refusal.failure
-            message = f"{failure.message}; and other credentials cannot be had: {error}"
+            failure = rejection.failure
+            message = f"{failure.message}; cannot renew the credentials: {error}"
             raise UnauthorizedError(ApiFailure(failure.code, failure.reason, message)) from error
         if renewed is identity:
-            raise refusal
+            raise rejection
         return renewed
 
     async def _answered(
-        self, request: Request, identity: Identity, open_ones: contextlib.AsyncExitStack
+        self, request: Request, identity: Identity, stack: contextlib.AsyncExitStack
     ) -> aiohttp.ClientResponse:
         began = time.monotonic()
         code = 0
         try:
-            with _explaining(request):
-                response = await open_ones.enter_async_context(self._ask(request, identity))
+            with _converting_errors(request):
+                response = await stack.enter_async_context(self._request(request, identity))
                 code = response.status
                 if not _is_kubernetes(response):
                     raise NotKubernetesError(f"{request}: {_not_kubernetes(response)}")
@@ -257,7 +254,7 @@ class Transport:
         finally:
             self._observe(request, code, time.monotonic() - began)
 
-    def _ask(
+    def _request(
         self, request: Request, identity: Identity
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         headers = [("Accept", request.accept), ("User-Agent", self._user_agent), *identity.headers]
@@ -280,7 +277,7 @@ class Transport:
         return yarl.URL(f"{self.access.server}{request.path}{query}", encoded=True)
 
     def _opened_session(self) -> aiohttp.ClientSession:
-        """Made at the first request, since it belongs to the loop that is then running."""
+        """Return the session, which is created at the first request because it belongs to the running loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_connector(self.access),
@@ -292,7 +289,7 @@ class Transport:
 
 
 class Channels:
-    """An open WebSocket. What its messages mean is said in `streams`."""
+    """An open WebSocket. Its messages are described in `streams`."""
 
     def __init__(self, request: Request, websocket: aiohttp.ClientWebSocketResponse) -> None:
         self._request = request
@@ -300,18 +297,18 @@ class Channels:
 
     @property
     def protocol(self) -> str:
-        """The one of those that were offered that the server has chosen; empty for none."""
+        """The subprotocol that the server has chosen; empty for none."""
         return self._websocket.protocol or ""
 
     async def send(self, message: bytes) -> None:
-        """Returns when there is room for more. Raises UnansweredError."""
-        with _explaining(self._request):
+        """Send a message, and wait for buffer space. Raise UnansweredError."""
+        with _converting_errors(self._request):
             await self._websocket.send_bytes(message)
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Until the server closes it. Raises UnansweredError when the connection is cut."""
+        """Yield messages until the server closes the WebSocket. Raise UnansweredError if the connection is lost."""
         while True:
-            with _explaining(self._request):
+            with _converting_errors(self._request):
                 message = await self._websocket.receive()
             match message.type:
                 case aiohttp.WSMsgType.BINARY:
@@ -319,20 +316,22 @@ class Channels:
                 case aiohttp.WSMsgType.TEXT:
                     yield message.data.encode()
                 case aiohttp.WSMsgType.CLOSE:
-                    return  # also where the server is gone before it has our goodbye, as those of kubelets are
+                    return  # kubelets may close the connection before they receive the close frame
                 case aiohttp.WSMsgType.ERROR:
                     raise UnansweredError(f"{self._request}: {message.data}")
                 case _:
                     break
         was_closed = self._websocket.close_code not in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE)
         if not was_closed:
-            raise UnansweredError(f"{self._request}: the connection was cut")
+            raise UnansweredError(f"{self._request}: the connection was lost")
 
 
-async def _hear_refusal(end: aiohttp.TraceRequestEndParams, refusals: list[errors.AnsweredError]) -> None:
+async def _record_rejection(
+    end: aiohttp.TraceRequestEndParams, rejections: list[errors.AnsweredError]
+) -> None:
     response = end.response
     if response.status >= 300:
-        refusals.append(errors.from_answer(response.status, response.headers, await response.read()))
+        rejections.append(errors.from_answer(response.status, response.headers, await response.read()))
 
 
 class _Deadline:
@@ -345,14 +344,14 @@ class _Deadline:
 
 
 def _connector(access: Access) -> aiohttp.BaseConnector:
-    # Without limits of its own: a watch holds its connection for minutes, and the requests are counted elsewhere.
+    # Without a limit, because watches hold connections for minutes. The semaphore of Transport limits requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
     return aiohttp.TCPConnector(limit=0, socket_factory=_socket)
 
 
 def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
-    """Not left to aiohttp: it would read ~/.netrc before each request, and fail when that knows the server."""
+    """Return the proxy. aiohttp would read ~/.netrc before each request, and fail if it contains the server."""
     proxy, auth = None, None
     if access.proxy:
         proxy, auth = helpers.strip_auth_from_url(yarl.URL(access.proxy))
@@ -363,11 +362,11 @@ def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
 
 
 def _socket(address: Any) -> socket.socket:
-    """One on which the kernel notices within a minute that nobody is at the other end."""
+    """Return a socket with keepalive, so that a lost connection is detected within a minute."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # By other names on macOS, and not to be had everywhere.
+    # The names differ on macOS, and not all options exist everywhere.
     for name, value in (
         ("TCP_KEEPIDLE", 30),
         ("TCP_KEEPALIVE", 30),
@@ -382,14 +381,14 @@ def _socket(address: Any) -> socket.socket:
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    with _explaining(request):
+    with _converting_errors(request):
         async for chunk in response.content.iter_any():
             yield chunk
 
 
 @contextlib.contextmanager
-def _explaining(request: Request) -> Iterator[None]:
-    """What goes wrong on the way becomes one kind of error that names the request."""
+def _converting_errors(request: Request) -> Iterator[None]:
+    """Convert errors of aiohttp and the network into an ApiError that names the request."""
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
@@ -405,33 +404,33 @@ def _explaining(request: Request) -> Iterator[None]:
 
 
 def _target(error: aiohttp.ClientConnectorError) -> str:
-    """It may be a proxy."""
+    """Return the address of the failed connection, which may be a proxy."""
     if isinstance(error, UnixClientConnectorError):
         return error.path
     return f"[{error.host}]:{error.port}" if ":" in error.host else f"{error.host}:{error.port}"
 
 
 def _reason(error: Exception) -> str:
-    """In the system's words, without what only its programmers want to know."""
-    said = getattr(error, "strerror", None) or str(error)
+    """Return the message of the operating system, without source locations."""
+    message = getattr(error, "strerror", None) or str(error)
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
-        said = os.strerror(error.errno or 0)
-    return _SOURCE_LINE.sub("", said)
+        message = os.strerror(error.errno or 0)
+    return _SOURCE_LINE.sub("", message)
 
 
 def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
-    """A web page is somebody else's, such as the form of a proxy that wants a login; one that says that something is
-    not there does not mean our objects. Other refusals are believed, whoever says them."""
+    """Whether the response may be from an API server: not a redirect, and not a successful or 404 HTML page, e.g. the
+    login form of a proxy. Other rejections are accepted from any server."""
     is_redirect = 300 <= response.status < 400
-    is_believed = response.status >= 400 and response.status != 404
-    is_page = response.content_type == "text/html" and not is_believed
+    is_rejection = response.status >= 400 and response.status != 404
+    is_page = response.content_type == "text/html" and not is_rejection
     return not is_redirect and not is_page
 
 
 def _not_kubernetes(response: aiohttp.ClientResponse) -> str:
     target = response.headers.get("Location", "")
-    towards = f" towards {target}" if target else ""
-    return f"the answer ({response.status} {response.content_type}{towards}) is not that of a Kubernetes API server"
+    redirect = f" redirect to {target}" if target else ""
+    return f"the response ({response.status} {response.content_type}{redirect}) is not from a Kubernetes API server"
 
 
 def _ignore(request: Request, code: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""A watch as it arrives: bytes in pieces of any size → whole lines → events whose objects stay bytes.
+"""Splits the response of a watch into lines and decodes events, whose objects stay bytes.
 
-Pods come by the thousand, so nothing of an object is decoded here but, where it is asked for, its version.
+Of an object only its resourceVersion is decoded here, because there may be thousands of pods.
 """
 
 import msgspec
@@ -21,13 +21,13 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class LineSplitter:
-    """Remembers the beginning of a line until its end arrives. A line may be several megabytes long."""
+    """Joins chunks to lines, which may have several megabytes."""
 
     def __init__(self) -> None:
         self._beginning: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that this chunk completes, without their ends; empty ones are left out."""
+        """Return the lines that this chunk completes, without line ends and empty lines."""
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if lines:
@@ -38,7 +38,7 @@ class LineSplitter:
         return [line for line in lines if line]
 
     @property
-    def is_in_mid_line(self) -> bool:
+    def has_partial_line(self) -> bool:
         return bool(self._beginning)
 
 
@@ -46,7 +46,7 @@ _event_decoder = msgspec.json.Decoder(Event)
 
 
 def parse(line: bytes) -> Event:
-    """Raises msgspec.DecodeError when the line is no event."""
+    """Decode an event. Raise msgspec.DecodeError if the line is not valid."""
     try:
         return _event_decoder.decode(line)
     except RecursionError:
@@ -55,7 +55,7 @@ def parse(line: bytes) -> Event:
 
 
 def version_of(body: msgspec.Raw) -> str:
-    """The resourceVersion of an object. Raises msgspec.DecodeError when it has no metadata."""
+    """Return the resourceVersion of an object. Raise msgspec.DecodeError if it has no metadata."""
     try:
         return metadata.decode_version(body).metadata.resource_version
     except RecursionError:

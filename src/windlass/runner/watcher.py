@@ -13,7 +13,7 @@ from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
 from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import ApiError, NotFoundError
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -98,7 +98,7 @@ class Watcher:
     async def _watch(
         self, resource: Resource, changed: Receive, deleted: Receive, selector: str = ""
     ) -> None:
-        def receive(news: News) -> None:
+        def receive(news: ResourceEvent) -> None:
             match news:
                 case Listed(items=items):
                     for item in items:
@@ -108,7 +108,7 @@ class Watcher:
                 case Deleted(object=body):
                     deleted(body)
 
-        await Follower(self._transport, resource, label_selector=selector, receive=receive).run()
+        await Reflector(self._transport, resource, label_selector=selector, receive=receive).run()
 
     # Jobs
 

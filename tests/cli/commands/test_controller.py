@@ -349,7 +349,7 @@ def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
     code, out, errors = outcome(tmp_path)
     assert (code, out) == (3, "")
     (line,) = errors.splitlines()
-    assert line.startswith("no cluster is known: ")
+    assert line.startswith("no cluster configured: ")
     assert str(tmp_path / ".kube" / "config") in line
 
 

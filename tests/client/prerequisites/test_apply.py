@@ -24,7 +24,7 @@ from windlass.client.prerequisites import waits
 from windlass.client.submit import sources, submission
 from windlass.client.submit.plan import SubmitOptions
 from windlass.kubeapi.errors import ForbiddenError
-from windlass.kubeapi.following import News
+from windlass.kubeapi.reflector import ResourceEvent
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import EVENTS, Resource
 from windlass.localcluster.apiserver.openapi import discovery
@@ -444,7 +444,9 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
 def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     news = watch.watch_objects
 
-    async def partly(here: Connection, resource: Resource, **selectors: Any) -> AsyncGenerator[News, None]:
+    async def partly(
+        here: Connection, resource: Resource, **selectors: Any
+    ) -> AsyncGenerator[ResourceEvent, None]:
         if resource == EVENTS:
             raise ForbiddenError(ApiFailure(403, "Forbidden", "events are not for you"))
         async with contextlib.aclosing(news(here, resource, **selectors)) as changes:

@@ -15,7 +15,7 @@ from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import initial_status
 from windlass.kubeapi.errors import ApiError, UnansweredError
-from windlass.kubeapi.following import Changed, Deleted, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model.framework import Framework
@@ -33,7 +33,7 @@ NOTHING = LogObjectSnapshot(
 
 
 class Following:
-    """Stands where a Follower stands, and says what a test tells it to."""
+    """Stands where a Reflector stands, and says what a test tells it to."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Following:
         *,
         namespace: str,
         label_selector: str,
-        receive: Callable[[News], None],
+        receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None],
     ) -> None:
         self.resource = resource
@@ -98,7 +98,7 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def _without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informers, "Follower", Following)
+    monkeypatch.setattr(informers, "Reflector", Following)
 
 
 def job(
@@ -173,21 +173,21 @@ def test_each_namespace_is_followed_by_itself_and_objects_by_our_label(
     namespaces: tuple[str, ...], expected: list[str]
 ) -> None:
     bench = Bench(namespaces)
-    for followers, resource, selector in (
+    for reflectors, resource, selector in (
         (bench.frameworks(), frameworks(CONTROLLER_GROUP), ""),
         (bench.frameworks(LAUNCHER_GROUP), frameworks(LAUNCHER_GROUP), ""),
         (bench.config_maps(), CONFIG_MAPS, FRAMEWORK_NAME),
         (bench.pods(), PODS, FRAMEWORK_NAME),
     ):
-        assert [follower.namespace for follower in followers] == expected
-        assert {follower.resource for follower in followers} == {resource}
-        assert {follower.label_selector for follower in followers} == {selector}
+        assert [reflector.namespace for reflector in reflectors] == expected
+        assert {reflector.resource for reflector in reflectors} == {resource}
+        assert {reflector.label_selector for reflector in reflectors} == {selector}
 
 
 def test_trouble_is_told_with_what_it_is_about() -> None:
     bench = Bench()
-    for followers in (bench.frameworks(), bench.config_maps(), bench.pods()):
-        followers[0].on_error(UnansweredError("cut"))
+    for reflectors in (bench.frameworks(), bench.config_maps(), bench.pods()):
+        reflectors[0].on_error(UnansweredError("cut"))
     assert bench.troubles == [("frameworks", "cut"), ("configmaps", "cut"), ("pods", "cut")]
 
 
@@ -196,18 +196,18 @@ def test_trouble_is_told_with_what_it_is_about() -> None:
 
 def test_what_is_listed_is_cached_and_looked_at() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
     assert bench.cache.framework(KEY) == JOB
     assert bench.woken == [{KEY}]
 
 
 def test_a_change_is_cached_and_looked_at_and_old_news_is_not() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Changed(raw(JOB)))
-    follower.says(Changed(raw(job("7"))))
-    follower.says(Changed(raw(job("6"))))
+    (reflector,) = bench.frameworks()
+    reflector.says(Changed(raw(JOB)))
+    reflector.says(Changed(raw(job("7"))))
+    reflector.says(Changed(raw(job("6"))))
     found = bench.cache.framework(KEY)
     assert found is not None
     assert found.metadata.resource_version == "7"
@@ -229,23 +229,23 @@ def test_a_list_buries_what_it_does_not_show_in_its_namespace_and_group_only() -
 
 def test_the_echo_of_our_own_store_is_not_even_read() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "5"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "5"))
     assert bench.cache.record_stored(job("6"))
     bench.woken.clear()
-    follower.says(Changed(unreadable(job("6"))))
+    reflector.says(Changed(unreadable(job("6"))))
     assert bench.unreadable == []
     assert bench.woken == []
-    follower.says(Changed(raw(job("7"))))
+    reflector.says(Changed(raw(job("7"))))
     assert bench.woken == [{KEY}]
 
 
 def test_a_framework_without_a_name_keeps_nobody_from_anything(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
+    (reflector,) = bench.frameworks()
     nameless = raw({"apiVersion": f"{CONTROLLER_GROUP}/v1", "kind": "Framework", "metadata": {}, "spec": 3})
-    follower.says(Listed([nameless, raw(JOB)], "20"))
-    follower.says(Changed(nameless))
+    reflector.says(Listed([nameless, raw(JOB)], "20"))
+    reflector.says(Changed(nameless))
     assert set(bench.cache.keys()) == {KEY}
     assert len(caplog.records) == 2
 
@@ -255,14 +255,14 @@ def test_a_framework_without_a_name_keeps_nobody_from_anything(caplog: pytest.Lo
 
 @pytest.mark.parametrize("by", [Changed, lambda data: Listed([data], "30")], ids=["watch", "list"])
 def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_departed(
-    by: Callable[[msgspec.Raw], News],
+    by: Callable[[msgspec.Raw], ResourceEvent],
 ) -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
     bench.woken.clear()
-    follower.says(by(unreadable(job("21"))))
+    reflector.says(by(unreadable(job("21"))))
     assert bench.cache.framework(KEY) is None
     assert bench.cache.deleted_framework(KEY) is None
     assert bench.woken == [], "there is nothing that could be decided"
@@ -270,7 +270,7 @@ def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_depar
     (told,) = bench.unreadable
     assert (told.metadata.name, told.metadata.resource_version) == ("job", "21")
     assert "taskNumber" in told.error
-    follower.says(Changed(raw(job("22"))))
+    reflector.says(Changed(raw(job("22"))))
     assert bench.cache.framework(KEY) == job("22"), "it is mended"
     assert set(bench.cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0"}, "and has kept its pods"
     assert bench.woken == [{KEY}]
@@ -281,13 +281,13 @@ def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
     made: Callable[[Framework], msgspec.Raw],
 ) -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
+    (reflector,) = bench.frameworks()
     bad = made(builders.framework("bad", namespace="team", resource_version="6"))
-    follower.says(Listed([bad, raw(JOB)], "20"))
+    reflector.says(Listed([bad, raw(JOB)], "20"))
     assert set(bench.cache.keys()) == {KEY}
     assert [told.metadata.name for told in bench.unreadable] == ["bad"]
-    follower.says(Changed(made(builders.framework("worse", namespace="team", resource_version="21"))))
-    follower.says(Changed(raw(job("22"))))
+    reflector.says(Changed(made(builders.framework("worse", namespace="team", resource_version="21"))))
+    reflector.says(Changed(raw(job("22"))))
     assert bench.cache.framework(KEY) == job("22")
     assert [told.metadata.name for told in bench.unreadable] == ["bad", "worse"]
 
@@ -295,19 +295,19 @@ def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
 def test_nobody_is_told_about_one_that_is_gone() -> None:
     """It cannot be told so any more."""
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([unreadable(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([unreadable(JOB)], "20"))
     bench.unreadable.clear()
-    follower.says(Deleted(unreadable(job("21"))))
+    reflector.says(Deleted(unreadable(job("21"))))
     assert bench.unreadable == []
     assert len(bench.snapshots) == 1
 
 
 def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
-    follower.says(Deleted(unreadable(job("21"))))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
+    reflector.says(Deleted(unreadable(job("21"))))
     assert bench.cache.framework(KEY) is None
     assert bench.unreadable == []
 
@@ -315,14 +315,14 @@ def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
 def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away() -> None:
     """Between two lists, while nobody watched."""
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
-    follower.says(Listed([unreadable(job("21"))], "30"))
+    reflector.says(Listed([unreadable(job("21"))], "30"))
     bench.woken.clear()
-    follower.says(Listed([unreadable(job("21"))], "40"))
+    reflector.says(Listed([unreadable(job("21"))], "40"))
     assert bench.woken == []
-    follower.says(Listed([], "50"))
+    reflector.says(Listed([], "50"))
     assert bench.cache.deleted_framework(KEY) == JOB
     assert bench.woken == [{KEY}]
 
@@ -330,13 +330,13 @@ def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away(
 @pytest.mark.parametrize("was_told", [True, False], ids=["after it was told of", "at once"])
 def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bool) -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
     if was_told:
-        follower.says(Changed(unreadable(job("21"))))
+        reflector.says(Changed(unreadable(job("21"))))
     bench.woken.clear()
-    follower.says(Deleted(unreadable(job("22"))))
+    reflector.says(Deleted(unreadable(job("22"))))
     assert bench.cache.deleted_framework(KEY) == JOB, "as it could be read last"
     assert bench.woken == [{KEY}]
 
@@ -349,11 +349,11 @@ def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that
     wanted: LogObjectSnapshot, lines: int
 ) -> None:
     bench = Bench(wanted=wanted)
-    (follower,) = bench.frameworks()
-    follower.says(Listed([raw(JOB)], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([raw(JOB)], "20"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
     bench.woken.clear()
-    follower.says(Deleted(raw(job("21"))))
+    reflector.says(Deleted(raw(job("21"))))
     assert bench.cache.framework(KEY) is None
     assert bench.cache.deleted_framework(KEY) == JOB
     assert bench.gone == ["fw-1"]
@@ -364,11 +364,11 @@ def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that
 
 def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
+    (reflector,) = bench.frameworks()
     anew = job("30", uid="fw-2")
-    follower.says(Listed([raw(anew)], "30"))
+    reflector.says(Listed([raw(anew)], "30"))
     bench.woken.clear()
-    follower.says(Deleted(raw(job("21"))))
+    reflector.says(Deleted(raw(job("21"))))
     assert bench.cache.framework(KEY) == anew
     assert bench.woken == []
 
@@ -378,32 +378,32 @@ def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
 
 def test_whoever_wrote_before_is_no_rival_and_whoever_writes_again_is_one() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([written_by(JOB, frameworkcontroller="10")], "20"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([written_by(JOB, frameworkcontroller="10")], "20"))
     assert bench.rival() == ""
-    follower.says(Changed(written_by(job("21"), frameworkcontroller="10", **{OURS: "20"})))
+    reflector.says(Changed(written_by(job("21"), frameworkcontroller="10", **{OURS: "20"})))
     assert bench.rival() == ""
-    follower.says(Changed(written_by(job("22"), frameworkcontroller="30", **{OURS: "20"})))
+    reflector.says(Changed(written_by(job("22"), frameworkcontroller="30", **{OURS: "20"})))
     assert bench.rival() == "frameworkcontroller"
 
 
 def test_a_list_shows_a_rival_too() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Listed([written_by(JOB)], "20"))
-    follower.says(Listed([written_by(job("21"), other="10")], "30"))
+    (reflector,) = bench.frameworks()
+    reflector.says(Listed([written_by(JOB)], "20"))
+    reflector.says(Listed([written_by(job("21"), other="10")], "30"))
     assert bench.rival() == "other"
     assert bench.woken[-1] == {KEY}
 
 
 def test_a_framework_that_was_made_anew_has_no_rival_yet() -> None:
     bench = Bench()
-    (follower,) = bench.frameworks()
-    follower.says(Changed(written_by(JOB)))
-    follower.says(Changed(written_by(job("21"), other="10")))
+    (reflector,) = bench.frameworks()
+    reflector.says(Changed(written_by(JOB)))
+    reflector.says(Changed(written_by(job("21"), other="10")))
     assert bench.rival() == "other"
-    follower.says(Deleted(raw(job("22"))))
-    follower.says(Changed(written_by(job("23", uid="fw-2"), other="20")))
+    reflector.says(Deleted(raw(job("22"))))
+    reflector.says(Changed(written_by(job("23", uid="fw-2"), other="20")))
     assert bench.rival() == ""
     later = StatusWriter("other", builders.at(30), "Update")
     assert bench.rivals.detect("fw-1", [later]) == "", "nothing is remembered of the old one"
@@ -446,10 +446,10 @@ def test_a_pod_whose_label_was_taken_away_is_gone_for_its_framework() -> None:
     """A watch by label says that it is deleted, and shows it as it is now: without the label."""
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
-    (follower,) = bench.pods()
-    follower.says(Listed([raw(pod())], "20"))
+    (reflector,) = bench.pods()
+    reflector.says(Listed([raw(pod())], "20"))
     bench.woken.clear()
-    follower.says(Deleted(raw(pod(version="21", label=""))))
+    reflector.says(Deleted(raw(pod(version="21", label=""))))
     observed = bench.cache.observe(KEY, NOW, 0.0)
     assert not observed.pods
     assert "pod-1" in observed.known
@@ -459,10 +459,10 @@ def test_a_pod_whose_label_was_taken_away_is_gone_for_its_framework() -> None:
 @pytest.mark.parametrize(("wanted", "lines"), [(EVERYTHING, 1), (NOTHING, 0)])
 def test_a_deleted_pod_leaves_a_snapshot_if_that_is_wanted(wanted: LogObjectSnapshot, lines: int) -> None:
     bench = Bench(wanted=wanted)
-    (follower,) = bench.pods()
-    follower.says(Changed(raw(pod())))
+    (reflector,) = bench.pods()
+    reflector.says(Changed(raw(pod())))
     assert bench.snapshots == []
-    follower.says(Deleted(raw({**msgspec.to_builtins(pod(version="11")), "spec": {"priority": 7}})))
+    reflector.says(Deleted(raw({**msgspec.to_builtins(pod(version="11")), "spec": {"priority": 7}})))
     assert len(bench.snapshots) == lines
     assert all('"priority":7' in line for line in bench.snapshots), "all of it, also what nobody here reads"
 
@@ -473,12 +473,12 @@ def test_an_object_that_cannot_be_read_keeps_nobody_from_anything(
 ) -> None:
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
-    (follower,) = getattr(bench, kind)()
+    (reflector,) = getattr(bench, kind)()
     odd = raw({"metadata": {"name": 7}})
     good = raw(pod() if kind == "pods" else config_map())
-    follower.says(Listed([odd, good], "20"))
-    follower.says(Changed(odd))
-    follower.says(Deleted(odd))
+    reflector.says(Listed([odd, good], "20"))
+    reflector.says(Changed(odd))
+    reflector.says(Deleted(odd))
     observed = bench.cache.observe(KEY, NOW, 0.0)
     assert observed.pods or observed.config_map is not None
     assert len(caplog.records) == 3
@@ -507,17 +507,17 @@ def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, put: str, item: msgspec.Raw
 ) -> None:
     bench = Bench()
-    (follower,) = getattr(bench, kind)()
+    (reflector,) = getattr(bench, kind)()
     with monkeypatch.context() as broken:
         broken.setattr(bench.cache, put, _fail)
-        follower.says(Changed(item))
+        reflector.says(Changed(item))
     (record,) = caplog.records
     assert record.getMessage() == "internal error while processing a watch event"
     assert record.exc_info is not None
     assert record.exc_info[0] is _BugError
     bench.frameworks()[0].says(Changed(raw(JOB)))
     bench.woken.clear()
-    follower.says(Changed(item))
+    reflector.says(Changed(item))
     assert bench.cache.framework(KEY) == JOB
     assert kind == "frameworks" or bench.woken == [{KEY}]
 
@@ -528,10 +528,10 @@ def test_a_list_that_cannot_be_taken_in_is_a_reason_to_stop(
 ) -> None:
     """What is not in the cache would be taken for gone."""
     bench = Bench()
-    (follower,) = getattr(bench, kind)()
+    (reflector,) = getattr(bench, kind)()
     monkeypatch.setattr(bench.cache, f"replace_{kind}", _fail)
     with pytest.raises(_BugError):
-        follower.says(Listed([], "20"))
+        reflector.says(Listed([], "20"))
 
 
 # A server that has gone back in time
@@ -542,11 +542,11 @@ def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> 
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
-    (follower,) = getattr(bench, kind)()
-    follower.says(Listed([raw(JOB)] if kind == "frameworks" else [], "7"))
+    (reflector,) = getattr(bench, kind)()
+    reflector.says(Listed([raw(JOB)] if kind == "frameworks" else [], "7"))
     bench.woken.clear()
     with pytest.raises(HistoryError, match="from resourceVersion 7 to 6"):
-        follower.says(Listed([], "6"))
+        reflector.says(Listed([], "6"))
     assert bench.cache.framework(KEY) == JOB
     assert bench.woken == []
 

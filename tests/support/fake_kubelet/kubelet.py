@@ -26,7 +26,7 @@ from fake_kubelet import lifecycle
 from fake_kubelet.history import History, Sighting
 from fake_kubelet.lifecycle import Life, Play, Pod
 from windlass.kubeapi import access, errors, requests, resources
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -135,7 +135,7 @@ class FakeKubelet:
 
     async def run(self) -> None:
         """Until it is cancelled. A server that is away is waited for."""
-        follower = Follower(
+        follower = Reflector(
             self._transport,
             resources.PODS,
             namespace=self._namespace,
@@ -159,7 +159,7 @@ class FakeKubelet:
 
     # What the watch says
 
-    def _receive(self, news: News) -> None:
+    def _receive(self, news: ResourceEvent) -> None:
         match news:
             case Listed(items=items):
                 pods = [_decode(item) for item in items]

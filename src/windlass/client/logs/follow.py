@@ -27,7 +27,7 @@ from windlass.kubeapi.errors import (
     UnansweredError,
     UnauthorizedError,
 )
-from windlass.kubeapi.following import Changed, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import PODS
 from windlass.model.framework import Framework
 from windlass.model.states import State
@@ -106,8 +106,8 @@ class _Follower:
 
     # Watches
 
-    def _pods(self) -> Follower:
-        return Follower(
+    def _pods(self) -> Reflector:
+        return Reflector(
             self._connection.transport,
             PODS,
             namespace=self._connection.namespace,
@@ -116,7 +116,7 @@ class _Follower:
             on_error=self._report_outage,
         )
 
-    def _receive_pods(self, news: News) -> None:
+    def _receive_pods(self, news: ResourceEvent) -> None:
         match news:
             case Listed(items=items):
                 for item in items:

@@ -15,7 +15,7 @@ from windlass.controller.engine.related_objects import version
 from windlass.controller.other_controllers import OtherControllers
 from windlass.k8s import metadata
 from windlass.kubeapi.errors import ApiError
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -66,32 +66,32 @@ class Informers:
         self._namespaces = tuple(namespaces) or ALL_NAMESPACES
         self._snapshot_settings = snapshot_settings
 
-    def for_frameworks(self, group: str) -> list[Follower]:
-        def receiver(namespace: str) -> Callable[[News], None]:
+    def for_frameworks(self, group: str) -> list[Reflector]:
+        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
             return lambda news: self._receive_frameworks(news, namespace, group)
 
-        return self._followers(frameworks(group), "", receiver)
+        return self._reflectors(frameworks(group), "", receiver)
 
-    def for_config_maps(self) -> list[Follower]:
-        def receiver(namespace: str) -> Callable[[News], None]:
+    def for_config_maps(self) -> list[Reflector]:
+        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
             return lambda news: self._receive_config_maps(news, namespace)
 
-        return self._followers(CONFIG_MAPS, LABEL_SELECTOR, receiver)
+        return self._reflectors(CONFIG_MAPS, LABEL_SELECTOR, receiver)
 
-    def for_pods(self) -> list[Follower]:
-        def receiver(namespace: str) -> Callable[[News], None]:
+    def for_pods(self) -> list[Reflector]:
+        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
             return lambda news: self._receive_pods(news, namespace)
 
-        return self._followers(PODS, LABEL_SELECTOR, receiver)
+        return self._reflectors(PODS, LABEL_SELECTOR, receiver)
 
-    def _followers(
-        self, resource: Resource, selector: str, receiver: Callable[[str], Callable[[News], None]]
-    ) -> list[Follower]:
+    def _reflectors(
+        self, resource: Resource, selector: str, receiver: Callable[[str], Callable[[ResourceEvent], None]]
+    ) -> list[Reflector]:
         def on_error(error: ApiError) -> None:
             self._handlers.on_error(resource, error)
 
         return [
-            Follower(
+            Reflector(
                 self._transport,
                 resource,
                 namespace=namespace,
@@ -104,7 +104,7 @@ class Informers:
 
     # Frameworks
 
-    def _receive_frameworks(self, news: News, namespace: str, group: str) -> None:
+    def _receive_frameworks(self, news: ResourceEvent, namespace: str, group: str) -> None:
         match news:
             case Listed(items, version):
                 self._frameworks_listed(items, version, namespace, group)
@@ -177,7 +177,7 @@ class Informers:
 
     # ConfigMaps and pods
 
-    def _receive_config_maps(self, news: News, namespace: str) -> None:
+    def _receive_config_maps(self, news: ResourceEvent, namespace: str) -> None:
         match news:
             case Listed(items, version):
                 found = _decode_valid(items, codec.decode_config_map)
@@ -189,7 +189,7 @@ class Informers:
                 for config_map in _decode_valid((data,), codec.decode_config_map):
                     self._handlers.on_change(self._cache.remove_config_map(config_map))
 
-    def _receive_pods(self, news: News, namespace: str) -> None:
+    def _receive_pods(self, news: ResourceEvent, namespace: str) -> None:
         match news:
             case Listed(items, version):
                 found = _decode_valid(items, codec.decode_pod)
@@ -207,11 +207,11 @@ class Informers:
             self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
 
 
-def _rejecting_older_lists(receive: Callable[[News], None]) -> Callable[[News], None]:
+def _rejecting_older_lists(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
     """Raise HistoryError for a list that is older than an earlier one."""
     newest = 0
 
-    def receive_checked(news: News) -> None:
+    def receive_checked(news: ResourceEvent) -> None:
         nonlocal newest
         if isinstance(news, Listed):
             listed = version(news.resource_version)
@@ -223,11 +223,11 @@ def _rejecting_older_lists(receive: Callable[[News], None]) -> Callable[[News], 
     return receive_checked
 
 
-def _logging_errors(receive: Callable[[News], None]) -> Callable[[News], None]:
+def _logging_errors(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
     """Log an exception about one object, so that the others are processed. An exception about a list is raised: the
     cache would be incomplete."""
 
-    def receive_or_log(news: News) -> None:
+    def receive_or_log(news: ResourceEvent) -> None:
         if isinstance(news, Listed):
             receive(news)
             return

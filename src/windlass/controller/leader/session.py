@@ -23,7 +23,7 @@ from windlass.controller.observe.invalid_frameworks import InvalidFrameworkRepor
 from windlass.controller.observe.observers import Observers
 from windlass.controller.other_controllers import OtherControllers
 from windlass.decide.types import Rules
-from windlass.kubeapi.following import Follower
+from windlass.kubeapi.reflector import Reflector
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.settings import Settings
@@ -84,31 +84,31 @@ class LeaderSession:
     async def _run_tasks(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._invalid_frameworks.run())
-            missing = await self._follow_frameworks(tasks, names.GROUPS)
-            await self._follow(tasks, self._informers.for_config_maps())
-            await self._follow(tasks, self._informers.for_pods())
+            missing = await self._watch_frameworks(tasks, names.GROUPS)
+            await self._watch(tasks, self._informers.for_config_maps())
+            await self._watch(tasks, self._informers.for_pods())
             self._is_listed = True
             self._workers.enqueue(self.cache.keys())
             tasks.create_task(self._workers.run())
             log.info("controller is working", extra={"frameworks": len(tuple(self.cache.keys()))})
             while missing:
                 await asyncio.sleep(RECHECK_SEC)
-                missing = await self._follow_frameworks(tasks, missing)
+                missing = await self._watch_frameworks(tasks, missing)
 
-    async def _follow_frameworks(self, tasks: asyncio.TaskGroup, groups: Sequence[str]) -> tuple[str, ...]:
-        """Follow the Frameworks of the groups that are served. Return the other groups."""
+    async def _watch_frameworks(self, tasks: asyncio.TaskGroup, groups: Sequence[str]) -> tuple[str, ...]:
+        """Watch the Frameworks of the groups that are served. Return the other groups."""
         served = await self._definition_monitor.served_groups()
         for group in groups:
             if group in served:
-                await self._follow(tasks, self._informers.for_frameworks(group))
+                await self._watch(tasks, self._informers.for_frameworks(group))
         return tuple(group for group in groups if group not in served)
 
-    async def _follow(self, tasks: asyncio.TaskGroup, followers: list[Follower]) -> None:
-        """Start the followers, and return when all of them have listed."""
-        for follower in followers:
-            tasks.create_task(follower.run())
-        for follower in followers:
-            await follower.listed.wait()
+    async def _watch(self, tasks: asyncio.TaskGroup, reflectors: list[Reflector]) -> None:
+        """Start the reflectors and return when all of them have listed."""
+        for reflector in reflectors:
+            tasks.create_task(reflector.run())
+        for reflector in reflectors:
+            await reflector.listed.wait()
 
 
 def new_session(

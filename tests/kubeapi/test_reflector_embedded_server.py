@@ -13,7 +13,7 @@ from tests.kubeapi.scripted import run
 
 from windlass.kubeapi import access, errors, requests
 from windlass.kubeapi.access import Access
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, Resource
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.apiserver import credentials
@@ -29,7 +29,7 @@ class View:
         self.troubles: list[errors.ApiError] = []
         self._changed = asyncio.Event()
 
-    def receive(self, news: News) -> None:
+    def receive(self, news: ResourceEvent) -> None:
         match news:
             case Listed(items=items):
                 self.lists += 1
@@ -86,7 +86,7 @@ async def following(
     transport: Transport, resource: Resource = CONFIG_MAPS, **options: Any
 ) -> AsyncIterator[View]:
     view = View()
-    follower = Follower(
+    follower = Reflector(
         transport,
         resource,
         receive=view.receive,

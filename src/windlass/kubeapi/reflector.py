@@ -1,7 +1,4 @@
-"""List, then watch, and go on for ever: whoever follows a resource learns of every change, whatever happens on the way.
-
-What a change means is not known here. A failure is told, waited for, and overcome.
-"""
+"""Lists and watches a resource without end, like the Reflector of client-go. Failures are reported and retried."""
 
 import asyncio
 import random
@@ -27,20 +24,20 @@ from windlass.kubeapi.transport import Transport
 
 PAGE_SIZE = 500
 LIST_SECONDS = 60.0
-"""How long one page may take. It may hold hundreds of megabytes when it is asked for as a whole."""
-FIRST_DELAY_SECONDS = 0.2
-LONGEST_DELAY_SECONDS = 30.0
-LONGEST_WISH_SECONDS = 300.0
-"""A Retry-After of more than this is not believed."""
-FAILURES_BEFORE_A_LIST = 5
+"""Timeout of one page, which may have hundreds of megabytes if it contains the whole list."""
+INITIAL_DELAY_SECONDS = 0.2
+MAX_DELAY_SECONDS = 30.0
+MAX_RETRY_AFTER_SECONDS = 300.0
+"""A larger Retry-After is reduced to this."""
+FAILURES_BEFORE_RELIST = 5
 WATCH_SECONDS = (240.0, 480.0)
-"""A watch ends after a time between these, so that those of many clients do not end together."""
+"""Range of watch timeouts: they vary so that the watches of many clients do not end together."""
 GRACE_SECONDS = 30.0
-"""How much later than agreed a watch may end."""
+"""Time after its timeout within which a watch must end."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """All that there is, read consistently. Whatever is not among it is gone."""
+    """A consistent list of all objects. An object that it does not contain is deleted."""
 
     items: Sequence[msgspec.Raw]
     resource_version: str
@@ -52,25 +49,25 @@ class Changed(msgspec.Struct, frozen=True):
 
 class Deleted(msgspec.Struct, frozen=True):
     object: msgspec.Raw
-    """As it was at last, with the version of its removal."""
+    """The last state of the object, with the resourceVersion of its deletion."""
 
 
-News = Listed | Changed | Deleted
+ResourceEvent = Listed | Changed | Deleted
 
 
-def backoff_seconds(failures: int, randomness: float, wished: float | None) -> float:
-    """How long to wait after so many failures in a row; `randomness` lies between 0 and 1."""
-    doubled = FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 30)
-    delay = min(LONGEST_DELAY_SECONDS, doubled) * (0.5 + 0.5 * randomness)
-    return max(delay, min(wished or 0.0, LONGEST_WISH_SECONDS))
+def backoff_seconds(failures: int, randomness: float, retry_after: float | None) -> float:
+    """Return how long to wait after consecutive failures; `randomness` is between 0 and 1."""
+    doubled = INITIAL_DELAY_SECONDS * 2.0 ** min(failures - 1, 30)
+    delay = min(MAX_DELAY_SECONDS, doubled) * (0.5 + 0.5 * randomness)
+    return max(delay, min(retry_after or 0.0, MAX_RETRY_AFTER_SECONDS))
 
 
 def _ignore(error: ApiError) -> None:
     pass
 
 
-class Follower:
-    """Follows the objects of one resource. `receive` is called in the order of the changes, and must not wait."""
+class Reflector:
+    """Lists and watches one resource. `receive` is called in the order of the changes and must not block."""
 
     def __init__(
         self,
@@ -80,7 +77,7 @@ class Follower:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        receive: Callable[[News], None],
+        receive: Callable[[ResourceEvent], None],
         on_error: Callable[[ApiError], None] = _ignore,
         page_size: int = PAGE_SIZE,
         randomness: Callable[[], float] = random.random,
@@ -88,7 +85,7 @@ class Follower:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.listed = asyncio.Event()
-        """Set from the first list on."""
+        """Set after the first list."""
         self._transport = transport
         self._resource = resource
         self._namespace = namespace
@@ -101,11 +98,11 @@ class Follower:
         self._sleep = sleep
         self._clock = clock
         self._version = ""
-        """That from which a watch goes on; empty: a list is needed first."""
+        """The resourceVersion from which the watch continues; empty if a list is needed first."""
         self._failures = 0
-        """In a row: since something was last received, or a watch was open for a while."""
+        """Consecutive failures, since an event was received or a watch was open for a while."""
         self._lists = 0
-        """Since a watch last gave something. More than one means that lists alone do not help."""
+        """Number of lists since the last watch event."""
 
     async def run(self) -> NoReturn:
         while True:
@@ -114,27 +111,27 @@ class Follower:
                     await self._list()
                 await self._watch()
             except ApiError as error:
-                await self._overcome(error)
+                await self._recover(error)
 
-    async def _overcome(self, error: ApiError) -> None:
+    async def _recover(self, error: ApiError) -> None:
         self._on_error(error)
         is_old_version = isinstance(error, ExpiredError) and self._version
         if not is_old_version:
             self._failures += 1
-        if must_list_anew(error, self._failures):
+        if must_relist(error, self._failures):
             self._version = ""
         await self._back_off(error.retry_after if isinstance(error, AnsweredError) else None)
 
-    async def _back_off(self, wished: float | None = None) -> None:
-        setbacks = max(self._failures, self._lists - 1)
-        if setbacks:
-            await self._sleep(backoff_seconds(setbacks, self._randomness(), wished))
+    async def _back_off(self, retry_after: float | None = None) -> None:
+        failures = max(self._failures, self._lists - 1)
+        if failures:
+            await self._sleep(backoff_seconds(failures, self._randomness(), retry_after))
 
     async def _list(self) -> None:
         try:
             listed = await self._pages(self._page_size)
         except ExpiredError:
-            # It took so long that the server forgot the rest. In one piece it cannot.
+            # The continue token has expired. A list in one page needs none.
             listed = await self._pages(0)
         self._version = listed.resource_version
         self._failures = 0
@@ -160,7 +157,7 @@ class Follower:
         try:
             page = answers.decode_page(body)
         except msgspec.DecodeError as error:
-            raise UnansweredError(f"{request}: the answer is no list: {error}") from error
+            raise UnansweredError(f"{request}: the response is not a list: {error}") from error
         if not page.metadata.resource_version:
             raise UnansweredError(f"{request}: the list has no resourceVersion")
         return page
@@ -180,16 +177,16 @@ class Follower:
         try:
             has_received = await self._follow(request, seconds + GRACE_SECONDS)
         finally:
-            if self._clock() >= began + LONGEST_DELAY_SECONDS:
-                # Something on the way may cut whatever is silent for a minute. There is no reason to be slow then.
+            if self._clock() >= began + MAX_DELAY_SECONDS:
+                # A proxy may close idle connections after a minute, which is no reason to back off.
                 self._failures = 0
         if not has_received:
-            # There is at least a bookmark before a watch ends in good order. Do not ask on and on.
+            # A watch that ends regularly sends at least a bookmark. Avoid a hot loop.
             self._failures += 1
             await self._back_off()
 
     async def _follow(self, request: requests.Request, longest: float) -> bool:
-        """Until the watch ends; whether it gave anything."""
+        """Receive events until the watch ends. Return whether there were any."""
         splitter = watch_lines.LineSplitter()
         has_received = False
         async with self._transport.stream(request, longest) as chunks:
@@ -197,8 +194,8 @@ class Follower:
                 for line in splitter.feed(chunk):
                     self._take(line, request)
                     has_received = True
-        if splitter.is_in_mid_line:
-            raise UnansweredError(f"{request}: cut in the middle of an event")
+        if splitter.has_partial_line:
+            raise UnansweredError(f"{request}: the connection was closed within an event")
         return has_received
 
     def _take(self, line: bytes, request: requests.Request) -> None:
@@ -208,7 +205,7 @@ class Follower:
                 raise _error_in(event, request)
             version = watch_lines.version_of(event.object)
         except msgspec.DecodeError as error:
-            raise UnansweredError(f"{request}: a line of the watch is no event: {error}") from error
+            raise UnansweredError(f"{request}: invalid watch event: {error}") from error
         match event.type:
             case watch_lines.ADDED | watch_lines.MODIFIED:
                 self._receive(Changed(event.object))
@@ -217,27 +214,26 @@ class Follower:
             case watch_lines.BOOKMARK:
                 pass
             case unknown:
-                raise UnansweredError(f"{request}: the watch gave an event of the unknown type {unknown!r}")
+                raise UnansweredError(f"{request}: unknown type of watch event {unknown!r}")
         self._version = version
         self._failures = self._lists = 0
 
 
-def must_list_anew(error: ApiError, failures: int) -> bool:
-    """Whether a watch cannot go on where it was, after so many failures in a row.
+def must_relist(error: ApiError, failures: int) -> bool:
+    """Whether the watch cannot continue from its resourceVersion after consecutive failures.
 
-    An expired version never comes back, and a refusal may be of the version. Whatever else does not go away when it is
-    tried again may have to do with it too, such as a version that lies in the future because the server's data were
-    restored from a copy.
+    An expired version stays expired, and a rejection may be about the version. Other repeated failures may be too, e.g.
+    if the version is in the future because the server was restored from a backup.
     """
     if isinstance(error, ExpiredError):
         return True
-    is_about_us = isinstance(error, UnauthorizedError | ForbiddenError | TooManyRequestsError)
-    if is_about_us or isinstance(error, NotSentError):
+    is_about_client = isinstance(error, UnauthorizedError | ForbiddenError | TooManyRequestsError)
+    if is_about_client or isinstance(error, NotSentError):
         return False
-    is_refusal = isinstance(error, AnsweredError) and error.failure.code < 500
-    return is_refusal or failures >= FAILURES_BEFORE_A_LIST
+    is_rejection = isinstance(error, AnsweredError) and error.failure.code < 500
+    return is_rejection or failures >= FAILURES_BEFORE_RELIST
 
 
 def _error_in(event: watch_lines.Event, request: requests.Request) -> ApiError:
     error = errors.from_status(bytes(event.object))
-    return error or UnansweredError(f"{request}: the watch ended with an error that is no Status")
+    return error or UnansweredError(f"{request}: the watch ended with an error that is not a Status")

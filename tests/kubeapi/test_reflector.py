@@ -23,12 +23,12 @@ from tests.kubeapi.scripted import (
     text,
 )
 
-from windlass.kubeapi import access, errors, following, resources
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi import access, errors, reflector, resources
+from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.transport import Transport
 
 
-def told(news: News) -> str:
+def told(news: ResourceEvent) -> str:
     """`= a b` for a list, `+ a` and `- a` for a change."""
     match news:
         case Listed(items=items):
@@ -68,7 +68,7 @@ async def following_of(script: Script, **options: Any) -> AsyncIterator[Followed
     """Until the script is over."""
     async with serving(script), Transport(access.anonymous(script.url)) as transport:
         followed = Followed(script)
-        follower = Follower(
+        follower = Reflector(
             transport,
             resources.PODS,
             receive=lambda news: followed.news.append(told(news)),
@@ -319,8 +319,8 @@ def test_a_watch_that_was_open_for_long_is_no_failure() -> None:
 
 
 def test_a_watch_that_never_says_anything_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "WATCH_SECONDS", (0.1, 0.2))
-    monkeypatch.setattr(following, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(reflector, "WATCH_SECONDS", (0.1, 0.2))
+    monkeypatch.setattr(reflector, "GRACE_SECONDS", 0.1)
 
     async def silent(request: Any) -> Any:
         response = web.StreamResponse()
@@ -331,22 +331,20 @@ def test_a_watch_that_never_says_anything_is_given_up(monkeypatch: pytest.Monkey
     async def follow() -> None:
         async with following_of(Script(page(10), silent)) as followed:
             assert followed.asked() == ["list", "watch 10", "watch 10"]
-            assert [str(each) for each in followed.troubles] == [
-                "GET /api/v1/pods: the stream did not go on in time"
-            ]
+            assert [str(each) for each in followed.troubles] == ["GET /api/v1/pods: the stream timed out"]
 
     run(follow())
 
 
 def test_a_receiver_that_fails_is_not_hidden() -> None:
-    def receive(news: News) -> None:
+    def receive(news: ResourceEvent) -> None:
         raise ZeroDivisionError
 
     async def follow() -> None:
         script = Script(page(10))
         async with serving(script), Transport(access.anonymous(script.url)) as transport:
             with pytest.raises(ZeroDivisionError):
-                await Follower(transport, resources.PODS, receive=receive).run()
+                await Reflector(transport, resources.PODS, receive=receive).run()
 
     run(follow())
 
@@ -365,7 +363,7 @@ def test_a_receiver_that_fails_is_not_hidden() -> None:
     ],
 )
 def test_how_long_it_waits(failures: int, randomness: float, wished: float | None, seconds: float) -> None:
-    assert following.backoff_seconds(failures, randomness, wished) == pytest.approx(seconds)
+    assert reflector.backoff_seconds(failures, randomness, wished) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -389,4 +387,4 @@ def test_how_long_it_waits(failures: int, randomness: float, wished: float | Non
     ],
 )
 def test_when_a_list_is_needed(error: errors.ApiError, failures: int, expected: bool) -> None:
-    assert following.must_list_anew(error, failures) is expected
+    assert reflector.must_relist(error, failures) is expected
