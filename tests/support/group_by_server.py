@@ -12,10 +12,13 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 GROUPS: Final = (
     (r"tests/operator/test_kills\.py::(.+)", r"\1"),
-    (r"tests/operator/test_(configuration|leader_election|mishaps|permissions|takeover)\.py", "own worlds"),
+    (
+        r"tests/operator/test_(configuration|leader_election|api_failures|permissions|takeover)\.py",
+        "own servers",
+    ),
     (r"tests/clients/kubectl/.+\[(\d\.\d+)\b", r"kubectl \1"),
     (r"tests/cluster/", "conformance"),
-    (r"tests/operator/", "the shared world"),
+    (r"tests/operator/", "the shared server"),
     (r"(.+?)::", r"\1"),
 )
 """Patterns of test names and their groups; the first match counts, and its groups start first."""

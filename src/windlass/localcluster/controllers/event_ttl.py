@@ -30,11 +30,11 @@ class EventTtlController:
                 logger.warning("cannot delete expired events: %s", error)
 
     def delete_expired(self) -> None:
-        kind = self._lifecycle.registry.find_by_resource("events")
+        kind = self._lifecycle.registry.built_in("events")
         oldest = format_time(self._lifecycle.clock() - EVENT_TTL)
         for body in self._lifecycle.store.all("events"):
             event = bodies.decode_stored(body)
-            if kind is not None and _last_occurrence(event) < oldest:
+            if _last_occurrence(event) < oldest:
                 meta = event["metadata"]
                 self._lifecycle.delete(kind, meta["namespace"], meta["name"], DeleteOptions(uid=meta["uid"]))
 

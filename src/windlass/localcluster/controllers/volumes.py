@@ -17,7 +17,7 @@ from windlass.localcluster.apiserver.kinds.claims import PROTECTION
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.strategy import Change as Amendment
 from windlass.localcluster.apiserver.strategy import Object
-from windlass.localcluster.store_types import Change, StoreError
+from windlass.localcluster.store_types import Change, StoreError, object_key
 
 logger = logging.getLogger(__name__)
 
@@ -96,11 +96,9 @@ class VolumeController:
         return any(meta["name"] in claim_names(pod["spec"]) for pod in pods if not _is_finished(pod))
 
     def _amend(self, claim: Object, change: Amendment) -> None:
-        kind = self._lifecycle.registry.find_by_resource(_CLAIMS)
-        meta = claim["metadata"]
-        # The claim may have been deleted by now.
-        if kind is None or self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is None:
+        if self._stored(claim) is None:
             return
+        kind, meta = self._lifecycle.registry.built_in(_CLAIMS), claim["metadata"]
         try:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
         except StoreError as error:
@@ -117,10 +115,13 @@ class VolumeController:
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._reconcile_later, claim)
 
     def _reconcile_later(self, claim: Object) -> None:
-        meta = claim["metadata"]
-        body = self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}")
+        body = self._stored(claim)
         if body is not None:
             self._reconcile(bodies.decode_stored(body))
+
+    def _stored(self, claim: Object) -> bytes | None:
+        """Return the stored claim; None if it has been deleted."""
+        return self._store.get(_CLAIMS, object_key(claim["metadata"]["namespace"], claim["metadata"]["name"]))
 
     def _remove(self, claim: Object) -> None:
         """Rename the folder at once and delete it in a thread, because it may be large."""

@@ -33,14 +33,13 @@ def decide(deployment: Json, replica_sets: Sequence[Json], now: datetime) -> Dec
     """Decide from a Deployment and the ReplicaSets that it controls."""
     known = sorted(replica_sets, key=_revision)
     new = next((one for one in known if _template(one) == deployment["spec"]["template"]), None)
-    former = [one for one in known if one is not new]
     actions: list[Action] = []
     events: list[Event] = []
     is_terminating = "deletionTimestamp" in deployment["metadata"]
     if not is_terminating:
-        actions = [*_actions(deployment, new, former)]
-        events = [*_scaling_events(new, former, actions)]
-    status = _status(deployment, new, former)
+        actions = [*_actions(deployment, known, new)]
+        events = [*_scaling_events(known, actions)]
+    status = _status(deployment, known, new)
     if not is_terminating:
         status["conditions"] = _conditions(deployment, status, new, now)
     return Decision(
@@ -79,10 +78,11 @@ def _size(replica_set: Json | None) -> Size:
 # Actions
 
 
-def _actions(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
+def _actions(deployment: Json, known: Sequence[Json], new: Json | None) -> Iterator[Action]:
     spec = deployment["spec"]
+    former = [one for one in known if one is not new]
     if spec.get("paused"):
-        yield from _scale_while_paused(deployment, new, former)
+        yield from _scale_while_paused(deployment, known)
         return
     sizes = {one["metadata"]["name"]: _size(one) for one in former}
     revision = max(map(_revision, former), default=0) + 1
@@ -105,9 +105,9 @@ def _actions(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iter
     yield from _delete_old_revisions(spec, former)
 
 
-def _scale_while_paused(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
+def _scale_while_paused(deployment: Json, known: Sequence[Json]) -> Iterator[Action]:
     """Scale a paused Deployment: its only ReplicaSet with pods gets all replicas."""
-    used = [one for one in (*former, *([new] if new else [])) if one["spec"]["replicas"]]
+    used = [one for one in known if one["spec"]["replicas"]]
     if len(used) == 1:
         yield from _scale(used[0], deployment["spec"]["replicas"], _annotations(deployment["spec"]))
 
@@ -164,8 +164,8 @@ def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action
             yield Delete(_REPLICA_SETS, meta["name"], meta["uid"], is_announced=False)
 
 
-def _scaling_events(new: Json | None, former: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:
-    sizes = {one["metadata"]["name"]: _size(one).desired for one in (*former, *([new] if new else []))}
+def _scaling_events(known: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:
+    sizes = {one["metadata"]["name"]: _size(one).desired for one in known}
     for action in actions:
         match action:
             case Create(_, body) if body["spec"]["replicas"]:
@@ -182,15 +182,14 @@ def _scaling_events(new: Json | None, former: Sequence[Json], actions: Sequence[
 # Status
 
 
-def _status(deployment: Json, new: Json | None, former: Sequence[Json]) -> Json:
+def _status(deployment: Json, known: Sequence[Json], new: Json | None) -> Json:
     old: Json = deployment.get("status") or {}
-    every = [*former, *([new] if new else [])]
 
     def total(field: str) -> int:
-        return sum((one.get("status") or {}).get(field, 0) for one in every)
+        return sum((one.get("status") or {}).get(field, 0) for one in known)
 
     available = total("availableReplicas")
-    desired = sum(one["spec"]["replicas"] for one in every)
+    desired = sum(one["spec"]["replicas"] for one in known)
     numbers = {
         "replicas": total("replicas"),
         "updatedReplicas": _size(new).current,

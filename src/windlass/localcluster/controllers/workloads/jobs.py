@@ -165,7 +165,7 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     """
     status = _status(job, count, now)
     interim = "SuccessCriteriaMet" if verdict.is_success else "FailureTarget"
-    status["conditions"] = _with(status, interim, verdict, now)
+    _set_condition(status, interim, "True", verdict.reason, verdict.message, now)
     stopped = (Delete(PODS, pod.name, pod.uid) for pod in count.active)
     actions = [
         *_untrack(count.counted),
@@ -174,7 +174,7 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     if count.active or count.terminating:
         return Decision(status=status, actions=tuple(actions))
     final = "Complete" if verdict.is_success else "Failed"
-    status["conditions"] = _with(status, final, verdict, now)
+    _set_condition(status, final, "True", verdict.reason, verdict.message, now)
     if verdict.is_success:
         status["completionTime"] = times.format_time(now)
         event = Event("Completed", "Job completed")
@@ -185,11 +185,9 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     )
 
 
-def _with(status: Json, kind: str, verdict: _Verdict, now: datetime) -> list[Json]:
-    new = conditions.condition(
-        kind, "True", verdict.reason, verdict.message, times.format_time(now), stamp=_UPDATE_FIELD
-    )
-    return conditions.with_one(status.get("conditions"), new)
+def _set_condition(status: Json, kind: str, value: str, reason: str, message: str, now: datetime) -> None:
+    new = conditions.condition(kind, value, reason, message, times.format_time(now), stamp=_UPDATE_FIELD)
+    status["conditions"] = conditions.with_one(status.get("conditions"), new)
 
 
 def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
@@ -224,10 +222,7 @@ def _suspend_job(job: Json, count: _Count, now: datetime) -> Decision:
     """Delete the pods of a suspended Job without counting them."""
     status = _status(job, count, now)
     was = conditions.is_true(status.get("conditions"), "Suspended")
-    new = conditions.condition(
-        "Suspended", "True", "JobSuspended", "Job suspended", times.format_time(now), stamp=_UPDATE_FIELD
-    )
-    status["conditions"] = conditions.with_one(status.get("conditions"), new)
+    _set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
     actions = [*_untrack(count.counted), *_delete_untracked(count.active)]
     events = () if was else (Event("Suspended", "Job suspended"),)
     return Decision(status=status, actions=tuple(actions), events=events)
@@ -243,10 +238,7 @@ def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) 
     status = _status(job, count, now)
     events: tuple[Event, ...] = ()
     if conditions.is_true(status.get("conditions"), "Suspended"):
-        new = conditions.condition(
-            "Suspended", "False", "JobResumed", "Job resumed", times.format_time(now), stamp=_UPDATE_FIELD
-        )
-        status["conditions"] = conditions.with_one(status["conditions"], new)
+        _set_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
         # The suspended time does not count towards the deadline.
         status["startTime"] = times.format_time(now)
         events = (Event("Resumed", "Job resumed"),)
