@@ -35,7 +35,7 @@ def decode(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tu
     check_identity(kind, given)
     meta = given.get("metadata")
     if not isinstance(meta, dict | None):
-        _refuse_metadata(kind, meta)
+        _reject_metadata(kind, meta)
     new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
     new.update(item for item in given.items() if item[0] not in new)
     if isinstance(kind.schema, typed.TypedSchema):
@@ -68,7 +68,7 @@ def apply_change(
         raise api_errors.unpatchable(changed, why) from error
 
 
-def _refuse_metadata(kind: Kind, meta: object) -> NoReturn:
+def _reject_metadata(kind: Kind, meta: object) -> NoReturn:
     """Reject metadata that is not an object, as Kubernetes' decoder does."""
     if isinstance(kind.schema, typed.TypedSchema):
         kind.schema.check_types({"metadata": meta}, kind.kind, kind.version)
@@ -190,14 +190,14 @@ def with_new_status(kind: Kind, new: Object, old: Object) -> Object:
 
 
 def is_spec_changed(kind: Kind, new: Object, old: Object) -> bool:
-    is_annotated_otherwise = new["metadata"].get("annotations") != old["metadata"].get("annotations")
-    if kind.strategy.annotations_change_generation and is_annotated_otherwise:
+    has_other_annotations = new["metadata"].get("annotations") != old["metadata"].get("annotations")
+    if kind.strategy.annotations_change_generation and has_other_annotations:
         return True
     fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
-    return any(_desired(kind, new, field) != _desired(kind, old, field) for field in fields)
+    return any(_generation_value(kind, new, field) != _generation_value(kind, old, field) for field in fields)
 
 
-def _desired(kind: Kind, obj: Object, field: str) -> object:
+def _generation_value(kind: Kind, obj: Object, field: str) -> object:
     uncounted = kind.strategy.fields_without_generation
     if field == "spec" and uncounted:
         return {name: value for name, value in (obj.get("spec") or {}).items() if name not in uncounted}
@@ -212,9 +212,11 @@ def raise_if_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
 
 def check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
     pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
-    for what, wanted, found in pairs:
-        if wanted and wanted != found:
-            happened = "deleted and then recreated" if what == "UID" else "modified"
-            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
-            why += f" The object might have been {happened}"
+    for what, required, found in pairs:
+        if required and required != found:
+            change = "deleted and then recreated" if what == "UID" else "modified"
+            why = (
+                f"the {what} in the precondition ({required}) does not match the {what} in record ({found})."
+            )
+            why += f" The object might have been {change}"
             raise api_errors.conflict(kind.group, kind.kind, meta["name"], why)

@@ -65,7 +65,7 @@ def parse(text: str, selectable: Collection[str], *, is_custom: bool = False) ->
     for requirement in requirements:
         field = requirement.field
         if field not in ("metadata.name", "metadata.namespace") and field not in selectable:
-            _refuse(_unknown_field(field, selectable, is_custom))
+            _reject(_unknown_field(field, selectable, is_custom))
     return FieldSelector(requirements)
 
 
@@ -85,7 +85,7 @@ def _terms(text: str) -> list[str]:
 def _field_requirement(term: str, text: str) -> FieldRequirement:
     found = re.search(r"!=|==|=", term)
     if found is None:
-        _refuse(f"invalid selector: '{text}'; can't understand '{term}'")
+        _reject(f"invalid selector: '{text}'; can't understand '{term}'")
     field = term[: found.start()]
     path = tuple(_PATHS.get(field, field).split("."))
     value = _unescaped(term[found.end() :])
@@ -100,11 +100,11 @@ def _unescaped(value: str) -> str:
         if sequence in ("\\\\", "\\,", "\\="):
             return sequence[1]
         if sequence.startswith("\\"):
-            _refuse(f"invalid field selector: invalid escape sequence: {sequence}")
-        _refuse(f"invalid field selector: unescaped character in value: {ord(sequence)}")
+            _reject(f"invalid field selector: invalid escape sequence: {sequence}")
+        _reject(f"invalid field selector: unescaped character in value: {ord(sequence)}")
 
     return re.sub(r"\\.?|[,=]", plain, value, flags=re.DOTALL)
 
 
-def _refuse(message: str) -> NoReturn:
+def _reject(message: str) -> NoReturn:
     raise api_errors.bad_request(message)

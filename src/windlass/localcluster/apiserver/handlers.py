@@ -94,10 +94,10 @@ class ResourceHandlers:
         methods = self._on_object if info.name else self._on_list
         handler = methods.get(request.method)
         is_list_of_all_namespaces = kind.namespaced and not info.namespace and not info.name
-        is_refused = (is_list_of_all_namespaces and request.method != "GET") or (
+        is_unsupported = (is_list_of_all_namespaces and request.method != "GET") or (
             request.method == "DELETE" and not info.name and "deletecollection" not in discovery.verbs(kind)
         )
-        if handler is None or is_refused:
+        if handler is None or is_unsupported:
             raise api_errors.method_not_allowed()
         return await handler(call)
 
@@ -136,8 +136,8 @@ class ResourceHandlers:
     async def _update(self, call: Call) -> web.StreamResponse:
         given = call.body.as_object()
         if call.kind.strategy.allows_create_on_update and not call.info.subresource:
-            place = object_key(call.info.namespace, call.info.name)
-            if self._lifecycle.store.get(call.kind.resource, place) is None:
+            key = object_key(call.info.namespace, call.info.name)
+            if self._lifecycle.store.get(call.kind.resource, key) is None:
                 meta = given.get("metadata")
                 if isinstance(meta, dict | None):
                     admission.check_path(call.kind, dict(meta or {}), call.info.namespace, call.info.name)

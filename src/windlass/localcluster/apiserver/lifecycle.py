@@ -26,7 +26,7 @@ ORPHAN = "orphan"
 # A longer period would end in a year that a timestamp cannot express.
 _MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600
 # Metadata fields of a new object that only the server sets.
-_OURS = (
+_SERVER_SET_FIELDS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
     *("managedFields", "selfLink"),
 )
@@ -104,12 +104,12 @@ class Lifecycle:
         new, warnings = admission.decode(kind, given, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
-        self._check_namespace_takes(kind, namespace, meta.get("name", ""))
+        self._check_namespace_accepts(kind, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._name(meta)
         generation = meta.get("generation")
-        for field in _OURS:
+        for field in _SERVER_SET_FIELDS:
             meta.pop(field, None)
         if not kind.strategy.has_generation and generation is not None:
             meta["generation"] = generation
@@ -135,19 +135,19 @@ class Lifecycle:
         self, kind: Kind, namespace: str, new: Object, options: WriteOptions, warnings: tuple[str, ...]
     ) -> WriteResult:
         name = new["metadata"]["name"]
-        place = object_key(namespace, name)
+        key = object_key(namespace, name)
         if options.is_dry_run:
-            if self.store.get(kind.resource, place) is not None:
-                raise self._taken(kind, place, name)
+            if self.store.get(kind.resource, key) is not None:
+                raise self._already_exists(kind, key, name)
             return WriteResult(bodies.encode(new), warnings)
         try:
-            return WriteResult(self.store.create(kind.resource, place, new), warnings)
+            return WriteResult(self.store.create(kind.resource, key, new), warnings)
         except AlreadyExistsError as error:
-            raise self._taken(kind, place, name) from error
+            raise self._already_exists(kind, key, name) from error
 
-    def _taken(self, kind: Kind, place: str, name: str) -> ApiError:
+    def _already_exists(self, kind: Kind, key: str, name: str) -> ApiError:
         taken = api_errors.already_exists(kind.group, kind.plural, name)
-        stored = self.store.get(kind.resource, place)
+        stored = self.store.get(kind.resource, key)
         if stored is None or not metadata.is_going(stored):
             return taken
         return ApiError(409, taken.reason, f"object is being deleted: {taken.message}", taken.details)
@@ -231,12 +231,12 @@ class Lifecycle:
             return WriteResult(stored, warnings)
         if options.is_dry_run:
             return WriteResult(bodies.encode(new), warnings)
-        place = object_key(namespace, new["metadata"]["name"])
+        key = object_key(namespace, new["metadata"]["name"])
         if _is_removable(kind, new):
             # The last update of an object is not stored: deleting it is that change.
-            self.store.delete(kind.resource, place, int(version))
+            self.store.delete(kind.resource, key, int(version))
             return WriteResult(bodies.encode(new), warnings)
-        return WriteResult(self.store.update(kind.resource, place, new, int(version)), warnings)
+        return WriteResult(self.store.update(kind.resource, key, new, int(version)), warnings)
 
     # Deleting
 
@@ -245,16 +245,16 @@ class Lifecycle:
         obj = bodies.decode_stored(stored)
         meta = obj["metadata"]
         admission.check_preconditions(kind, meta, options)
-        refusal = kind.strategy.deletion_forbidden_reason(obj)
-        if refusal:
-            raise api_errors.forbidden(kind.group, kind.plural, name, refusal)
+        reason = kind.strategy.deletion_forbidden_reason(obj)
+        if reason:
+            raise api_errors.forbidden(kind.group, kind.plural, name, reason)
         old_meta = dict(meta)
-        self._mark(kind, obj, options)
+        self._mark_for_deletion(kind, obj, options)
         version = int(old_meta["resourceVersion"])
-        place = object_key(namespace, name)
+        key = object_key(namespace, name)
         if _is_removable(kind, obj):
             if not options.is_dry_run:
-                self.store.delete(kind.resource, place, version)
+                self.store.delete(kind.resource, key, version)
             if not kind.strategy.is_graceful:
                 return DeleteResult(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
@@ -263,7 +263,7 @@ class Lifecycle:
             return DeleteResult(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
             return DeleteResult(False, bodies.encode(obj))
-        return DeleteResult(False, self.store.update(kind.resource, place, obj, version))
+        return DeleteResult(False, self.store.update(kind.resource, key, obj, version))
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
         """Return a deleted object with the resourceVersion of its deletion, for kinds that return it."""
@@ -273,7 +273,7 @@ class Lifecycle:
         obj["metadata"]["resourceVersion"] = str(self.store.version)
         return bodies.encode(obj)
 
-    def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
+    def _mark_for_deletion(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
         """Set the deletion timestamp, the grace period and the finalizers of the propagation policy."""
         meta = obj["metadata"]
         _set_propagation(kind, meta, options)
@@ -296,7 +296,7 @@ class Lifecycle:
         if not meta.get("name") and base:
             meta["name"] = metadata.generate_name(base, metadata.random_suffix(self._randomness))
 
-    def _check_namespace_takes(self, kind: Kind, namespace: str, name: str) -> None:
+    def _check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
         is_terminating = self._namespaces.get(namespace)
@@ -350,5 +350,5 @@ def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
 
 def _is_removable(kind: Kind, obj: Object) -> bool:
     meta = obj["metadata"]
-    is_held = bool(meta.get("finalizers")) or kind.strategy.is_held(obj)
+    is_held = bool(meta.get("finalizers")) or kind.strategy.blocks_removal(obj)
     return "deletionTimestamp" in meta and not is_held and meta.get("deletionGracePeriodSeconds", 0) == 0

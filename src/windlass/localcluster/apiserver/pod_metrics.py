@@ -86,11 +86,11 @@ class PodMetrics:
 
     async def _one(self, kind: Kind, measured: Kind, info: RequestInfo) -> dict[str, Any]:
         reading = await self._meter.reading()
-        place = object_key(info.namespace, info.name)
-        body = self._lifecycle.store.get(measured.resource, place)
+        key = object_key(info.namespace, info.name)
+        body = self._lifecycle.store.get(measured.resource, key)
         found = None if body is None else _metrics(kind, decode_meta(body).metadata, reading)
         if found is None:
-            raise api_errors.not_found(GROUP, kind.kind.lower(), place)
+            raise api_errors.not_found(GROUP, kind.kind.lower(), key)
         return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
 
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import msgspec
 
 # Subresources of a namespace: other paths below a namespace name a resource in it.
-_OF_NAMESPACES = ("status", "finalize")
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def _below(group: str, version: str, parts: list[str]) -> RequestInfo | None:
     match parts:
         case ["namespaces"] | ["namespaces", _]:
             return RequestInfo(group, version, "namespaces", name=parts[1] if len(parts) > 1 else "")
-        case ["namespaces", name, subresource] if subresource in _OF_NAMESPACES:
+        case ["namespaces", name, subresource] if subresource in _NAMESPACE_SUBRESOURCES:
             return RequestInfo(group, version, "namespaces", name=name, subresource=subresource)
         case ["namespaces", namespace, plural, *rest]:
             return _named(RequestInfo(group, version, plural, namespace), rest)

@@ -43,5 +43,5 @@ class Selection(msgspec.Struct, frozen=True):
 def parse(labels: str, fields: str, kind: Kind) -> Selection:
     return Selection(
         label_selectors.parse(labels),
-        field_selectors.parse(fields, kind.selectable, is_custom=kind.is_custom),
+        field_selectors.parse(fields, kind.selectable_fields, is_custom=kind.is_custom),
     )

@@ -102,7 +102,7 @@ class Strategy:
         """Return the errors of an update through /status."""
         return ()
 
-    def grace_seconds(self, old: Object, asked: int | None) -> int:
+    def grace_seconds(self, old: Object, requested: int | None) -> int:
         """Return how long a deleted object stays. 0 removes it at once."""
         return 0
 
@@ -113,6 +113,6 @@ class Strategy:
     def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         """Make further changes to an object that is marked for deletion."""
 
-    def is_held(self, obj: Object) -> bool:
+    def blocks_removal(self, obj: Object) -> bool:
         """Return whether something besides finalizers and the grace period prevents removal."""
         return False

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # The limit of queued events of a slow client.
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
 # The size of a single write to the connection.
-_PIECE_BYTES = 256 * 1024
+_WRITE_BYTES = 256 * 1024
 # How long a client may take to read a write.
 WRITE_TIMEOUT_SECONDS = 30.0
 BOOKMARK_INTERVAL_SECONDS = 30.0
@@ -105,7 +105,7 @@ class WatchStream:
         self._news.clear()
         taken: list[bytes] = []
         size = 0
-        while self._lines and size < _PIECE_BYTES:
+        while self._lines and size < _WRITE_BYTES:
             taken.append(self._lines.popleft())
             size += len(taken[-1])
         self._waiting_bytes -= size

@@ -433,12 +433,12 @@ def test_kinds_of_definition() -> None:
     assert (first.group, first.version, first.plural) == ("example.com", "v1", "things")
     assert (first.kind, first.singular, first.list_kind) == ("Thing", "thing", "ThingList")
     assert (first.namespaced, first.short_names, first.categories) == (True, ("th",), ("all",))
-    assert (first.is_custom, first.subresources, first.selectable) == (True, (), ())
+    assert (first.is_custom, first.subresources, first.selectable_fields) == (True, (), ())
     assert [(column.type, column.path) for column in first.columns] == [
         ("date", ".metadata.creationTimestamp")
     ]
     assert first.published_schema == fields(spec={"type": "object"})
-    assert (other.version, other.subresources, other.selectable) == (
+    assert (other.version, other.subresources, other.selectable_fields) == (
         "v2",
         ("status", "scale"),
         ("spec.color",),

@@ -209,10 +209,10 @@ def test_namespace_is_kept_until_finalized(cluster: Any) -> None:
     assert created["spec"] == {"finalizers": ["kubernetes"]}
     assert created["status"] == {"phase": "Active"}
     strategy = NamespaceStrategy()
-    assert strategy.is_held(created)
+    assert strategy.blocks_removal(created)
     strategy.mark_deleted(created, cluster)
     assert created["status"] == {"phase": "Terminating"}
-    assert not strategy.is_held(created | {"spec": {}})
+    assert not strategy.blocks_removal(created | {"spec": {}})
 
 
 def test_namespace_update_keeps_finalizers(cluster: Any) -> None:

@@ -13,7 +13,7 @@ Volumes = Mapping[str, Mapping[str, Any]]
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_ONLY_OF_SIDECARS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_SIDECAR_FIELDS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _VALUE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _MORE_THAN_ONE = "may not have more than one field specified at a time"
 _SCHEMES = ("HTTP", "HTTPS")
@@ -32,17 +32,17 @@ def errors(containers: list[Container], known_volumes: Volumes, path: str) -> It
     if not containers:
         yield api_errors.required(path)
         return
-    yield from _all(containers, known_volumes, path)
-    yield from _host_ports_taken_twice(containers, path)
+    yield from _all_errors(containers, known_volumes, path)
+    yield from _host_port_conflicts(containers, path)
 
 
 def init_errors(
     containers: list[Container], others: list[Container], known_volumes: Volumes, path: str
 ) -> Iterator[FieldError]:
-    yield from _all(containers, known_volumes, path)
+    yield from _all_errors(containers, known_volumes, path)
     for container in containers:
         # Init containers run one after the other, so only the ports of a single one can conflict.
-        yield from _host_ports_taken_twice([container], path)
+        yield from _host_port_conflicts([container], path)
     names = {other.get("name", "") for other in others}
     for container, at in basics.indexed(containers, path):
         name = container.get("name", "")
@@ -50,7 +50,7 @@ def init_errors(
             yield api_errors.duplicate(f"{at}.name", name)
         if container.get("restartPolicy") == "Always":
             continue
-        for key in _ONLY_OF_SIDECARS:
+        for key in _SIDECAR_FIELDS:
             if key in container:
                 problem = "may not be set for init containers without restartPolicy=Always"
                 yield api_errors.forbidden_field(f"{at}.{key}", problem)
@@ -66,7 +66,7 @@ def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]
             )
 
 
-def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _all_errors(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for container, at in basics.indexed(containers, path):
         name = container.get("name", "")
@@ -116,51 +116,51 @@ def _port_errors(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Fiel
         yield from basics.required_choice(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
 
 
-def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[FieldError]:
+def _host_port_conflicts(containers: list[Container], path: str) -> Iterator[FieldError]:
     taken: set[str] = set()
     for container, at in basics.indexed(containers, path):
         for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if not port.get("hostPort"):
                 continue
-            place = f"{port.get('protocol')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if place in taken:
-                yield api_errors.duplicate(f"{port_at}.hostPort", place)
-            taken.add(place)
+            host_port = f"{port.get('protocol')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if host_port in taken:
+                yield api_errors.duplicate(f"{port_at}.hostPort", host_port)
+            taken.add(host_port)
 
 
 def _mount_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
-    places: set[str] = set()
+    paths: set[str] = set()
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
     }
     for mount, at in basics.indexed(container.get("volumeMounts"), path):
-        name, place = mount.get("name", ""), mount.get("mountPath", "")
+        name, mount_path = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
             yield api_errors.required(f"{at}.name")
         if name not in known_volumes:
             yield basics.not_found(f"{at}.name", name)
-        if not place:
+        if not mount_path:
             yield api_errors.required(f"{at}.mountPath")
-        if place in places:
-            yield api_errors.invalid_value(f"{at}.mountPath", place, "must be unique")
-        places.add(place)
+        if mount_path in paths:
+            yield api_errors.invalid_value(f"{at}.mountPath", mount_path, "must be unique")
+        paths.add(mount_path)
         if name in devices:
             yield api_errors.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
-        if place in devices.values():
+        if mount_path in devices.values():
             problem = "must not already exist as a path in volumeDevices"
-            yield api_errors.invalid_value(f"{at}.mountPath", place, problem)
+            yield api_errors.invalid_value(f"{at}.mountPath", mount_path, problem)
         yield from _sub_path_errors(mount, at, path)
         yield from _propagation_errors(mount, container, path)
 
 
 def _sub_path_errors(mount: Mapping[str, Any], at: str, path: str) -> Iterator[FieldError]:
     if mount.get("subPath"):
-        yield from volumes.descending(mount["subPath"], f"{path}.subPath")
+        yield from volumes.relative_path_errors(mount["subPath"], f"{path}.subPath")
     if mount.get("subPathExpr"):
         if mount.get("subPath"):
             problem = "subPathExpr and subPath are mutually exclusive"
             yield api_errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], problem)
-        yield from volumes.descending(mount["subPathExpr"], f"{path}.subPathExpr")
+        yield from volumes.relative_path_errors(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
 def _propagation_errors(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[FieldError]:

@@ -27,7 +27,7 @@ VOLUME_FIELDS = (
     "metadata.uid",
 )
 _KNOWN = {*ENVIRONMENT_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
-_WITH_KEY = ("metadata.annotations", "metadata.labels")
+_SUBSCRIPTABLE = ("metadata.annotations", "metadata.labels")
 _SUBSCRIPT = re.compile(r"(.*)\['(.*)'\]")
 
 _RESOURCES = (
@@ -38,14 +38,14 @@ _RESOURCES = (
     "requests.ephemeral-storage",
     "requests.memory",
 )
-_OF_CPU = ("1m", "1")
-_OF_BYTES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_CPU_DIVISORS = ("1m", "1")
+_BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _DIVISORS = {
-    "cpu": (_OF_CPU, "values 1m and 1 are supported with the cpu resource"),
-    "memory": (_OF_BYTES, f"values {', '.join(_OF_BYTES)} are supported with the memory resource"),
+    "cpu": (_CPU_DIVISORS, "values 1m and 1 are supported with the cpu resource"),
+    "memory": (_BYTE_DIVISORS, f"values {', '.join(_BYTE_DIVISORS)} are supported with the memory resource"),
     "ephemeral-storage": (
-        _OF_BYTES,
-        f"values {', '.join(_OF_BYTES)} are supported with the local ephemeral storage resource",
+        _BYTE_DIVISORS,
+        f"values {', '.join(_BYTE_DIVISORS)} are supported with the local ephemeral storage resource",
     ),
 }
 
@@ -89,5 +89,5 @@ def _unknown(version: str, field: str, subscript: re.Match[str] | None) -> str:
     if version != "v1":
         return f"unsupported pod version: {version}"
     if subscript:
-        return "" if subscript[1] in _WITH_KEY else f"field label does not support subscript: {field}"
+        return "" if subscript[1] in _SUBSCRIPTABLE else f"field label does not support subscript: {field}"
     return "" if field in _KNOWN else f"field label not supported: {field}"

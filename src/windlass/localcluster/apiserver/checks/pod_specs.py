@@ -25,10 +25,12 @@ _MAX_INT32 = 2**31 - 1
 def errors(spec: Spec, path: str) -> Iterator[FieldError]:
     volumes = spec.get("volumes") or []
     containers, init_containers = spec.get("containers") or [], spec.get("initContainers") or []
-    usable = check_volumes.usable(volumes)
+    valid_volumes = check_volumes.valid_volumes(volumes)
     yield from check_volumes.errors(volumes, f"{path}.volumes")
-    yield from check_containers.errors(containers, usable, f"{path}.containers")
-    yield from check_containers.init_errors(init_containers, containers, usable, f"{path}.initContainers")
+    yield from check_containers.errors(containers, valid_volumes, f"{path}.containers")
+    yield from check_containers.init_errors(
+        init_containers, containers, valid_volumes, f"{path}.initContainers"
+    )
     yield from basics.required_choice(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES)
     yield from basics.required_choice(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     yield from metadata.label_errors(spec.get("nodeSelector"), f"{path}.nodeSelector")

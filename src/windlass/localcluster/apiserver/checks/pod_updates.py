@@ -9,7 +9,7 @@ from windlass.localcluster.apiserver.checks import basics
 
 Spec = Mapping[str, Any]
 
-_MAY_CHANGE = (
+_IMMUTABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
@@ -26,8 +26,8 @@ def errors(new: Spec, old: Spec) -> Iterator[FieldError]:
     yield from _deadline_errors(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
     yield from _toleration_errors(new.get("tolerations") or [], old.get("tolerations") or [])
     yield from _gate_errors(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
-    if _with_what_may_change(new, old) != old:
-        yield api_errors.forbidden_field("spec", _MAY_CHANGE)
+    if _with_old_mutable_fields(new, old) != old:
+        yield api_errors.forbidden_field("spec", _IMMUTABLE)
 
 
 def status_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -40,7 +40,7 @@ def status_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fi
     if nominated != former.get("nominatedNodeName", ""):
         yield from basics.optional_name("status.nominatedNodeName", nominated, formats.dns_subdomain)
     for key in ("containerStatuses", "initContainerStatuses"):
-        yield from _resurrections(status.get(key) or [], former.get(key) or [], policy, f"status.{key}")
+        yield from _restart_errors(status.get(key) or [], former.get(key) or [], policy, f"status.{key}")
     for address, at in basics.indexed(status.get("podIPs"), "status.podIPs"):
         yield from basics.invalid_values(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
 
@@ -78,7 +78,7 @@ def _gate_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterat
             yield api_errors.forbidden_field("spec.schedulingGates", problem)
 
 
-def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
+def _with_old_mutable_fields(new: Spec, old: Spec) -> dict[str, Any]:
     """Return the new spec with the values of the old one in all mutable fields."""
     spec = {**new}
     for key in ("containers", "initContainers"):
@@ -87,17 +87,17 @@ def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
                 {**container, "image": former.get("image")}
                 for container, former in zip(spec[key], old.get(key) or (), strict=True)
             ]
-    settled = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    mutable = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
-        settled.append("terminationGracePeriodSeconds")
-    for key in settled:
+        mutable.append("terminationGracePeriodSeconds")
+    for key in mutable:
         spec.pop(key, None)
         if key in old:
             spec[key] = old[key]
     return spec
 
 
-def _resurrections(
+def _restart_errors(
     new: list[dict[str, Any]], old: list[dict[str, Any]], policy: str | None, path: str
 ) -> Iterator[FieldError]:
     """Reject a status in which a container that has terminated for good does not stay so."""

@@ -7,8 +7,8 @@ from windlass.k8s import api_errors, formats, quantities
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
-_OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
-_COUNTED = (
+_CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_COUNTED_RESOURCES = (
     "pods",
     "resourcequotas",
     "services",
@@ -19,7 +19,10 @@ _COUNTED = (
     "services.nodeports",
     "services.loadbalancers",
 )
-_OTHERS_KNOWN = ("storage", *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _OF_CONTAINERS))
+_OTHER_STANDARD_RESOURCES = (
+    "storage",
+    *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _CONTAINER_RESOURCES),
+)
 _HUGE_PAGES = "hugepages-"
 
 
@@ -41,7 +44,7 @@ def amount_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
     value = quantities.parse(amount)
     if value < 0:
         yield api_errors.invalid_value(field, quantities.canonical(amount), basics.NOT_NEGATIVE)
-    if (name in _COUNTED or _is_extended(name)) and value % 1:
+    if (name in _COUNTED_RESOURCES or _is_extended(name)) and value % 1:
         yield api_errors.invalid_value(field, quantities.canonical(amount), "must be an integer")
 
 
@@ -73,11 +76,15 @@ def _name_errors(name: str, field: str) -> Iterator[FieldError]:
     problems = formats.qualified_name(name)
     yield from basics.invalid_values(field, name, problems)
     if "/" not in name:
-        is_of_containers = name in _OF_CONTAINERS or _is_huge_page(name)
-        if not problems and not is_of_containers and name not in (*_COUNTED, *_OTHERS_KNOWN):
+        is_container_resource = name in _CONTAINER_RESOURCES or _is_huge_page(name)
+        if (
+            not problems
+            and not is_container_resource
+            and name not in (*_COUNTED_RESOURCES, *_OTHER_STANDARD_RESOURCES)
+        ):
             problem = "must be a standard resource type or fully qualified"
             yield api_errors.invalid_value(field, name, problem)
-        if not is_of_containers:
+        if not is_container_resource:
             yield api_errors.invalid_value(field, name, "must be a standard resource for containers")
     elif not _is_native(name) and not _is_extended(name):
         yield api_errors.invalid_value(field, name, "doesn't follow extended resource name standard")

@@ -13,7 +13,7 @@ _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 
 
 def container_errors(context: Context, path: str) -> Iterator[FieldError]:
-    yield from _identifiers(context, path, "runAsUser", "runAsGroup")
+    yield from _id_errors(context, path, "runAsUser", "runAsGroup")
     if context.get("allowPrivilegeEscalation") is not False:
         return
     if context.get("privileged"):
@@ -28,8 +28,8 @@ def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Check the security context of a pod. `path` is that of the spec."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
     if spec.get("hostNetwork"):
-        yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")
-    yield from _identifiers(context, at, "fsGroup", "runAsUser", "runAsGroup")
+        yield from _host_network_port_errors(spec.get("containers") or [], f"{path}.containers")
+    yield from _id_errors(context, at, "fsGroup", "runAsUser", "runAsGroup")
     for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
         yield from basics.invalid_values(field, group, formats.between(group, 0, _MAX_ID))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
@@ -39,14 +39,14 @@ def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     yield from basics.optional_choice(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
 
 
-def _identifiers(context: Context, path: str, *keys: str) -> Iterator[FieldError]:
+def _id_errors(context: Context, path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         value = context.get(key)
         if value is not None:
             yield from basics.invalid_values(f"{path}.{key}", value, formats.between(value, 0, _MAX_ID))
 
 
-def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
+def _host_network_port_errors(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
     for container, at in basics.indexed(containers, path):
         for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if port.get("hostPort", 0) != port.get("containerPort", 0):

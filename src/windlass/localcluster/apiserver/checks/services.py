@@ -68,11 +68,11 @@ def _port_errors(ports: list[Spec], kind: str) -> Iterator[FieldError]:
         yield from basics.port_errors(f"{at}.targetPort", port.get("targetPort", 0))
         if kind == "ClusterIP" and port.get("nodePort"):
             yield api_errors.forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")
-    yield from _taken_twice(ports, "nodePort")
-    yield from _taken_twice(ports, "port")
+    yield from _duplicate_port_errors(ports, "nodePort")
+    yield from _duplicate_port_errors(ports, "port")
 
 
-def _taken_twice(ports: list[Spec], key: str) -> Iterator[FieldError]:
+def _duplicate_port_errors(ports: list[Spec], key: str) -> Iterator[FieldError]:
     taken: set[tuple[str, int]] = set()
     for port, at in basics.indexed(ports, "spec.ports"):
         if not port.get(key):

@@ -36,7 +36,7 @@ def errors(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
         yield from found
 
 
-def usable(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def valid_volumes(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the volumes that a mount can name; one with errors counts as absent."""
     return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_errors(volume, "")]}
 
@@ -48,11 +48,11 @@ def _volume_errors(volume: Source, path: str) -> Iterator[FieldError]:
         yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 volume type")
     if sources:
         first = sources[0]
-        yield from _SOURCES.get(first, _nothing)(volume[first] or {}, f"{path}.{first}")
+        yield from _SOURCES.get(first, _no_errors)(volume[first] or {}, f"{path}.{first}")
     yield from basics.required_name(f"{path}.name", volume.get("name"), formats.dns_label)
 
 
-def _nothing(source: Source, path: str) -> Iterator[FieldError]:  # noqa: ARG001
+def _no_errors(source: Source, path: str) -> Iterator[FieldError]:  # noqa: ARG001
     return iter(())
 
 
@@ -66,7 +66,7 @@ def _host_path(source: Source, path: str) -> Iterator[FieldError]:
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
         return
-    yield from backsteps(source["path"], f"{path}.path")
+    yield from parent_path_errors(source["path"], f"{path}.path")
     if source.get("type", "") not in _HOST_PATH_TYPES:
         yield api_errors.not_supported(f"{path}.type", source["type"], _HOST_PATH_TYPES)
 
@@ -103,7 +103,7 @@ def _projected(source: Source, path: str) -> Iterator[FieldError]:
     taken: set[str] = set()
     for projection, at in basics.indexed(source.get("sources"), f"{path}.sources"):
         yield from _projection(projection, at)
-        yield from _taken_twice(projection, taken, path)
+        yield from _duplicate_path_errors(projection, taken, path)
         if len(projection) > 1:
             yield api_errors.forbidden_field(at, "may not specify more than 1 volume type")
 
@@ -126,7 +126,7 @@ def _projection(projection: Source, path: str) -> Iterator[FieldError]:
     yield from basics.required_fields(token, f"{path}.serviceAccountToken", "path")
 
 
-def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[FieldError]:
+def _duplicate_path_errors(projection: Source, taken: set[str], path: str) -> Iterator[FieldError]:
     for kind in ("secret", "configMap", "downwardAPI"):
         source = projection.get(kind) or {}
         for item in source.get("items") or ():
@@ -169,19 +169,19 @@ def _mode(source: Source, key: str, path: str) -> Iterator[FieldError]:
 
 
 def _file_path(written: str, field: str) -> Iterator[FieldError]:
-    yield from descending(written, field)
+    yield from relative_path_errors(written, field)
     if written.startswith("..") and not written.startswith("../"):
         yield api_errors.invalid_value(field, written, "must not start with '..'")
 
 
-def descending(written: str, field: str) -> Iterator[FieldError]:
+def relative_path_errors(written: str, field: str) -> Iterator[FieldError]:
     """Check that a path is relative and does not leave its directory."""
     if written.startswith("/"):
         yield api_errors.invalid_value(field, written, "must be a relative path")
-    yield from backsteps(written, field)
+    yield from parent_path_errors(written, field)
 
 
-def backsteps(written: str, field: str) -> Iterator[FieldError]:
+def parent_path_errors(written: str, field: str) -> Iterator[FieldError]:
     if ".." in written.split("/"):
         yield api_errors.invalid_value(field, written, "must not contain '..'")
 

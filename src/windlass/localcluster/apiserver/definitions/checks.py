@@ -19,7 +19,7 @@ _CONVERSIONS = ("None", "Webhook")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_WARNING_LENGTH = 256
-_COMMON = {
+_COMMON_PATHS = {
     "schema": "spec.validation",
     "subresources": "spec.subresources",
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
@@ -63,7 +63,7 @@ def name_errors(definition: Object) -> Iterator[FieldError]:
 def spec_errors(spec: Object) -> Iterator[FieldError]:
     """Return every error of a spec, in the order in which Kubernetes reports them."""
     versions = spec.get("versions") or []
-    common = {field: path for field, path in _COMMON.items() if _is_common(versions, field)}
+    common = {field: path for field, path in _COMMON_PATHS.items() if _is_common(versions, field)}
     yield from _group_errors(spec.get("group"))
     yield from _choice_errors("spec.scope", spec.get("scope"), _SCOPES, is_required=True)
     for index, version in enumerate(versions):
@@ -158,7 +158,7 @@ def _version_errors(version: Object, path: str, common: dict[str, str]) -> Itera
     warning = version.get("deprecationWarning")
     for problem in _warning_problems(warning, bool(version.get("deprecated"))):
         yield api_errors.invalid_value(f"{path}.deprecationWarning", warning, problem)
-    for field in _COMMON:
+    for field in _COMMON_PATHS:
         if field not in common:
             yield from _part_errors(version, field, f"{path}.{field}")
 

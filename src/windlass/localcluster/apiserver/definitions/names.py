@@ -25,28 +25,28 @@ def has_rejected_names(definition: Object) -> bool:
 
 def accept_names(new: Object, cluster: ClusterView) -> None:
     """Accept the names that no other definition of the group has, and set the conditions."""
-    status, wanted = new["status"], new["spec"].get("names") or {}
-    others = [one for one in cluster.objects(_GROUP, _PLURAL) if _may_clash(one, new)]
-    accepted = {"categories": wanted["categories"]} if wanted.get("categories") else {}
+    status, names = new["status"], new["spec"].get("names") or {}
+    others = [one for one in cluster.objects(_GROUP, _PLURAL) if _can_conflict(one, new)]
+    accepted = {"categories": names["categories"]} if names.get("categories") else {}
     why = ("True", "NoConflicts", "no conflicts found")
     for fields in (_RESOURCE_NAMES, _KIND_NAMES):
         taken = {name for one in others for name in _names(one["status"].get("acceptedNames") or {}, fields)}
         for field in fields:
-            if clashes := [name for name in _names(wanted, (field,)) if name in taken]:
+            if conflicts := [name for name in _names(names, (field,)) if name in taken]:
                 reason = f"{field[0].upper()}{field[1:]}Conflict"
-                why = ("False", reason, ", ".join(f'"{name}" is already in use' for name in clashes))
-            elif wanted.get(field):
-                accepted[field] = wanted[field]
+                why = ("False", reason, ", ".join(f'"{name}" is already in use' for name in conflicts))
+            elif names.get(field):
+                accepted[field] = names[field]
     status["acceptedNames"] = accepted
     _set_condition(status, "NamesAccepted", *why, cluster)
     if why[0] == "True":
-        told = ("True", "InitialNamesAccepted", "the initial names have been accepted")
-        _set_condition(status, "Established", *told, cluster)
+        established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        _set_condition(status, "Established", *established, cluster)
     elif not is_established(new):
         _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", cluster)
 
 
-def _may_clash(other: Object, new: Object) -> bool:
+def _can_conflict(other: Object, new: Object) -> bool:
     is_itself = other["metadata"]["name"] == new["metadata"].get("name")
     return not is_itself and other["spec"]["group"] == new["spec"].get("group")
 

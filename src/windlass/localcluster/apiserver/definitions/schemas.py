@@ -343,8 +343,8 @@ def _default_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     default = schema.get("default")
     if default is not None:
         pruned = {"value": copy.deepcopy(default)}
-        whole = structural.compile_schema({"type": "object", "properties": {"value": schema}})
-        if whole.prune(pruned):
+        compiled = structural.compile_schema({"type": "object", "properties": {"value": schema}})
+        if compiled.prune(pruned):
             yield api_errors.invalid_value(f"{path}.default", default, "must not have unknown fields")
         for error in structural_checks.compile_validation(schema)(default):
             field = f"{path}.default.{error.field}" if error.field not in ("", "<nil>") else f"{path}.default"

@@ -12,7 +12,7 @@ from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strate
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
-_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
 # The finalizer that keeps a deleted claim while a pod uses it.
@@ -43,7 +43,7 @@ class ClaimStrategy(Strategy):
         if (new.get("status") or {}).get("phase") == "Bound" and after:
             spec["resources"]["requests"]["storage"] = before
         if spec != former:
-            yield api_errors.forbidden_field("spec", _FIXED)
+            yield api_errors.forbidden_field("spec", _IMMUTABLE)
         if quantities.parse(after) < quantities.parse(before):
             problem = "field can not be less than previous value"
             yield api_errors.forbidden_field("spec.resources.requests.storage", problem)

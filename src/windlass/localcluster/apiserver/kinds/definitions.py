@@ -163,7 +163,7 @@ def _kind(definition: Object, version: Object) -> Kind:
         schema=structural.compile_schema(openapi),
         published_schema=openapi,
         columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()) or (_AGE,),
-        selectable=tuple(
+        selectable_fields=tuple(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
         is_terminating="deletionTimestamp" in meta,

@@ -41,7 +41,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     published_schema: dict[str, object] | None = None
     columns: tuple[Column, ...] = ()
     # Fields that field selectors support besides metadata.name and metadata.namespace.
-    selectable: tuple[str, ...] = ()
+    selectable_fields: tuple[str, ...] = ()
     strategy: Strategy
     # Whether the definition of a custom resource is being deleted, so that no objects can be created.
     is_terminating: bool = False

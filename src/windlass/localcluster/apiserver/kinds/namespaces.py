@@ -15,7 +15,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 # Namespaces that cannot be deleted.
-_FOR_GOOD = ("default", "kube-system", "kube-public")
+_PERMANENT = ("default", "kube-system", "kube-public")
 
 
 class NamespaceStrategy(Strategy):
@@ -54,12 +54,12 @@ class NamespaceStrategy(Strategy):
             yield api_errors.invalid_value("status.Phase", phase, problem)
 
     def deletion_forbidden_reason(self, old: Object) -> str:
-        return "this namespace may not be deleted" if old["metadata"]["name"] in _FOR_GOOD else ""
+        return "this namespace may not be deleted" if old["metadata"]["name"] in _PERMANENT else ""
 
     def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
 
-    def is_held(self, obj: Object) -> bool:
+    def blocks_removal(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
@@ -69,7 +69,7 @@ def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Objec
     finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
     resources = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
     holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-    told = [
+    conditions = [
         (
             "NamespaceDeletionDiscoveryFailure",
             False,
@@ -97,8 +97,14 @@ def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Objec
         ),
     ]
     return [
-        {"type": kind, "status": str(is_so), "lastTransitionTime": now, "reason": reason, "message": message}
-        for kind, is_so, reason, message in told
+        {
+            "type": kind,
+            "status": str(is_true),
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        for kind, is_true, reason, message in conditions
     ]
 
 

@@ -29,7 +29,7 @@ _EMPTY_STATUS: Object = {
     ),
 }
 _SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
-_MAY_CHANGE = "node updates may only change labels, taints, or capacity"
+_IMMUTABLE = "node updates may only change labels, taints, or capacity"
 
 
 class NodeStrategy(Strategy):
@@ -64,7 +64,7 @@ class NodeStrategy(Strategy):
         may_change = {"taints", "unschedulable", "configSource"}
         may_change |= {key for key in _SET_ONCE if not former.get(key)}
         if any(spec.get(key) != former.get(key) for key in {*spec, *former} - may_change):
-            yield api_errors.forbidden_field("[]", _MAY_CHANGE)
+            yield api_errors.forbidden_field("[]", _IMMUTABLE)
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         status = new.get("status") or {}

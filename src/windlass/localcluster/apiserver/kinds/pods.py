@@ -20,10 +20,10 @@ _GATED = {
 }
 # The only priority classes are those of the system.
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NODE_CONDITION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATED_SECONDS = 300
 _MIN_GRACE_SECONDS = 1
-_COUNTED = ("cpu", "memory")
+_QOS_RESOURCES = ("cpu", "memory")
 _Amounts = dict[str, Decimal]
 
 
@@ -34,11 +34,11 @@ class PodStrategy(Strategy):
     is_graceful = True
 
     def default(self, new: Object) -> None:
-        _fill(new.setdefault("spec", {}))
+        _set_defaults(new.setdefault("spec", {}))
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         spec = new["spec"]
-        _fill_priority(new["metadata"].get("name", ""), spec)
+        _set_priority(new["metadata"].get("name", ""), spec)
         new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [_scheduled("False", cluster) | _GATED]
@@ -70,15 +70,17 @@ class PodStrategy(Strategy):
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return pod_updates.status_errors(new, old)
 
-    def grace_seconds(self, old: Object, asked: int | None) -> int:
-        already: int | None = old["metadata"].get("deletionGracePeriodSeconds")
-        if already is not None:
+    def grace_seconds(self, old: Object, requested: int | None) -> int:
+        current: int | None = old["metadata"].get("deletionGracePeriodSeconds")
+        if current is not None:
             # A second deletion can only shorten the grace period.
-            return already if asked is None else min(already, _not_negative(asked))
+            return current if requested is None else min(current, _nonnegative_grace(requested))
         is_done = (old.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if is_done or not old["spec"].get("nodeName"):
             return 0
-        return _not_negative(old["spec"].get("terminationGracePeriodSeconds", 0) if asked is None else asked)
+        return _nonnegative_grace(
+            old["spec"].get("terminationGracePeriodSeconds", 0) if requested is None else requested
+        )
 
 
 def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: ClusterView) -> Object:
@@ -87,7 +89,7 @@ def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: Cluste
     An update can never change the node, so the result is stored without `validate_update`.
     """
     name = pod["metadata"]["name"]
-    reason = _what_prevents_binding(pod)
+    reason = _binding_conflict(pod)
     if reason:
         raise api_errors.conflict("", "pods/binding", name, f"pod {name} {reason}")
     bound = copy.deepcopy(pod)
@@ -100,7 +102,7 @@ def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: Cluste
     return bound
 
 
-def _what_prevents_binding(pod: Object) -> str:
+def _binding_conflict(pod: Object) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return "is being deleted, cannot be assigned to a host"
     node = pod["spec"].get("nodeName")
@@ -120,7 +122,7 @@ def _scheduled(status: str, cluster: ClusterView) -> Object:
     }
 
 
-def _not_negative(seconds: int) -> int:
+def _nonnegative_grace(seconds: int) -> int:
     """Return 1 for a negative grace period, as Kubernetes does."""
     return seconds if seconds >= 0 else 1
 
@@ -134,7 +136,7 @@ def _token_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
                 yield api_errors.forbidden_field(field, problem)
 
 
-def _fill(spec: Object) -> None:
+def _set_defaults(spec: Object) -> None:
     spec.setdefault("enableServiceLinks", True)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = _MIN_GRACE_SECONDS
@@ -143,16 +145,16 @@ def _fill(spec: Object) -> None:
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
-    for trouble in _PASSING_TROUBLES:
-        if not any(_tolerates(toleration, trouble) for toleration in spec.get("tolerations") or ()):
-            spec.setdefault("tolerations", []).append(_passing(trouble))
+    for taint in _NODE_CONDITION_TAINTS:
+        if not any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()):
+            spec.setdefault("tolerations", []).append(_default_toleration(taint))
 
 
-def _fill_priority(pod: str, spec: Object) -> None:
-    wanted = spec.get("priorityClassName", "")
-    if wanted not in _PRIORITIES:
-        raise api_errors.forbidden("", "pods", pod, f"no PriorityClass with name {wanted} was found")
-    computed = {"priority": _PRIORITIES[wanted], "preemptionPolicy": "PreemptLowerPriority"}
+def _set_priority(pod: str, spec: Object) -> None:
+    class_name = spec.get("priorityClassName", "")
+    if class_name not in _PRIORITIES:
+        raise api_errors.forbidden("", "pods", pod, f"no PriorityClass with name {class_name} was found")
+    computed = {"priority": _PRIORITIES[class_name], "preemptionPolicy": "PreemptLowerPriority"}
     for key, words in (
         ("priority", "integer value of priority"),
         ("preemptionPolicy", "string value of PreemptionPolicy"),
@@ -170,10 +172,10 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
     return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
 
 
-def _passing(trouble: str) -> Object:
+def _default_toleration(taint: str) -> Object:
     """Return the toleration that keeps a pod on an unreachable node for a while."""
     return {
-        "key": trouble,
+        "key": taint,
         "operator": "Exists",
         "effect": "NoExecute",
         "tolerationSeconds": _TOLERATED_SECONDS,
@@ -184,20 +186,20 @@ def _qos_class(spec: dict[str, Any]) -> str:
     """Return Guaranteed if all containers have limits equal to their requests, BestEffort if none has any."""
     requests: _Amounts = {}
     limits: _Amounts = {}
-    all_are_limited = True
+    all_have_limits = True
     for container in pod_spec_defaults.all_containers(spec):
         resources = container.get("resources") or {}
-        _add(requests, _asked(resources.get("requests") or {}))
-        own_limits = _asked(resources.get("limits") or {})
+        _add(requests, _positive_amounts(resources.get("requests") or {}))
+        own_limits = _positive_amounts(resources.get("limits") or {})
         _add(limits, own_limits)
-        all_are_limited = all_are_limited and len(own_limits) == len(_COUNTED)
+        all_have_limits = all_have_limits and len(own_limits) == len(_QOS_RESOURCES)
     if not requests and not limits:
         return "BestEffort"
-    return "Guaranteed" if all_are_limited and requests == limits else "Burstable"
+    return "Guaranteed" if all_have_limits and requests == limits else "Burstable"
 
 
-def _asked(amounts: Mapping[str, str]) -> _Amounts:
-    parsed = {name: quantities.parse(amounts[name]) for name in _COUNTED if name in amounts}
+def _positive_amounts(amounts: Mapping[str, str]) -> _Amounts:
+    parsed = {name: quantities.parse(amounts[name]) for name in _QOS_RESOURCES if name in amounts}
     return {name: amount for name, amount in parsed.items() if amount > 0}
 
 

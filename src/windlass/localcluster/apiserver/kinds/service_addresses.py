@@ -10,10 +10,10 @@ from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.checks.services import HEADLESS
 from windlass.localcluster.apiserver.strategy import Object
 
-_ADDRESSES = ipaddress.IPv4Network("10.96.0.0/16")
+_CLUSTER_IPS = ipaddress.IPv4Network("10.96.0.0/16")
 # The address of the API server.
 _RESERVED = "10.96.0.1"
-_PORTS = range(30000, 32768)
+_NODE_PORTS = range(30000, 32768)
 
 Spec = Mapping[str, Any]
 
@@ -39,27 +39,27 @@ def set_ip_families(spec: Object) -> Iterator[FieldError]:
 
 
 def allocate_cluster_ip(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
-    wanted = spec.get("clusterIP")
-    if wanted == HEADLESS:
+    requested = spec.get("clusterIP")
+    if requested == HEADLESS:
         return
     taken = {other.get("clusterIP") for other in others}
-    if not wanted:
-        not_free = {*taken, _RESERVED}
-        free = next((str(one) for one in _ADDRESSES.hosts() if str(one) not in not_free), None)
+    if not requested:
+        unavailable = {*taken, _RESERVED}
+        free = next((str(one) for one in _CLUSTER_IPS.hosts() if str(one) not in unavailable), None)
         if free is None:
             yield api_errors.forbidden_field("spec.clusterIP", "all addresses are taken")
             return
         spec["clusterIP"] = free
         spec["clusterIPs"] = [free]
         return
-    if ipaddress.ip_address(wanted) not in _ADDRESSES:
+    if ipaddress.ip_address(requested) not in _CLUSTER_IPS:
         problem = "the provided network does not match the current range"
-    elif wanted in taken:
+    elif requested in taken:
         problem = "provided IP is already allocated"
     else:
         return
     field, value = "spec.clusterIPs", spec.get("clusterIPs")
-    yield api_errors.invalid_value(field, value, f"failed to allocate IP {wanted}: {problem}")
+    yield api_errors.invalid_value(field, value, f"failed to allocate IP {requested}: {problem}")
 
 
 def allocate_node_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
@@ -92,13 +92,13 @@ def allocate_node_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldE
 
 
 def _free_port(protocol: str, taken: set[tuple[str, int]]) -> int | None:
-    return next((number for number in _PORTS if (protocol, number) not in taken), None)
+    return next((number for number in _NODE_PORTS if (protocol, number) not in taken), None)
 
 
 def _node_port_errors(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[FieldError]:
     number = port["nodePort"]
-    if number not in _PORTS:
-        valid = f"{_PORTS.start}-{_PORTS.stop - 1}"
+    if number not in _NODE_PORTS:
+        valid = f"{_NODE_PORTS.start}-{_NODE_PORTS.stop - 1}"
         problem = f"provided port is not in the valid range. The range of valid ports is {valid}"
         yield api_errors.invalid_value(field, number, problem)
     elif _protocol_and_port(port) in taken:

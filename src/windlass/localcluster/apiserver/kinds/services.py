@@ -109,9 +109,9 @@ def _drop_fields_of_former_type(spec: Object, former: Object) -> None:
         _drop_unchanged(spec, former, _CLUSTER_IP_FIELDS)
     if former["type"] in _EXTERNAL_TYPES and spec.get("type") not in _EXTERNAL_TYPES:
         _drop_unchanged(spec, former, _EXTERNAL_TRAFFIC_FIELDS)
-        given = {port.get("nodePort") for port in former.get("ports") or ()}
+        allocated = {port.get("nodePort") for port in former.get("ports") or ()}
         for port in spec.get("ports") or ():
-            if port.get("nodePort") in given:
+            if port.get("nodePort") in allocated:
                 del port["nodePort"]
     if former["type"] == "LoadBalancer" and spec.get("type") != "LoadBalancer":
         _drop_unchanged(spec, former, ("allocateLoadBalancerNodePorts",))
@@ -148,8 +148,8 @@ def _carry_over(spec: Object, former: Object) -> None:
 
 
 def _keep_node_ports(ports: list[dict[str, Any]], former: list[dict[str, Any]]) -> None:
-    given = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in former}
+    allocated = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in former}
     for port in ports:
-        number = given.get((port.get("protocol"), port.get("port")))
+        number = allocated.get((port.get("protocol"), port.get("port")))
         if number and not port.get("nodePort"):
             port["nodePort"] = number

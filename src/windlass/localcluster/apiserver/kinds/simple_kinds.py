@@ -125,9 +125,9 @@ class EndpointsStrategy(Strategy):
             for key in ("addresses", "notReadyAddresses"):
                 for address, address_at in basics.indexed(subset.get(key), f"{at}.{key}"):
                     yield from _address_errors(address, address_at)
-            several = len(subset.get("ports") or ()) > 1
+            is_name_required = len(subset.get("ports") or ()) > 1
             for port, port_at in basics.indexed(subset.get("ports"), f"{at}.ports"):
-                yield from _port_errors(port, several, port_at)
+                yield from _port_errors(port, is_name_required, port_at)
 
 
 def _address_errors(address: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -138,8 +138,8 @@ def _address_errors(address: Mapping[str, Any], path: str) -> Iterator[FieldErro
     yield from basics.non_special_ip(f"{path}.ip", ip)
 
 
-def _port_errors(port: Mapping[str, Any], several: bool, path: str) -> Iterator[FieldError]:
-    if several and not port.get("name"):
+def _port_errors(port: Mapping[str, Any], is_name_required: bool, path: str) -> Iterator[FieldError]:
+    if is_name_required and not port.get("name"):
         yield api_errors.required(f"{path}.name")
     yield from basics.optional_name(f"{path}.name", port.get("name"), formats.dns_label)
     number = port.get("port", 0)
@@ -158,29 +158,29 @@ class EventStrategy(Strategy):
     def validate(self, new: Object) -> Iterator[FieldError]:
         namespace = new["metadata"].get("namespace", "")
         about = (new.get("involvedObject") or {}).get("namespace", "")
-        is_of_the_new_sort = bool(new.get("eventTime"))
-        if is_of_the_new_sort:
-            is_in_place = bool(about) or namespace in ("default", "kube-system")
+        is_new_style = bool(new.get("eventTime"))
+        if is_new_style:
+            is_namespace_valid = bool(about) or namespace in ("default", "kube-system")
         else:
-            is_in_place = about == namespace if about else namespace in ("", "default")
-        if not is_in_place:
+            is_namespace_valid = about == namespace if about else namespace in ("", "default")
+        if not is_namespace_valid:
             yield api_errors.invalid_value(
                 "involvedObject.namespace", about, "does not match event.namespace"
             )
-        if is_of_the_new_sort:
-            yield from _word_errors(new)
+        if is_new_style:
+            yield from _new_style_errors(new)
 
 
-def _word_errors(new: Object) -> Iterator[FieldError]:
+def _new_style_errors(new: Object) -> Iterator[FieldError]:
     controller = new.get("reportingComponent") or ""
     if not controller:
         yield api_errors.required("reportingComponent")
     yield from basics.invalid_values("reportingComponent", controller, formats.qualified_name(controller))
     for key in ("reportingInstance", "action", "reason"):
-        word = new.get(key) or ""
-        if not word:
+        value = new.get(key) or ""
+        if not value:
             yield api_errors.required(key)
-        if len(word.encode()) > _MAX_EVENT_FIELD_BYTES:
+        if len(value.encode()) > _MAX_EVENT_FIELD_BYTES:
             yield api_errors.invalid_value(key, "", f"can have at most {_MAX_EVENT_FIELD_BYTES} characters")
     if len((new.get("message") or "").encode()) > _MAX_EVENT_MESSAGE_BYTES:
         yield api_errors.invalid_value(

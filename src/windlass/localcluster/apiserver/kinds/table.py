@@ -32,7 +32,7 @@ def _row(
     short_names: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
     subresources: tuple[str, ...] = (),
-    selectable: tuple[str, ...] = (),
+    selectable_fields: tuple[str, ...] = (),
 ) -> Kind:
     group, _, version = api_version.rpartition("/")
     singular = kind.lower()
@@ -50,7 +50,7 @@ def _row(
         subresources=subresources,
         type_name=type_name,
         schema=typed.compile_type(type_name, DEFAULTS),
-        selectable=selectable,
+        selectable_fields=selectable_fields,
         strategy=strategy,
     )
 
@@ -64,7 +64,7 @@ KINDS: tuple[Kind, ...] = (
         simple_kinds.EventStrategy(),
         type_name="CoreV1Event",
         short_names=("ev",),
-        selectable=(
+        selectable_fields=(
             *("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid"),
             *("involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath"),
             *("reason", "source", "type", "reportingComponent"),
@@ -77,7 +77,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
         short_names=("ns",),
         subresources=("finalize", "status"),
-        selectable=("status.phase",),
+        selectable_fields=("status.phase",),
     ),
     _row(
         "v1",
@@ -86,7 +86,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
         short_names=("no",),
         subresources=("status",),
-        selectable=("spec.unschedulable",),
+        selectable_fields=("spec.unschedulable",),
     ),
     _row(
         "v1",
@@ -102,12 +102,12 @@ KINDS: tuple[Kind, ...] = (
         short_names=("po",),
         categories=_ALL,
         subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "status"),
-        selectable=(
+        selectable_fields=(
             *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
             *("status.phase", "status.podIP", "status.nominatedNodeName", "spec.hostNetwork"),
         ),
     ),
-    _row("v1", "Secret", simple_kinds.SecretStrategy(), selectable=("type",)),
+    _row("v1", "Secret", simple_kinds.SecretStrategy(), selectable_fields=("type",)),
     _row(
         "v1",
         "Service",
@@ -115,7 +115,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("svc",),
         categories=_ALL,
         subresources=("status",),
-        selectable=("spec.clusterIP", "spec.type"),
+        selectable_fields=("spec.clusterIP", "spec.type"),
     ),
     _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), short_names=("sa",)),
     _row(
@@ -142,7 +142,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("rs",),
         categories=_ALL,
         subresources=("scale", "status"),
-        selectable=("status.replicas",),
+        selectable_fields=("status.replicas",),
     ),
     _row(
         "apps/v1",
@@ -158,7 +158,7 @@ KINDS: tuple[Kind, ...] = (
         jobs.JobStrategy(),
         categories=_ALL,
         subresources=("status",),
-        selectable=("status.successful",),
+        selectable_fields=("status.successful",),
     ),
     _row("coordination.k8s.io/v1", "Lease", simple_kinds.LeaseStrategy()),
     _row(f"{_RBAC}/v1", "ClusterRole", rbac.RoleStrategy(), namespaced=False),

@@ -34,17 +34,17 @@ def identity(value: Any) -> object:
 
 def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | None]) -> Check | None:
     """Return a check of a value and of everything below it."""
-    here = check_of(schema)
+    own_check = check_of(schema)
     items = _everywhere(schema["items"], check_of) if schema.get("items") else None
     below = {key: _everywhere(value, check_of) for key, value in (schema.get("properties") or {}).items()}
     children = {key: check for key, check in below.items() if check is not None}
     additional = schema.get("additionalProperties")
     others = _everywhere(additional, check_of) if isinstance(additional, dict) else None
-    if here is None and items is None and not children and others is None:
+    if own_check is None and items is None and not children and others is None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        problems = here(value) if here is not None else []
+        problems = own_check(value) if own_check is not None else []
         if type(value) is list and items is not None:
             problems += [
                 (f"[{index}]{path}", make) for index, one in enumerate(value) for path, make in items(one)

@@ -21,7 +21,9 @@ Defaults = Mapping[str, Mapping[str, Any]]
 Object = dict[str, Any]
 
 # These fields can also be a boolean or a list, so the types call them `any`.
-_REFINED = {("V1JSONSchemaProps", field): "?V1JSONSchemaProps" for field in ("items", "additionalProperties")}
+_FIELD_OVERRIDES = {
+    ("V1JSONSchemaProps", field): "?V1JSONSchemaProps" for field in ("items", "additionalProperties")
+}
 # Required by the published types, but may be empty: Go does not distinguish empty and absent strings.
 _MAY_BE_EMPTY = frozenset({("V1HTTPHeader", "value"), ("V1Sysctl", "value")})
 # Metadata is validated elsewhere, and absent fields of a status are zero.
@@ -232,19 +234,19 @@ class _StructOrAny:
 class _Struct:
     """A type with fields."""
 
-    def __init__(self, name: str, library: _TypeCache) -> None:
+    def __init__(self, name: str, types: _TypeCache) -> None:
         match = _NAME.fullmatch(name)
         version, self._go_name = match.groups() if match else ("1", name)
         self.go_type = f"v{version}.{self._go_name}"
         self.zero: Object = {}
         self._name = name
-        self._library = library
+        self._types = types
         self._type = k8s_types.types()[name]
 
     @functools.cached_property
     def _fields(self) -> dict[str, _Node]:
         return {
-            field: self._library.node(_REFINED.get((self._name, field), kind), field)
+            field: self._types.node(_FIELD_OVERRIDES.get((self._name, field), kind), field)
             for field, kind in self._type.fields.items()
         }
 
@@ -270,7 +272,7 @@ class _Struct:
     @functools.cached_property
     def _constants(self) -> tuple[tuple[str, Any, bool], ...]:
         """Default values, each with whether it is mutable and has to be copied."""
-        constants = self._library.defaults.get(self._name, {})
+        constants = self._types.defaults.get(self._name, {})
         return tuple((field, value, isinstance(value, (dict, list))) for field, value in constants.items())
 
     def check(self, value: Any) -> None:
@@ -291,23 +293,23 @@ class _Struct:
         if type(value) is not dict:
             return []
         fields, nested, omitted_when_empty = self._fields, self._nested, self._omitted_when_empty
-        gone, dropped = [], []
+        removed, dropped = [], []
         for field, one in value.items():
             if field not in fields:
-                gone.append(field)
+                removed.append(field)
                 dropped.append(f".{field}")
             elif one is None or (not one and field in omitted_when_empty):
-                gone.append(field)
+                removed.append(field)
             elif field in nested and (paths := nested[field].prune(one)):
                 dropped += [f".{field}{path}" for path in paths]
-        for field in gone:
+        for field in removed:
             del value[field]
         return dropped
 
     def fill(self, value: Any) -> None:
-        for field, constant, is_changeable in self._constants:
+        for field, constant, is_mutable in self._constants:
             if field not in value:
-                value[field] = copy.deepcopy(constant) if is_changeable else constant
+                value[field] = copy.deepcopy(constant) if is_mutable else constant
         nested = self._nested
         for field, one in value.items():
             if field in nested:
