@@ -74,21 +74,6 @@ def test_job_status_successful_selector(succeeded: dict[str, int], text: str) ->
     assert not selector.matches({"status": {"succeeded": 1}})
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("", None),
-        ("metadata.name=a", "a"),
-        ("status.phase=Running,metadata.name==a", "a"),
-        ("metadata.name!=a", None),
-        (r"metadata.name=a\,b", "a,b"),
-        ("metadata.namespace=a", None),
-    ],
-)
-def test_required_name(text: str, name: str | None) -> None:
-    assert field_selectors.parse(text, POD_FIELDS).name == name
-
-
 def test_parsed_requirements() -> None:
     requirements = field_selectors.parse(r"status.phase!=A\,B,metadata.name=x", POD_FIELDS).requirements
     assert [(each.field, each.equal, each.value) for each in requirements] == [
@@ -135,4 +120,4 @@ def test_unsupported_field_is_rejected(selectable: tuple[str, ...], is_custom: b
 @given(st.text(max_size=10))
 def test_escaped_value_round_trips(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-    assert field_selectors.parse(f"metadata.name={escaped}", ()).name == value
+    assert field_selectors.parse(f"metadata.name={escaped}", ()).requirements[0].value == value

@@ -38,18 +38,6 @@ def _shown(value: Any, when_missing: str) -> str:
 class FieldSelector(msgspec.Struct, frozen=True):
     requirements: tuple[FieldRequirement, ...] = ()
 
-    @property
-    def is_everything(self) -> bool:
-        return not self.requirements
-
-    @property
-    def name(self) -> str | None:
-        """The metadata.name that the selector requires, if any."""
-        for requirement in self.requirements:
-            if requirement.field == "metadata.name" and requirement.equal:
-                return requirement.value
-        return None
-
     def matches(self, obj: Mapping[str, Any]) -> bool:
         for requirement in self.requirements:  # noqa: SIM110 - twice as fast as all() and a generator
             if not requirement.matches(obj):

@@ -25,7 +25,6 @@ class Representation(msgspec.Struct, frozen=True):
 
     media_type: str = bodies.JSON
     table: tables.TableRequest | None = None
-    include: str = ""
     is_pretty: bool = False
 
 
@@ -36,9 +35,10 @@ def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
     if accept in _PLAIN and not query:
         return DEFAULT
     is_pretty = parse_boolean(query.get("pretty", ""))
-    return Representation(
-        tables.media_type(accept), tables.table_request(accept), query.get("includeObject", ""), is_pretty
-    )
+    table = tables.table_request(accept)
+    if table is not None and query.get("includeObject"):
+        table = msgspec.structs.replace(table, include=query["includeObject"])
+    return Representation(tables.media_type(accept), table, is_pretty)
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
@@ -60,18 +60,14 @@ def object_body(kind: Kind, body: bytes, representation: Representation, now: da
     if representation.table is None:
         return body
     obj = bodies.decode_stored(body)
-    return bodies.encode(
-        tables.convert_object(representation.table, kind, obj, include=representation.include, now=now)
-    )
+    return bodies.encode(tables.convert_object(representation.table, kind, obj, now=now))
 
 
 def list_body(kind: Kind, listed: ListResult, representation: Representation, now: datetime) -> bytes:
     if representation.table is not None:
         objects = [bodies.decode_stored(as_kind(kind, body)) for body in listed.bodies]
         metadata = {name: value for name, value in listed.metadata.items() if value != ""}
-        shown = tables.convert_list(
-            representation.table, kind, objects, metadata, include=representation.include, now=now
-        )
+        shown = tables.convert_list(representation.table, kind, objects, metadata, now=now)
         return bodies.encode(shown)
     head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
     return b"".join(
@@ -93,16 +89,14 @@ def event_transform(kind: Kind, representation: Representation, clock: Callable[
     table = representation.table
     if table is None:
         return lambda body: as_kind(kind, body)
-    tables.check_watch_format(table, representation.include)
+    tables.check_watch_format(table)
     is_first = True
 
     def transform(body: bytes) -> bytes:
         nonlocal is_first
         with_columns, is_first = is_first, False
         obj = bodies.decode_stored(as_kind(kind, body))
-        shown = tables.convert_object(
-            table, kind, obj, include=representation.include, with_columns=with_columns, now=clock()
-        )
+        shown = tables.convert_object(table, kind, obj, with_columns=with_columns, now=clock())
         return bodies.encode(shown)
 
     return transform

@@ -21,11 +21,6 @@ class Selection(msgspec.Struct, frozen=True):
     def is_everything(self) -> bool:
         return self.labels.is_everything and not self.fields.requirements
 
-    @property
-    def name(self) -> str | None:
-        """The metadata.name that the selection requires, if any."""
-        return self.fields.name
-
     def matches(self, body: bytes) -> bool:
         if self.is_everything:
             return True

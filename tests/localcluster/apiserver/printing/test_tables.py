@@ -41,7 +41,7 @@ def _object(name: str = "x", metadata: dict[str, Any] | None = None, **fields: A
 
 
 def _cells(kind: Kind, obj: dict[str, Any]) -> list[Any]:
-    made = tables.table(kind, [obj], list_metadata={}, now=_NOW)
+    made = tables.convert_list(_TABLE, kind, [obj], {}, now=_NOW)
     cells: list[Any] = made["rows"][0]["cells"]
     assert len(cells) == len(made["columnDefinitions"])
     return cells
@@ -100,7 +100,7 @@ def test_columns_of_a_custom_kind() -> None:
         Column(name="Odd", type="string", path="nonsense"),
     )
     kind = _kind("things.x", "Thing", is_custom=True, shown=shown)
-    made = tables.table(kind, [_object(status={"state": "Fine"})], list_metadata={}, now=_NOW)
+    made = tables.convert_list(_TABLE, kind, [_object(status={"state": "Fine"})], {}, now=_NOW)
     assert [
         (each["name"], each["type"], each["format"], each["description"], each["priority"])
         for each in made["columnDefinitions"]
@@ -114,17 +114,18 @@ def test_columns_of_a_custom_kind() -> None:
 
 
 def test_custom_kind_without_columns_shows_age() -> None:
-    made = tables.table(_kind("things.x", "Thing", is_custom=True), [_object()], list_metadata={}, now=_NOW)
+    made = tables.convert_list(_TABLE, _kind("things.x", "Thing", is_custom=True), [_object()], {}, now=_NOW)
     assert [each["name"] for each in made["columnDefinitions"]] == ["Name", "Age"]
     assert made["rows"][0]["cells"] == ["x", "3m"]
 
 
 def test_complete_table() -> None:
     pod = _object(apiVersion="v1", kind="Pod", spec={"containers": [{}]}, status={"phase": "Failed"})
-    made = tables.table(
+    made = tables.convert_list(
+        _TABLE,
         _PODS,
         [pod],
-        list_metadata={"resourceVersion": "7", "continue": "", "remainingItemCount": 3},
+        {"resourceVersion": "7", "continue": "", "remainingItemCount": 3},
         now=_NOW,
     )
     assert made == {
@@ -161,7 +162,7 @@ def test_complete_table() -> None:
 )
 def test_include_object_controls_row_content(include: str, expected: str | None) -> None:
     pod = _object(kind="Pod", spec={"containers": []})
-    made = tables.table(_PODS, [pod], include=include, version="v1beta1", list_metadata={}, now=_NOW)
+    made = tables.convert_list(TableRequest("Table", "v1beta1", include), _PODS, [pod], {}, now=_NOW)
     carried = made["rows"][0]["object"]
     assert (carried and carried["kind"]) == expected
     assert made["apiVersion"] == "meta.k8s.io/v1beta1"
@@ -169,7 +170,7 @@ def test_include_object_controls_row_content(include: str, expected: str | None)
 
 def test_unknown_include_object_is_rejected() -> None:
     with pytest.raises(api_errors.ApiError) as caught:
-        tables.table(_PODS, [], include="X", list_metadata={}, now=_NOW)
+        tables.convert_list(TableRequest("Table", include="X"), _PODS, [], {}, now=_NOW)
     assert caught.value.code == 400
     assert caught.value.message == (
         "Unable to convert to Table as requested: includeObject: Invalid value: "
@@ -265,7 +266,7 @@ def test_list_formats() -> None:
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "items": [tables.partial(pod) for pod in pods],
+        "items": [tables.convert_object(_PARTIAL, _PODS, pod, now=_NOW) for pod in pods],
     }
     assert [
         row["cells"][0] for row in tables.convert_list(_TABLE, _PODS, pods, metadata, now=_NOW)["rows"]

@@ -35,6 +35,8 @@ class TableRequest(msgspec.Struct, frozen=True):
 
     kind: str
     version: str = "v1"
+    # What a row has besides its cells: Metadata (the default), Object or None.
+    include: str = ""
 
 
 class _Clause(msgspec.Struct, frozen=True):
@@ -107,10 +109,10 @@ def _clause(part: str) -> _Clause:
     return _Clause("*/*" if name == "*" else name, quality, parameters)
 
 
-def check_watch_format(request: TableRequest, include: str) -> None:
+def check_watch_format(request: TableRequest) -> None:
     """Reject a format that watch events cannot have."""
     if request.kind == TABLE:
-        _check_include(include)
+        _check_include(request.include)
     elif request.kind == PARTIAL_LIST:
         message = f"you requested {PARTIAL_LIST}, but the events of a watch are not lists"
         raise api_errors.ApiError(406, "NotAcceptable", message)
@@ -125,28 +127,14 @@ def _check_include(include: str) -> None:
 
 
 def convert_object(
-    request: TableRequest,
-    kind: Kind,
-    obj: Object,
-    *,
-    include: str = "",
-    with_columns: bool = True,
-    now: datetime,
+    request: TableRequest, kind: Kind, obj: Object, *, with_columns: bool = True, now: datetime
 ) -> Object:
     """Return an object or the object of a watch event in the requested format."""
     if request.kind == TABLE:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return table(
-            kind,
-            [obj],
-            include=include,
-            version=request.version,
-            list_metadata=metadata,
-            with_columns=with_columns,
-            now=now,
-        )
+        return _table(request, kind, [obj], metadata, with_columns=with_columns, now=now)
     if request.kind == PARTIAL:
-        return partial(obj, request.version)
+        return _partial(request, obj)
     message = f"you requested {PARTIAL_LIST}, but the requested object is not a list ({kind.kind})"
     raise api_errors.ApiError(406, "NotAcceptable", message)
 
@@ -157,68 +145,55 @@ def convert_list(
     objects: Sequence[Object],
     list_metadata: Mapping[str, Any],
     *,
-    include: str = "",
     now: datetime,
 ) -> Object:
     """Return a list in the requested format."""
     if request.kind == TABLE:
-        return table(
-            kind, objects, include=include, version=request.version, list_metadata=list_metadata, now=now
-        )
+        return _table(request, kind, objects, list_metadata, now=now)
     if request.kind == PARTIAL_LIST:
-        return partial_list(objects, list_metadata, request.version)
+        items = [_partial(request, obj) for obj in objects]
+        return _head(request, PARTIAL_LIST) | {"metadata": dict(list_metadata), "items": items}
     message = f"you requested {PARTIAL}, but the requested object is a list ({kind.list_kind})"
     raise api_errors.ApiError(406, "NotAcceptable", message)
 
 
-def partial(obj: Object, version: str = "v1") -> Object:
-    return {"kind": PARTIAL, "apiVersion": f"{_GROUP}/{version}", "metadata": obj["metadata"]}
+def _head(request: TableRequest, kind: str) -> Object:
+    return {"kind": kind, "apiVersion": f"{_GROUP}/{request.version}"}
 
 
-def partial_list(objects: Sequence[Object], list_metadata: Mapping[str, Any], version: str = "v1") -> Object:
-    return {
-        "kind": PARTIAL_LIST,
-        "apiVersion": f"{_GROUP}/{version}",
-        "metadata": dict(list_metadata),
-        "items": [partial(obj, version) for obj in objects],
-    }
+def _partial(request: TableRequest, obj: Object) -> Object:
+    return _head(request, PARTIAL) | {"metadata": obj["metadata"]}
 
 
-def table(
+def _table(
+    request: TableRequest,
     kind: Kind,
     objects: Sequence[Object],
-    *,
-    include: str = "",
-    version: str = "v1",
     list_metadata: Mapping[str, Any],
+    *,
     with_columns: bool = True,
     now: datetime,
 ) -> Object:
-    """Return a table. `include` is what a row has besides its cells: Metadata (default), Object or None.
-
-    Each event of a watch is a table with one row. Only the first has column definitions.
-    """
-    _check_include(include)
+    """Return a table. Each event of a watch is one with a single row, and only the first has column definitions."""
+    _check_include(request.include)
     printer = _printer(kind)
-    return {
-        "kind": TABLE,
-        "apiVersion": f"{_GROUP}/{version}",
+    return _head(request, TABLE) | {
         "metadata": {key: value for key, value in list_metadata.items() if value not in ("", None)},
         "columnDefinitions": msgspec.to_builtins(printer.headers) if with_columns else None,
-        "rows": [_row(kind, obj, printer.cells(obj, now), include, version) for obj in objects],
+        "rows": [_row(request, kind, obj, printer.cells(obj, now)) for obj in objects],
     }
 
 
-def _row(kind: Kind, obj: Object, cells: list[Any], include: str, version: str) -> Object:
-    shown: Object = {"cells": cells}
+def _row(request: TableRequest, kind: Kind, obj: Object, cells: list[Any]) -> Object:
+    row: Object = {"cells": cells}
     phase = accessors.text(obj, "status", "phase") if kind.resource == "pods" else ""
     if phase in _ENDED:
-        shown["conditions"] = [
+        row["conditions"] = [
             {"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}
         ]
-    if include == "Object":
-        return shown | {"object": obj}
-    return shown | {"object": None if include == "None" else partial(obj, version)}
+    if request.include == "Object":
+        return row | {"object": obj}
+    return row | {"object": None if request.include == "None" else _partial(request, obj)}
 
 
 def _printer(kind: Kind) -> Printer:
