@@ -99,8 +99,8 @@ def environment_of(pod: dict[str, object]) -> dict[str, str]:
 BARRIER = """
 import functools, os, pathlib, sys
 from windlass.barrier import run, server
-from windlass.cli import barrier
-server.find = functools.partial(server.find, account=pathlib.Path(sys.argv.pop()))
+from windlass.cli.commands import barrier
+server.server_from_environment = functools.partial(server.server_from_environment, account=pathlib.Path(sys.argv.pop()))
 barrier.barrier(prog_name="windlass barrier")
 """
 """Return the command `windlass barrier` with the path of the service account."""

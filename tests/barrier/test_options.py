@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.barrier import options
-from windlass.barrier.options import BadOptionError, Options
+from windlass.barrier.options import InvalidOptionError, Options
 
 OWN = {"FC_FRAMEWORK_NAMESPACE": "research", "FC_FRAMEWORK_NAME": "digits"}
 ALL = {
@@ -53,7 +53,7 @@ def test_our_own_by_its_name() -> None:
 
 def test_another_framework_from_outside_of_any() -> None:
     read = options.read({"FC_FRAMEWORK_NAMESPACE": "research"}, "other")
-    assert read.called == "research/other"
+    assert read.qualified_name == "research/other"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_another_framework_from_outside_of_any() -> None:
     ],
 )
 def test_who_we_are_is_not_known(environment: dict[str, str], words: str) -> None:
-    with pytest.raises(BadOptionError, match=words):
+    with pytest.raises(InvalidOptionError, match=words):
         options.read(environment)
 
 
@@ -95,11 +95,11 @@ INTERVAL, TIMEOUT = "BARRIER_CHECK_INTERVAL_SEC", "BARRIER_CHECK_TIMEOUT_SEC"
 )
 def test_bad_values(name: str, value: str) -> None:
     """Named, with what was found and what is expected."""
-    with pytest.raises(BadOptionError) as caught:
+    with pytest.raises(InvalidOptionError) as caught:
         options.read({**OWN, name: value})
     said = str(caught.value)
     assert said.startswith(f"{name}: found ")
-    assert "expected a whole number" in said
+    assert "expected an integer" in said
     assert "\n" not in said
     assert len(said) < 300
 

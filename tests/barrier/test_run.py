@@ -16,11 +16,11 @@ import unprivileged
 from barrier_api import Answer, Step, Watch, event, refusal
 
 from windlass.barrier import run as module
-from windlass.barrier.run import Wanted, run
+from windlass.barrier.run import BarrierRequest, run
 from windlass.wire import codec
 
 OWN = gang_objects.WORKER_1
-PLAIN = Wanted()
+PLAIN = BarrierRequest()
 Steps = Mapping[str, Sequence[Step]]
 THERE = [Watch([event("ADDED", gang_objects.stored(gang_objects.gang()))], "more")]
 FULL = msgspec.json.decode(codec.encode_framework(gang_objects.framework()))
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True):
     said: list[str]
 
 
-def barrier(steps: Steps, wanted: Wanted = PLAIN, **environment: str) -> Ended:
+def barrier(steps: Steps, wanted: BarrierRequest = PLAIN, **environment: str) -> Ended:
     said: list[str] = []
     with apis.serving(steps) as api:
         code = run(wanted, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, said.append)
@@ -74,7 +74,7 @@ def test_timed_out(folder: Path) -> None:
     ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert ended.code == 201
     (said,) = ended.said
-    assert said.startswith("timed out: not every task of research/digits has an address after 60 s")
+    assert said.startswith("timed out after 60 s: some tasks of research/digits have no address")
     assert "kubectl get pods -n research -l FC_FRAMEWORK_NAME=digits" in said
     assert not list(folder.iterdir())
 
@@ -89,14 +89,14 @@ NO_RIGHTS: Steps = {
 @pytest.mark.parametrize(
     ("steps", "environment", "code", "words"),
     [
-        ({}, {"WINDLASS_GANG": ""}, 210, "there is no Framework digits in the namespace research"),
+        ({}, {"WINDLASS_GANG": ""}, 210, "Framework digits not found in namespace research"),
         ({}, {"FC_FRAMEWORK_NAME": ""}, 210, "FC_FRAMEWORK_NAME is not set"),
         ({}, {"BARRIER_CHECK_TIMEOUT_SEC": "59"}, 210, "BARRIER_CHECK_TIMEOUT_SEC: found '59'"),
         ({}, {"BARRIER_CHECK_INTERVAL_SEC": "1"}, 210, "BARRIER_CHECK_INTERVAL_SEC: found '1'"),
         ({}, {"FC_TASK_INDEX": "x"}, 210, "FC_TASK_INDEX: found 'x'"),
-        ({}, {"KUBE_APISERVER_ADDRESS": ""}, 1, "no API server is known"),
+        ({}, {"KUBE_APISERVER_ADDRESS": ""}, 1, "no API server is configured"),
         ({}, {"KUBE_APISERVER_ADDRESS": "http://a:b"}, 1, "is no address of an API server"),
-        (NO_RIGHTS, {}, 1, "neither the Gang nor the Framework research/digits may be read"),
+        (NO_RIGHTS, {}, 1, "not allowed to read Framework research/digits or its Gang"),
     ],
     ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],
 )
@@ -114,7 +114,8 @@ def test_a_file_that_cannot_be_written(name: str, folder: Path) -> None:
     (folder / name).mkdir()
     ended = barrier({"watch_gangs": THERE})
     assert ended == Ended(
-        1, [f"{name} cannot be written: Is a directory. Mount an emptyDir where the barrier runs."]
+        1,
+        [f"cannot write {name}: Is a directory. Mount an emptyDir at the working directory of the barrier."],
     )
 
 
@@ -125,7 +126,7 @@ def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     gone.rmdir()
     ended = barrier({"watch_gangs": THERE})
     (said,) = ended.said
-    assert (ended.code, said.startswith("framework.json cannot be written: ")) == (1, True)
+    assert (ended.code, said.startswith("cannot write framework.json: ")) == (1, True)
     monkeypatch.chdir(folder)
 
 
@@ -192,13 +193,13 @@ def test_files_are_for_whoever_the_containers_are(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "environment"),
     [
-        (Wanted(configfile="sub/configfile"), {}),
-        (Wanted(), {"BARRIER_CONFIGFILE": "sub/configfile"}),
-        (Wanted(configfile="sub/configfile"), {"BARRIER_CONFIGFILE": "elsewhere"}),
+        (BarrierRequest(configfile="sub/configfile"), {}),
+        (BarrierRequest(), {"BARRIER_CONFIGFILE": "sub/configfile"}),
+        (BarrierRequest(configfile="sub/configfile"), {"BARRIER_CONFIGFILE": "elsewhere"}),
     ],
     ids=["option", "variable", "the-option-comes-first"],
 )
-def test_configfile(wanted: Wanted, environment: dict[str, str], folder: Path) -> None:
+def test_configfile(wanted: BarrierRequest, environment: dict[str, str], folder: Path) -> None:
     (folder / "sub").mkdir()
     assert barrier({"watch_gangs": THERE}, wanted, **environment).code == 0
     assert read(folder, "sub/configfile") == "10.0.0.5:2222,10.0.0.6:2222\n10.0.0.4:2222\n"
@@ -208,22 +209,24 @@ def test_configfile(wanted: Wanted, environment: dict[str, str], folder: Path) -
 def test_a_configfile_that_cannot_be_written(folder: Path) -> None:
     ended = barrier({"watch_gangs": THERE}, BARRIER_CONFIGFILE="/nowhere/configfile")
     assert ended.code == 1
-    assert "/nowhere/configfile cannot be written: No such file or directory" in ended.said[0]
+    assert "cannot write /nowhere/configfile: No such file or directory" in ended.said[0]
 
 
 # Addresses for a shell
 
 
 def test_printed_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = barrier({"watch_gangs": THERE}, Wanted(prints_hosts=True))
+    ended = barrier({"watch_gangs": THERE}, BarrierRequest(prints_hosts=True))
     assert ended.code == 0
     assert capsys.readouterr().out == "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"
     assert not list(folder.iterdir())
 
 
 def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its Framework is read: what our Gang is called says nothing about it."""
-    ended = barrier({"get_framework": [Answer(200, FULL)]}, Wanted(framework="other", prints_hosts=True))
+    """Its Framework is read: what our Gang is qualified_name says nothing about it."""
+    ended = barrier(
+        {"get_framework": [Answer(200, FULL)]}, BarrierRequest(framework="other", prints_hosts=True)
+    )
     assert ended.code == 0
     assert "windlass_ps_ips='10.0.0.4'" in capsys.readouterr().out
 
@@ -231,8 +234,8 @@ def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("quick")
 def test_another_framework_that_is_none() -> None:
     """Statement 53: it is named."""
-    ended = barrier({}, Wanted(framework="tf example", prints_hosts=True))
-    assert ended == Ended(210, ["there is no Framework tf example in the namespace research"])
+    ended = barrier({}, BarrierRequest(framework="tf example", prints_hosts=True))
+    assert ended == Ended(210, ["Framework tf example not found in namespace research"])
 
 
 def test_the_files_are_read_by_shells(folder: Path) -> None:

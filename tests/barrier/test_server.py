@@ -15,8 +15,14 @@ from barrier_api import Answer, Watch, refusal
 from server_process import RunningServer, serving_in_thread
 from windlass.barrier import server as module
 from windlass.barrier.options import Options
-from windlass.barrier.server import AnsweredError, NoAccessError, NoAnswerError, Server, find
-from windlass.barrier.waiting import Passed, Waiting
+from windlass.barrier.server import (
+    NoCredentialsError,
+    NoResponseError,
+    ResponseError,
+    Server,
+    server_from_environment,
+)
+from windlass.barrier.waiting import BarrierResult, GangWaiter
 from windlass.model import names
 from windlass.wire.crd import manifests
 
@@ -37,9 +43,9 @@ def account(tmp_path: Path) -> Path:
     [
         (
             {},
-            "no API server is known: this is no pod, and neither KUBECONFIG nor KUBE_APISERVER_ADDRESS is set",
+            "no API server is configured: this is not a pod, and neither KUBECONFIG nor KUBE_APISERVER_ADDRESS is set",
         ),
-        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "set automountServiceAccountToken: true"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "Set automountServiceAccountToken: true"),
         ({"KUBECONFIG": "/there/is/no/such/file"}, "/there/is/no/such/file"),
         ({"KUBE_APISERVER_ADDRESS": "http://"}, "is no address of an API server"),
         ({"KUBE_APISERVER_ADDRESS": "http://host:port"}, "is no address of an API server"),
@@ -52,8 +58,8 @@ def test_nowhere(
 ) -> None:
     monkeypatch.setenv("HOME", str(account))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    with pytest.raises(NoAccessError) as caught:
-        find(environment, account)
+    with pytest.raises(NoCredentialsError) as caught:
+        server_from_environment(environment, account)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -61,8 +67,8 @@ def test_nowhere(
 def test_certificates_that_are_none(account: Path) -> None:
     (account / "ca.crt").write_text("no certificate")
     (account / "token").write_text("secret")
-    with pytest.raises(NoAccessError):
-        find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
+    with pytest.raises(NoCredentialsError):
+        server_from_environment({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
 
 
 @pytest.fixture
@@ -84,25 +90,25 @@ def test_in_a_pod(embedded: RunningServer, account: Path) -> None:
     options = Options(
         "default", "digits", gang=gang_objects.GANG, attempt=gang_objects.ATTEMPT, pod_uid="uid-worker-1"
     )
-    found = find(environment, account)
+    found = server_from_environment(environment, account)
     said: list[str] = []
-    passed: list[Passed] = []
-    waiting = Waiting(found, options, said.append, monotonic=lambda: 0.0, sleep=lambda _: None)
+    passed: list[BarrierResult] = []
+    waiting = GangWaiter(found, options, said.append, monotonic=lambda: 0.0, sleep=lambda _: None)
     thread = threading.Thread(target=lambda: passed.append(waiting.wait()))
     thread.start()
     patch = {"spec": gang_objects.stored(gang_objects.gang())["spec"]}
     answer = embedded.ask("PATCH", f"{PATH}/{gang_objects.GANG}", patch, "application/merge-patch+json")
     assert answer.code == 200, answer.body
     thread.join(60)
-    assert (passed, said) == ([Passed(gang_objects.gang())], [])
+    assert (passed, said) == ([BarrierResult(gang_objects.gang())], [])
 
 
 def test_ports_that_are_none(embedded: RunningServer, account: Path) -> None:
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text("secret")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}
-    with pytest.raises(NoAccessError, match="and 'https', which is no address"):
-        find(environment, account)
+    with pytest.raises(NoCredentialsError, match="and 'https'\\): "):
+        server_from_environment(environment, account)
 
 
 def test_a_token_that_is_rotated() -> None:
@@ -117,7 +123,7 @@ def test_a_token_that_is_rotated() -> None:
 def test_an_address_with_a_path() -> None:
     """As behind a proxy that serves several clusters."""
     with apis.serving() as api:
-        with pytest.raises(AnsweredError):
+        with pytest.raises(ResponseError):
             Server(f"{api.url}/clusters/", None, dict).get("/apis/x")
         assert api.asked[0].path == "/clusters/apis/x"
 
@@ -143,7 +149,7 @@ def test_an_address_with_a_path() -> None:
     ids=["status", "two-lines", "html", "bytes", "list", "number", "empty", "deep"],
 )
 def test_refusals(answer: Answer, said: str) -> None:
-    with apis.serving(get_framework=[answer]) as api, pytest.raises(AnsweredError) as caught:
+    with apis.serving(get_framework=[answer]) as api, pytest.raises(ResponseError) as caught:
         Server(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
     assert str(caught.value) == said
 
@@ -165,11 +171,11 @@ def silent() -> Iterator[str]:
 
 def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the time for the whole watch none is spent on the first word."""
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT", 0.2)
     with silent() as address:
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(NoResponseError):
             Server(address, None, dict).get("/apis/x")
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(NoResponseError):
             list(Server(address, None, dict).watch("/apis/x", 600))
 
 
@@ -180,7 +186,7 @@ def test_a_watch_may_be_silent_for_as_long_as_it_lasts(monkeypatch: pytest.Monke
     with apis.serving(watch_gangs=[Watch([{"type": "BOOKMARK"}], "more")]) as api:
         watch = iter(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 600))
         assert next(watch)
-        assert [line.gettimeout() for line in lines] == [600 + module.ANSWER_SECONDS]
+        assert [line.gettimeout() for line in lines] == [600 + module.RESPONSE_TIMEOUT]
 
 
 def test_a_machine_that_is_gone_is_noticed_within_a_minute() -> None:

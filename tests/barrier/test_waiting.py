@@ -12,7 +12,7 @@ from barrier_api import Answer, Api, Step, Watch, event, refusal
 from barrier_runs import OPTIONS, OURS, Run, added
 
 from windlass.barrier.options import Options
-from windlass.barrier.waiting import Passed, TimedOutError
+from windlass.barrier.waiting import BarrierResult, TimedOutError
 from windlass.model.gang import GangSpec
 
 # By the Gang
@@ -21,7 +21,7 @@ from windlass.model.gang import GangSpec
 def test_the_gang_is_there_already() -> None:
     with apis.serving(watch_gangs=[Watch([added(OURS)], "more")]) as api:
         run = Run(api)
-        assert run.wait() == Passed(OURS)
+        assert run.wait() == BarrierResult(OURS)
         (asked,) = api.asked
     assert asked.path == "/apis/windlass.dev/v1/namespaces/research/gangs"
     assert asked.query == {
@@ -52,7 +52,7 @@ def test_what_does_not_count(first: Any) -> None:
     lines = [first, event("MODIFIED", gang_objects.stored(OURS))]
     with apis.serving(watch_gangs=[Watch(lines, "more")]) as api:
         run = Run(api)
-        assert run.wait() == Passed(OURS)
+        assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"]
     assert run.said == []
 
@@ -67,14 +67,14 @@ def test_what_does_not_count(first: Any) -> None:
 )
 def test_who_does_not_know_itself_takes_what_there_is(options: Options) -> None:
     with apis.serving(watch_gangs=[Watch([added(OURS)], "more")]) as api:
-        assert Run(api, options).wait() == Passed(OURS)
+        assert Run(api, options).wait() == BarrierResult(OURS)
 
 
 def test_one_request_while_it_waits() -> None:
     """Counted at the server, before and after what passes by."""
     with apis.serving(watch_gangs=[Watch((), "more")]) as api:
         run = Run(api)
-        found: list[Passed] = []
+        found: list[BarrierResult] = []
         thread = threading.Thread(target=lambda: found.append(run.wait()))
         thread.start()
         api.wait_until_asked(1)
@@ -82,7 +82,7 @@ def test_one_request_while_it_waits() -> None:
             api.push(line)
         api.push(added(OURS))
         thread.join(60)
-        assert found == [Passed(OURS)]
+        assert found == [BarrierResult(OURS)]
         assert api.questions == ["watch windlass.dev"]
 
 
@@ -91,7 +91,7 @@ def test_a_watch_that_the_server_ends_early() -> None:
     ends: list[Step] = [Watch(), Watch([STALE["bookmark"]], "break"), Watch([STALE["ours-without-us"]])]
     with apis.serving(watch_gangs=[*ends, Watch([added(OURS)])]) as api:
         run = Run(api)
-        assert run.wait() == Passed(OURS)
+        assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"] * 4
     assert run.said == []
     assert len(run.clock.slept) == 3
@@ -130,11 +130,11 @@ def test_trouble_passes(broken: Step) -> None:
     """Three times, whatever it is: one line, then the Gang."""
     with apis.serving(watch_gangs=[broken] * 3 + [Watch([added(OURS)])]) as api:
         run = Run(api)
-        assert run.wait() == Passed(OURS)
+        assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"] * 4
     (said,) = run.said
     assert "\n" not in said
-    assert said.endswith(f"trying on for {OPTIONS.timeout} s")
+    assert said.endswith(f"retrying for {OPTIONS.timeout} s")
     assert len(said) < 400
 
 
@@ -152,13 +152,13 @@ def test_a_server_that_is_away_and_comes_back() -> None:
 
     run.waiting._sleep = sleep
     try:
-        assert run.wait() == Passed(OURS)
+        assert run.wait() == BarrierResult(OURS)
     finally:
         for api in back:
             api.close()
     assert len(run.clock.slept) == 4
     (said,) = run.said
-    assert f"127.0.0.1:{port} does not answer" in said
+    assert f"127.0.0.1:{port} does not respond" in said
 
 
 def test_two_troubles_are_two_lines() -> None:

@@ -11,7 +11,7 @@ import pytest
 from barrier_api import Answer, Step, Watch, event, refusal
 from barrier_runs import BY_FRAMEWORK, FULL, GAPPED, OURS, Run, seen, written
 
-from windlass.barrier.waiting import NoFrameworkError, NotAllowedError, Passed, TimedOutError
+from windlass.barrier.waiting import BarrierResult, ForbiddenError, FrameworkNotFoundError, TimedOutError
 
 # Where the Gang may not be read
 
@@ -27,19 +27,19 @@ def test_the_framework_is_read_instead(code: int) -> None:
             "get launcher.microsoft.com",
             "get frameworkcontroller.microsoft.com",
         ]
-    assert passed == Passed(OURS, written(FULL))
+    assert passed == BarrierResult(OURS, written(FULL))
     (said,) = run.said
     assert gang_objects.GANG in said
-    assert "the Framework is read instead" in said
+    assert "reading the Framework instead" in said
 
 
 def test_neither_may_be_read() -> None:
     no = [refusal(403)]
     with apis.serving(watch_gangs=no, get_launcher=no, get_framework=no) as api:
-        with pytest.raises(NotAllowedError) as caught:
+        with pytest.raises(ForbiddenError) as caught:
             Run(api).wait()
         assert len(api.asked) == 3
-    assert "neither the Gang nor the Framework research/digits may be read" in str(caught.value)
+    assert "not allowed to read Framework research/digits or its Gang" in str(caught.value)
     assert "windlass install" in str(caught.value)
 
 
@@ -49,7 +49,7 @@ def test_neither_may_be_read() -> None:
 @pytest.mark.parametrize("group", ["launcher", "framework"])
 def test_a_framework_of_either_group(group: str) -> None:
     with apis.serving({f"get_{group}": [Answer(200, written(FULL))]}) as api:
-        assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
+        assert Run(api, BY_FRAMEWORK).wait() == BarrierResult(OURS, written(FULL))
 
 
 @pytest.mark.parametrize("other", ["launcher", "framework"])
@@ -58,18 +58,18 @@ def test_rights_on_one_group_are_enough(other: str) -> None:
     mine = "framework" if other == "launcher" else "launcher"
     steps = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
     with apis.serving(steps) as api:
-        assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
+        assert Run(api, BY_FRAMEWORK).wait() == BarrierResult(OURS, written(FULL))
 
 
 def test_it_is_not_where_it_may_be_looked_for() -> None:
     """It may be where nobody may look: that there is none cannot be said."""
-    with apis.serving(get_launcher=[refusal(403)]) as api, pytest.raises(NotAllowedError):
+    with apis.serving(get_launcher=[refusal(403)]) as api, pytest.raises(ForbiddenError):
         Run(api, BY_FRAMEWORK).wait()
 
 
 def test_there_is_no_such_framework() -> None:
     with apis.serving() as api:
-        with pytest.raises(NoFrameworkError, match="there is no Framework digits in the namespace research"):
+        with pytest.raises(FrameworkNotFoundError, match="Framework digits not found in namespace research"):
             Run(api, BY_FRAMEWORK).wait()
         assert len(api.asked) == 2
 
@@ -78,7 +78,7 @@ def test_there_is_no_such_framework() -> None:
 def test_a_framework_whose_name_is_none(name: str) -> None:
     """Whatever somebody has written into framework_name: there is no such Framework, and it is asked for as written."""
     with apis.serving() as api:
-        with pytest.raises(NoFrameworkError):
+        with pytest.raises(FrameworkNotFoundError):
             Run(api, msgspec.structs.replace(BY_FRAMEWORK, framework=name)).wait()
         assert all("/frameworks/" in asked.path and not asked.query for asked in api.asked)
 
@@ -89,7 +89,7 @@ def test_it_is_watched_until_everybody_is_there() -> None:
         get_framework=[Answer(200, written(GAPPED))], watch_framework=[Watch(lines, "more")]
     ) as api:
         run = Run(api, BY_FRAMEWORK)
-        assert run.wait() == Passed(OURS, written(FULL))
+        assert run.wait() == BarrierResult(OURS, written(FULL))
         assert len(api.asked) == 3
         watch = api.asked[-1]
     assert watch.path == "/apis/frameworkcontroller.microsoft.com/v1/namespaces/research/frameworks"
@@ -113,20 +113,23 @@ def test_of_another_attempt_or_without_us() -> None:
 
 @pytest.mark.parametrize("namespace", ["research", "gangs", "team-gangs"])
 def test_it_is_deleted_meanwhile(namespace: str) -> None:
-    """Whatever the namespace is called."""
+    """Whatever the namespace is qualified_name."""
     options = msgspec.structs.replace(BY_FRAMEWORK, namespace=namespace)
     with apis.serving(
         get_framework=[Answer(200, written(GAPPED))],
         watch_framework=[Watch([seen("DELETED", GAPPED)], "more")],
     ) as api:
         api.push({"type": "ADDED", "object": {}})  # ends a barrier that has not heard of it
-        with pytest.raises(NoFrameworkError, match=f"the Framework {namespace}/digits was deleted"):
+        with pytest.raises(FrameworkNotFoundError, match=f"Framework {namespace}/digits was deleted"):
             Run(api, options).wait()
 
 
 def test_it_is_deleted_while_nobody_looks() -> None:
     gone: list[Step] = [Answer(200, written(GAPPED)), refusal(404)]
-    with apis.serving(get_framework=gone, watch_framework=[Watch()]) as api, pytest.raises(NoFrameworkError):
+    with (
+        apis.serving(get_framework=gone, watch_framework=[Watch()]) as api,
+        pytest.raises(FrameworkNotFoundError),
+    ):
         Run(api, BY_FRAMEWORK).wait()
 
 
@@ -136,7 +139,7 @@ def test_it_may_be_read_and_not_watched(code: int) -> None:
     reads = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[refusal(code)]) as api:
         run = Run(api, BY_FRAMEWORK)
-        assert run.wait() == Passed(OURS, written(FULL))
+        assert run.wait() == BarrierResult(OURS, written(FULL))
         assert api.questions.count("get frameworkcontroller.microsoft.com") == 4
     waited = run.clock.now - 1000
     assert 3 * BY_FRAMEWORK.interval <= waited <= 3 * BY_FRAMEWORK.interval + 1
@@ -153,7 +156,7 @@ def test_a_version_that_is_no_longer_kept(old: Step) -> None:
     reads: list[Step] = [Answer(200, written(GAPPED)), Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[old]) as api:
         run = Run(api, BY_FRAMEWORK)
-        assert run.wait() == Passed(OURS, written(FULL))
+        assert run.wait() == BarrierResult(OURS, written(FULL))
     assert (run.clock.now - 1000 < 1, run.said) == (True, [])
 
 
@@ -185,7 +188,7 @@ def test_a_framework_that_is_none(garbage: Any) -> None:
     line = garbage if isinstance(garbage, bytes) else event("MODIFIED", garbage)
     with apis.serving(get_framework=reads, watch_framework=[Watch([line])]) as api:
         run = Run(api, BY_FRAMEWORK)
-        assert run.wait() == Passed(OURS, written(FULL))
+        assert run.wait() == BarrierResult(OURS, written(FULL))
     assert all("\n" not in line for line in run.said)
 
 

@@ -8,7 +8,7 @@ from barrier_api import Api, event
 
 from windlass.barrier.options import Options
 from windlass.barrier.server import Server
-from windlass.barrier.waiting import Passed, Waiting
+from windlass.barrier.waiting import BarrierResult, GangWaiter
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.wire import codec
@@ -51,11 +51,11 @@ class Run:
         self.said: list[str] = []
         self.clock = Clock()
         server = Server(api.url, None, lambda: {"Authorization": "Bearer secret"})
-        self.waiting = Waiting(
+        self.waiting = GangWaiter(
             server, options, self.said.append, monotonic=self.clock.monotonic, sleep=self.clock.sleep
         )
 
-    def wait(self) -> Passed:
+    def wait(self) -> BarrierResult:
         return self.waiting.wait()
 
 

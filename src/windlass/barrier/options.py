@@ -9,11 +9,11 @@ from windlass.model import names
 INTERVAL = "BARRIER_CHECK_INTERVAL_SEC"
 TIMEOUT = "BARRIER_CHECK_TIMEOUT_SEC"
 CONFIGFILE = "BARRIER_CONFIGFILE"
-LONGEST_NUMBER = 20
+MAX_DIGITS = 20
 """Maximum length of a number; Python rejects numbers of thousands of digits."""
 
 
-class BadOptionError(Exception):
+class InvalidOptionError(Exception):
     """The environment is invalid."""
 
 
@@ -34,13 +34,13 @@ class Options(msgspec.Struct, frozen=True):
     tf_config: str = ""
 
     @property
-    def called(self) -> str:
+    def qualified_name(self) -> str:
         return f"{self.namespace}/{self.framework}"
 
 
 def read(environment: Mapping[str, str], framework: str = "") -> Options:
     """Read the options. `framework` replaces the pod's own Framework; any of its attempts is accepted. Raises
-    BadOptionError."""
+    InvalidOptionError."""
     given = environment.get
     own = given(names.FRAMEWORK_NAME, "")
     known = {
@@ -49,32 +49,32 @@ def read(environment: Mapping[str, str], framework: str = "") -> Options:
     }
     missing = [name for name, value in known.items() if not value]
     if missing:
-        raise BadOptionError(
+        raise InvalidOptionError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set. The controller sets them in "
-            "every container of a Framework: run the barrier in one, or set them yourself."
+            "every container of a Framework. Run the barrier in one, or set them."
         )
     is_own = known[names.FRAMEWORK_NAME] == own
     return Options(
         namespace=known[names.FRAMEWORK_NAMESPACE],
         framework=known[names.FRAMEWORK_NAME],
-        interval=_whole(environment, INTERVAL, 10, 5, None),
-        timeout=_whole(environment, TIMEOUT, 600, 60, 1200),
+        interval=_integer(environment, INTERVAL, 10, 5, None),
+        timeout=_integer(environment, TIMEOUT, 600, 60, 1200),
         gang=given(names.GANG_VARIABLE, "") if is_own else "",
         attempt=given(names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "") if is_own else "",
         pod_uid=given(names.POD_UID, "") if is_own else "",
         role=given(names.TASKROLE_NAME, ""),
-        index=_whole(environment, names.TASK_INDEX, 0, 0, None),
+        index=_integer(environment, names.TASK_INDEX, 0, 0, None),
         configfile=given(CONFIGFILE, ""),
         tf_config=given("TF_CONFIG", "") if is_own else "",
     )
 
 
-def _whole(environment: Mapping[str, str], name: str, default: int, least: int, most: int | None) -> int:
+def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int | None) -> int:
     text = environment.get(name) or str(default)
-    is_number = text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER
+    is_number = text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS
     if not is_number or int(text) < least or (most is not None and int(text) > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise BadOptionError(
-            f"{name}: found {text[:LONGEST_NUMBER]!r}, expected a whole number {wanted}. Correct it, or leave it out."
+        raise InvalidOptionError(
+            f"{name}: found {text[:MAX_DIGITS]!r}, expected an integer {wanted}. Correct or remove it."
         )
     return int(text)

@@ -14,17 +14,17 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-ANSWER_SECONDS = 30.0
+RESPONSE_TIMEOUT = 30.0
 """Timeout in seconds for the beginning of a response, and for each part of it."""
-SHOWN_BYTES = 200
+MAX_ERROR_BYTES = 200
 """Maximum length of an error that is not a Kubernetes `Status`."""
-ALIVE_SECONDS = 30
+KEEPALIVE_IDLE = 30
 """Idle seconds after which a connection is probed."""
-ALIVE_TRIES, ALIVE_PAUSE = 3, 10
+KEEPALIVE_COUNT, KEEPALIVE_INTERVAL = 3, 10
 """Number and interval of probes before the connection counts as broken. Linux's default is eleven minutes."""
 
 
-class AnsweredError(Exception):
+class ResponseError(Exception):
     """The server responded with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -32,15 +32,15 @@ class AnsweredError(Exception):
         self.code = code
 
 
-class NoAnswerError(Exception):
+class NoResponseError(Exception):
     """There was no response, or it was incomplete or invalid."""
 
 
-class NoAccessError(Exception):
+class NoCredentialsError(Exception):
     """The address of the server or the credentials are unknown."""
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _ErrorStatus(msgspec.Struct, frozen=True):
     message: str = ""
 
 
@@ -54,86 +54,89 @@ class Server:
         self._headers = headers
 
     def get(self, path: str) -> bytes:
-        with self._asked(path) as answer:
-            return _read(answer.read)
+        with self._request(path) as response:
+            return _read(response.read)
 
     def watch(self, path: str, seconds: float, **query: str) -> Iterator[bytes]:
         """Yield the lines of a watch until the server ends it or the time is over."""
-        asked = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
-        with self._asked(f"{path}?{urlencode(asked)}", silence=seconds + ANSWER_SECONDS) as answer:
-            while line := _read(answer.readline):
+        parameters = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
+        with self._request(
+            f"{path}?{urlencode(parameters)}", idle_seconds=seconds + RESPONSE_TIMEOUT
+        ) as response:
+            while line := _read(response.readline):
                 if line.strip():
                     yield line
 
-    def _asked(self, target: str, silence: float = ANSWER_SECONDS) -> http.client.HTTPResponse:
-        """Return the response once it has begun. After that, the server may be idle for `silence` seconds."""
+    def _request(self, target: str, idle_seconds: float = RESPONSE_TIMEOUT) -> http.client.HTTPResponse:
+        """Return the response once it has begun. After that, the server may be idle for `idle_seconds` seconds."""
         try:
             connection = self._connection()
             headers = {"Accept": "application/json", "User-Agent": "windlass-barrier", **self._headers()}
             connection.request("GET", self._root + target, headers=headers)
-            line = connection.sock
-            _keep_alive(line)
-            answer = connection.getresponse()
-            line.settimeout(silence)
+            sock = connection.sock
+            _keep_alive(sock)
+            response = connection.getresponse()
+            sock.settimeout(idle_seconds)
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswerError(f"{self._host}:{self._port or 443} does not answer: {error}") from error
-        if answer.status != 200:
-            raise AnsweredError(answer.status, _message(_read(answer.read)))
-        return answer
+            raise NoResponseError(f"{self._host}:{self._port or 443} does not respond: {error}") from error
+        if response.status != 200:
+            raise ResponseError(response.status, _message(_read(response.read)))
+        return response
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port or 80, timeout=ANSWER_SECONDS)
+            return http.client.HTTPConnection(self._host, self._port or 80, timeout=RESPONSE_TIMEOUT)
         return http.client.HTTPSConnection(
-            self._host, self._port or 443, timeout=ANSWER_SECONDS, context=self._context
+            self._host, self._port or 443, timeout=RESPONSE_TIMEOUT, context=self._context
         )
 
 
-def _keep_alive(line: socket.socket) -> None:
+def _keep_alive(sock: socket.socket) -> None:
     """Enable keep-alive probes: a server whose machine is down does not close its connections."""
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    wanted = (("KEEPIDLE", ALIVE_SECONDS), ("KEEPINTVL", ALIVE_PAUSE), ("KEEPCNT", ALIVE_TRIES))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    wanted = (("KEEPIDLE", KEEPALIVE_IDLE), ("KEEPINTVL", KEEPALIVE_INTERVAL), ("KEEPCNT", KEEPALIVE_COUNT))
     for name, value in wanted:
         if (option := getattr(socket, f"TCP_{name}", None)) is not None:  # not every system has them
-            line.setsockopt(socket.IPPROTO_TCP, option, value)
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _read(read: Callable[[], bytes]) -> bytes:
     try:
         return read()
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswerError(f"the answer broke off: {error!r}") from error
+        raise NoResponseError(f"the response was interrupted: {error!r}") from error
 
 
 def _message(body: bytes) -> str:
     """Return the error message in one line, also if it comes from a proxy."""
     try:
-        text = msgspec.json.decode(body, type=_Refusal).message
+        text = msgspec.json.decode(body, type=_ErrorStatus).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = body[:SHOWN_BYTES].decode(errors="replace")
+        text = body[:MAX_ERROR_BYTES].decode(errors="replace")
     return " ".join(text.split())
 
 
-def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Server:
+def server_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Server:
     """Return the server of a kubeconfig or an address if one is set, as the reference's barrier does; otherwise that
     of the pod's service account.
 
-    Raises NoAccessError.
+    Raises NoCredentialsError.
     """
     kubeconfig, address = environment.get("KUBECONFIG", ""), environment.get("KUBE_APISERVER_ADDRESS", "")
     if kubeconfig or address:
-        return _elsewhere(kubeconfig, address)
+        return _from_kubeconfig(kubeconfig, address)
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise NoAccessError(
-            "no API server is known: this is no pod, and neither KUBECONFIG nor KUBE_APISERVER_ADDRESS is set"
+        raise NoCredentialsError(
+            "no API server is configured: this is not a pod, and neither KUBECONFIG nor KUBE_APISERVER_ADDRESS is set"
         )
     try:
         context = ssl.create_default_context(cafile=str(account / "ca.crt"))
         _token(account)
     except OSError as error:
-        raise NoAccessError(
-            f"this pod has no service account's token ({error}): set automountServiceAccountToken: true in its spec"
+        raise NoCredentialsError(
+            f"cannot read the service account token ({error}). "
+            "Set automountServiceAccountToken: true in the pod's spec."
         ) from error
     name = f"[{host}]" if ":" in host else host
     try:
@@ -142,9 +145,8 @@ def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ser
             f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
         )
     except ValueError as error:
-        raise NoAccessError(
-            f"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are {host!r} and {port!r}, which is no address: "
-            f"{error}"
+        raise NoCredentialsError(
+            f"invalid address in KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT ({host!r} and {port!r}): {error}"
         ) from error
 
 
@@ -152,7 +154,7 @@ def _token(account: Path) -> str:
     return (account / "token").read_text(encoding="utf-8").strip()
 
 
-def _elsewhere(kubeconfig: str, address: str) -> Server:
+def _from_kubeconfig(kubeconfig: str, address: str) -> Server:
     """Read a kubeconfig. The slow imports do not matter here."""
     import asyncio
 
@@ -162,6 +164,6 @@ def _elsewhere(kubeconfig: str, address: str) -> Server:
     try:
         found = asyncio.run(access.load(kubeconfig, server=address, environment=os.environ))
     except AccessError as error:
-        raise NoAccessError(str(error)) from error
+        raise NoCredentialsError(str(error)) from error
     identity = found.identity()
     return Server(found.server, identity.context, lambda: dict(identity.headers))

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from windlass.barrier.options import Options
-from windlass.barrier.server import AnsweredError, NoAnswerError, Server
+from windlass.barrier.server import NoResponseError, ResponseError, Server
 from windlass.discovery import gangs
 from windlass.model import names
 from windlass.model.base import Json
@@ -18,25 +18,25 @@ from windlass.model.gang import Gang, GangSpec
 if TYPE_CHECKING:
     from windlass.wire.codec import InvalidFramework
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-_GONE, _TOO_OLD, _DENIED = 404, 410, (403, 404, 405)
+MIN_PAUSE, MAX_PAUSE = 0.2, 5.0
+_NOT_FOUND, _EXPIRED, _DENIED = 404, 410, (403, 404, 405)
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class TimedOutError(Exception):
     """Not all tasks had addresses in time."""
 
 
-class NoFrameworkError(Exception):
+class FrameworkNotFoundError(Exception):
     """The Framework does not exist or was deleted."""
 
 
-class NotAllowedError(Exception):
+class ForbiddenError(Exception):
     """Reading the Gang and the Framework is forbidden."""
 
 
-class Passed(msgspec.Struct, frozen=True):
+class BarrierResult(msgspec.Struct, frozen=True):
     gang: GangSpec
     framework: Json | None = None
     """The stored Framework, if it was read."""
@@ -66,150 +66,152 @@ def _read(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
     try:
         return decode(bytes(data))
     except _NOT_DECODABLE as error:
-        raise NoAnswerError(f"what the API server sends cannot be read: {error}") from error
+        raise NoResponseError(f"invalid response of the API server: {error}") from error
 
 
-class Waiting:
+class GangWaiter:
     def __init__(
         self,
         server: Server,
         options: Options,
-        say: Say,
+        log: Log,
         *,
         monotonic: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
         self._server = server
         self._options = options
-        self._say = say
+        self._log = log
         self._monotonic = monotonic
         self._sleep = sleep
         self._until = monotonic() + options.timeout
 
-    def wait(self) -> Passed:
-        """Wait until all tasks have addresses. Raises TimedOutError, NoFrameworkError and NotAllowedError."""
+    def wait(self) -> BarrierResult:
+        """Wait until all tasks have addresses. Raises TimedOutError, FrameworkNotFoundError and ForbiddenError."""
         if self._options.gang:
-            passed = self._insisting(self._watch_gang)
-            if passed is not None:
-                return passed
-            self._say(f"the Gang {self._options.gang} may not be read: the Framework is read instead")
-        passed = self._insisting(self._watch_framework)
-        if passed is None:
-            raise NotAllowedError(
-                f"neither the Gang nor the Framework {self._options.called} may be read. `windlass install` lets "
-                f"service accounts read Gangs; a Framework has one with the annotation {names.BARRIER_ANNOTATION}."
+            result = self._retry_until_timeout(self._watch_gang)
+            if result is not None:
+                return result
+            self._log(f"not allowed to read Gang {self._options.gang}; reading the Framework instead")
+        result = self._retry_until_timeout(self._watch_framework)
+        if result is None:
+            raise ForbiddenError(
+                f"not allowed to read Framework {self._options.qualified_name} or its Gang. `windlass install` allows "
+                f"service accounts to read Gangs; the annotation {names.BARRIER_ANNOTATION} requests a Gang."
             )
-        return passed
+        return result
 
-    def _insisting(self, attempt: Callable[[], Passed | None]) -> Passed | None:
+    def _retry_until_timeout(self, attempt: Callable[[], BarrierResult | None]) -> BarrierResult | None:
         """Repeat the attempt until it succeeds; return None if it is forbidden. Connection errors are retried."""
-        is_told, tries = False, 0
-        while self._left > 0:
+        is_reported, tries = False, 0
+        while self._remaining > 0:
             began = self._monotonic()
-            trouble = ""
+            problem = ""
             try:
-                if (passed := attempt()) is not None:
-                    return passed
+                if (result := attempt()) is not None:
+                    return result
                 # The server ended the watch; start another one.
-            except AnsweredError as refused:
-                if refused.code in _DENIED:
+            except ResponseError as error:
+                if error.code in _DENIED:
                     return None
-                trouble = f"the API server answers {refused}"
-            except NoAnswerError as error:
-                trouble = str(error)
-            if trouble and not is_told:
-                self._say(f"{trouble}; trying on for {self._left:.0f} s")
-            is_told = bool(trouble)
+                problem = f"the API server responded with {error}"
+            except NoResponseError as error:
+                problem = str(error)
+            if problem and not is_reported:
+                self._log(f"{problem}; retrying for {self._remaining:.0f} s")
+            is_reported = bool(problem)
             # Back off if the attempt ended quickly, with or without an error.
-            tries = 0 if self._monotonic() - began > LONGEST_PAUSE else tries + 1
+            tries = 0 if self._monotonic() - began > MAX_PAUSE else tries + 1
             self._pause(tries)
         raise TimedOutError
 
     # The Gang
 
-    def _watch_gang(self) -> Passed | None:
+    def _watch_gang(self) -> BarrierResult | None:
         """Watch the Gang. The watch begins with the current state."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
         for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
             gang = _read(_decode_gang, event.object).spec
             if event.type != "DELETED" and self._is_ours(gang):
-                return Passed(gang)
+                return BarrierResult(gang)
         return None
 
     def _is_ours(self, gang: GangSpec) -> bool:
         """Return whether the Gang is of our attempt and contains our pod: otherwise it is outdated."""
-        wanted = self._options
-        return wanted.attempt in ("", gang.attempt_instance_uid) and (
-            not wanted.pod_uid or gang.has_member(wanted.pod_uid)
+        options = self._options
+        return options.attempt in ("", gang.attempt_instance_uid) and (
+            not options.pod_uid or gang.has_member(options.pod_uid)
         )
 
     # The Framework
 
-    def _watch_framework(self) -> Passed | None:
+    def _watch_framework(self) -> BarrierResult | None:
         """Read the Framework, then watch it: a watch does not report that it does not exist. Permission for one of
         the API groups is sufficient."""
-        denied: AnsweredError | None = None
+        denied: ResponseError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)
             try:
                 body = self._server.get(f"{path}/{quote(self._options.framework, safe='')}")
-            except AnsweredError as refused:
-                if refused.code not in _DENIED:
+            except ResponseError as error:
+                if error.code not in _DENIED:
                     raise
-                denied = denied if refused.code == _GONE else refused
+                denied = denied if error.code == _NOT_FOUND else error
                 continue
             found = _read(_read_framework, body)
-            passed = self._judged(found, body)
-            return self._follow_framework(path, found.metadata.resource_version) if passed is None else passed
+            result = self._result_of(found, body)
+            return self._watch_changes(path, found.metadata.resource_version) if result is None else result
         if denied is not None:
             raise denied
-        raise NoFrameworkError(
-            f"there is no Framework {self._options.framework} in the namespace {self._options.namespace}"
+        raise FrameworkNotFoundError(
+            f"Framework {self._options.framework} not found in namespace {self._options.namespace}"
         )
 
-    def _follow_framework(self, path: str, version: str) -> Passed | None:
+    def _watch_changes(self, path: str, version: str) -> BarrierResult | None:
         selected = {"fieldSelector": f"metadata.name={self._options.framework}", "resourceVersion": version}
         try:
             for event in self._events(path, **selected):
                 if event.type == "DELETED":
-                    raise NoFrameworkError(f"the Framework {self._options.called} was deleted")
+                    raise FrameworkNotFoundError(f"Framework {self._options.qualified_name} was deleted")
                 found = _read(_read_framework, event.object)
-                if (passed := self._judged(found, event.object)) is not None:
-                    return passed
-        except AnsweredError as refused:
-            if refused.code == _TOO_OLD:
+                if (result := self._result_of(found, event.object)) is not None:
+                    return result
+        except ResponseError as error:
+            if error.code == _EXPIRED:
                 return None
-            if refused.code not in _DENIED:
+            if error.code not in _DENIED:
                 raise
             # Watching is forbidden: poll, as the reference does.
-            self._sleep(min(self._options.interval, max(self._left, 0)))
+            self._sleep(min(self._options.interval, max(self._remaining, 0)))
         return None
 
-    def _judged(self, found: "Framework | InvalidFramework", body: bytes | msgspec.Raw) -> Passed | None:
+    def _result_of(
+        self, found: "Framework | InvalidFramework", body: bytes | msgspec.Raw
+    ) -> BarrierResult | None:
         gang = gangs.gang_of(found) if isinstance(found, Framework) else None
         if gang is None or not self._is_ours(gang):
             return None
-        return Passed(gang, _expanded(msgspec.json.decode(body)))
+        return BarrierResult(gang, _expanded(msgspec.json.decode(body)))
 
     # Both
 
     def _events(self, path: str, **query: str) -> Iterator[_Event]:
         """Yield the events of objects. An ERROR event is raised as an error."""
-        for line in self._server.watch(path, self._left, **query):
+        for line in self._server.watch(path, self._remaining, **query):
             event = _read(_decode_event, line)
             if event.type == "ERROR":
                 status = _read(_decode_status, event.object)
-                raise AnsweredError(status.code, status.message)
+                raise ResponseError(status.code, status.message)
             if event.type != "BOOKMARK":
                 yield event
 
     @property
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         return self._until - self._monotonic()
 
     def _pause(self, tries: int) -> None:
-        longest = min(FIRST_PAUSE * 2 ** min(max(tries - 1, 0), 10), LONGEST_PAUSE)
-        self._sleep(min(longest * random.uniform(0.5, 1), max(self._left, 0)))  # noqa: S311
+        longest = min(MIN_PAUSE * 2 ** min(max(tries - 1, 0), 10), MAX_PAUSE)
+        self._sleep(min(longest * random.uniform(0.5, 1), max(self._remaining, 0)))  # noqa: S311
 
 
 def _path(group: str, plural: str, namespace: str) -> str:

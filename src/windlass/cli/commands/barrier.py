@@ -34,7 +34,7 @@ def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     Framework does not exist.
     """
     signal.signal(signal.SIGTERM, _end)
-    code = barriers.run(barriers.Wanted(framework, print_hosts, configfile), os.environ, _say)
+    code = barriers.run(barriers.BarrierRequest(framework, print_hosts, configfile), os.environ, _say)
     # There is nothing to tidy up, and a hundred of these end at the same moment.
     sys.stdout.flush()
     os._exit(code)
