@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -143,11 +142,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    descriptor, written = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content + b"\n")
-        Path(written).replace(file)
-    except BaseException:
-        Path(written).unlink(missing_ok=True)
-        raise
+    """Replace the file atomically. The caller holds the lock."""
+    temporary = file.with_name(f".{file.name}")
+    temporary.write_bytes(content + b"\n")
+    temporary.replace(file)

@@ -77,7 +77,7 @@ class Kubelet:
         adopted = await asyncio.gather(*(self._adopt(folder, pods.get(folder.name)) for folder in folders))
         workers = [worker for worker in adopted if worker is not None]
         if folders:
-            # Before any worker runs: a new run's cgroup could not be told from a leftover one.
+            # Before any worker runs: the cgroup of a new run looks like a leftover one.
             known = {run_id for worker in workers for run_id in worker.containers.run_ids()}
             await asyncio.to_thread(self._remove_cgroups, known)
         for worker in workers:

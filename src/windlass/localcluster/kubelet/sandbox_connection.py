@@ -141,3 +141,24 @@ def close_all(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until the descriptor is readable."""
+    loop = asyncio.get_running_loop()
+    await _wait(descriptor, loop.add_reader, loop.remove_reader)
+
+
+async def writable(descriptor: int) -> None:
+    """Wait until the descriptor is writable."""
+    loop = asyncio.get_running_loop()
+    await _wait(descriptor, loop.add_writer, loop.remove_writer)
+
+
+async def _wait(descriptor: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+    ready = asyncio.Event()
+    add(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, close_all
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, close_all, readable
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.process import launcher
@@ -149,10 +149,7 @@ async def _exited(pid: int) -> None:
             await asyncio.sleep(0.005)
         return
     descriptor = os.pidfd_open(pid)
-    loop, exited = asyncio.get_running_loop(), asyncio.Event()
     try:
-        loop.add_reader(descriptor, exited.set)
-        await exited.wait()
+        await readable(descriptor)
     finally:
-        loop.remove_reader(descriptor)
         os.close(descriptor)

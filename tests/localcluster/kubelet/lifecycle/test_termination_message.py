@@ -25,19 +25,6 @@ def test_message(policy: str, file: bytes, log: list[bytes], code: int, expected
     assert termination_message.message(policy, file, log, exit_code=code) == expected
 
 
-def test_what_could_not_run_has_no_log() -> None:
-    assert (
-        termination_message.message("FallbackToLogsOnError", b"", LOG, exit_code=128, could_run=False) == ""
-    )
-
-
-@pytest.mark.parametrize(
-    ("runtime", "own", "expected"), [("a", "b", "a: b"), ("", "b", "b"), ("a", "", "a"), ("", "", "")]
-)
-def test_joined(runtime: str, own: str, expected: str) -> None:
-    assert termination_message.joined(runtime, own) == expected
-
-
 @pytest.mark.parametrize(
     ("containers", "bytes_left"), [(1, 4096), (3, 4096), (4, 3072), (24, 512), (0, 4096)]
 )

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 
+from windlass.localcluster.kubelet import sandbox_connection
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 
 LOOPBACK = "127.0.0.1"
@@ -32,20 +33,11 @@ async def connect(supervisor: SupervisorClient, host: str, port: int) -> Streams
     connection = await supervisor.connect(str(found[0][4][0]), port)
     connection.setblocking(False)
     try:
-        await _connected(connection)
+        await sandbox_connection.writable(connection.fileno())
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
         return await asyncio.open_connection(sock=connection)
     except BaseException:
         connection.close()
         raise
-
-
-async def _connected(connection: socket.socket) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_writer(connection, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(connection)
-    code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))

@@ -9,6 +9,7 @@ import termios
 from collections.abc import AsyncIterator, Iterable
 
 from windlass.localcluster.apiserver.streams import websockets
+from windlass.localcluster.kubelet import sandbox_connection
 from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
 _PIECE = 64 * 1024
@@ -47,7 +48,7 @@ class RemoteProcess:
             try:
                 rest = rest[os.write(self._stdin, rest) :]
             except BlockingIOError:
-                await _writable(self._stdin)
+                await sandbox_connection.writable(self._stdin)
 
     async def close_stdin(self) -> None:
         stdin, self._stdin = self._stdin, None
@@ -138,7 +139,7 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
         try:
             piece = os.read(descriptor, _PIECE)
         except BlockingIOError:
-            await _readable(descriptor)
+            await sandbox_connection.readable(descriptor)
             continue
         except OSError:
             # The end of a terminal that all processes have closed.
@@ -146,21 +147,3 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
         await pieces.put((channel, piece))
         if not piece:
             return
-
-
-async def _readable(descriptor: int) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
-
-
-async def _writable(descriptor: int) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_writer(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(descriptor)

@@ -8,21 +8,15 @@ LOG_LINES = 80
 POD_BYTES = 12 * 1024
 
 
-def message(
-    policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int, could_run: bool = True
-) -> str:
+def message(policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int) -> str:
     """Return the message; only the end of a text that is too long.
 
     `log_lines` are the last lines of the log; `file` is empty if there is no termination log.
     """
-    may_use_log = policy == "FallbackToLogsOnError" and exit_code != 0 and could_run
+    may_use_log = policy == "FallbackToLogsOnError" and exit_code != 0
     if file or not may_use_log:
         return _text(file[-FILE_BYTES:])
     return _text(b"".join(log_lines[-LOG_LINES:])[-LOG_BYTES:])
-
-
-def joined(from_runtime: str, from_container: str) -> str:
-    return ": ".join(text for text in (from_runtime, from_container) if text)
 
 
 def limited(text: str, containers: int) -> str:

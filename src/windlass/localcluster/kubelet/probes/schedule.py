@@ -32,7 +32,6 @@ class Probe(msgspec.Struct, frozen=True):
     kind: Kind
     due_at: datetime
     period: timedelta
-    timeout: timedelta
     success_threshold: int
     failure_threshold: int
     first_at: datetime
@@ -148,7 +147,6 @@ def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
         due_at=first_at,
         first_at=first_at,
         period=timedelta(seconds=spec.get("periodSeconds") or 10),
-        timeout=timedelta(seconds=spec.get("timeoutSeconds") or 1),
         success_threshold=spec.get("successThreshold") or 1,
         failure_threshold=spec.get("failureThreshold") or 3,
         grace_seconds=spec.get("terminationGracePeriodSeconds"),

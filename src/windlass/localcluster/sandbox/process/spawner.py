@@ -233,12 +233,12 @@ def main() -> int:
         with contextlib.suppress(OSError):
             control.send(messages.Refused(NO_CALL, str(error)))
         return 1
-    # Nobody waits for supervisors.
+    # Supervisors are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):
         Spawner(control, setting, hub, arguments.lifeline).run()
     if arguments.lifeline is not None and setting.cgroups is not None:
-        # What a supervisor has left that somebody killed.
+        # Left over from killed supervisors.
         setting.cgroups.remove_empty(_SECONDS_TO_CLEAR)
     return 0
 
