@@ -169,7 +169,7 @@ def test_problem_of_the_gangs(of_gangs: Json, flaw: Flaw, words: list[str]) -> N
     assert server.writes == []
 
 
-def test_nothing_to_say() -> None:
+def test_no_problem_with_our_definitions() -> None:
     server = Definitions(*map(ours, names.GROUPS))
     assert asyncio.run(definitions.check(server.send)) == ()
     assert definitions.served_groups(()) == names.GROUPS
@@ -213,7 +213,9 @@ BOTH = [ours(LAUNCHER), ours(CONTROLLER)]
         "of gangs with descriptions",
     ],
 )
-def test_what_is_written(stored: list[Json], gangs: Json | None, writes: list[str]) -> None:
+def test_definitions_are_created_or_updated(
+    stored: list[Json], gangs: Json | None, writes: list[str]
+) -> None:
     server = Definitions(*stored, gangs=gangs)
 
     done = manage(server)
@@ -223,7 +225,7 @@ def test_what_is_written(stored: list[Json], gangs: Json | None, writes: list[st
     assert asyncio.run(definitions.check(server.send)) == ()
 
 
-def test_an_update_keeps_labels_and_names_the_version_that_was_read() -> None:
+def test_update_keeps_labels_and_has_the_version_that_was_read() -> None:
     metadata = {"name": name(CONTROLLER), "resourceVersion": "7", "labels": {"team": "ml"}}
     server = Definitions(ours(LAUNCHER), {**reference_crd(), "metadata": metadata})
 
@@ -232,7 +234,7 @@ def test_an_update_keeps_labels_and_names_the_version_that_was_read() -> None:
     assert server.stored[name(CONTROLLER)]["metadata"] == metadata
 
 
-def test_an_old_server_that_drops_what_it_does_not_know_is_written_once() -> None:
+def test_server_that_drops_fields_is_updated_once() -> None:
     server = Definitions(ours(LAUNCHER), reference_crd())
     stored = server.stored
 
@@ -246,7 +248,7 @@ def test_an_old_server_that_drops_what_it_does_not_know_is_written_once() -> Non
     assert server.writes == [f"update {name(CONTROLLER)}"]
 
 
-def test_waits_until_it_is_served() -> None:
+def test_manage_waits_until_definitions_are_served() -> None:
     server = Definitions(ours(LAUNCHER))
     server.established_at_once = False
 
@@ -260,13 +262,13 @@ def test_waits_until_it_is_served() -> None:
     assert server.slept == 3
 
 
-def test_gives_up_in_words() -> None:
+def test_timeout_names_the_reason() -> None:
     server = Definitions(ours(LAUNCHER, status=NOT_ACCEPTED))
     with pytest.raises(NotEstablishedError, match=f"{name(LAUNCHER)} after 5 s: fw is taken"):
         manage(server)
 
 
-def test_one_that_is_being_deleted_is_made_again_when_it_is_gone() -> None:
+def test_definition_being_deleted_is_created_again() -> None:
     server = Definitions(ours(LAUNCHER), ours(CONTROLLER, metadata=GOING))
 
     def is_gone() -> None:
@@ -279,7 +281,7 @@ def test_one_that_is_being_deleted_is_made_again_when_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("stored", [[], [reference_crd(LAUNCHER), reference_crd()]], ids=["create", "update"])
-def test_another_replica_was_faster(stored: list[Json]) -> None:
+def test_conflict_with_another_replica_is_resolved(stored: list[Json]) -> None:
     server = Definitions(*stored)
 
     def by_another() -> None:
@@ -293,7 +295,7 @@ def test_another_replica_was_faster(stored: list[Json]) -> None:
     assert server.writes == []
 
 
-def test_refusal_is_not_swallowed() -> None:
+def test_forbidden_is_raised() -> None:
     server = Definitions()
 
     def forbid() -> None:
@@ -304,7 +306,7 @@ def test_refusal_is_not_swallowed() -> None:
         manage(server)
 
 
-def test_on_a_server(tmp_path: Path) -> None:
+def test_definitions_on_a_server(tmp_path: Path) -> None:
     """From nothing, over the reference's definition, to ours; and the second time nothing is done."""
 
     async def play() -> list[Any]:

@@ -114,7 +114,7 @@ async def until_led(cluster: Cluster, by: str = "me") -> None:
     await cluster.until(is_led)
 
 
-def test_it_leads_works_and_lets_go_of_the_lease_when_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controller_leads_works_and_releases_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
@@ -131,7 +131,7 @@ def test_it_leads_works_and_lets_go_of_the_lease_when_it_stops(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("given", [ELECTED, ALONE], ids=["elected", "alone"])
-def test_the_time_is_the_servers(monkeypatch: pytest.MonkeyPatch, given: Settings) -> None:
+def test_times_are_those_of_the_server(monkeypatch: pytest.MonkeyPatch, given: Settings) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
@@ -145,7 +145,7 @@ def test_the_time_is_the_servers(monkeypatch: pytest.MonkeyPatch, given: Setting
     embedded.play(monkeypatch, story)
 
 
-def test_pods_get_what_the_controller_was_given_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_use_the_configured_image_and_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """The image of the barrier, and ports where the network is shared."""
 
     async def story(cluster: Cluster) -> None:
@@ -163,7 +163,7 @@ def test_pods_get_what_the_controller_was_given_for_them(monkeypatch: pytest.Mon
     embedded.play(monkeypatch, story)
 
 
-def test_without_an_election_there_is_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_lease_without_leader_election(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
@@ -176,7 +176,7 @@ def test_without_an_election_there_is_no_lease(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("given", "manager"), [(ELECTED, "windlass-default"), (ALONE, "windlass")])
-def test_two_installations_write_under_different_names(
+def test_installations_have_different_field_managers(
     monkeypatch: pytest.MonkeyPatch, given: Settings, manager: str
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -190,7 +190,7 @@ def test_two_installations_write_under_different_names(
     embedded.play(monkeypatch, story)
 
 
-def test_one_whose_lease_is_taken_does_nothing_any_more_until_it_is_its_turn_again(
+def test_replica_without_its_lease_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -216,7 +216,7 @@ def test_one_whose_lease_is_taken_does_nothing_any_more_until_it_is_its_turn_aga
     embedded.play(monkeypatch, story)
 
 
-def test_one_that_waits_for_its_turn_does_nothing_and_leaves_the_lease_alone_when_it_stops(
+def test_standby_does_nothing_and_keeps_the_lease_on_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -232,7 +232,7 @@ def test_one_that_waits_for_its_turn_does_nothing_and_leaves_the_lease_alone_whe
     embedded.play(monkeypatch, story)
 
 
-def test_a_second_one_takes_over_when_the_first_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standby_takes_over_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         async with replica(cluster, ELECTED, "first") as first:
@@ -246,7 +246,7 @@ def test_a_second_one_takes_over_when_the_first_stops(monkeypatch: pytest.Monkey
     embedded.play(monkeypatch, story)
 
 
-def test_a_pass_that_runs_comes_to_its_end_before_the_lease_is_let_go(
+def test_running_pass_ends_before_the_lease_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(operator, "FINISH_SEC", float(PATIENCE_SECONDS))
@@ -270,7 +270,7 @@ def test_a_pass_that_runs_comes_to_its_end_before_the_lease_is_let_go(
     embedded.play(monkeypatch, story)
 
 
-def test_a_pass_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_does_not_wait_for_an_endless_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "FINISH_SEC", 0.05)
 
     async def story(cluster: Cluster) -> None:
@@ -286,7 +286,7 @@ def test_a_pass_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pytest
     embedded.play(monkeypatch, story)
 
 
-def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_are_created_if_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         async with replica(cluster, settings(manage_crds=True)):
             await cluster.until(lambda: bool(cluster.sent.of(PODS, Verb.WATCH)))
@@ -296,7 +296,7 @@ def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("is_elected", [True, False])
-def test_what_it_cannot_go_on_after_is_raised(monkeypatch: pytest.MonkeyPatch, is_elected: bool) -> None:
+def test_permanent_error_is_raised(monkeypatch: pytest.MonkeyPatch, is_elected: bool) -> None:
     async def fail(*_: object) -> tuple[str, ...]:
         raise NotEstablishedError("not served")
 
@@ -314,7 +314,7 @@ def test_what_it_cannot_go_on_after_is_raised(monkeypatch: pytest.MonkeyPatch, i
     embedded.play(monkeypatch, story)
 
 
-def test_a_bug_of_the_term_is_raised_and_the_lease_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_the_session_is_raised_and_the_lease_released(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_: LeaderSession) -> None:
         raise ExceptionGroup("a bug", [ZeroDivisionError()])
 
@@ -329,7 +329,7 @@ def test_a_bug_of_the_term_is_raised_and_the_lease_let_go(monkeypatch: pytest.Mo
     embedded.play(monkeypatch, story)
 
 
-def test_a_bug_of_the_election_is_raised_and_nobody_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_the_election_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(_: Elector) -> None:
         raise ZeroDivisionError
 
@@ -346,7 +346,7 @@ def test_a_bug_of_the_election_is_raised_and_nobody_leads(monkeypatch: pytest.Mo
     embedded.play(monkeypatch, story)
 
 
-def test_a_claim_whose_answer_a_stop_has_overtaken_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_during_a_stop_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         cluster.sent.withhold_answers(
             lambda request: request.resource == LEASES and request.verb == Verb.CREATE
@@ -361,7 +361,7 @@ def test_a_claim_whose_answer_a_stop_has_overtaken_is_taken_back(monkeypatch: py
 
 
 @pytest.mark.parametrize("given", [ELECTED, ALONE], ids=["elected", "alone"])
-def test_when_the_server_has_gone_back_in_time_everything_is_looked_at_afresh(
+def test_restored_server_leads_to_a_new_session(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: Settings
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -385,7 +385,7 @@ def test_when_the_server_has_gone_back_in_time_everything_is_looked_at_afresh(
 # What others see of it
 
 
-def test_the_last_events_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_events_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "FLUSH_EVENTS_SEC", float(PATIENCE_SECONDS))
 
     async def story(cluster: Cluster) -> None:
@@ -405,9 +405,7 @@ def test_the_last_events_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("has_events", [True, False])
-def test_events_are_posted_unless_nobody_wants_them(
-    monkeypatch: pytest.MonkeyPatch, has_events: bool
-) -> None:
+def test_events_can_be_disabled(monkeypatch: pytest.MonkeyPatch, has_events: bool) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
@@ -441,7 +439,7 @@ async def address_in(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> str:
     return addresses()[-1]
 
 
-def test_it_is_ready_when_it_works_and_says_what_keeps_it_from_it(
+def test_readiness_reports_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("windlass.controller.leader.session.RECHECK_SEC", 0.02)
@@ -475,7 +473,7 @@ def test_it_is_ready_when_it_works_and_says_what_keeps_it_from_it(
     embedded.play(monkeypatch, story)
 
 
-def test_where_it_cannot_be_heard_it_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_in_use_prevents_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             deaf = settings(metrics_address=f"127.0.0.1:{taken.getsockname()[1]}")
@@ -490,7 +488,7 @@ def test_where_it_cannot_be_heard_it_does_not_begin(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("qps", "burst", "expected"), [(0, 0, None), (0, 7, None), (5, 7, (5, 7)), (10, 0, (10, 15))]
 )
-def test_a_rate_limit_is_one_only_where_it_is_wanted(
+def test_rate_limit_is_optional(
     monkeypatch: pytest.MonkeyPatch, qps: float, burst: int, expected: tuple[float, int] | None
 ) -> None:
     monkeypatch.setattr(operator, "RateLimit", lambda *limits: limits)

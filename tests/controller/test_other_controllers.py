@@ -41,7 +41,7 @@ def wrote(manager: str, seconds: float | None) -> StatusWriter:
         pytest.param([], [wrote("windlass-elsewhere", 3)], "windlass-elsewhere", id="another installation"),
     ],
 )
-def test_a_rival_has_written_since_we_first_looked(
+def test_other_controller_is_detected_by_a_later_write(
     at_first: Sequence[StatusWriter], later: Sequence[StatusWriter], rival: str
 ) -> None:
     rivals = OtherControllers(OURS)
@@ -49,14 +49,14 @@ def test_a_rival_has_written_since_we_first_looked(
     assert rivals.detect("uid", later) == rival
 
 
-def test_frameworks_are_told_apart() -> None:
+def test_detection_is_per_framework() -> None:
     rivals = OtherControllers(OURS)
     rivals.detect("a", [wrote(REFERENCE, 1)])
     assert rivals.detect("b", [wrote(REFERENCE, 2)]) == ""
     assert rivals.detect("a", [wrote(REFERENCE, 2)]) == REFERENCE
 
 
-def test_a_framework_that_is_forgotten_is_seen_for_the_first_time_again() -> None:
+def test_forgotten_framework_starts_again() -> None:
     rivals = OtherControllers(OURS)
     rivals.detect("a", [wrote(REFERENCE, 1)])
     rivals.forget("a")
@@ -119,7 +119,7 @@ def _wiped(status: FrameworkStatus | None) -> FrameworkStatus | None:
     return status and msgspec.structs.replace(status, conditions=())
 
 
-def test_two_installations_end_their_talk() -> None:
+def test_two_installations_stop_writing() -> None:
     place = Status()
     one, other = Installation("windlass-one", place), Installation("windlass-other", place)
     one.look()
@@ -138,7 +138,7 @@ def test_two_installations_end_their_talk() -> None:
 
 
 @pytest.mark.parametrize("rewritten", [_wiped, lambda _: None], ids=["the conditions", "all of it"])
-def test_a_rival_that_wipes_away_what_it_is_told_is_told_once(
+def test_other_controller_that_resets_the_status_is_reported_once(
     rewritten: Callable[[FrameworkStatus | None], FrameworkStatus | None],
 ) -> None:
     place = Status()

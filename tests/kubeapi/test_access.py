@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Path:
         ({"server": "10.1.1.1:8080"}, {}, "http://10.1.1.1:8080", "default"),
     ],
 )
-def test_which_one_counts(
+def test_source_of_the_configuration(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: dict[str, str],
@@ -77,16 +77,14 @@ def test_which_one_counts(
     ("server", "environment"),
     [("10.1.1.1:8080", {}), ("http://10.1.1.1", {}), ("http://10.1.1.1", POD), ("https://10.1.1.1", {})],
 )
-def test_an_address_is_enough_where_nothing_else_is_known(
-    tmp_path: Path, server: str, environment: dict[str, str]
-) -> None:
+def test_address_alone_is_sufficient(tmp_path: Path, server: str, environment: dict[str, str]) -> None:
     way = load(tmp_path, server=server, **environment)
     assert way.server.endswith(server)
     assert way.identity().headers == ()
     assert (way.identity().context is not None) == server.startswith("https")
 
 
-def test_who_we_are_is_not_told_without_tls(tmp_path: Path) -> None:
+def test_credentials_are_not_sent_without_tls(tmp_path: Path) -> None:
     path = kubeconfigs.write(tmp_path / "config", user={"token": "secret"})
     assert authorization(load(tmp_path, path)) == "Bearer secret"
     assert load(tmp_path, path, server="http://other").identity().headers == ()
@@ -94,7 +92,7 @@ def test_who_we_are_is_not_told_without_tls(tmp_path: Path) -> None:
     assert load(tmp_path, plain).identity().headers == ()
 
 
-def test_a_pod_is_its_service_account(home: Path) -> None:
+def test_pod_uses_its_service_account(home: Path) -> None:
     way = load(home, **POD)
     assert authorization(way) == "Bearer of the pod"
     assert not way.may_use_environment_proxy
@@ -131,19 +129,21 @@ def test_a_pod_is_its_service_account(home: Path) -> None:
         ),
     ],
 )
-def test_what_says_who_we_are(tmp_path: Path, user: dict[str, Any], headers: list[tuple[str, str]]) -> None:
+def test_credentials_become_headers(
+    tmp_path: Path, user: dict[str, Any], headers: list[tuple[str, str]]
+) -> None:
     # Relative to the kubeconfig, with the line feed that editors leave.
     (tmp_path / "token").write_text("in a file\n")
     path = kubeconfigs.write(tmp_path / "config", user=user)
     assert list(load(tmp_path, path).identity().headers) == headers
 
 
-def test_a_context_need_not_name_a_user(tmp_path: Path) -> None:
+def test_context_without_a_user_is_accepted(tmp_path: Path) -> None:
     path = kubeconfigs.write(tmp_path / "config", context={"user": ""})
     assert load(tmp_path, path).identity().headers == ()
 
 
-def test_each_file_is_read_beside_itself(tmp_path: Path) -> None:
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     """Paths are relative to the file that they stand in, when several are joined."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -154,7 +154,7 @@ def test_each_file_is_read_beside_itself(tmp_path: Path) -> None:
     assert authorization(load(tmp_path, joined, context="two")) == "Bearer two"
 
 
-def test_a_plugin_is_run(tmp_path: Path) -> None:
+def test_credential_plugin_is_run(tmp_path: Path) -> None:
     plugin = Plugin(tmp_path)
     plugin.answers("from the plugin")
     path = kubeconfigs.write(tmp_path / "config", user=plugin.user)
@@ -162,7 +162,7 @@ def test_a_plugin_is_run(tmp_path: Path) -> None:
     assert plugin.runs() == 1
 
 
-def test_a_plugin_gets_its_arguments_and_variables_and_lies_beside_the_file(tmp_path: Path) -> None:
+def test_plugin_gets_arguments_and_variables_and_is_relative_to_the_file(tmp_path: Path) -> None:
     script = tmp_path / "bin" / "plugin"
     script.parent.mkdir()
     script.write_text(
@@ -219,7 +219,7 @@ FAILING = "echo 'not logged in: run login first' >&2; exit 3"
         ({"user": {"auth-provider": {"name": "oidc", "config": {"id-token": "abc"}}}}, ["oidc", "JWT"]),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, settings: dict[str, Any], words: list[str]) -> None:
+def test_invalid_values_are_reported(tmp_path: Path, settings: dict[str, Any], words: list[str]) -> None:
     path = kubeconfigs.write(tmp_path / "config", **settings)
     with pytest.raises(AccessError) as raised:
         load(tmp_path, path)
@@ -228,7 +228,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, settings: dict[str, Any], 
 
 
 @pytest.mark.parametrize("content", ["", "- a\n- list\n", "a: [", "just words", "contexts: 7\n", "{}\n"])
-def test_what_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
+def test_invalid_kubeconfig_is_reported(tmp_path: Path, content: str) -> None:
     (tmp_path / "config").write_text(content)
     with pytest.raises(AccessError, match=str(tmp_path / "config")):
         load(tmp_path, str(tmp_path / "config"))
@@ -248,14 +248,14 @@ def test_what_is_no_kubeconfig_is_named(tmp_path: Path, content: str) -> None:
         ({"server": "http://a:b"}, {}, "http://a:b"),
     ],
 )
-def test_what_is_missing_is_named(
+def test_missing_configuration_is_reported(
     tmp_path: Path, arguments: dict[str, str], environment: dict[str, str], words: str
 ) -> None:
     with pytest.raises(AccessError, match=words):
         load(tmp_path, **arguments, **environment)
 
 
-def test_a_kubeconfig_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even while it is in use: who is killed cannot clean up, and these are private keys."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

@@ -27,7 +27,7 @@ from windlass.model.failures import ApiFailure
         (504, "Timeout", errors.ServerError),
     ],
 )
-def test_a_status_becomes_the_error_of_its_code(code: int, reason: str, kind: type[errors.ApiError]) -> None:
+def test_status_becomes_the_error_of_its_code(code: int, reason: str, kind: type[errors.ApiError]) -> None:
     error = errors.from_answer(code, {}, json.dumps(status_body(code, reason)).encode())
     assert type(error) is kind
     assert error.failure == ApiFailure(code, reason, f"it is {reason}")
@@ -45,15 +45,13 @@ def test_a_status_becomes_the_error_of_its_code(code: int, reason: str, kind: ty
         (500, b"x" * 1000, errors.ServerError, "x" * 300 + "…"),
     ],
 )
-def test_an_answer_of_somebody_else_is_shown(
-    code: int, body: bytes, kind: type[errors.ApiError], message: str
-) -> None:
+def test_foreign_response_is_shown(code: int, body: bytes, kind: type[errors.ApiError], message: str) -> None:
     error = errors.from_answer(code, {}, body)
     assert type(error) is kind
     assert error.failure == ApiFailure(code, "", f"the response is not a Kubernetes Status: {message}")
 
 
-def test_an_empty_answer_says_so() -> None:
+def test_empty_response_is_reported() -> None:
     assert str(errors.from_answer(503, {}, b"")) == "503: the response is empty"
 
 
@@ -70,14 +68,14 @@ def test_an_empty_answer_says_so() -> None:
         ({"Retry-After": "²"}, {}, None),
     ],
 )
-def test_how_long_the_server_wants_to_be_left_alone(
+def test_retry_after_is_decoded(
     headers: dict[str, str], details: dict[str, int], seconds: float | None
 ) -> None:
     body = json.dumps(status_body(429, "TooManyRequests", **details)).encode()
     assert errors.from_answer(429, headers, body).retry_after == seconds
 
 
-def test_an_error_in_a_watch_is_that_of_its_status() -> None:
+def test_error_event_becomes_the_error_of_its_status() -> None:
     error = errors.from_status(json.dumps(status_body(410, "Expired")).encode())
     assert isinstance(error, errors.ExpiredError)
     assert errors.from_status(b'{"kind": "Pod"}') is None

@@ -64,7 +64,7 @@ def trusted(authority: Authority) -> dict[str, Any]:
         ("it", {"tls-server-name": "another.example"}, False),
     ],
 )
-def test_which_server_is_believed(
+def test_trusted_servers(
     tmp_path: Path,
     context: ssl.SSLContext,
     trusted: dict[str, Any],
@@ -122,7 +122,7 @@ def by_plugin(folder: Path, pair: Pair) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "name"), [(by_data, "me"), (by_files, "me"), (by_plugin, "me"), (lambda *_: {}, "nobody")]
 )
-def test_a_client_certificate_is_shown(
+def test_client_certificate_is_sent(
     tmp_path: Path,
     authority: Authority,
     context: ssl.SSLContext,
@@ -141,7 +141,7 @@ def test_a_client_certificate_is_shown(
     run(send())
 
 
-def test_a_certificate_that_was_replaced_is_shown_after_a_refusal(
+def test_replaced_certificate_is_sent_after_a_rejection(
     tmp_path: Path, authority: Authority, context: ssl.SSLContext, trusted: dict[str, Any]
 ) -> None:
     async def send() -> None:
@@ -172,7 +172,7 @@ GOOD = text("{}")
     ],
 )
 @pytest.mark.parametrize("kind", ["token", "tokenFile", "plugin"])
-def test_a_refused_token_is_looked_up_again(
+def test_rejected_token_is_loaded_again(
     tmp_path: Path,
     context: ssl.SSLContext,
     trusted: dict[str, Any],
@@ -207,7 +207,7 @@ def test_a_refused_token_is_looked_up_again(
     run(send())
 
 
-def test_a_plugin_that_fails_later_says_why(
+def test_plugin_that_fails_later_reports_the_reason(
     tmp_path: Path, context: ssl.SSLContext, trusted: dict[str, Any]
 ) -> None:
     async def send() -> None:
@@ -226,7 +226,7 @@ def test_a_plugin_that_fails_later_says_why(
     run(send())
 
 
-def test_many_refusals_are_one_look_up(
+def test_many_rejections_share_one_renewal(
     tmp_path: Path, context: ssl.SSLContext, trusted: dict[str, Any]
 ) -> None:
     async def send() -> None:
@@ -259,7 +259,7 @@ async def token_after(way: Access, clock: Clock, seconds: float) -> str:
     return dict(way.identity().headers)["Authorization"].removeprefix("Bearer ")
 
 
-def test_a_token_in_a_file_is_read_each_minute(tmp_path: Path) -> None:
+def test_token_file_is_read_every_minute(tmp_path: Path) -> None:
     async def read() -> None:
         clock = Clock()
         (tmp_path / "token").write_text("1")
@@ -278,7 +278,7 @@ def test_a_token_in_a_file_is_read_each_minute(tmp_path: Path) -> None:
     run(read())
 
 
-def test_the_token_of_a_pod_and_its_authority_are_read_each_minute(tmp_path: Path) -> None:
+def test_service_account_is_read_every_minute(tmp_path: Path) -> None:
     async def read() -> None:
         clock = Clock()
         environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -295,9 +295,7 @@ def test_the_token_of_a_pod_and_its_authority_are_read_each_minute(tmp_path: Pat
     run(read())
 
 
-def test_a_file_that_is_away_for_a_moment_does_no_harm(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_temporarily_missing_file_is_tolerated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def read() -> None:
         clock = Clock()
         token = tmp_path / "token"
@@ -322,7 +320,7 @@ def test_a_file_that_is_away_for_a_moment_does_no_harm(
     # The second is about to expire, or the clocks differ: then not more often than every ten seconds.
     [(1000.0, 800.0), (3.0, 10.0), (-100.0, 10.0)],
 )
-def test_a_plugin_is_run_again_before_its_token_expires(
+def test_plugin_is_run_again_before_its_token_expires(
     tmp_path: Path, expires_in: float, again_after: float
 ) -> None:
     async def read() -> None:
@@ -350,7 +348,7 @@ def jwt(expires_in: float, name: str) -> str:
     return f"e30.{body}.c2ln"
 
 
-def test_a_token_of_openid_connect_is_used_while_it_is_good(tmp_path: Path) -> None:
+def test_oidc_token_is_used_until_it_expires(tmp_path: Path) -> None:
     token = jwt(1000, "me")
     user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
     way = run(access.load(kubeconfigs.write(tmp_path / "config", user=user)))
@@ -360,7 +358,7 @@ def test_a_token_of_openid_connect_is_used_while_it_is_good(tmp_path: Path) -> N
 # Those of the library that asks the provider.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("is_trusted", [True, False])
-def test_an_old_token_of_openid_connect_is_exchanged_with_a_provider_that_is_trusted(
+def test_expired_oidc_token_is_refreshed_with_a_trusted_provider(
     tmp_path: Path, authority: Authority, context: ssl.SSLContext, is_trusted: bool
 ) -> None:
     fresh = jwt(1000, "me")

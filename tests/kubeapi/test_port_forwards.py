@@ -23,16 +23,16 @@ RECEIVED: dict[str, tuple[list[bytes], list[Chunk]]] = {
 
 
 @pytest.mark.parametrize(("messages", "pieces"), RECEIVED.values(), ids=RECEIVED.keys())
-def test_what_comes(messages: list[bytes], pieces: list[Chunk]) -> None:
+def test_messages_are_decoded(messages: list[bytes], pieces: list[Chunk]) -> None:
     decoder = ChunkDecoder()
     assert [decoder.decode(each) for each in messages] == pieces
 
 
-def test_what_goes() -> None:
+def test_data_is_encoded() -> None:
     assert port_forwards.message(b"abc") == b"\0abc"
 
 
-def test_what_is_asked_for() -> None:
+def test_port_forward_request() -> None:
     request = port_forwards.request("default", "digits-tensorboard-0", 6006)
     assert request.path == "/api/v1/namespaces/default/pods/digits-tensorboard-0/portforward"
     assert (request.query, request.subresource) == ((("ports", "6006"),), "portforward")

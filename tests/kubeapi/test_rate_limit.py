@@ -12,12 +12,12 @@ class Clock:
         return self.now
 
 
-def test_a_burst_goes_at_once_and_then_one_after_the_other() -> None:
+def test_burst_is_followed_by_the_rate() -> None:
     limit = RateLimit(qps=10, burst=3, clock=Clock())
     assert [round(limit.take(), 6) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
-def test_the_bucket_fills_with_time_but_not_over_its_brim() -> None:
+def test_bucket_fills_up_to_the_burst() -> None:
     clock = Clock()
     limit = RateLimit(qps=2, burst=2, clock=clock)
     assert [limit.take() for _ in range(4)] == [0, 0, 0.5, 1.0]
@@ -27,7 +27,7 @@ def test_the_bucket_fills_with_time_but_not_over_its_brim() -> None:
     assert [limit.take() for _ in range(3)] == [0, 0, 0.5]
 
 
-def test_a_token_that_was_given_back_serves_another() -> None:
+def test_returned_token_is_reused() -> None:
     limit = RateLimit(qps=1, burst=1, clock=Clock())
     assert [limit.take(), limit.take()] == [0, 1.0]
     limit.give_back()
@@ -35,6 +35,6 @@ def test_a_token_that_was_given_back_serves_another() -> None:
 
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
-def test_a_limit_that_lets_nothing_through_is_refused(qps: float, burst: int) -> None:
+def test_invalid_limit_raises(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="invalid rate limit"):
         RateLimit(qps, burst)

@@ -270,7 +270,7 @@ ONE = event("ADDED", "b", 11)
         ),
     ],
 )
-def test_what_a_follower_does(
+def test_reflector_lists_and_watches(
     answers: list[Answer], asked: list[str], news: list[str], troubles: list[type], slept: list[float]
 ) -> None:
     async def follow() -> None:
@@ -283,7 +283,7 @@ def test_what_a_follower_does(
     run(follow())
 
 
-def test_what_it_asks_for() -> None:
+def test_requests_of_a_reflector() -> None:
     async def follow() -> None:
         script = Script(page(10, more="x"), refusal(410, "Expired"), page(10))
         async with following_of(script, namespace="team", label_selector="a=b", page_size=7):
@@ -306,7 +306,7 @@ def test_what_it_asks_for() -> None:
     run(follow())
 
 
-def test_a_watch_that_was_open_for_long_is_no_failure() -> None:
+def test_long_watch_is_not_a_failure() -> None:
     """Something on the way cuts what is silent for a minute: the back-off must not grow from that."""
 
     async def follow() -> None:
@@ -318,7 +318,7 @@ def test_a_watch_that_was_open_for_long_is_no_failure() -> None:
     run(follow())
 
 
-def test_a_watch_that_never_says_anything_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_watch_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "WATCH_SECONDS", (0.1, 0.2))
     monkeypatch.setattr(reflector, "GRACE_SECONDS", 0.1)
 
@@ -336,7 +336,7 @@ def test_a_watch_that_never_says_anything_is_given_up(monkeypatch: pytest.Monkey
     run(follow())
 
 
-def test_a_receiver_that_fails_is_not_hidden() -> None:
+def test_error_of_the_receiver_is_raised() -> None:
     def receive(news: ResourceEvent) -> None:
         raise ZeroDivisionError
 
@@ -362,7 +362,9 @@ def test_a_receiver_that_fails_is_not_hidden() -> None:
         (1, 1.0, 9000.0, 300.0),
     ],
 )
-def test_how_long_it_waits(failures: int, randomness: float, wished: float | None, seconds: float) -> None:
+def test_backoff_grows_with_failures(
+    failures: int, randomness: float, wished: float | None, seconds: float
+) -> None:
     assert reflector.backoff_seconds(failures, randomness, wished) == pytest.approx(seconds)
 
 
@@ -386,5 +388,5 @@ def test_how_long_it_waits(failures: int, randomness: float, wished: float | Non
         ],
     ],
 )
-def test_when_a_list_is_needed(error: errors.ApiError, failures: int, expected: bool) -> None:
+def test_relist_after_certain_errors(error: errors.ApiError, failures: int, expected: bool) -> None:
     assert reflector.must_relist(error, failures) is expected

@@ -104,7 +104,7 @@ async def following(
 
 
 @pytest.mark.parametrize("reach", [by_socket, by_https])
-def test_pages_then_changes_then_big_objects(tmp_path: Path, reach: Any) -> None:
+def test_pages_changes_and_large_objects(tmp_path: Path, reach: Any) -> None:
     async def follow() -> None:
         async with served(tmp_path) as server, Transport(await reach(server, tmp_path)) as transport:
             await asyncio.gather(*(put(transport, f"m{number}") for number in range(25)))
@@ -123,7 +123,7 @@ def test_pages_then_changes_then_big_objects(tmp_path: Path, reach: Any) -> None
     run(follow())
 
 
-def test_a_selector_leaves_out_the_others(tmp_path: Path) -> None:
+def test_selector_excludes_other_objects(tmp_path: Path) -> None:
     async def follow() -> None:
         async with (
             served(tmp_path),
@@ -139,7 +139,7 @@ def test_a_selector_leaves_out_the_others(tmp_path: Path) -> None:
     run(follow())
 
 
-def test_a_restart_loses_nothing(tmp_path: Path) -> None:
+def test_server_restart_loses_no_event(tmp_path: Path) -> None:
     async def follow() -> None:
         async with Transport(access.unix(tmp_path / "socket")) as transport, following(transport) as view:
             async with served(tmp_path):
@@ -154,7 +154,7 @@ def test_a_restart_loses_nothing(tmp_path: Path) -> None:
     run(follow())
 
 
-def test_a_history_that_was_forgotten_is_made_up_for_by_a_list(tmp_path: Path) -> None:
+def test_expired_version_leads_to_a_list(tmp_path: Path) -> None:
     async def follow() -> None:
         async with Transport(access.unix(tmp_path / "socket")) as transport, following(transport) as view:
             async with served(tmp_path):
@@ -199,7 +199,7 @@ DEFINITION = {
 }
 
 
-def test_a_kind_that_comes_later_is_followed_from_then_on(tmp_path: Path) -> None:
+def test_kind_defined_later_is_watched(tmp_path: Path) -> None:
     async def follow() -> None:
         async with (
             served(tmp_path),

@@ -39,7 +39,7 @@ FRAMEWORKS = resources.frameworks("launcher.microsoft.com")
         (PODS, ("team?x", "a#b"), "/api/v1/namespaces/team%3Fx/pods/a%23b"),
     ],
 )
-def test_where_a_resource_lives(resource: Resource, arguments: tuple[str, ...], path: str) -> None:
+def test_path_of_a_resource(resource: Resource, arguments: tuple[str, ...], path: str) -> None:
     assert resource.path(*arguments) == path
 
 
@@ -139,7 +139,7 @@ def test_delete_options(request_: Request, options: dict[str, Any]) -> None:
         (requests.delete_collection(PODS, "t", "a"), "PartialObjectMetadataList"),
     ],
 )
-def test_metadata_only_is_asked_for_by_the_kind_of_the_answer(request_: Request, kind: str) -> None:
+def test_metadata_only_depends_on_the_kind_of_response(request_: Request, kind: str) -> None:
     accept = request_.with_accept(METADATA_ONLY).accept
     assert accept == f"application/json;as={kind};g=meta.k8s.io;v=v1,application/json"
     assert request_.accept == "application/json"

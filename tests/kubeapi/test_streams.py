@@ -36,15 +36,15 @@ STATUSES: dict[str, tuple[Any, ExecResult]] = {
 
 
 @pytest.mark.parametrize(("status", "expected"), STATUSES.values(), ids=STATUSES.keys())
-def test_how_it_ended(status: Any, expected: ExecResult) -> None:
+def test_result_of_a_process(status: Any, expected: ExecResult) -> None:
     assert streams.parse_result(json.dumps(status).encode()) == expected
 
 
-def test_an_end_that_is_no_status() -> None:
+def test_result_that_is_not_a_status() -> None:
     assert streams.parse_result(b"plain words") == ExecResult(None, "plain words")
 
 
-def test_messages() -> None:
+def test_messages_have_a_channel() -> None:
     assert streams.message(streams.STDIN, b"a") == b"\0a"
     assert streams.parse_message(b"\1out") == (streams.STDOUT, b"out")
     assert streams.parse_message(b"") == (-1, b"")
@@ -54,11 +54,11 @@ def test_messages() -> None:
 @pytest.mark.parametrize(
     ("protocol", "sent"), [("v5.channel.k8s.io", b"\xff\0"), ("v4.channel.k8s.io", None)]
 )
-def test_the_end_of_the_input(protocol: str, sent: bytes | None) -> None:
+def test_end_of_input_depends_on_the_protocol(protocol: str, sent: bytes | None) -> None:
     assert streams.end_of_input(protocol) == sent
 
 
-def test_the_request() -> None:
+def test_exec_request() -> None:
     request = streams.exec_request("ns", "a pod", "main", ("sh", "-c", "a & b"), stdin=True, tty=True)
     assert request.path == "/api/v1/namespaces/ns/pods/a%20pod/exec"
     assert request.query == (

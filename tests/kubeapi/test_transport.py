@@ -55,7 +55,7 @@ async def outcome(
         return error
 
 
-def test_what_is_sent() -> None:
+def test_request_is_sent() -> None:
     async def send() -> None:
         script = Script(text("{}"))
         async with (
@@ -91,7 +91,7 @@ def test_what_is_sent() -> None:
         ([text("<h1>502</h1>", 502, "text/html")], [], errors.ServerError),
     ],
 )
-def test_what_the_server_wants_to_be_sent_again(
+def test_request_is_retried_after_retry_after(
     answers: list[Answer], slept: list[float], expected: Any
 ) -> None:
     async def send() -> None:
@@ -106,7 +106,7 @@ def test_what_the_server_wants_to_be_sent_again(
     run(send())
 
 
-def test_how_long_to_wait_is_told_when_it_is_too_long() -> None:
+def test_long_retry_after_is_returned() -> None:
     async def send() -> None:
         script = Script(refusal(429, "TooManyRequests", Retry_After="60"))
         async with serving(script), Transport(access.anonymous(script.url)) as transport:
@@ -142,7 +142,9 @@ async def closed(request: web.BaseRequest) -> web.StreamResponse:
         (text("<form>", 200, "text/html"), 30, 200, "is not from a Kubernetes API server"),
     ],
 )
-def test_what_is_no_answer(answer: Answer, timeout: float, code: int, words: str) -> None:
+def test_invalid_responses_are_unanswered_errors(
+    answer: Answer, timeout: float, code: int, words: str
+) -> None:
     async def send() -> None:
         observed: list[int] = []
         script = Script(answer)
@@ -160,7 +162,7 @@ def test_what_is_no_answer(answer: Answer, timeout: float, code: int, words: str
     run(send())
 
 
-def test_a_write_on_a_connection_that_dies_is_not_sent_twice() -> None:
+def test_write_on_a_lost_connection_is_not_repeated() -> None:
     async def send() -> None:
         script = Script(text("{}"), closed, text("{}"))
         async with serving(script), Transport(access.anonymous(script.url)) as transport:
@@ -172,7 +174,7 @@ def test_a_write_on_a_connection_that_dies_is_not_sent_twice() -> None:
     run(send())
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_unreachable_server_raises_not_sent() -> None:
     async def send() -> None:
         with socket.socket() as taken:
             # Bound, but nobody listens.
@@ -185,7 +187,7 @@ def test_a_server_that_is_not_there() -> None:
     run(send())
 
 
-def test_what_was_answered_before_counts_when_it_cannot_be_sent_again() -> None:
+def test_earlier_response_counts_if_a_retry_cannot_be_sent() -> None:
     """A create may have been carried out although the answer was a 500. It must not be called unsent."""
 
     async def send() -> None:
@@ -200,7 +202,7 @@ def test_what_was_answered_before_counts_when_it_cannot_be_sent_again() -> None:
     run(send())
 
 
-def test_every_answer_is_observed() -> None:
+def test_every_response_is_observed() -> None:
     async def send() -> None:
         observed: list[tuple[str, int]] = []
         script = Script(
@@ -222,7 +224,7 @@ def test_every_answer_is_observed() -> None:
     run(send())
 
 
-def test_the_rate_limit_holds_requests_back() -> None:
+def test_rate_limit_delays_requests() -> None:
     async def send() -> None:
         sleeper = Sleeper()
         limit = RateLimit(qps=0.1, burst=2, clock=lambda: 0.0)
@@ -243,7 +245,7 @@ def test_the_rate_limit_holds_requests_back() -> None:
     run(send())
 
 
-def test_requests_share_few_connections() -> None:
+def test_requests_share_connections() -> None:
     async def send() -> None:
         peers: set[Any] = set()
         at_once = [0, 0]
@@ -266,7 +268,7 @@ def test_requests_share_few_connections() -> None:
     run(send())
 
 
-def test_watches_do_not_take_the_connections_of_requests() -> None:
+def test_watches_do_not_count_as_connections() -> None:
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if "watch" not in request.query:
             return web.Response(text="{}")
@@ -289,7 +291,7 @@ def test_watches_do_not_take_the_connections_of_requests() -> None:
     run(send())
 
 
-def test_a_stream_gives_what_comes_and_then_what_went_wrong() -> None:
+def test_stream_yields_chunks_and_then_raises() -> None:
     async def send() -> None:
         script = Script(stream(b"one", is_cut=True))
         async with (
@@ -309,7 +311,7 @@ GOODBYE = b"\x88\x02\x03\xe8"
 
 
 @pytest.mark.parametrize("last_words", [GOODBYE, b""], ids=["after-a-goodbye", "without"])
-def test_a_websocket_whose_server_hangs_up(last_words: bytes) -> None:
+def test_websocket_closed_by_the_server(last_words: bytes) -> None:
     """Kubelets do so as soon as they have said goodbye: nobody can answer that any more, and nothing is lost."""
 
     async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
@@ -339,7 +341,7 @@ def test_a_websocket_whose_server_hangs_up(last_words: bytes) -> None:
     run(listen())
 
 
-def test_a_proxy_is_asked_for_a_tunnel() -> None:
+def test_proxy_is_used() -> None:
     async def send() -> None:
         proxy = Script(text("no", 403, "text/plain"))
         async with serving(proxy):
@@ -365,7 +367,7 @@ def test_a_proxy_is_asked_for_a_tunnel() -> None:
         ("http://localhost:1", True, False),
     ],
 )
-def test_a_proxy_of_the_environment_is_not_asked_for_what_is_near(
+def test_environment_proxy_is_not_used_for_local_servers(
     monkeypatch: pytest.MonkeyPatch, server: str, may_use: bool, is_used: bool
 ) -> None:
     async def send() -> None:
@@ -382,7 +384,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_what_is_near(
     run(send())
 
 
-def test_the_kernel_notices_a_peer_that_is_gone_within_about_a_minute(
+def test_keepalive_detects_a_lost_peer_within_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[socket.socket] = []
@@ -415,7 +417,7 @@ def test_the_kernel_notices_a_peer_that_is_gone_within_about_a_minute(
     run(send())
 
 
-def test_the_library_of_kubeconfigs_is_loaded_only_for_them() -> None:
+def test_kubeconfig_library_is_imported_only_if_needed() -> None:
     """It takes 38 MB."""
     program = (
         "import sys, windlass.kubeapi.reflector, windlass.kubeapi.access as access\n"
@@ -426,7 +428,7 @@ def test_the_library_of_kubeconfigs_is_loaded_only_for_them() -> None:
 
 
 @pytest.mark.parametrize("by_socket", [True, False])
-def test_the_embedded_server(tmp_path: Path, by_socket: bool) -> None:
+def test_requests_to_the_embedded_server(tmp_path: Path, by_socket: bool) -> None:
     async def way(server: ApiServer) -> Access:
         if by_socket:
             return access.unix(tmp_path / "socket")

@@ -16,7 +16,7 @@ LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"."))
 
 
 @given(st.lists(LINE), LINE, st.lists(st.integers(0, 200)))
-def test_however_it_is_cut_the_lines_are_the_same(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
+def test_lines_do_not_depend_on_chunks(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
     whole = b"".join(line + b"\n" for line in lines) + rest
     places = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
     splitter = LineSplitter()
@@ -25,7 +25,7 @@ def test_however_it_is_cut_the_lines_are_the_same(lines: list[bytes], rest: byte
     assert splitter.has_partial_line == bool(rest)
 
 
-def test_a_long_line_comes_in_many_pieces() -> None:
+def test_long_line_in_many_chunks() -> None:
     splitter = LineSplitter()
     for _ in range(4096):
         assert splitter.feed(b"x" * 1024) == []
@@ -33,7 +33,7 @@ def test_a_long_line_comes_in_many_pieces() -> None:
     assert not splitter.has_partial_line
 
 
-def test_an_object_stays_as_it_came() -> None:
+def test_object_stays_bytes() -> None:
     event = watch_lines.parse(b'{"type":"ADDED","object":{"metadata" : {"resourceVersion":"7"}, "x": [1]}}')
     assert event.type == watch_lines.ADDED
     assert bytes(event.object) == b'{"metadata" : {"resourceVersion":"7"}, "x": [1]}'
@@ -43,7 +43,7 @@ def test_an_object_stays_as_it_came() -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"<html>", b"[]", b'{"type":"ADDED"}', b'{"object":{}}', b'{"type":"ADDED"']
 )
-def test_what_is_no_event_is_refused(line: bytes) -> None:
+def test_invalid_event_raises(line: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         watch_lines.parse(line)
 
@@ -56,13 +56,13 @@ def test_what_is_no_event_is_refused(line: bytes) -> None:
         (b'{"kind":"PodList","metadata":{"resourceVersion":"5"}}', [], ""),
     ],
 )
-def test_a_page_of_a_list(body: bytes, objects: list[bytes], token: str) -> None:
+def test_page_of_a_list_is_decoded(body: bytes, objects: list[bytes], token: str) -> None:
     page = answers.decode_page(body)
     assert [bytes(each) for each in page.objects] == objects
     assert (page.metadata.resource_version, page.metadata.continue_) == ("5", token)
 
 
-def test_an_object_too_deep_to_be_decoded_arrives_and_has_a_version() -> None:
+def test_deeply_nested_object_has_a_version() -> None:
     event = watch_lines.parse(b'{"type":"MODIFIED", "object": ' + DEEP + b"}")
     assert event.type == watch_lines.MODIFIED
     assert bytes(event.object) == DEEP
@@ -72,12 +72,12 @@ def test_an_object_too_deep_to_be_decoded_arrives_and_has_a_version() -> None:
 @pytest.mark.parametrize(
     "line", [DEEP, b'{"type":"ADDED","objekt":' + DEEP + b"}"], ids=["no event", "no object"]
 )
-def test_what_is_deep_and_no_event_is_refused(line: bytes) -> None:
+def test_deeply_nested_invalid_event_raises(line: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         watch_lines.parse(line)
 
 
-def test_an_object_too_deep_to_be_decoded_hides_none_of_its_page() -> None:
+def test_deeply_nested_object_does_not_hide_others() -> None:
     items = [b'{"a":1}', DEEP, b"{}"]
     page = answers.decode_page(
         b'{"metadata":{"resourceVersion":"5","continue":"next"},"items":[' + b", ".join(items) + b"]}"

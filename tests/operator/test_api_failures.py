@@ -92,13 +92,13 @@ STORMS: dict[str, Callable[[], Mischief]] = {
 
 
 @pytest.mark.parametrize("storm", STORMS)
-def test_a_storm(shaken: Place, storm: str) -> None:
+def test_jobs_complete_despite_random_failures(shaken: Place, storm: str) -> None:
     controller_of(shaken).proxy.mischief = STORMS[storm]()
     submit(shaken)
     insist_on_perfection(shaken)
 
 
-def test_a_server_that_does_not_know_yet_who_may_do_what(shaken: Place) -> None:
+def test_forbidden_after_server_start_is_retried(shaken: Place) -> None:
     """A real one that has just started refuses everybody who is no administrator, until it has read its roles."""
     said = 'pods is forbidden: User "controller" cannot create resource "pods" in API group "" in the namespace "x"'
     befall = share(0.5, Verdict(code=403, message=said))
@@ -109,7 +109,7 @@ def test_a_server_that_does_not_know_yet_who_may_do_what(shaken: Place) -> None:
     insist_on_perfection(shaken)
 
 
-def test_late_answers(shaken: Place) -> None:
+def test_late_answers_are_tolerated(shaken: Place) -> None:
     chance = random.Random(3)
     controller_of(shaken).proxy.mischief = lambda _: Verdict(delay=chance.choice((0.0, 0.0, 0.2)))
     submit(shaken)
@@ -130,14 +130,14 @@ def every(acts: int, times: int, then: Callable[[], object]) -> Mischief:
     return mischief
 
 
-def test_connections_are_cut(shaken: Place) -> None:
+def test_closed_connections_are_tolerated(shaken: Place) -> None:
     proxy = controller_of(shaken).proxy
     proxy.mischief = every(8, 8, proxy.cut)
     submit(shaken)
     insist_on_perfection(shaken)
 
 
-def test_the_server_is_killed_and_comes_back(shaken: Place) -> None:
+def test_killed_server_is_waited_for(shaken: Place) -> None:
     """With what it had stored; the kubelet has to find its way back too."""
     proxy, cluster = controller_of(shaken).proxy, shaken.world.cluster
     fallen: list[str] = []

@@ -13,7 +13,7 @@ from windlass.model.base import Json
 from windlass.wire.crd import manifests
 
 
-def test_two_frameworks_of_one_name(place: Place) -> None:
+def test_two_frameworks_of_the_same_name_run_one_after_the_other(place: Place) -> None:
     """One of each group: the second waits until the first is gone."""
     place.submit(framework("job", role(life=FOREVER)))
     place.wait_for_running("job", 1)
@@ -28,7 +28,7 @@ def test_two_frameworks_of_one_name(place: Place) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {names.FRAMEWORK_NAME: "job"}], ids=["plain", "labelled-as-ours"])
-def test_a_strangers_config_map(place: Place, labels: dict[str, str]) -> None:
+def test_config_map_of_another_owner_blocks_the_job(place: Place, labels: dict[str, str]) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -45,7 +45,7 @@ def test_a_strangers_config_map(place: Place, labels: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, {names.FRAMEWORK_NAME: "job"}], ids=["plain", "labelled-as-ours"])
-def test_a_strangers_pod(place: Place, labels: dict[str, str]) -> None:
+def test_pod_of_another_owner_blocks_its_task(place: Place, labels: dict[str, str]) -> None:
     """Its name is not free; the task waits, its role's other tasks do not, and the pod is left alone."""
     annotations = jobs.FOREVER if labels else {}
     body = {
@@ -81,7 +81,7 @@ REFUSED: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_template_that_the_server_refuses(place: Place, case: str) -> None:
+def test_rejected_pod_template_fails_the_job(place: Place, case: str) -> None:
     """The attempt ends with -200 and says what the server said (statement 23)."""
     place.submit(framework("job", role("worker", 2, pod=REFUSED[case])))
     found = place.wait_for_completed("job")
@@ -134,7 +134,7 @@ SENSELESS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("case", SENSELESS)
-def test_a_framework_without_sense(lax_place: Place, case: str) -> None:
+def test_invalid_framework_is_reported(lax_place: Place, case: str) -> None:
     """A condition and an event on it say so; nothing is made for it, and the others go on."""
     group = names.LAUNCHER_GROUP
     body = {**framework("bad", group=group), "spec": SENSELESS[case]}
@@ -148,7 +148,7 @@ def test_a_framework_without_sense(lax_place: Place, case: str) -> None:
     assert not lax_place.config_maps("bad")
 
 
-def test_sense_can_be_brought_back(lax_place: Place) -> None:
+def test_corrected_framework_runs(lax_place: Place) -> None:
     group = names.LAUNCHER_GROUP
     body = framework("bad", role("worker"), role("worker"), group=group)
     lax_place.submit(body)
@@ -164,7 +164,7 @@ def test_sense_can_be_brought_back(lax_place: Place) -> None:
     [{"state": "Dreaming"}, {"startTime": 3}, {"attemptStatus": "none"}],
     ids=["unknown-state", "bad-time", "bad-attempt"],
 )
-def test_a_status_that_cannot_be_read(lax_place: Place, status: Json) -> None:
+def test_invalid_status_is_reported_and_kept(lax_place: Place, status: Json) -> None:
     """It is not written over: somebody's truth may be in it."""
     group = names.LAUNCHER_GROUP
     lax_place.submit(framework("bad", role(), group=group, executionType="Create"))

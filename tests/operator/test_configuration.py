@@ -37,7 +37,7 @@ def configured(second_world: World) -> Iterator[Configured]:
     second_world.leave_places()
 
 
-def test_the_file_and_the_environment_are_read(configured: Configured) -> None:
+def test_file_environment_and_flags_are_combined(configured: Configured) -> None:
     """Failure classes in the reference's format; what the environment says comes before what the file says."""
     place = configured.minded
     uid = place.submit(framework("unlucky", role(life=fails(13))))["metadata"]["uid"]
@@ -46,7 +46,7 @@ def test_the_file_and_the_environment_are_read(configured: Configured) -> None:
     place.wait_until_gone("unlucky")
 
 
-def test_namespaces(configured: Configured) -> None:
+def test_only_configured_namespaces_are_watched(configured: Configured) -> None:
     """It minds those that it is told to, and asks about no other."""
     configured.other.submit(framework("job", role()))
     uid = configured.minded.submit(framework("job", role()))["metadata"]["uid"]

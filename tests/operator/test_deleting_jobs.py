@@ -7,7 +7,7 @@ from operated.place import Place, completion_of
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])
-def test_everything_goes(place: Place, propagation: str) -> None:
+def test_deleting_a_job_deletes_its_objects(place: Place, propagation: str) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
     place.delete("job", propagation)
@@ -16,7 +16,7 @@ def test_everything_goes(place: Place, propagation: str) -> None:
     place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
 
 
-def test_what_was_kept_goes(place: Place) -> None:
+def test_deleting_a_job_deletes_kept_pods(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=SUCCEEDS), completedPods="Keep"))
     place.wait_for_completed("job")
     place.delete("job")
@@ -25,7 +25,7 @@ def test_what_was_kept_goes(place: Place) -> None:
     place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
 
 
-def test_orphans(place: Place) -> None:
+def test_orphaned_objects_are_deleted(place: Place) -> None:
     """The Framework goes and its name is free or taken, but never half of each."""
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
@@ -45,7 +45,7 @@ def test_orphans(place: Place) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])
-def test_made_anew_at_once(place: Place, propagation: str) -> None:
+def test_recreated_job_runs(place: Place, propagation: str) -> None:
     """The new one waits for the name, and never takes what was the old one's."""
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     old = place.wait_for_running("job", 2)
@@ -70,7 +70,7 @@ def _resubmitted(place: Place) -> dict[str, dict[str, str]] | None:
     return created
 
 
-def test_a_namespace(place: Place) -> None:
+def test_deleting_the_namespace_deletes_everything(place: Place) -> None:
     """It goes as a whole, and the controller does not stand in its way."""
     other = place.world.new_place()
     other.submit(framework("job", role(tasks=2, life=FOREVER)))

@@ -60,7 +60,9 @@ def phases(place: Place) -> dict[str, str]:
         ({"starts_after": "never"}, "Pending", None),
     ],
 )
-def test_lives(minded: Place, life: dict[str, Any], phase: str, terminated: dict[str, Any] | None) -> None:
+def test_pods_follow_their_annotations(
+    minded: Place, life: dict[str, Any], phase: str, terminated: dict[str, Any] | None
+) -> None:
     create(minded, "pod", **life)
     create(minded, "after")
     minded.world.wait_for("both pods", lambda: phases(minded) == {"pod": phase, "after": "Succeeded"})
@@ -75,7 +77,7 @@ def test_lives(minded: Place, life: dict[str, Any], phase: str, terminated: dict
         assert pod["spec"]["nodeName"]
 
 
-def test_what_runs_for_ever_can_be_told_to_end_and_goes_when_it_is_deleted(minded: Place) -> None:
+def test_endless_pod_can_be_ended_and_deleted(minded: Place) -> None:
     for name in ("told", "deleted"):
         create(minded, name, runs_for="never")
     minded.world.wait_for("both to run", lambda: phases(minded) == {"told": "Running", "deleted": "Running"})
@@ -88,7 +90,7 @@ def test_what_runs_for_ever_can_be_told_to_end_and_goes_when_it_is_deleted(minde
     assert not {pod.name for pod in minded.world.history.alive if pod.namespace == minded.name}
 
 
-def test_a_gang_moves_in_one_step(minded: Place) -> None:
+def test_gang_starts_and_ends_together(minded: Place) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gang"}}
     owner = minded.client.post(minded.path("configmaps"), body).expect(201).uid
     for index in range(2):
@@ -127,7 +129,7 @@ def test_command_prints_a_summary_when_it_is_stopped(monkeypatch: pytest.MonkeyP
         ({"stops-after": "never", "gang": "50"}, Life(exit_code=9, stops_after=None, gang=50)),
     ],
 )
-def test_annotations(said: dict[str, str], life: Life) -> None:
+def test_annotations_override_the_default(said: dict[str, str], life: Life) -> None:
     annotations = {f"{lifecycle.ANNOTATION_PREFIX}{key}": value for key, value in said.items()}
     play = lifecycle.by_annotations(Life(exit_code=9))
     assert play(Pod(metadata=OwnedObjectMeta(annotations=annotations))) == life
@@ -148,6 +150,6 @@ def sighting(uid: str, started: float | None, ended: float | None, name: str = "
         ([sighting("a", 1, 3.5), sighting("b", 3, 4, name="other")], 0, 0),
     ],
 )
-def test_histories(pods: list[Sighting], twice: int, together: int) -> None:
+def test_history_finds_duplicates(pods: list[Sighting], twice: int, together: int) -> None:
     assert len(history.started_more_than_once(pods)) == twice
     assert len(history.started_together(pods)) == together

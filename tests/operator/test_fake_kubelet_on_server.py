@@ -41,7 +41,7 @@ class HeldTransport:
             self.lines.task_done()
 
 
-def test_a_pod_that_changes_while_it_waits_for_a_connection_starts_once() -> None:
+def test_pod_changed_while_waiting_for_a_connection_starts_once() -> None:
     asyncio.run(_change_while_it_waits())
 
 
@@ -68,7 +68,7 @@ async def _change_while_it_waits() -> None:
     assert [_patches(transport, phase, of="waiting") for phase in ("Running", "Succeeded")] == [1, 1]
 
 
-def test_it_minds_pods_of_one_label() -> None:
+def test_only_pods_with_the_label_are_handled() -> None:
     asyncio.run(_look_at_what_is_asked_for())
 
 

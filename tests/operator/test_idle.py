@@ -9,7 +9,7 @@ FRAMEWORKS = 20
 RENEWALS = 5
 
 
-def test_nothing_but_watches_and_the_lease(place: Place, controller: Controller) -> None:
+def test_idle_controller_only_watches_and_renews_the_lease(place: Place, controller: Controller) -> None:
     uids = [
         place.submit(framework(f"job-{number}", role(tasks=2, life=FOREVER)))["metadata"]["uid"]
         for number in range(FRAMEWORKS)

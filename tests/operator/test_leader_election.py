@@ -47,7 +47,7 @@ def leader_and_standby(world: World, place: Place, *lease: str) -> tuple[Control
     return leader, standby
 
 
-def test_the_leader_is_killed(own_world: World) -> None:
+def test_standby_takes_over_from_a_killed_leader(own_world: World) -> None:
     place = own_world.new_place()
     leader, standby = leader_and_standby(own_world, place, *THREE_SECONDS)
     place.submit(framework("job", role("ps", 1, FOREVER), role("worker", 2, FOREVER, min_succeeded=2)))
@@ -60,7 +60,7 @@ def test_the_leader_is_killed(own_world: World) -> None:
     assert not history.started_more_than_once(own_world.history.of(place.name, "job"))
 
 
-def test_the_leader_leaves(own_world: World) -> None:
+def test_standby_takes_over_from_a_stopped_leader(own_world: World) -> None:
     """On SIGTERM it hands over at once, long before its lease is over. Both were ready all the time."""
     place = own_world.new_place()
     leader, standby = leader_and_standby(own_world, place, *LONG)
@@ -76,7 +76,7 @@ def test_the_leader_leaves(own_world: World) -> None:
     assert max(asked.number for asked in acts(leader)) < min(asked.number for asked in acts(standby))
 
 
-def test_a_leader_that_is_cut_off_does_nothing_more(own_world: World) -> None:
+def test_disconnected_leader_stops_acting(own_world: World) -> None:
     """It cannot renew its lease, the other takes over, and what it comes back to is no longer its own."""
     place = own_world.new_place()
     leader, standby = leader_and_standby(own_world, place, *TWO_SECONDS)

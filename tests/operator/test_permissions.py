@@ -117,11 +117,11 @@ def needed(asked: list[Asked]) -> set[Grant]:
     }
 
 
-def test_every_request_is_granted(asked: list[Asked]) -> None:
+def test_role_grants_every_request(asked: list[Asked]) -> None:
     assert not grants.missing(grants.granted("default", SETTINGS), needed(asked))
 
 
-def test_every_grant_is_used(asked: list[Asked]) -> None:
+def test_role_grants_nothing_unused(asked: list[Asked]) -> None:
     created = (f"{names.PLURAL}.{names.LAUNCHER_GROUP}", f"{names.GANG_PLURAL}.{names.GANG_GROUP}")
     to_update_what_was_just_created = {
         Grant("apiextensions.k8s.io", "customresourcedefinitions", "update", name=name) for name in created
@@ -130,20 +130,20 @@ def test_every_grant_is_used(asked: list[Asked]) -> None:
     assert unused == to_update_what_was_just_created
 
 
-def test_a_controller_that_does_not_manage_definitions_has_no_right_to(asked: list[Asked]) -> None:
+def test_role_without_definitions_cannot_write_them(asked: list[Asked]) -> None:
     refused = grants.missing(grants.granted("default", Settings()), needed(asked))
     assert {grant.resource for grant in refused} == {"customresourcedefinitions"}
     assert {grant.verb for grant in refused} == {"create", "update"}
 
 
-def test_only_labelled_pods_and_config_maps_are_asked_for(asked: list[Asked]) -> None:
+def test_only_labelled_pods_and_config_maps_are_requested(asked: list[Asked]) -> None:
     """Never every pod of the cluster."""
     for each in asked:
         if each.method == "GET" and each.path.endswith(("/pods", "/configmaps")):
             assert each.parameters["labelSelector"].startswith(names.FRAMEWORK_NAME), str(each)
 
 
-def test_every_delete_names_what_it_means(asked: list[Asked]) -> None:
+def test_every_delete_has_a_precondition(asked: list[Asked]) -> None:
     """By UID, or by the label that has the UID of the attempt (statement 41)."""
     for each in asked:
         if each.method == "DELETE":

@@ -9,7 +9,7 @@ from operated.place import Place
 from prometheus_client.parser import text_string_to_metric_families
 
 
-def test_endpoints(place: Place, controller: Controller) -> None:
+def test_endpoints_answer(place: Place, controller: Controller) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
     assert controller.ask("/healthz")[0] == 200
@@ -20,7 +20,7 @@ def test_endpoints(place: Place, controller: Controller) -> None:
 @pytest.mark.parametrize(
     "part", ["frameworks", "tasks", "queue", "pass", "requests", "retries", "first_pod", "barrier"]
 )
-def test_metrics(place: Place, controller: Controller, part: str) -> None:
+def test_metrics_are_valid(place: Place, controller: Controller, part: str) -> None:
     code, text = controller.ask("/metrics")
     assert code == 200
     families = {family.name for family in text_string_to_metric_families(text)}

@@ -21,7 +21,7 @@ REMOVED = 9
 
 @pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
 @pytest.mark.parametrize("tasks", [2, 50])
-def test_the_budget(place: Place, controller: Controller, tasks: int, completed_pods: str) -> None:
+def test_write_budget_is_kept(place: Place, controller: Controller, tasks: int, completed_pods: str) -> None:
     place.submit(framework("job", role(tasks=tasks, life=PENDING), completedPods=completed_pods))
     place.wait("job", lambda body: _are_all(body, "AttemptPreparing", tasks), "its pods")
     place.world.tell(place, "job", Life(gang=tasks, runs_for=None))

@@ -146,7 +146,7 @@ def submitted(shared_world: World, shared_controller: Controller) -> Iterator[Pl
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_outcome(submitted: Place, controller: Controller, name: str) -> None:
+def test_outcome_of_a_job(submitted: Place, controller: Controller, name: str) -> None:
     body, expected = CASES[name]
     found = submitted.wait_for_completed(name, names.group_of(body["apiVersion"]))
 
@@ -174,7 +174,7 @@ def _codes(found: Json, role_name: str) -> list[int]:
     return [task["attemptStatus"]["completionStatus"]["code"] for task in tasks_of(found, role_name)]
 
 
-def test_tasks_know_themselves(submitted: Place) -> None:
+def test_pods_have_the_environment_of_their_task(submitted: Place) -> None:
     """Instances, labels, annotations, owners and environment (statements 3 to 7)."""
     found = submitted.wait_for_completed("success-kept")
     attempt = found["status"]["attemptStatus"]
@@ -205,7 +205,7 @@ def test_tasks_know_themselves(submitted: Place) -> None:
         ("framework-retry", {"FrameworkRetried", "FrameworkCompleted"}),
     ],
 )
-def test_events(submitted: Place, name: str, reasons: set[str]) -> None:
+def test_events_of_a_job(submitted: Place, name: str, reasons: set[str]) -> None:
     found = submitted.wait_for_completed(name)
     events = submitted.wait_for_events(found["metadata"]["uid"], *reasons)
     assert all(event["message"] and event["type"] in ("Normal", "Warning") for event in events)
@@ -242,7 +242,7 @@ def test_snapshots_are_on_stderr(submitted: Place, controller: Controller, name:
     assert submitted.world.wait_for(f"{trigger} of {name}", look)
 
 
-def test_a_rule_that_is_never_met(place: Place) -> None:
+def test_completion_policy_that_is_never_met(place: Place) -> None:
     """A Framework without any task waits (statement 17)."""
     place.submit(framework("empty", role(tasks=0)))
     place.submit(framework("after", role(tasks=1)))
@@ -253,7 +253,7 @@ def test_a_rule_that_is_never_met(place: Place) -> None:
     assert completion_of(place.wait_for_completed("empty"))["code"] == 0
 
 
-def test_pods_are_filled_in(place: Place) -> None:
+def test_pods_have_labels_annotations_and_owner(place: Place) -> None:
     """Placeholders (statement 9) and the termination message policy (statement 8)."""
     pod = jobs.template(FOREVER, hostname="{{FC_TASKROLE_NAME}}-{{FC_TASK_INDEX}}")
     place.submit(framework("filled", role(pod=pod)))

@@ -4,7 +4,7 @@ from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, state_of, tasks_of
 
 
-def test_stop(place: Place) -> None:
+def test_stop_ends_a_job(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER), retryPolicy={"maxRetryCount": -2}))
     place.wait_for_running("job", 2)
     place.change("job", {"executionType": "Stop"})
@@ -15,7 +15,7 @@ def test_stop(place: Place) -> None:
     assert not place.config_maps("job")
 
 
-def test_create_then_start(place: Place) -> None:
+def test_created_job_runs_after_start(place: Place) -> None:
     place.submit(framework("job", role(tasks=2), executionType="Create"))
     found = place.wait_for_state("job", "AttemptCreationPending")
     assert [task["state"] for task in tasks_of(found)] == ["AttemptCreationPending"] * 2
@@ -26,7 +26,7 @@ def test_create_then_start(place: Place) -> None:
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
 
-def test_suspend_and_resume(place: Place) -> None:
+def test_suspended_job_resumes(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     before = place.wait_for_running("job", 2)
     place.change("job", {"suspend": True})
@@ -49,7 +49,7 @@ def _instance(framework: dict[str, object]) -> object:
     return status["attemptStatus"]["instanceUID"]
 
 
-def test_rescale(place: Place) -> None:
+def test_rescale_changes_the_tasks(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     first = place.wait_for_running("job", 2)
     place.scale("job", 0, 4)
@@ -75,7 +75,7 @@ def _uid(place: Place, pod: str) -> str:
     return str(place.pods()[pod]["metadata"]["uid"])
 
 
-def test_a_pod_that_somebody_deletes(place: Place) -> None:
+def test_deleted_pod_is_retried(place: Place) -> None:
     place.submit(framework("job", role(life=FOREVER, retry={"maxRetryCount": 1})))
     place.wait_for_running("job", 1)
     before = _uid(place, "job-worker-0")
@@ -88,7 +88,7 @@ def test_a_pod_that_somebody_deletes(place: Place) -> None:
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
 
-def test_a_config_map_that_somebody_deletes(place: Place) -> None:
+def test_deleted_config_map_is_retried(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
     place.client.delete(place.path("configmaps", "job-attempt")).expect(200)
@@ -96,7 +96,7 @@ def test_a_config_map_that_somebody_deletes(place: Place) -> None:
     assert not place.pods("job")
 
 
-def test_a_pod_that_does_not_go(place: Place) -> None:
+def test_stuck_pod_is_deleted_by_force(place: Place) -> None:
     """It is removed without grace when its time is over (statement 42)."""
     life = {**FOREVER, "hollow.windlass.dev/stops-after": "never"}
     place.submit(framework("job", role(life=life, graceful_timeout=1)))
@@ -106,21 +106,21 @@ def test_a_pod_that_does_not_go(place: Place) -> None:
     assert not place.pods("job")
 
 
-def test_time_to_live(place: Place) -> None:
+def test_expired_job_is_deleted(place: Place) -> None:
     place.submit(framework("job", role(life=SUCCEEDS), ttlSecondsAfterFinished=0, completedPods="Keep"))
     place.wait_until_gone("job")
     place.world.wait_for("its pods to be gone", lambda: not place.pods("job"))
     place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
 
 
-def test_what_keeps_its_time_to_live_stays(place: Place) -> None:
+def test_job_within_its_ttl_is_kept(place: Place) -> None:
     place.submit(framework("job", role(life=SUCCEEDS), ttlSecondsAfterFinished=3600))
     place.wait_for_completed("job")
     place.change("job", {"ttlSecondsAfterFinished": 0})
     place.wait_until_gone("job")
 
 
-def test_a_change_after_the_end(place: Place) -> None:
+def test_change_after_completion_has_no_effect(place: Place) -> None:
     """What has completed stays so, whatever its spec says."""
     place.submit(framework("job", role(tasks=1)))
     done = place.wait_for_completed("job")

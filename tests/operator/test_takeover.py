@@ -188,7 +188,7 @@ def wait_for_status(place: Place, name: str, group: str, code: int) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_state(takeover: Takeover, name: str) -> None:
+def test_takeover_in_every_state(takeover: Takeover, name: str) -> None:
     case, expected = CASES[name]
     place = takeover.place
     processes.STARTED.append(takeover.controller.process)
@@ -206,14 +206,14 @@ def test_every_state(takeover: Takeover, name: str) -> None:
     assert not place.config_maps(name)
 
 
-def test_what_was_completed_is_not_changed(takeover: Takeover) -> None:
+def test_completed_framework_is_not_changed(takeover: Takeover) -> None:
     found = takeover.place.wait_for_completed("completed")
     before = takeover.left["completed"]["status"]
     kept = {key: found["status"][key] for key in before}
     assert kept == before
 
 
-def test_what_was_completed_long_ago_is_deleted(takeover: Takeover) -> None:
+def test_expired_framework_is_deleted(takeover: Takeover) -> None:
     """After frameworkCompletedRetainSec (statement 45)."""
     takeover.place.wait_until_gone("expired")
 
@@ -235,7 +235,7 @@ def go_on(controller: Controller) -> None:
     controller.start_again()
 
 
-def test_a_definition_without_a_status_subresource(own_world: World) -> None:
+def test_lost_status_subresource_pauses_the_controller(own_world: World) -> None:
     """The controller says so, does nothing and forgets nothing; with the right one it goes on."""
     cluster, place, group = own_world.cluster, own_world.new_place(), names.CONTROLLER_GROUP
     controller = own_world.controller("patient", "--no-leader-election")
@@ -256,7 +256,7 @@ def test_a_definition_without_a_status_subresource(own_world: World) -> None:
     assert not history.started_more_than_once(own_world.history.of(place.name, "job"))
 
 
-def test_a_start_under_the_definition_of_the_reference(own_world: World) -> None:
+def test_definition_of_the_reference_is_reported_at_start(own_world: World) -> None:
     cluster, place, group = own_world.cluster, own_world.new_place(), names.CONTROLLER_GROUP
     try:
         cluster.put_definition(reference_crd(group))
@@ -272,7 +272,7 @@ def test_a_start_under_the_definition_of_the_reference(own_world: World) -> None
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
 
-def test_definitions_are_brought_up_to_date_when_asked_for() -> None:
+def test_definitions_are_updated_if_enabled() -> None:
     """With --manage-crds, over those of the reference, and with what runs under them."""
     with clusters.running() as cluster, world.on(cluster) as own:
         cluster.put_definition(reference_crd())
@@ -291,7 +291,7 @@ def test_definitions_are_brought_up_to_date_when_asked_for() -> None:
 
 
 @pytest.mark.kubernetes
-def test_another_controller_writes_the_same_statuses(own_world: World) -> None:
+def test_other_controller_is_reported(own_world: World) -> None:
     """Windlass says so in a condition, and does nothing more to that Framework (A8)."""
     place = own_world.new_place()
     controller = own_world.controller("careful", "--no-leader-election")

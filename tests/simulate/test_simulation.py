@@ -28,7 +28,7 @@ def test_no_seed_violates_an_invariant(first: int) -> None:
     assert broken is None, play.report(broken[0])
 
 
-def test_a_seed_plays_the_same_twice() -> None:
+def test_seed_is_deterministic() -> None:
     first, second = (Simulation(scenario.draw(7)).run() for _ in range(2))
     assert first.requests() == second.requests()
     assert first.server.frameworks == second.server.frameworks
@@ -42,13 +42,13 @@ def test_every_kind_of_event_and_fault_is_drawn() -> None:
         assert any(getattr(world.faults, field) for world in drawn), field
 
 
-def test_a_hundred_frameworks_complete() -> None:
+def test_hundred_frameworks_complete() -> None:
     played = Simulation(scenario.crowd(seed=1, count=100)).run()
     assert len(played.server.frameworks) == 100
 
 
 @pytest.mark.parametrize("completed_pods", CompletedPods)
-def test_a_parameter_server_never_keeps_a_finished_job_alive(completed_pods: CompletedPods) -> None:
+def test_parameter_server_does_not_keep_a_finished_job_alive(completed_pods: CompletedPods) -> None:
     """A2: pods that still run are deleted, and the Framework is Completed when they are gone."""
     job = builders.framework(
         "job",
@@ -77,7 +77,7 @@ def stopped_while_blind(seed: int) -> Scenario:
     )
 
 
-def test_a_pod_created_without_an_answer_does_not_outlive_its_stopped_job() -> None:
+def test_pod_created_without_an_answer_does_not_outlive_its_stopped_job() -> None:
     for seed in range(60):
         assert shrink.failure_of(stopped_while_blind(seed)) is None, seed
 
@@ -118,14 +118,14 @@ def _delete_no_strays(*_: object, **__: object) -> None:
     [(retry, "decide_retry", _retry_always), (deletion, "delete_unclaimed_pods", _delete_no_strays)],
     ids=["retries without end", "strays are left alone"],
 )
-def test_a_planted_mistake_violates_an_invariant(
+def test_planted_mistake_violates_an_invariant(
     module: object, name: str, mistake: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, mistake)
     assert play.first_failure_in(range(SEEDS)) is not None
 
 
-def test_a_failing_scenario_is_shortened_to_what_matters() -> None:
+def test_failing_scenario_is_shrunk() -> None:
     """A large scenario in which one event matters is reduced to that event."""
     large = scenario.draw(next(seed for seed in range(100) if len(scenario.draw(seed).events) > 6))
     culprit = Event(at=1.0, kind=EventKind.STOP, framework=0)
@@ -142,7 +142,7 @@ def test_a_failing_scenario_is_shortened_to_what_matters() -> None:
     assert role.task_number <= 1
 
 
-def test_a_report_names_the_seed_and_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_has_the_seed_and_the_replay_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "decide_retry", _retry_always)
     broken = play.first_failure_in(range(SEEDS))
     assert broken is not None
@@ -173,7 +173,7 @@ def test_fail_fast_stops_at_the_first_violation(
     assert capsys.readouterr().out.strip() == printed
 
 
-def test_a_removed_submission_takes_its_events_along() -> None:
+def test_removed_submission_removes_its_events() -> None:
     world = Scenario(
         1,
         tuple(Submission(0, builders.framework(f"job{number}")) for number in range(3)),

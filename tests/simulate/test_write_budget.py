@@ -22,12 +22,12 @@ def play(tasks: int, completed_pods: CompletedPods) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("tasks", SIZES)
-def test_a_success_with_kept_pods_costs_five_requests_and_one_per_pod(tasks: int) -> None:
+def test_success_with_kept_pods_costs_five_requests_and_one_per_pod(tasks: int) -> None:
     assert play(tasks, CompletedPods.KEEP) == {"create_config_map": 1, "create_pod": tasks, "store_status": 4}
 
 
 @pytest.mark.parametrize("tasks", SIZES)
-def test_a_success_with_removal_costs_eight_requests_and_one_per_pod(tasks: int) -> None:
+def test_success_with_removal_costs_eight_requests_and_one_per_pod(tasks: int) -> None:
     assert play(tasks, CompletedPods.DELETE) == {
         "create_config_map": 1,
         "create_pod": tasks,

@@ -24,20 +24,20 @@ from windlass.controller.engine.adaptive_batching import (
         (MAX_BATCH, TARGET_BATCH_SEC / 10, MAX_BATCH),
     ],
 )
-def test_the_next_batch_takes_as_long_as_a_pass_may(count: int, seconds: float, expected: int) -> None:
+def test_batch_size_adapts_to_the_target_duration(count: int, seconds: float, expected: int) -> None:
     learned = AdaptiveBatching()
     learned.record_batch(count, seconds)
     assert learned.batch_size == expected
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_a_batch_of_a_few_says_nothing(seconds: float) -> None:
+def test_small_batch_does_not_change_the_size(seconds: float) -> None:
     learned = AdaptiveBatching()
     learned.record_batch(MIN_BATCH - 1, seconds)
     assert learned.batch_size == INITIAL_BATCH
 
 
-def test_a_server_that_gets_slow_and_quick_again_is_followed() -> None:
+def test_batch_size_follows_a_changing_server() -> None:
     learned = AdaptiveBatching()
     learned.record_batch(INITIAL_BATCH, 100 * TARGET_BATCH_SEC)
     assert learned.batch_size == adaptive_batching.MIN_BATCH
@@ -54,14 +54,14 @@ def test_a_server_that_gets_slow_and_quick_again_is_followed() -> None:
         (60.0, adaptive_batching.MAX_STATUS_DELAY),
     ],
 )
-def test_a_slow_server_is_spared(seconds: float, expected: float) -> None:
+def test_slow_server_increases_the_status_delay(seconds: float, expected: float) -> None:
     learned = AdaptiveBatching()
     for _ in range(adaptive_batching.STORE_SAMPLES):
         learned.record_store(seconds, now=100.0)
     assert learned.max_status_delay(2, 0.0, now=110.0) == pytest.approx(expected)
 
 
-def test_a_server_that_was_slow_a_while_ago_is_not() -> None:
+def test_old_samples_are_ignored() -> None:
     learned = AdaptiveBatching()
     for _ in range(adaptive_batching.STORE_SAMPLES):
         learned.record_store(1.0, now=100.0)
@@ -69,7 +69,7 @@ def test_a_server_that_was_slow_a_while_ago_is_not() -> None:
     assert learned.max_status_delay(2, 0.0, later) == adaptive_batching.MIN_STATUS_DELAY
 
 
-def test_a_few_slow_answers_say_nothing() -> None:
+def test_few_slow_stores_do_not_change_the_delay() -> None:
     learned = AdaptiveBatching()
     for _ in range(adaptive_batching.STORE_SAMPLES // 2):
         learned.record_store(10.0, now=100.0)
@@ -86,7 +86,5 @@ def test_a_few_slow_answers_say_nothing() -> None:
         (2, 60.0, adaptive_batching.MIN_STATUS_DELAY),
     ],
 )
-def test_a_large_status_that_takes_long_to_store_is_stored_less_often(
-    tasks: int, seconds: float, expected: float
-) -> None:
+def test_large_slow_status_is_stored_less_often(tasks: int, seconds: float, expected: float) -> None:
     assert AdaptiveBatching().max_status_delay(tasks, seconds, now=0.0) == pytest.approx(expected)

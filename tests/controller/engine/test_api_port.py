@@ -161,7 +161,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         ),
     ],
 )
-def test_an_act_is_one_request(
+def test_each_action_is_one_request(
     act: Act, answers: list[Answer], line: str, query: dict[str, str], body: Any, accept: str
 ) -> None:
     bench = Bench(*answers)
@@ -174,7 +174,7 @@ def test_an_act_is_one_request(
     assert bench.timeouts == {TIMEOUT}
 
 
-def test_a_status_is_patched_and_never_replaced() -> None:
+def test_status_is_patched_not_replaced() -> None:
     bench = Bench(STORED)
     bench.run(store)
     assert bench.sent[0].content_type == "application/json-patch+json"
@@ -197,16 +197,14 @@ def test_a_status_is_patched_and_never_replaced() -> None:
         *[(failure(code), RefusedError) for code in (400, 401, 403, 405, 410, 413, 415, 422, 429)],
     ],
 )
-def test_what_went_wrong_is_told_in_the_terms_of_the_port(
-    answer: errors.ApiError, expected: type[PortError]
-) -> None:
+def test_api_errors_become_port_errors(answer: errors.ApiError, expected: type[PortError]) -> None:
     with pytest.raises(PortError) as caught:
         Bench(answer).run(lambda port: port.create_config_map("team", CONFIG_MAP))
     assert type(caught.value) is expected
     assert caught.value.__cause__ is answer
 
 
-def test_a_refusal_says_what_the_server_said() -> None:
+def test_rejection_has_the_message_of_the_server() -> None:
     with pytest.raises(RefusedError) as caught:
         Bench(failure(403, "Forbidden", "exceeded quota")).run(
             lambda port: port.create_config_map("team", CONFIG_MAP)
@@ -216,20 +214,20 @@ def test_a_refusal_says_what_the_server_said() -> None:
 
 
 @pytest.mark.parametrize("answer", [failure(404, "NotFound"), failure(409, "Conflict")])
-def test_what_is_gone_or_another_by_now_is_deleted(answer: errors.ApiError) -> None:
+def test_missing_or_replaced_object_counts_as_deleted(answer: errors.ApiError) -> None:
     """The UID is the precondition: what is there under that name is not what was meant."""
     bench = Bench(answer, answer)
     bench.run(lambda port: port.delete_config_map("team", "job-attempt", "cm-1"))
     assert bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "uid")])) == [None]
 
 
-def test_a_framework_that_has_changed_is_not_deleted() -> None:
+def test_changed_framework_is_not_deleted() -> None:
     """Its version is a precondition too: somebody may have prolonged its life."""
     with pytest.raises(ConflictError):
         Bench(failure(409, "Conflict")).run(lambda port: port.delete_framework(JOB))
 
 
-def test_a_framework_that_cannot_be_found_may_still_be_there() -> None:
+def test_missing_framework_raises_not_found() -> None:
     """On a server that does not know their definition yet: it is asked again until the watch says that it is gone."""
     with pytest.raises(NotFoundError):
         Bench(failure(404, "NotFound")).run(lambda port: port.delete_framework(JOB))
@@ -244,11 +242,11 @@ def test_a_framework_that_cannot_be_found_may_still_be_there() -> None:
     ],
     ids=["there", "gone", "unreadable"],
 )
-def test_a_framework_is_read(answer: Answer, expected: Framework | None) -> None:
+def test_framework_is_read(answer: Answer, expected: Framework | None) -> None:
     assert Bench(answer).run(lambda port: port.read_framework(JOB)) == expected
 
 
-def test_what_is_created_is_told_with_its_uid() -> None:
+def test_created_object_has_its_uid() -> None:
     config_map = Bench(with_version(CONFIG_MAP, "cm-1", "20")).run(
         lambda port: port.create_config_map("team", CONFIG_MAP)
     )
@@ -274,14 +272,14 @@ not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata"
         pytest.param(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), id="delete pods"),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_none(act: Act, answer: bytes) -> None:
+def test_invalid_answer_is_an_unanswered_error(act: Act, answer: bytes) -> None:
     """It may have been done: whoever asked has to look."""
     with pytest.raises(UnansweredError, match="invalid response from the API server"):
         Bench(answer).run(act)
 
 
 @not_answers
-def test_a_pod_whose_answer_cannot_be_read_may_be_there(answer: bytes) -> None:
+def test_invalid_answer_to_a_pod_creation_is_an_unanswered_error(answer: bytes) -> None:
     bench = Bench(answer, with_version(POD, "pod-1", "21"))
     odd, good = bench.run(lambda port: port.create_pods("team", [POD, POD]))
     assert isinstance(odd, UnansweredError)
@@ -298,7 +296,7 @@ def test_a_pod_whose_answer_cannot_be_read_may_be_there(answer: bytes) -> None:
         ),
     ],
 )
-def test_a_list_of_what_cannot_be_read_is_none(act: Act, answers: list[Answer]) -> None:
+def test_list_with_invalid_objects_is_an_unanswered_error(act: Act, answers: list[Answer]) -> None:
     with pytest.raises(UnansweredError, match="invalid response from the API server"):
         Bench(*answers).run(act)
 
@@ -306,7 +304,7 @@ def test_a_list_of_what_cannot_be_read_is_none(act: Act, answers: list[Answer]) 
 # Statuses
 
 
-def test_a_stored_status_is_told_to_everybody() -> None:
+def test_stored_status_reaches_the_observer() -> None:
     bench = Bench(STORED)
     found = bench.run(store)
     assert found.status == next_status()
@@ -315,7 +313,7 @@ def test_a_stored_status_is_told_to_everybody() -> None:
 
 
 @pytest.mark.parametrize("answer", [failure(409, "Conflict"), failure(500), failure(403), failure(429)])
-def test_a_status_that_was_not_stored_is_told_to_nobody(answer: errors.ApiError) -> None:
+def test_failed_store_does_not_reach_the_observer(answer: errors.ApiError) -> None:
     bench = Bench(answer)
     with pytest.raises(PortError):
         bench.run(store)
@@ -323,7 +321,7 @@ def test_a_status_that_was_not_stored_is_told_to_nobody(answer: errors.ApiError)
     assert len(bench.sent) == 1
 
 
-def test_a_patch_that_does_not_fit_is_followed_by_the_whole_status() -> None:
+def test_rejected_patch_is_followed_by_the_whole_status() -> None:
     bench = Bench(failure(422, "Invalid"), STORED)
     bench.run(store)
     piecemeal, whole = (msgspec.json.decode(request.body) for request in bench.sent)
@@ -334,7 +332,7 @@ def test_a_patch_that_does_not_fit_is_followed_by_the_whole_status() -> None:
     assert bench.heard == [("stored", "17", "18")]
 
 
-def test_a_status_that_is_refused_as_a_whole_is_refused() -> None:
+def test_rejected_whole_status_raises() -> None:
     bench = Bench(failure(422, "Invalid"), failure(422, "Invalid"))
     with pytest.raises(RefusedError):
         bench.run(store)
@@ -355,14 +353,14 @@ def another(uid: str) -> bytes:
 
 
 @pytest.mark.parametrize("found", [MISSING, another("fw-2")], ids=["gone", "made anew"])
-def test_a_status_of_a_framework_that_is_gone(found: Answer) -> None:
+def test_store_for_a_deleted_framework_raises_not_found(found: Answer) -> None:
     bench = Bench(MISSING, found)
     with pytest.raises(NotFoundError):
         bench.run(store)
     assert bench.heard == []
 
 
-def test_a_framework_without_a_status_subresource_stands_still_and_is_asked_about_now_and_then() -> None:
+def test_missing_status_subresource_blocks_stores_and_is_checked_at_intervals() -> None:
     bench = Bench(MISSING, THERE, MISSING, THERE, STORED, STORED)
     with pytest.raises(NoStatusError):
         bench.run(store)
@@ -385,7 +383,7 @@ def test_a_framework_without_a_status_subresource_stands_still_and_is_asked_abou
     assert bench.heard[2:] == 2 * [("stored", "17", "18")]
 
 
-def test_the_other_group_goes_on() -> None:
+def test_missing_status_subresource_does_not_block_the_other_group() -> None:
     bench = Bench(MISSING, THERE, STORED)
     with pytest.raises(NoStatusError):
         bench.run(store)
@@ -393,7 +391,7 @@ def test_the_other_group_goes_on() -> None:
     assert bench.heard == [("status is missing", CONTROLLER_GROUP), ("stored", "17", "18")]
 
 
-def test_many_that_find_out_together_tell_it_once() -> None:
+def test_missing_status_subresource_is_reported_once() -> None:
     many = 20
     bench = Bench()
 

@@ -31,21 +31,21 @@ def pod(index: int) -> Json:
     return {**POD, "metadata": {"name": f"job-worker-{index}"}}
 
 
-def test_the_pods_of_an_attempt_are_told_as_they_were_found() -> None:
+def test_deleted_pods_of_an_attempt_are_returned() -> None:
     answer = page(with_version(pod(0), "a", "5"), with_version(pod(1), "b", "6"), token="more")  # noqa: S106
     emptied = Bench(answer).run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
     assert [found.uid for found in emptied.pods] == ["a", "b"]
     assert emptied.continue_token == "more"  # noqa: S105
 
 
-def test_pods_whose_place_the_server_has_forgotten_are_deleted_from_the_beginning() -> None:
+def test_expired_continue_token_restarts_the_deletion() -> None:
     bench = Bench(failure(410, "Expired"), page(with_version(pod(0), "a", "5")))
     emptied = bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", "old"))
     assert ["continue" in dict(request.query) for request in bench.sent] == [True, False]
     assert [found.uid for found in emptied.pods] == ["a"]
 
 
-def test_an_expiry_of_nothing_is_a_refusal() -> None:
+def test_expired_error_without_a_token_is_raised() -> None:
     bench = Bench(failure(410, "Expired"))
     with pytest.raises(RefusedError):
         bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
@@ -89,7 +89,7 @@ class Crowd(Bench):
 COUNT = 2 * MAX_PARALLEL_REQUESTS + 7
 
 
-def test_pods_are_created_together_but_not_all_and_answered_in_their_order() -> None:
+def test_pods_are_created_in_parallel_up_to_a_limit_with_results_in_order() -> None:
     crowd = Crowd(COUNT)
     outcomes = crowd.run(lambda port: port.create_pods("team", [pod(index) for index in range(COUNT)]))
     assert crowd.most == MAX_PARALLEL_REQUESTS
@@ -99,7 +99,7 @@ def test_pods_are_created_together_but_not_all_and_answered_in_their_order() -> 
     assert {type(outcome) for outcome in outcomes if isinstance(outcome, PortError)} == {UnansweredError}
 
 
-def test_pods_are_deleted_together_but_not_all_and_answered_in_their_order() -> None:
+def test_pods_are_deleted_in_parallel_up_to_a_limit_with_results_in_order() -> None:
     crowd = Crowd(COUNT)
     deletions = [DeletePod(f"job-worker-{index}", f"uid-{index}") for index in range(COUNT)]
     outcomes = crowd.run(lambda port: port.delete_pods("team", deletions))
@@ -109,7 +109,7 @@ def test_pods_are_deleted_together_but_not_all_and_answered_in_their_order() -> 
 
 
 @pytest.mark.parametrize("act", ["create_pods", "delete_pods"])
-def test_no_pods_are_no_request(act: str) -> None:
+def test_no_request_for_no_pods(act: str) -> None:
     bench = Bench()
     assert bench.run(lambda port: getattr(port, act)("team", [])) == []
     assert bench.sent == []
@@ -118,7 +118,7 @@ def test_no_pods_are_no_request(act: str) -> None:
 # A look at one Framework's objects
 
 
-def test_the_objects_of_a_framework_are_listed_page_by_page_and_are_as_old_as_the_first_list() -> None:
+def test_objects_are_listed_in_pages_with_the_version_of_the_first_list() -> None:
     stranger = {**CONFIG_MAP, "metadata": {"name": "job-notes"}}
     bench = Bench(
         page(with_version(stranger, "cm-9", "3"), version="40", token="next"),  # noqa: S106
@@ -140,7 +140,7 @@ def test_the_objects_of_a_framework_are_listed_page_by_page_and_are_as_old_as_th
     assert all(("labelSelector", "FC_FRAMEWORK_NAME=job") in request.query for request in bench.sent)
 
 
-def test_a_look_that_finds_nothing() -> None:
+def test_list_without_objects() -> None:
     listed = Bench(page(version="40"), page(version="41")).run(lambda port: port.list_objects(JOB))
     assert (listed.resource_version, listed.config_map, listed.pods) == ("40", None, ())
 
@@ -172,7 +172,7 @@ def ending() -> LeaseGuard:
         lambda port: port.list_objects(JOB),
     ],
 )
-def test_nothing_is_sent_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> None:
+def test_no_request_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> None:
     bench = Bench(guard=guard)
     with pytest.raises(NotLeadingError):
         bench.run(act)
@@ -180,7 +180,7 @@ def test_nothing_is_sent_that_may_outlive_the_lease(act: Act, guard: LeaseGuard)
 
 
 @pytest.mark.parametrize("guard", [LeaseGuard(), ending()], ids=["not leading", "not for long"])
-def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(guard: LeaseGuard) -> None:
+def test_no_pod_request_that_may_outlive_the_lease(guard: LeaseGuard) -> None:
     bench = Bench(guard=guard)
     created = bench.run(lambda port: port.create_pods("team", [POD, POD]))
     deleted = bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "b")]))
@@ -188,7 +188,7 @@ def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(guard: LeaseGua
     assert bench.sent == []
 
 
-def test_the_lease_is_looked_at_before_each_request_and_not_once_for_all() -> None:
+def test_lease_is_checked_before_each_request() -> None:
     """It ends in the middle of a gang."""
     guard = unrestricted()
     bench = Bench(*[with_version(POD, "uid", "5")] * MAX_PARALLEL_REQUESTS, guard=guard)
@@ -206,7 +206,7 @@ def test_the_lease_is_looked_at_before_each_request_and_not_once_for_all() -> No
     assert [isinstance(outcome, NotLeadingError) for outcome in outcomes].count(True) == 2
 
 
-def test_what_is_announced_is_heard() -> None:
+def test_announced_reasons_reach_the_observer() -> None:
     bench = Bench()
     reason = Reason(ReasonKind.ATTEMPT_STARTED, "started")
     bench.port.announce(JOB, [reason])

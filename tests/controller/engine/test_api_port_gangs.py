@@ -49,14 +49,14 @@ def lines(bench: Bench) -> list[str]:
 # Services
 
 
-def test_a_service_is_one_request() -> None:
+def test_service_is_one_request() -> None:
     bench = Bench(b"{}")
     create_service(bench)
     assert lines(bench) == [f"POST {SERVICES}"]
     assert msgspec.json.decode(bench.sent[0].body) == SERVICE
 
 
-def test_a_service_of_an_earlier_attempt_is_taken_as_it_is() -> None:
+def test_service_of_an_earlier_attempt_is_reused() -> None:
     bench = Bench(THERE, found())
     create_service(bench)
     assert lines(bench) == [f"POST {SERVICES}", f"GET {SERVICES}/job"]
@@ -72,7 +72,7 @@ def test_a_service_of_an_earlier_attempt_is_taken_as_it_is() -> None:
     ],
     ids=["nobody's", "not controlled by ours", "an earlier Framework's", "going"],
 )
-def test_a_service_of_somebody_else_is_not_taken(metadata: Json) -> None:
+def test_service_of_another_owner_raises_already_exists(metadata: Json) -> None:
     """Nor one that is not going to stay. The garbage collector sees to what an earlier Framework has left."""
     with pytest.raises(AlreadyExistsError, match="it does not belong to this Framework"):
         create_service(Bench(THERE, found(**metadata)))
@@ -89,7 +89,7 @@ def test_a_service_of_somebody_else_is_not_taken(metadata: Json) -> None:
     ],
     ids=["refused", "gone meanwhile", "may not be read", "not answered", "not understood"],
 )
-def test_what_went_wrong_with_a_service(answers: list[Answer], expected: type[PortError]) -> None:
+def test_service_errors_become_port_errors(answers: list[Answer], expected: type[PortError]) -> None:
     """Each of them is tried again, so that none is taken for success."""
     with pytest.raises(PortError) as caught:
         create_service(Bench(*answers))
@@ -99,14 +99,14 @@ def test_what_went_wrong_with_a_service(answers: list[Answer], expected: type[Po
 # Gangs
 
 
-def test_a_gang_is_one_request() -> None:
+def test_gang_is_one_request() -> None:
     bench = Bench(b"{}")
     publish(bench)
     assert lines(bench) == [f"POST {GANGS}"]
     assert msgspec.json.decode(bench.sent[0].body) == GANG
 
 
-def test_a_gang_that_is_there_gets_the_new_members() -> None:
+def test_existing_gang_is_updated() -> None:
     bench = Bench(THERE, b"{}")
     publish(bench)
     assert lines(bench) == [f"POST {GANGS}", f"PATCH {GANGS}/job-cm-1"]
@@ -114,7 +114,7 @@ def test_a_gang_that_is_there_gets_the_new_members() -> None:
     assert msgspec.json.decode(bench.sent[1].body) == {"spec": GANG["spec"]}
 
 
-def test_where_gangs_are_not_defined_it_says_what_to_do() -> None:
+def test_missing_gang_definition_names_the_remedy() -> None:
     with pytest.raises(
         NoGangsError, match=r"gangs\.windlass\.dev is missing .*windlass install --crds-only --apply"
     ):
@@ -131,7 +131,7 @@ def test_where_gangs_are_not_defined_it_says_what_to_do() -> None:
     ],
     ids=["refused", "not answered", "gone meanwhile", "not now"],
 )
-def test_what_went_wrong_with_a_gang(answers: list[Answer], expected: type[PortError]) -> None:
+def test_gang_errors_become_port_errors(answers: list[Answer], expected: type[PortError]) -> None:
     with pytest.raises(PortError) as caught:
         publish(Bench(*answers))
     assert type(caught.value) is expected

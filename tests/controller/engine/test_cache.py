@@ -57,14 +57,14 @@ def record(cache: Cache) -> Expectations:
     return found
 
 
-def test_an_object_wakes_the_frameworks_of_both_groups_that_have_its_name() -> None:
+def test_object_concerns_frameworks_of_both_groups_with_its_name() -> None:
     other = framework(group=LAUNCHER_GROUP)
     cache = cache_with(JOB, other)
     assert cache.put_pod(pod()) == {KEY, key_of(other)}
     assert cache.put_config_map(config_map()) == {KEY, key_of(other)}
 
 
-def test_an_older_event_is_ignored() -> None:
+def test_older_event_is_ignored() -> None:
     cache = cache_with()
     assert cache.put_pod(pod(resource_version="12", phase="Running"))
     assert not cache.put_pod(pod(resource_version="11"))
@@ -78,7 +78,7 @@ def test_versions_are_compared_as_numbers() -> None:
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
 
 
-def test_a_deleted_object_never_comes_back() -> None:
+def test_deleted_object_does_not_come_back() -> None:
     cache = cache_with()
     cache.put_pod(pod(resource_version="12"))
     cache.remove_pod(pod(resource_version="13"))
@@ -89,14 +89,14 @@ def test_a_deleted_object_never_comes_back() -> None:
     assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "that it was created is still told"
 
 
-def test_a_deletion_that_overtakes_the_creation_counts() -> None:
+def test_deletion_before_creation_is_recorded() -> None:
     cache = cache_with()
     cache.remove_pod(pod(resource_version="13"))
     assert not cache.put_pod(pod(resource_version="10"))
     assert "pod-1" in seen(cache).known
 
 
-def test_a_late_deletion_of_an_earlier_object_of_the_name_does_not_touch_the_new_one() -> None:
+def test_late_deletion_of_an_earlier_object_keeps_the_new_one() -> None:
     cache = cache_with()
     cache.put_pod(pod("pod-1", "10"))
     cache.put_pod(pod("pod-2", "20"))
@@ -105,7 +105,7 @@ def test_a_late_deletion_of_an_earlier_object_of_the_name_does_not_touch_the_new
     assert not cache.put_pod(pod("pod-1", "18"))
 
 
-def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
+def test_answer_is_cached_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
     cache = cache_with()
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].uid == "pod-1"
@@ -115,7 +115,7 @@ def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -
     assert not cache.put_pod(pod(resource_version="10"))
 
 
-def test_an_answer_that_the_watch_was_ahead_of_is_confirmed_already() -> None:
+def test_answer_after_the_watch_event_is_confirmed() -> None:
     cache = cache_with()
     cache.put_pod(pod(resource_version="12", phase="Running"))
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
@@ -123,14 +123,14 @@ def test_an_answer_that_the_watch_was_ahead_of_is_confirmed_already() -> None:
     assert not seen(cache).unconfirmed
 
 
-def test_a_list_removes_what_is_not_in_it_and_older() -> None:
+def test_list_removes_older_objects_that_it_lacks() -> None:
     cache = cache_with()
     cache.put_pod(pod(resource_version="10"))
     assert cache.replace_pods([], "15") == {KEY}
     assert not seen(cache).pods
 
 
-def test_a_list_does_not_remove_what_was_created_after_it() -> None:
+def test_list_keeps_objects_created_after_it() -> None:
     cache = cache_with()
     cache.record_created_pod(JOB, pod(resource_version="20"), CreatedPod("pod-1", "task", 0))
     cache.record_created_config_map(JOB, config_map(resource_version="20"))
@@ -158,7 +158,7 @@ def status_naming(pod_uid: str, config_map_uid: str, resource_version: str) -> F
 @pytest.mark.parametrize(
     ("status_version", "list_version", "is_proven"), [("5", "9", True), ("9", "9", True), ("10", "9", False)]
 )
-def test_only_a_list_that_is_not_older_than_the_status_proves_that_an_object_is_gone(
+def test_only_a_list_as_new_as_the_status_proves_a_deletion(
     status_version: str, list_version: str, is_proven: bool
 ) -> None:
     """Otherwise the watch of pods may just be behind the watch of Frameworks, and the pod may run."""
@@ -170,7 +170,7 @@ def test_only_a_list_that_is_not_older_than_the_status_proves_that_an_object_is_
     assert ("cm-7" in seen(cache).known) is is_proven
 
 
-def test_a_look_at_one_framework_proves_and_settles_what_was_uncertain() -> None:
+def test_list_of_one_framework_settles_uncertain_pods() -> None:
     named = status_naming("pod-7", "cm-7", "5")
     cache = cache_with(named)
     record(cache).mark_uncertain("job-worker-1")
@@ -180,7 +180,7 @@ def test_a_look_at_one_framework_proves_and_settles_what_was_uncertain() -> None
     assert not seen(cache).outcomes.uncertain
 
 
-def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_find() -> None:
+def test_deletecollection_covers_returned_and_cached_pods() -> None:
     cache = cache_with()
     cache.put_pod(pod("pod-1", "10"))
     assert JOB.status is not None
@@ -195,7 +195,7 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
     assert seen(cache).outcomes.deletion_requested == {"pod-1"}
 
 
-def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
+def test_store_clears_the_outcomes_that_it_contains() -> None:
     cache = cache_with()
     cache.record_created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     record(cache).postpone("job-worker-1", 5.0)
@@ -204,7 +204,7 @@ def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
     assert seen(cache).outcomes.postponed == {"job-worker-1": at(5)}
 
 
-def test_a_creation_that_works_ends_its_postponement() -> None:
+def test_successful_creation_ends_its_backoff() -> None:
     cache = cache_with()
     record(cache).postpone("job-worker-0", 5.0)
     record(cache).postpone("job-worker-0", 9.0)
@@ -214,7 +214,7 @@ def test_a_creation_that_works_ends_its_postponement() -> None:
     assert not seen(cache).outcomes.postponed
 
 
-def test_a_framework_that_was_deleted_and_made_again_starts_with_a_clean_record() -> None:
+def test_recreated_framework_has_new_expectations() -> None:
     cache = cache_with()
     record(cache).record_framework_deletion()
     record(cache).set_name_taken("taken")
@@ -226,7 +226,7 @@ def test_a_framework_that_was_deleted_and_made_again_starts_with_a_clean_record(
     assert cache.framework(KEY) is again
 
 
-def test_frameworks_are_replaced_by_a_list() -> None:
+def test_list_replaces_frameworks() -> None:
     gone, newer = framework("3"), builders.framework("other", resource_version="20")
     cache = cache_with(gone, newer)
     fresh = builders.framework("fresh", resource_version="8")
@@ -234,7 +234,7 @@ def test_frameworks_are_replaced_by_a_list() -> None:
     assert set(cache.keys()) == {key_of(newer), key_of(fresh)}
 
 
-def test_objects_without_our_label_and_config_maps_of_other_names_are_nobodys() -> None:
+def test_objects_without_label_and_other_config_maps_are_ignored() -> None:
     cache = cache_with()
     stray = pod()
     unlabelled = msgspec.structs.replace(
@@ -248,7 +248,7 @@ def test_objects_without_our_label_and_config_maps_of_other_names_are_nobodys() 
     assert seen(cache).config_map is None
 
 
-def test_what_is_gone_is_not_remembered_for_ever() -> None:
+def test_uids_of_deleted_objects_are_pruned() -> None:
     cache = cache_with()
     for number in range(3 * MAX_UNUSED_UIDS):
         cache.put_pod(pod(f"pod-{number}", str(100 + 2 * number)))
@@ -257,7 +257,7 @@ def test_what_is_gone_is_not_remembered_for_ever() -> None:
     assert len(seen(cache).known) <= MAX_UNUSED_UIDS + 1
 
 
-def test_any_order_of_the_same_events_gives_the_same_view() -> None:
+def test_order_of_events_does_not_change_the_view() -> None:
     """A pod is created, runs, is deleted, and another takes its name."""
     events = [
         ("put", pod("pod-1", "10")),
@@ -274,7 +274,7 @@ def test_any_order_of_the_same_events_gives_the_same_view() -> None:
         assert {"pod-1", "pod-2"} <= seen(cache).known
 
 
-def test_a_framework_that_is_gone_does_not_come_back_with_a_late_answer_or_event() -> None:
+def test_deleted_framework_does_not_come_back_with_a_late_answer_or_event() -> None:
     cache = cache_with(framework("5"))
     deleted = framework("9")
     assert cache.remove_framework(deleted)
@@ -284,7 +284,7 @@ def test_a_framework_that_is_gone_does_not_come_back_with_a_late_answer_or_event
     assert cache.put_framework(builders.framework("job", uid="another", resource_version="12"))
 
 
-def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
+def test_answers_for_a_deleted_framework_are_ignored() -> None:
     cache = cache_with()
     cache.remove_framework(framework("9"))
     again = builders.framework("job", uid="another", resource_version="12")
@@ -298,7 +298,7 @@ def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
     assert not seen(cache).outcomes.collection_deletion_requested
 
 
-def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent() -> None:
+def test_deletecollection_does_not_cover_pods_created_later() -> None:
     """It was made by a request that was late, and nobody has asked for its deletion yet."""
     cache = cache_with()
     asked_for = cache.pods_of_attempt(JOB, "cm-0")
@@ -307,7 +307,7 @@ def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent()
     assert "late" not in seen(cache).outcomes.deletion_requested
 
 
-def test_a_pod_whose_label_somebody_changes_is_gone_from_its_place() -> None:
+def test_relabelled_pod_is_removed_from_its_framework() -> None:
     other = builders.framework("other", resource_version="2")
     cache = cache_with(JOB, other)
     cache.put_pod(pod(resource_version="10"))
@@ -319,7 +319,7 @@ def test_a_pod_whose_label_somebody_changes_is_gone_from_its_place() -> None:
     assert "pod-1" in seen(cache).known
 
 
-def test_a_name_that_was_taken_is_not_told_again_once_the_attempt_has_its_config_map() -> None:
+def test_taken_name_is_cleared_when_the_attempt_has_its_config_map() -> None:
     cache = cache_with()
     record(cache).set_name_taken("taken")
     record(cache).postpone("job-attempt", 5.0)
@@ -328,14 +328,14 @@ def test_a_name_that_was_taken_is_not_told_again_once_the_attempt_has_its_config
     assert not seen(cache).outcomes.postponed
 
 
-def test_what_is_postponed_is_told_in_the_time_of_the_wall_clock() -> None:
+def test_backoff_is_reported_as_wall_clock_time() -> None:
     """Whatever that clock did meanwhile: three seconds are left."""
     cache = cache_with()
     record(cache).postpone("job-worker-0", 8.0)
     assert cache.observe(KEY, at(-3600), 5.0).outcomes.postponed == {"job-worker-0": at(-3597)}
 
 
-def test_what_is_older_than_the_last_list_is_no_news() -> None:
+def test_event_older_than_the_last_list_is_ignored() -> None:
     """A watch goes on where the list ended; nothing that went before it may come back."""
     cache = cache_with()
     cache.replace_pods([], "50")

@@ -54,7 +54,7 @@ def departed_in(cache: Cache, key: FrameworkKey = KEY, now: datetime = NOW) -> s
     return set(cache.observe(key, now, 0.0).previous_uids)
 
 
-def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
+def test_deleted_framework_with_objects_is_kept() -> None:
     cache = populated()
     assert cache.deleted_framework(KEY) is None, "while it is here it is not"
     assert cache.remove_framework(GONE)
@@ -64,13 +64,13 @@ def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
     assert departed_in(cache) == {"old"}
 
 
-def test_a_framework_that_a_list_does_not_show_has_departed_too() -> None:
+def test_framework_missing_in_a_list_is_kept_for_its_objects() -> None:
     cache = populated()
     assert cache.replace_frameworks([], "20") == {KEY}
     assert cache.deleted_framework(KEY) is OLD
 
 
-def test_a_framework_that_was_made_anew_has_departed_too() -> None:
+def test_recreated_framework_keeps_the_old_one_for_its_objects() -> None:
     """The watch went on from a list, and the deletion was between the two."""
     cache = populated()
     new = job("new", "30")
@@ -79,7 +79,7 @@ def test_a_framework_that_was_made_anew_has_departed_too() -> None:
     assert departed_in(cache) == {"old"}
 
 
-def test_a_framework_that_leaves_nothing_is_forgotten_at_once() -> None:
+def test_deleted_framework_without_objects_is_forgotten() -> None:
     cache = Cache()
     cache.put_framework(OLD)
     cache.remove_framework(GONE)
@@ -87,7 +87,7 @@ def test_a_framework_that_leaves_nothing_is_forgotten_at_once() -> None:
     assert cache.expectations_for(OLD) is None
 
 
-def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
+def test_invalid_framework_is_not_deleted() -> None:
     cache = populated()
     cache.invalidate(KEY)
     assert cache.framework(KEY) is None
@@ -97,7 +97,7 @@ def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
     assert set(cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0", "job-worker-1"}
 
 
-def test_one_that_was_out_of_sight_and_is_gone_has_departed() -> None:
+def test_deleted_invalid_framework_is_kept_for_its_objects() -> None:
     cache = populated()
     cache.invalidate(KEY)
     assert cache.remove_invalid(KEY)
@@ -106,9 +106,7 @@ def test_one_that_was_out_of_sight_and_is_gone_has_departed() -> None:
 
 
 @pytest.mark.parametrize(("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["mended", "made anew"])
-def test_one_that_was_out_of_sight_departs_when_another_one_comes_into_sight(
-    uid: str, departed: set[str]
-) -> None:
+def test_invalid_framework_replaced_by_another_is_deleted(uid: str, departed: set[str]) -> None:
     cache = populated()
     cache.invalidate(KEY)
     assert cache.put_framework(job(uid, "30"))
@@ -128,7 +126,7 @@ def test_one_that_was_out_of_sight_departs_when_another_one_comes_into_sight(
     ],
     ids=["gone", "gone from its namespace", "still unreadable", "another namespace", "another group"],
 )
-def test_one_that_was_out_of_sight_departs_when_a_list_does_not_show_it(
+def test_invalid_framework_missing_in_a_list_is_deleted(
     namespace: str, group: str, unreadable: tuple[FrameworkKey, ...], changed: set[FrameworkKey]
 ) -> None:
     cache = populated()
@@ -137,13 +135,13 @@ def test_one_that_was_out_of_sight_departs_when_a_list_does_not_show_it(
     assert cache.deleted_framework(KEY) is (OLD if changed else None)
 
 
-def test_one_that_never_could_be_read_leaves_nothing_that_is_known_to_be_its() -> None:
+def test_framework_that_was_never_valid_has_no_known_objects() -> None:
     cache = Cache()
     cache.invalidate(KEY)
     assert not cache.remove_invalid(KEY)
 
 
-def test_what_happens_to_its_objects_wakes_its_key() -> None:
+def test_objects_of_a_deleted_framework_concern_its_key() -> None:
     cache = populated()
     cache.remove_framework(GONE)
     assert cache.remove_pod(pod(index=0)) == {KEY}
@@ -154,7 +152,7 @@ def test_what_happens_to_its_objects_wakes_its_key() -> None:
 
 
 @pytest.mark.parametrize("left", ["pods", "ConfigMap"])
-def test_it_is_remembered_while_anything_of_it_is_left(left: str) -> None:
+def test_deleted_framework_is_kept_while_objects_are_left(left: str) -> None:
     cache = populated()
     cache.remove_framework(GONE)
     if left == "pods":
@@ -167,7 +165,7 @@ def test_it_is_remembered_while_anything_of_it_is_left(left: str) -> None:
 
 
 @pytest.mark.parametrize("asks", ["its own pass", "its successor's"])
-def test_it_is_forgotten_when_only_objects_of_others_are_left(asks: str) -> None:
+def test_deleted_framework_is_forgotten_when_only_foreign_objects_are_left(asks: str) -> None:
     cache = populated()
     new = job("new", "30")
     cache.put_framework(new)
@@ -181,7 +179,7 @@ def test_it_is_forgotten_when_only_objects_of_others_are_left(asks: str) -> None
     assert departed_in(cache) == set()
 
 
-def test_the_groups_share_a_place_and_not_their_departed() -> None:
+def test_groups_share_objects_but_not_deleted_frameworks() -> None:
     cache = populated()
     other = job("other", "6", LAUNCHER_GROUP)
     cache.put_framework(other)
@@ -192,7 +190,7 @@ def test_the_groups_share_a_place_and_not_their_departed() -> None:
     assert cache.remove_pod(pod()) == {KEY, key_of(other)}
 
 
-def test_what_comes_of_clearing_away_is_recorded_until_the_objects_are_gone() -> None:
+def test_outcomes_of_cleanup_are_recorded_until_objects_are_deleted() -> None:
     cache = populated()
     cache.remove_framework(GONE)
     record = cache.expectations_for(OLD)
@@ -205,7 +203,7 @@ def test_what_comes_of_clearing_away_is_recorded_until_the_objects_are_gone() ->
     assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == set()
 
 
-def test_the_record_of_its_life_does_not_outlive_it() -> None:
+def test_expectations_end_with_the_framework() -> None:
     cache = populated()
     living = cache.expectations_for(OLD)
     assert living is not None
@@ -214,7 +212,7 @@ def test_the_record_of_its_life_does_not_outlive_it() -> None:
     assert not cache.observe(KEY, NOW, 0.0).outcomes.is_framework_deletion_requested
 
 
-def test_a_successor_and_its_predecessor_have_no_record_in_common() -> None:
+def test_recreated_framework_does_not_share_expectations() -> None:
     cache = populated()
     cache.remove_framework(GONE)
     clearing = cache.expectations_for(OLD)
@@ -226,7 +224,7 @@ def test_a_successor_and_its_predecessor_have_no_record_in_common() -> None:
     assert cache.observe(KEY, NOW, 0.0).outcomes.name_taken == ""
 
 
-def test_the_answer_to_a_creation_that_its_end_overtook_is_kept_so_that_it_can_be_cleared_away() -> None:
+def test_pod_created_after_the_deletion_is_cached_for_cleanup() -> None:
     cache = populated()
     cache.remove_framework(GONE)
     late = msgspec.structs.replace(
@@ -236,7 +234,7 @@ def test_the_answer_to_a_creation_that_its_end_overtook_is_kept_so_that_it_can_b
     assert "job-worker-2" in cache.observe(KEY, NOW, 0.0).pods
 
 
-def test_the_answer_to_a_store_that_its_end_overtook_says_that_it_is_gone() -> None:
+def test_store_after_the_deletion_returns_false() -> None:
     """Nothing may be created for it any more, though its objects are still being cleared away."""
     cache = populated()
     cache.remove_framework(GONE)
@@ -244,7 +242,7 @@ def test_the_answer_to_a_store_that_its_end_overtook_says_that_it_is_gone() -> N
     assert cache.framework(KEY) is None
 
 
-def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
+def test_other_controller_of_a_deleted_framework_is_forgotten() -> None:
     cache = populated()
     cache.set_other_controller(KEY, "frameworkcontroller")
     assert cache.observe(KEY, NOW, 0.0).other_controller == "frameworkcontroller"
@@ -254,7 +252,7 @@ def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
 
 
 @pytest.mark.parametrize("rival", ["", "frameworkcontroller"])
-def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
+def test_store_reports_the_other_controller(rival: str) -> None:
     cache = populated()
     cache.record_stored(job(resource_version="11"))
     if rival:
@@ -266,7 +264,7 @@ def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
     assert cache.observe(KEY, NOW, 0.0).is_other_controller_reported == bool(rival)
 
 
-def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor() -> None:
+def test_report_of_other_controller_ends_with_the_framework() -> None:
     cache = populated()
     cache.set_other_controller(KEY, "frameworkcontroller")
     cache.record_stored(job(resource_version="12"))

@@ -62,7 +62,7 @@ def task_of(bench: Bench, index: int) -> TaskStatus:
     return status_of(bench).attempt_status.roles[0].task_statuses[index]
 
 
-def test_a_result_that_was_seen_is_kept_when_its_pod_goes() -> None:
+def test_deferred_result_survives_the_deletion_of_its_pod() -> None:
     """Somebody may tidy up after pods that have ended, at once."""
     bench = running(builders.role("worker", 2))
     end(bench, 0, code=0)
@@ -77,7 +77,7 @@ def test_a_result_that_was_seen_is_kept_when_its_pod_goes() -> None:
     assert completion.code == 0
 
 
-def test_it_has_the_date_of_when_it_was_seen() -> None:
+def test_deferred_completion_has_the_time_of_its_observation() -> None:
     """Statement 16."""
     bench = running(builders.role("worker", 3))
     seen = []
@@ -91,7 +91,7 @@ def test_it_has_the_date_of_when_it_was_seen() -> None:
     assert [task_of(bench, index).completion_time for index in (2, 0)] == seen
 
 
-def test_the_task_that_failed_first_says_how_the_attempt_ended() -> None:
+def test_trigger_is_the_task_that_met_the_policy() -> None:
     """Statements 30 and 31: that of the two that was the second, whatever its number."""
     bench = running(builders.role("worker", 6, min_failed=2))
     end(bench, 5, code=5)
@@ -104,7 +104,7 @@ def test_the_task_that_failed_first_says_how_the_attempt_ended() -> None:
     assert completion.code == 77
 
 
-def test_the_delay_of_a_retry_begins_when_its_task_ended() -> None:
+def test_retry_delay_starts_when_the_task_ended() -> None:
     """A5."""
     policy = RetryPolicySpec(max_retry_count=1, retry_backoff=RetryBackoff(initial_sec=2, max_sec=2))
     role = builders.role("worker", 2)
@@ -118,7 +118,7 @@ def test_the_delay_of_a_retry_begins_when_its_task_ended() -> None:
     assert [entry for entry in bench.run() if entry.startswith("delete")] == ["delete job-worker-0"]
 
 
-def test_each_reason_is_told_once_when_it_is_stored() -> None:
+def test_reasons_are_announced_once_after_the_store() -> None:
     bench = running(builders.role("worker", 4, min_failed=4))
     for index in (0, 1, 2):
         end(bench, index, code=1)
@@ -132,7 +132,7 @@ def test_each_reason_is_told_once_when_it_is_stored() -> None:
     assert bench.run() == []
 
 
-def test_of_many_failures_the_first_are_told_by_name() -> None:
+def test_first_of_many_failures_are_reported_by_name() -> None:
     """However often they were looked at before they were stored."""
     tasks = MAX_REPORTED_FAILURES + 30
     bench = running(builders.role("worker", tasks, min_failed=tasks))
@@ -148,7 +148,7 @@ def test_of_many_failures_the_first_are_told_by_name() -> None:
     assert told[-1].message == "29 more tasks failed"
 
 
-def test_an_edit_of_the_framework_drops_it() -> None:
+def test_spec_change_drops_the_deferred_decision() -> None:
     """What was decided on another spec may not hold any more: it is decided again."""
     bench = running(builders.role("worker", 6, min_failed=2))
     end(bench, 5, code=5)
@@ -168,7 +168,7 @@ def test_an_edit_of_the_framework_drops_it() -> None:
 
 
 @pytest.mark.parametrize("error", [ConflictError(), UnansweredError()])
-def test_what_could_not_be_stored_is_tried_again_and_told_once(error: Exception) -> None:
+def test_failed_store_is_retried_and_announced_once(error: Exception) -> None:
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)
     assert bench.run() == []
@@ -185,7 +185,7 @@ def test_what_could_not_be_stored_is_tried_again_and_told_once(error: Exception)
     assert bench.state is State.ATTEMPT_RUNNING
 
 
-def test_a_framework_that_cannot_be_found_for_now_is_looked_for_again() -> None:
+def test_missing_framework_is_read_again_after_an_unanswered_store() -> None:
     """A server that has just started may not know the definition of Frameworks yet; no watch tells of that."""
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)
@@ -201,7 +201,7 @@ def test_a_framework_that_cannot_be_found_for_now_is_looked_for_again() -> None:
     assert bench.run_when_due() == ["read", "store AttemptRunning", "announce"]
 
 
-def test_a_store_whose_answer_was_lost_is_told() -> None:
+def test_store_with_lost_answer_is_announced() -> None:
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)
     assert bench.run() == []

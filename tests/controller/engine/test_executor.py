@@ -43,7 +43,7 @@ def prepared(tasks: int = 2) -> Bench:
     return bench
 
 
-def test_the_status_is_stored_before_anything_is_done_and_announced_after_it() -> None:
+def test_status_is_stored_before_actions_and_announced_afterwards() -> None:
     bench = bench_with()
     assert bench.run() == ["create ConfigMap"], "it says itself whose it is: that need not be stored before"
     bench.show()
@@ -56,14 +56,14 @@ def test_the_status_is_stored_before_anything_is_done_and_announced_after_it() -
     assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.ATTEMPT_STARTED]
 
 
-def test_a_pass_that_acted_is_followed_by_another() -> None:
+def test_pass_with_actions_is_followed_by_another() -> None:
     bench = bench_with()
     bench.run()
     assert bench.is_due_now
 
 
 @pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
-def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_again(error: PortError) -> None:
+def test_failed_store_prevents_actions_and_is_retried(error: PortError) -> None:
     bench = bench_with()
     bench.run()
     bench.show()
@@ -77,7 +77,7 @@ def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_ag
     assert bench.run_when_due() == [*read, "store AttemptPreparing", *created]
 
 
-def test_nothing_is_done_on_a_status_that_may_have_been_written_over() -> None:
+def test_unanswered_store_is_followed_by_a_read_before_any_action() -> None:
     """The store was not answered and took effect; the watch is behind."""
     bench = bench_with()
     bench.run()
@@ -96,7 +96,7 @@ def test_nothing_is_done_on_a_status_that_may_have_been_written_over() -> None:
     assert bench.cache.framework(bench.key) is bench.port.stored
 
 
-def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() -> None:
+def test_change_without_actions_is_deferred_briefly() -> None:
     bench = prepared()
     assert bench.run() == []
     assert bench.state is State.ATTEMPT_PREPARING
@@ -109,7 +109,7 @@ def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() ->
     assert bench.run() == []
 
 
-def test_the_end_of_a_framework_does_not_wait() -> None:
+def test_completion_is_stored_at_once() -> None:
     bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
     bench.run()
     bench.show()
@@ -119,7 +119,7 @@ def test_the_end_of_a_framework_does_not_wait() -> None:
     assert bench.run() == ["store Completed", "announce"]
 
 
-def test_a_pod_that_is_refused_for_good_fails_its_task() -> None:
+def test_permanently_rejected_pod_fails_its_task() -> None:
     bench = bench_with(1)
     bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
     bench.run()
@@ -143,7 +143,7 @@ def test_a_pod_that_is_refused_for_good_fails_its_task() -> None:
         UnansweredError("timed out"),
     ],
 )
-def test_a_pod_that_cannot_be_created_for_now_is_tried_again_later_and_later(error: PortError) -> None:
+def test_temporarily_rejected_pod_is_retried_with_backoff(error: PortError) -> None:
     bench = bench_with(1)
     bench.port.errors["create job-worker-0"] = error
     bench.run()
@@ -161,7 +161,7 @@ def test_a_pod_that_cannot_be_created_for_now_is_tried_again_later_and_later(err
     assert waits[-1] >= 0.8
 
 
-def test_a_config_map_that_somebody_else_has_is_told_and_tried_again() -> None:
+def test_config_map_of_another_owner_is_reported_and_retried() -> None:
     bench = bench_with()
     bench.port.errors["create ConfigMap"] = AlreadyExistsError("configmaps job-attempt already exists")
     bench.run()
@@ -171,7 +171,7 @@ def test_a_config_map_that_somebody_else_has_is_told_and_tried_again() -> None:
     assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
 
 
-def test_a_deletion_that_fails_is_tried_again_and_the_others_are_not_repeated() -> None:
+def test_failed_deletion_is_retried_without_repeating_others() -> None:
     bench = prepared(3)
     bench.run()
     bench.wait(1)
@@ -194,7 +194,7 @@ def test_a_deletion_that_fails_is_tried_again_and_the_others_are_not_repeated() 
     assert "delete job-worker-2" not in done
 
 
-def test_a_status_that_names_what_nobody_knows_is_followed_by_a_look() -> None:
+def test_unknown_object_in_status_leads_to_a_list() -> None:
     bench = prepared(1)
     bench.run()
     bench.wait(1)
@@ -213,7 +213,7 @@ def _gone(bench: Bench) -> None:
     bench.cache.remove_framework(framework)
 
 
-def test_what_a_framework_that_is_gone_has_left_is_cleared_away_and_it_is_forgotten() -> None:
+def test_objects_of_deleted_framework_are_deleted_and_its_key_forgotten() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
@@ -228,14 +228,14 @@ def test_what_a_framework_that_is_gone_has_left_is_cleared_away_and_it_is_forgot
     assert bench.queue.next_time() is None
 
 
-def test_a_framework_that_is_gone_and_has_left_nothing_is_forgotten() -> None:
+def test_deleted_framework_without_objects_is_forgotten() -> None:
     bench = bench_with()
     _gone(bench)
     assert bench.run() == []
     assert bench.queue.next_time() is None
 
 
-def test_clearing_away_that_fails_is_tried_again() -> None:
+def test_failed_cleanup_is_retried() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
@@ -245,7 +245,7 @@ def test_clearing_away_that_fails_is_tried_again() -> None:
     assert bench.run_when_due() == ["empty cm-1"]
 
 
-def test_a_new_framework_of_the_same_name_clears_away_what_the_old_one_left() -> None:
+def test_recreated_framework_deletes_objects_of_the_old_one() -> None:
     bench = prepared()
     bench.run()
     anew = builders.framework("job", builders.role("worker", 2), uid="fw-2", resource_version="900")
@@ -253,7 +253,7 @@ def test_a_new_framework_of_the_same_name_clears_away_what_the_old_one_left() ->
     assert bench.run() == ["store AttemptCreationPending", "empty cm-1"]
 
 
-def test_pods_that_are_all_known_are_deleted_as_of_the_newest() -> None:
+def test_known_pods_are_deleted_as_of_the_newest_version() -> None:
     bench = prepared()
     bench.run()
     pods = bench.cache.observe(bench.key, NOW, 0.0).pods.values()
@@ -263,7 +263,7 @@ def test_pods_that_are_all_known_are_deleted_as_of_the_newest() -> None:
     assert bench.port.emptied_as_of == [str(newest)]
 
 
-def test_pods_of_which_some_may_not_be_known_are_looked_for_first() -> None:
+def test_pods_are_listed_before_deletion_if_some_may_be_unknown() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
@@ -278,7 +278,7 @@ def test_pods_of_which_some_may_not_be_known_are_looked_for_first() -> None:
     assert bench.run() == ["store AttemptDeletionPending", "list", "empty cm-1", "announce"]
 
 
-def test_more_pods_than_one_request_deletes_are_deleted_by_several() -> None:
+def test_many_pods_are_deleted_by_several_requests() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
@@ -287,7 +287,7 @@ def test_more_pods_than_one_request_deletes_are_deleted_by_several() -> None:
     assert log == ["empty cm-1", "empty cm-1 from after-500", "empty cm-1 from after-1000"]
 
 
-def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
+def test_changes_of_a_large_framework_are_processed_together() -> None:
     tasks = 200
     bench = prepared(tasks)
     bench.run()
@@ -297,7 +297,7 @@ def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
     assert bench.is_due_now
 
 
-def test_nothing_is_announced_that_was_not_stored() -> None:
+def test_reasons_are_not_announced_without_a_store() -> None:
     bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
     bench.run()
     bench.show()
@@ -316,7 +316,7 @@ def test_nothing_is_announced_that_was_not_stored() -> None:
     assert kinds == [ReasonKind.ATTEMPT_ENDING, ReasonKind.FRAMEWORK_COMPLETED]
 
 
-def test_what_was_stored_is_announced_even_if_acting_on_it_failed() -> None:
+def test_reasons_are_announced_after_the_store_even_if_an_action_failed() -> None:
     bench = prepared(1)
     bench.set_phases("Failed")
     bench.port.reasons.clear()
@@ -336,7 +336,7 @@ class DeletingPort(RecordingPort):
         return answer
 
 
-def test_nothing_is_done_for_a_framework_that_went_while_its_status_was_stored() -> None:
+def test_no_action_for_framework_deleted_during_the_store() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
@@ -348,7 +348,7 @@ def test_nothing_is_done_for_a_framework_that_went_while_its_status_was_stored()
     assert bench.cache.framework(bench.key) is None
 
 
-def test_a_clock_that_steps_back_delays_nothing() -> None:
+def test_clock_that_steps_back_delays_nothing() -> None:
     bench = prepared()
     assert bench.run() == []
     bench.steps_back = timedelta(hours=1)
@@ -356,7 +356,7 @@ def test_a_clock_that_steps_back_delays_nothing() -> None:
     assert bench.run() == ["store AttemptPreparing"]
 
 
-def test_a_far_deadline_is_looked_at_now_and_then() -> None:
+def test_distant_deadline_is_checked_at_intervals() -> None:
     """Its timer may be wrong when the clock steps forward."""
     bench = Bench(builders.framework("job", active_deadline_seconds=86_400))
     bench.run()
@@ -370,7 +370,7 @@ def test_a_far_deadline_is_looked_at_now_and_then() -> None:
     assert bench.queue.next_time() == pytest.approx(bench.seconds + MAX_SLEEP)
 
 
-def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> None:
+def test_rejected_pod_of_a_task_without_instance_uid_ends_its_attempt() -> None:
     """As the reference left them before it gave tasks UIDs."""
     bench = bench_with(1)
     bench.run()
@@ -394,7 +394,7 @@ def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> N
 @pytest.mark.parametrize(
     "field", ["active_deadline_seconds", "pending_deadline_seconds", "ttl_seconds_after_finished"]
 )
-def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
+def test_deadline_beyond_the_maximum_date_is_ignored(field: str) -> None:
     spec: dict[str, Any] = {field: 2**53}
     bench = Bench(builders.framework("job", completed_pods=CompletedPods.KEEP, **spec))
     bench.run()
@@ -406,7 +406,7 @@ def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
     assert bench.run() == []
 
 
-def test_a_task_that_is_retried_without_end_after_refusals_waits_longer_and_longer() -> None:
+def test_task_retried_without_limit_after_rejections_backs_off() -> None:
     bench = Bench(
         builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1)))
     )
@@ -428,7 +428,7 @@ def creations(done: list[str]) -> int:
     return sum(entry.startswith("create job-worker") for entry in done)
 
 
-def test_a_quota_that_is_used_up_is_asked_about_by_a_few_pods_and_not_by_all() -> None:
+def test_exhausted_quota_is_probed_with_few_pods() -> None:
     bench = bench_with(40)
     over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
     bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
@@ -451,7 +451,7 @@ def test_a_quota_that_is_used_up_is_asked_about_by_a_few_pods_and_not_by_all() -
     assert max(waves) > 1, "the more there are, the more are tried at a time"
 
 
-def test_a_refusal_that_concerns_all_does_not_begin_anew_with_each_name() -> None:
+def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
     """A gang that is created in slices, of which the first was turned down as a whole."""
     bench = bench_with(1000)
     over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
@@ -467,7 +467,7 @@ def test_a_refusal_that_concerns_all_does_not_begin_anew_with_each_name() -> Non
 
 
 @pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])
-def test_what_an_action_would_make_true_is_announced_when_it_is_done(error: PortError | None) -> None:
+def test_reason_about_an_action_is_announced_after_the_action(error: PortError | None) -> None:
     job = builders.framework("job", builders.role("worker", 1), ttl_seconds_after_finished=0)
     bench = Bench(job)
     bench.run()
@@ -492,7 +492,7 @@ def test_what_an_action_would_make_true_is_announced_when_it_is_done(error: Port
     assert (ReasonKind.FRAMEWORK_EXPIRED in kinds) is (error is None)
 
 
-def test_a_task_whose_name_a_stranger_has_holds_up_no_other() -> None:
+def test_task_with_a_taken_pod_name_does_not_block_others() -> None:
     bench = bench_with(3)
     bench.port.errors["create job-worker-0"] = AlreadyExistsError("job-worker-0")
     bench.run()

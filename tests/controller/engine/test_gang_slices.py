@@ -101,7 +101,7 @@ class Bench:
         self.log.extend(reason.kind for reason in reasons)
 
 
-def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> None:
+def test_gang_is_created_in_batches_and_stored_when_complete() -> None:
     bench = Bench(2 * MIN_BATCH + 20)
     assert bench.run() == ["create ConfigMap"]
     bench.show_config_map()
@@ -116,7 +116,7 @@ def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> No
     assert bench.run() == []
 
 
-def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
+def test_slow_gang_is_stored_before_it_is_complete() -> None:
     slices = 2 * int(MIN_GANG_DELAY / TARGET_BATCH_SEC)
     bench = Bench(slices * MIN_BATCH)
     bench.run()
@@ -130,9 +130,7 @@ def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
 
 
 @pytest.mark.parametrize(("store_seconds", "on_the_way"), [(0.05, 1), (1.0, 0)])
-def test_a_status_that_takes_long_to_store_is_stored_less_often(
-    store_seconds: float, on_the_way: int
-) -> None:
+def test_slow_status_is_stored_less_often(store_seconds: float, on_the_way: int) -> None:
     at_a_time = 400
     slices = int(1.5 * MIN_GANG_DELAY / TARGET_BATCH_SEC)
     bench = Bench(slices * at_a_time, at_a_time, store_seconds)

@@ -169,7 +169,7 @@ def config_map(uid: str = "cm-1", version: str = "9") -> ConfigMapView:
 
 
 @pytest.mark.parametrize(("namespaces", "expected"), [((), [""]), (("team", "lab"), ["team", "lab"])])
-def test_each_namespace_is_followed_by_itself_and_objects_by_our_label(
+def test_each_namespace_is_watched_separately_and_objects_by_label(
     namespaces: tuple[str, ...], expected: list[str]
 ) -> None:
     bench = Bench(namespaces)
@@ -184,7 +184,7 @@ def test_each_namespace_is_followed_by_itself_and_objects_by_our_label(
         assert {reflector.label_selector for reflector in reflectors} == {selector}
 
 
-def test_trouble_is_told_with_what_it_is_about() -> None:
+def test_watch_error_is_reported_with_its_resource() -> None:
     bench = Bench()
     for reflectors in (bench.frameworks(), bench.config_maps(), bench.pods()):
         reflectors[0].on_error(UnansweredError("cut"))
@@ -194,7 +194,7 @@ def test_trouble_is_told_with_what_it_is_about() -> None:
 # Frameworks
 
 
-def test_what_is_listed_is_cached_and_looked_at() -> None:
+def test_listed_frameworks_are_cached_and_queued() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([raw(JOB)], "20"))
@@ -202,7 +202,7 @@ def test_what_is_listed_is_cached_and_looked_at() -> None:
     assert bench.woken == [{KEY}]
 
 
-def test_a_change_is_cached_and_looked_at_and_old_news_is_not() -> None:
+def test_change_is_cached_and_queued_unless_it_is_old() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Changed(raw(JOB)))
@@ -214,7 +214,7 @@ def test_a_change_is_cached_and_looked_at_and_old_news_is_not() -> None:
     assert bench.woken == [{KEY}, {KEY}]
 
 
-def test_a_list_buries_what_it_does_not_show_in_its_namespace_and_group_only() -> None:
+def test_list_removes_missing_frameworks_of_its_namespace_and_group_only() -> None:
     bench = Bench(("team", "lab"))
     team, lab = bench.frameworks()
     elsewhere, other = job(namespace="lab", uid="fw-2"), job(group=LAUNCHER_GROUP, uid="fw-3")
@@ -227,7 +227,7 @@ def test_a_list_buries_what_it_does_not_show_in_its_namespace_and_group_only() -
     assert bench.woken == [{KEY}]
 
 
-def test_the_echo_of_our_own_store_is_not_even_read() -> None:
+def test_event_of_own_store_is_not_decoded() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([raw(JOB)], "5"))
@@ -240,7 +240,7 @@ def test_the_echo_of_our_own_store_is_not_even_read() -> None:
     assert bench.woken == [{KEY}]
 
 
-def test_a_framework_without_a_name_keeps_nobody_from_anything(caplog: pytest.LogCaptureFixture) -> None:
+def test_framework_without_a_name_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     nameless = raw({"apiVersion": f"{CONTROLLER_GROUP}/v1", "kind": "Framework", "metadata": {}, "spec": 3})
@@ -254,7 +254,7 @@ def test_a_framework_without_a_name_keeps_nobody_from_anything(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("by", [Changed, lambda data: Listed([data], "30")], ids=["watch", "list"])
-def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_departed(
+def test_invalid_framework_is_reported_and_not_treated_as_deleted(
     by: Callable[[msgspec.Raw], ResourceEvent],
 ) -> None:
     bench = Bench()
@@ -277,7 +277,7 @@ def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_depar
 
 
 @pytest.mark.parametrize("made", [unreadable, deep], ids=["odd", "too deep"])
-def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
+def test_invalid_framework_does_not_affect_others(
     made: Callable[[Framework], msgspec.Raw],
 ) -> None:
     bench = Bench()
@@ -292,7 +292,7 @@ def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
     assert [told.metadata.name for told in bench.unreadable] == ["bad", "worse"]
 
 
-def test_nobody_is_told_about_one_that_is_gone() -> None:
+def test_deleted_invalid_framework_is_not_reported() -> None:
     """It cannot be told so any more."""
     bench = Bench()
     (reflector,) = bench.frameworks()
@@ -303,7 +303,7 @@ def test_nobody_is_told_about_one_that_is_gone() -> None:
     assert len(bench.snapshots) == 1
 
 
-def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
+def test_framework_deleted_while_invalid_is_removed() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([raw(JOB)], "20"))
@@ -312,7 +312,7 @@ def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
     assert bench.unreadable == []
 
 
-def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away() -> None:
+def test_objects_of_framework_deleted_while_invalid_between_lists_are_deleted() -> None:
     """Between two lists, while nobody watched."""
     bench = Bench()
     (reflector,) = bench.frameworks()
@@ -328,7 +328,7 @@ def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away(
 
 
 @pytest.mark.parametrize("was_told", [True, False], ids=["after it was told of", "at once"])
-def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bool) -> None:
+def test_objects_of_framework_deleted_while_invalid_are_deleted(was_told: bool) -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([raw(JOB)], "20"))
@@ -345,7 +345,7 @@ def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bo
 
 
 @pytest.mark.parametrize(("wanted", "lines"), [(EVERYTHING, 1), (NOTHING, 0)])
-def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that_is_wanted(
+def test_deleted_framework_is_removed_and_leaves_a_snapshot_if_enabled(
     wanted: LogObjectSnapshot, lines: int
 ) -> None:
     bench = Bench(wanted=wanted)
@@ -362,7 +362,7 @@ def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that
     assert all("ObjectSnapshot" in line and '"fw-1"' in line for line in bench.snapshots)
 
 
-def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
+def test_late_deletion_of_an_earlier_framework_is_ignored() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     anew = job("30", uid="fw-2")
@@ -376,7 +376,7 @@ def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
 # OtherControllers
 
 
-def test_whoever_wrote_before_is_no_rival_and_whoever_writes_again_is_one() -> None:
+def test_earlier_writer_is_no_other_controller_until_it_writes_again() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([written_by(JOB, frameworkcontroller="10")], "20"))
@@ -387,7 +387,7 @@ def test_whoever_wrote_before_is_no_rival_and_whoever_writes_again_is_one() -> N
     assert bench.rival() == "frameworkcontroller"
 
 
-def test_a_list_shows_a_rival_too() -> None:
+def test_other_controller_is_detected_in_a_list() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([written_by(JOB)], "20"))
@@ -396,7 +396,7 @@ def test_a_list_shows_a_rival_too() -> None:
     assert bench.woken[-1] == {KEY}
 
 
-def test_a_framework_that_was_made_anew_has_no_rival_yet() -> None:
+def test_recreated_framework_has_no_other_controller() -> None:
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Changed(written_by(JOB)))
@@ -412,7 +412,7 @@ def test_a_framework_that_was_made_anew_has_no_rival_yet() -> None:
 # Pods and ConfigMaps
 
 
-def test_objects_are_cached_and_wake_their_framework() -> None:
+def test_objects_are_cached_and_queue_their_framework() -> None:
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
     (pods,), (config_maps,) = bench.pods(), bench.config_maps()
@@ -431,7 +431,7 @@ def test_objects_are_cached_and_wake_their_framework() -> None:
     assert bench.woken == 6 * [{KEY}]
 
 
-def test_a_list_says_nothing_about_other_namespaces() -> None:
+def test_list_does_not_affect_other_namespaces() -> None:
     bench = Bench(("team", "lab"))
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
     team, lab = bench.pods()
@@ -442,7 +442,7 @@ def test_a_list_says_nothing_about_other_namespaces() -> None:
     assert not bench.cache.observe(KEY, NOW, 0.0).pods
 
 
-def test_a_pod_whose_label_was_taken_away_is_gone_for_its_framework() -> None:
+def test_pod_without_its_label_is_removed_from_its_framework() -> None:
     """A watch by label says that it is deleted, and shows it as it is now: without the label."""
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
@@ -457,7 +457,7 @@ def test_a_pod_whose_label_was_taken_away_is_gone_for_its_framework() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "lines"), [(EVERYTHING, 1), (NOTHING, 0)])
-def test_a_deleted_pod_leaves_a_snapshot_if_that_is_wanted(wanted: LogObjectSnapshot, lines: int) -> None:
+def test_deleted_pod_leaves_a_snapshot_if_enabled(wanted: LogObjectSnapshot, lines: int) -> None:
     bench = Bench(wanted=wanted)
     (reflector,) = bench.pods()
     reflector.says(Changed(raw(pod())))
@@ -468,9 +468,7 @@ def test_a_deleted_pod_leaves_a_snapshot_if_that_is_wanted(wanted: LogObjectSnap
 
 
 @pytest.mark.parametrize("kind", ["pods", "config_maps"])
-def test_an_object_that_cannot_be_read_keeps_nobody_from_anything(
-    kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_invalid_object_is_ignored(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
     (reflector,) = getattr(bench, kind)()
@@ -503,7 +501,7 @@ def _fail(*_: object, **__: object) -> None:
         pytest.param("pods", "put_pod", raw(pod()), id="pod"),
     ],
 )
-def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
+def test_failed_event_is_logged_and_the_next_one_is_processed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, put: str, item: msgspec.Raw
 ) -> None:
     bench = Bench()
@@ -523,9 +521,7 @@ def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
 
 
 @pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
-def test_a_list_that_cannot_be_taken_in_is_a_reason_to_stop(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_failed_list_raises(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """What is not in the cache would be taken for gone."""
     bench = Bench()
     (reflector,) = getattr(bench, kind)()
@@ -538,7 +534,7 @@ def test_a_list_that_cannot_be_taken_in_is_a_reason_to_stop(
 
 
 @pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
-def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> None:
+def test_list_older_than_an_earlier_one_raises(kind: str) -> None:
     bench = Bench()
     bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
     bench.pods()[0].says(Listed([raw(pod())], "20"))
@@ -551,7 +547,7 @@ def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> 
     assert bench.woken == []
 
 
-def test_lists_of_different_namespaces_are_of_different_times() -> None:
+def test_lists_of_different_namespaces_may_have_any_order() -> None:
     bench = Bench(("team", "lab"))
     team, lab = bench.frameworks()
     team.says(Listed([], "20"))

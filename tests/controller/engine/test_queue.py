@@ -17,7 +17,7 @@ def drain(queue: KeyedQueue[str], seconds: float) -> list[str]:
     return taken
 
 
-def test_keys_come_in_the_order_in_which_they_were_added() -> None:
+def test_keys_are_taken_in_order() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     for key in ("b", "a", "b", "c", "a"):
         queue.add(key)
@@ -25,7 +25,7 @@ def test_keys_come_in_the_order_in_which_they_were_added() -> None:
     assert drain(queue, 0) == ["b", "a", "c"]
 
 
-def test_a_key_is_worked_on_once_at_a_time_and_once_more_for_all_that_happened_meanwhile() -> None:
+def test_changes_during_a_pass_lead_to_one_more_pass() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add("a")
     assert queue.take(0) == "a"
@@ -36,7 +36,7 @@ def test_a_key_is_worked_on_once_at_a_time_and_once_more_for_all_that_happened_m
     assert drain(queue, 0) == ["a"]
 
 
-def test_a_timer_rings_when_it_is_due_and_the_earliest_wins() -> None:
+def test_earliest_timer_fires_when_due() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add_at("a", 10)
     queue.add_at("a", 5)
@@ -48,7 +48,7 @@ def test_a_timer_rings_when_it_is_due_and_the_earliest_wins() -> None:
     assert drain(queue, 60) == []
 
 
-def test_a_forgotten_key_has_no_timer() -> None:
+def test_forgotten_key_has_no_timer() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add_at("a", 5)
     queue.forget("a")
@@ -56,7 +56,7 @@ def test_a_forgotten_key_has_no_timer() -> None:
     assert drain(queue, 10) == []
 
 
-def test_a_timer_that_rings_while_its_key_is_worked_on_leads_to_one_more_pass() -> None:
+def test_timer_during_a_pass_leads_to_one_more_pass() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add("a")
     queue.add_at("a", 1)
@@ -66,7 +66,7 @@ def test_a_timer_that_rings_while_its_key_is_worked_on_leads_to_one_more_pass() 
     assert drain(queue, 2) == ["a"]
 
 
-def test_what_happens_to_a_held_key_is_looked_at_once_when_the_time_is_over() -> None:
+def test_changes_of_a_held_key_are_processed_once_after_the_hold() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.hold("a", 1)
     assert queue.next_time() is None, "nothing happened, so nothing is due"
@@ -78,7 +78,7 @@ def test_what_happens_to_a_held_key_is_looked_at_once_when_the_time_is_over() ->
     assert drain(queue, 1) == ["a"], "the hold is over"
 
 
-def test_a_key_that_is_held_at_the_end_of_its_pass_waits_as_well() -> None:
+def test_key_held_at_the_end_of_its_pass_waits() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add("a")
     queue.take(0)
@@ -89,14 +89,14 @@ def test_a_key_that_is_held_at_the_end_of_its_pass_waits_as_well() -> None:
     assert drain(queue, 1) == ["a"]
 
 
-def test_a_timer_rings_even_if_its_key_is_held() -> None:
+def test_timer_fires_for_a_held_key() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.hold("a", 10)
     queue.add_at("a", 1)
     assert drain(queue, 1) == ["a"]
 
 
-def test_failures_back_off_and_a_success_starts_over() -> None:
+def test_failures_back_off_and_a_success_resets() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     waits = []
     for _ in range(12):
@@ -113,7 +113,7 @@ def test_failures_back_off_and_a_success_starts_over() -> None:
     assert queue.next_time() == waits[0]
 
 
-def test_what_happens_to_a_key_does_not_undercut_its_backoff() -> None:
+def test_changes_do_not_shorten_the_backoff() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     queue.retry("a", 0)
     due = queue.next_time()
@@ -123,7 +123,7 @@ def test_what_happens_to_a_key_does_not_undercut_its_backoff() -> None:
     assert drain(queue, due) == ["a"]
 
 
-def test_replaced_timers_do_not_pile_up() -> None:
+def test_replaced_timers_are_removed() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     for number in range(10 * queues.MAX_STALE_TIMERS):
         queue.add_at("a", 1e6 - number)
@@ -131,13 +131,13 @@ def test_replaced_timers_do_not_pile_up() -> None:
 
 
 @pytest.mark.parametrize("failures", [0, 1, 5, 10, 100, 10**6])
-def test_a_backoff_is_between_half_of_it_and_all_of_it(failures: int) -> None:
+def test_backoff_has_a_jitter_of_up_to_half(failures: int) -> None:
     full = min(queues.MAX_BACKOFF, queues.INITIAL_BACKOFF * 2 ** min(failures, 20))
     assert full / 2 <= queues.backoff("a", failures) <= full
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "at", "take", "done", "hold"]))))
-def test_no_key_is_ever_lost_or_worked_on_twice_at_once(steps: list[tuple[str, str]]) -> None:
+def test_no_key_is_lost_or_processed_twice_at_once(steps: list[tuple[str, str]]) -> None:
     queue: KeyedQueue[str] = KeyedQueue()
     running: set[str] = set()
     wanted: set[str] = set()

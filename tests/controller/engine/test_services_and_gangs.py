@@ -47,7 +47,7 @@ def made(bench: Bench) -> list[str]:
 # The Service
 
 
-def test_the_service_is_made_before_the_config_map() -> None:
+def test_service_is_created_before_the_config_map() -> None:
     bench = Bench(job(NAMES))
     assert bench.run() == ["create Service"]
     assert bench.run() == ["create ConfigMap"]
@@ -56,14 +56,14 @@ def test_the_service_is_made_before_the_config_map() -> None:
     assert service["spec"]["clusterIP"] == "None"
 
 
-def test_nobody_has_to_wake_it_between_the_two() -> None:
+def test_config_map_follows_the_service_without_another_event() -> None:
     bench = Bench(job(NAMES))
     bench.run()
     assert bench.is_due_now
 
 
 @pytest.mark.parametrize("annotations", [{}, BARRIER], ids=["nothing", "barrier"])
-def test_no_service_is_made_for_one_that_does_not_ask(annotations: dict[str, str]) -> None:
+def test_no_service_without_a_request_for_discovery(annotations: dict[str, str]) -> None:
     bench = Bench(job(annotations))
     assert bench.run() == ["create ConfigMap"]
 
@@ -77,7 +77,7 @@ def test_no_service_is_made_for_one_that_does_not_ask(annotations: dict[str, str
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_service_that_cannot_be_had_is_tried_again_later_and_later(error: PortError) -> None:
+def test_failed_service_is_retried_with_backoff(error: PortError) -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = error
     assert bench.run() == ["create Service"]
@@ -109,7 +109,7 @@ def condition(bench: Bench) -> str:
     return found.message if found is not None and found.is_true else ""
 
 
-def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
+def test_service_of_another_owner_is_reported_until_it_is_deleted() -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
@@ -125,7 +125,7 @@ def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
     assert bench.cache.observe(bench.key, NOW, 0.0).pods
 
 
-def test_a_name_that_was_freed_is_not_complained_about_while_something_else_is_waited_for() -> None:
+def test_freed_name_is_not_reported_while_something_else_is_pending() -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
@@ -137,7 +137,7 @@ def test_a_name_that_was_freed_is_not_complained_about_while_something_else_is_w
     assert condition(bench) == ""
 
 
-def test_a_refusal_of_the_service_is_told() -> None:
+def test_rejected_service_is_reported() -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))
     bench.run()
@@ -173,7 +173,7 @@ def written(bench: Bench) -> str | None:
     return ports
 
 
-def test_the_ports_of_an_attempt_stand_on_its_config_map_and_its_pods_are_told() -> None:
+def test_ports_are_stored_in_the_config_map_and_passed_to_pods() -> None:
     asked: list[str] = []
 
     def choose(framework: Framework) -> dict[str, int]:
@@ -186,7 +186,7 @@ def test_the_ports_of_an_attempt_stand_on_its_config_map_and_its_pods_are_told()
     assert asked == ["job"], "once for the attempt, however many pods it has"
 
 
-def test_the_gang_has_the_ports_that_its_tasks_have() -> None:
+def test_gang_contains_the_ports_of_its_tasks() -> None:
     bench = started({**NAMES, **BARRIER}, lambda _: {"worker": 31000})
     give_addresses(bench, "127.1.0.5", "127.1.0.6")
     bench.run()
@@ -194,7 +194,7 @@ def test_the_gang_has_the_ports_that_its_tasks_have() -> None:
     assert [member["port"] for member in role["members"]] == [31000, 31001]
 
 
-def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
+def test_missing_free_ports_are_reported_and_retried() -> None:
     def choose(_framework: Framework) -> dict[str, int]:
         raise PortError("no 9 free ports in a row were found on this machine")
 
@@ -208,13 +208,13 @@ def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
 
 
 @pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["nobody", "not for this one"])
-def test_where_nobody_chooses_ports_there_are_names(choose_ports: ChoosePorts | None) -> None:
+def test_without_chosen_ports_tasks_use_names(choose_ports: ChoosePorts | None) -> None:
     bench = started(NAMES, choose_ports)
     assert written(bench) is None
     assert workers_told(bench) == ["worker-0.job:2222", "worker-1.job:2222"]
 
 
-def test_another_controller_goes_on_with_the_ports_that_were_chosen() -> None:
+def test_new_leader_uses_the_chosen_ports() -> None:
     first = Bench(job(NAMES), "", lambda _: {"worker": 31000})
     for _ in range(2):
         first.run()
@@ -254,7 +254,7 @@ def told(bench: Bench) -> list[str]:
     return [*done, *bench.run()]
 
 
-def test_the_gang_is_published_after_the_addresses_are_stored() -> None:
+def test_gang_is_published_after_addresses_are_stored() -> None:
     bench = started(BARRIER)
     assert bench.run() == []
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
@@ -265,7 +265,7 @@ def test_the_gang_is_published_after_the_addresses_are_stored() -> None:
     assert members(gang) == [("uid-job-worker-0", "10.0.0.5"), ("uid-job-worker-1", "10.0.0.6")]
 
 
-def test_before_everybody_has_an_address_nobody_is_told() -> None:
+def test_gang_is_not_published_before_all_tasks_have_addresses() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5")
     assert [done for _ in range(3) for done in told(bench)] == ["store AttemptRunning"]
@@ -273,7 +273,7 @@ def test_before_everybody_has_an_address_nobody_is_told() -> None:
     assert told(bench) == ["store AttemptRunning", "publish Gang"]
 
 
-def test_addresses_that_were_not_stored_are_not_published() -> None:
+def test_addresses_are_not_published_without_a_store() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.port.errors["store AttemptRunning"] = ConflictError()
@@ -282,7 +282,7 @@ def test_addresses_that_were_not_stored_are_not_published() -> None:
     assert bench.run_when_due() == ["store AttemptRunning", "publish Gang"]
 
 
-def test_it_is_not_published_again_when_nothing_has_changed() -> None:
+def test_unchanged_gang_is_not_published_again() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.run()
@@ -296,7 +296,7 @@ def test_it_is_not_published_again_when_nothing_has_changed() -> None:
 @pytest.mark.parametrize(
     "error", [UnansweredError("timed out"), RefusedError(ApiFailure(403, "Forbidden", "no"))], ids=str
 )
-def test_a_gang_that_could_not_be_published_is_published_later(error: PortError) -> None:
+def test_failed_gang_is_published_later(error: PortError) -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.port.errors["publish Gang"] = error
@@ -310,7 +310,7 @@ def test_a_gang_that_could_not_be_published_is_published_later(error: PortError)
     assert told(bench) == []
 
 
-def test_a_retried_task_is_published_at_its_new_address_and_not_before_it_has_one() -> None:
+def test_retried_task_is_published_with_its_new_address() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.run()
@@ -327,7 +327,7 @@ def test_a_retried_task_is_published_at_its_new_address_and_not_before_it_has_on
     assert found == [("uid-job-worker-0", "10.0.0.5"), ("uid-job-worker-1-2", "10.0.0.7")]
 
 
-def test_another_controller_publishes_what_it_does_not_know_to_be_published() -> None:
+def test_new_leader_publishes_the_gang_again() -> None:
     """The first one may have died between the store and the act."""
     first = started(BARRIER)
     give_addresses(first, "10.0.0.5", "10.0.0.6")
@@ -360,12 +360,12 @@ def init_containers(pod: Json) -> Sequence[Json]:
     [({}, []), (NAMES, []), (BARRIER, ["windlass:test"]), ({names.BARRIER_ANNOTATION: "own"}, [])],
     ids=["nothing", "names", "barrier", "own"],
 )
-def test_the_barrier_has_the_image_of_the_settings(annotations: dict[str, str], images: list[str]) -> None:
+def test_barrier_uses_the_configured_image(annotations: dict[str, str], images: list[str]) -> None:
     pod = last_of(started(annotations), "Pod")
     assert [container["image"] for container in init_containers(pod)] == images
 
 
-def test_a_gang_that_is_scaled_is_published_in_its_new_size() -> None:
+def test_scaled_gang_is_published_with_its_new_size() -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.run()

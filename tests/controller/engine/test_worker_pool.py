@@ -115,7 +115,7 @@ def run(story: Story, workers: int = 10) -> Bench:
     return asyncio.run(play())
 
 
-def test_different_frameworks_are_worked_on_at_once() -> None:
+def test_different_frameworks_are_processed_in_parallel() -> None:
     async def story(bench: Bench) -> None:
         bench.pool.enqueue([A, B])
         await bench.until(lambda: len(bench.passes.running) == 2)
@@ -127,7 +127,7 @@ def test_different_frameworks_are_worked_on_at_once() -> None:
     run(story)
 
 
-def test_one_framework_is_worked_on_by_one_pass_and_what_happens_meanwhile_is_one_more() -> None:
+def test_one_pass_per_framework_and_one_more_for_later_changes() -> None:
     async def story(bench: Bench) -> None:
         bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
@@ -143,7 +143,7 @@ def test_one_framework_is_worked_on_by_one_pass_and_what_happens_meanwhile_is_on
     assert run(story).passes.most_of_one == 1
 
 
-def test_no_more_are_worked_on_than_may_be() -> None:
+def test_number_of_parallel_passes_is_limited() -> None:
     async def story(bench: Bench) -> None:
         keys = [key(str(number)) for number in range(6)]
         bench.pool.enqueue(keys)
@@ -157,7 +157,7 @@ def test_no_more_are_worked_on_than_may_be() -> None:
     run(story, workers=2)
 
 
-def test_a_pass_that_fails_is_told_of_and_tried_again_and_the_others_go_on(
+def test_failed_pass_is_logged_and_retried_and_others_continue(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(bench: Bench) -> None:
@@ -175,7 +175,7 @@ def test_a_pass_that_fails_is_told_of_and_tried_again_and_the_others_go_on(
     run(story)
 
 
-def test_a_pass_that_fails_again_and_again_waits_longer_and_longer_and_no_news_make_it_sooner() -> None:
+def test_failing_pass_backs_off_despite_changes() -> None:
     async def story(bench: Bench) -> None:
         bench.clock.stands_at = 1000.0
         bench.passes.failing.add(A)
@@ -198,7 +198,7 @@ def test_a_pass_that_fails_again_and_again_waits_longer_and_longer_and_no_news_m
     run(story)
 
 
-def test_a_timer_rings_without_any_news() -> None:
+def test_timer_starts_a_pass_without_changes() -> None:
     async def story(bench: Bench) -> None:
         bench.passes.let_end(A, B)
         bench.queue.add_at(A, bench.clock.monotonic() + 0.05)
@@ -208,7 +208,7 @@ def test_a_timer_rings_without_any_news() -> None:
     run(story)
 
 
-def test_a_timer_that_rings_while_all_are_busy_is_served_when_one_is_free() -> None:
+def test_timer_waits_for_a_free_worker() -> None:
     async def story(bench: Bench) -> None:
         bench.pool.enqueue([B])
         await bench.until(lambda: bench.passes.running == [B])
@@ -221,7 +221,7 @@ def test_a_timer_that_rings_while_all_are_busy_is_served_when_one_is_free() -> N
     run(story, workers=1)
 
 
-def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_for() -> None:
+def test_finish_starts_no_pass_and_waits_for_running_ones() -> None:
     async def story(bench: Bench) -> None:
         bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
@@ -240,7 +240,7 @@ def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_f
     run(story)
 
 
-def test_to_finish_when_nothing_runs_takes_no_time() -> None:
+def test_finish_returns_at_once_when_nothing_runs() -> None:
     async def story(bench: Bench) -> None:
         finishing = asyncio.create_task(bench.pool.finish(PATIENCE_SECONDS))
         await bench.settle()
@@ -249,7 +249,7 @@ def test_to_finish_when_nothing_runs_takes_no_time() -> None:
     run(story)
 
 
-def test_a_pass_that_does_not_end_in_time_is_cancelled_with_the_driver() -> None:
+def test_pass_that_does_not_end_in_time_is_cancelled() -> None:
     async def story(bench: Bench) -> None:
         bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
@@ -262,7 +262,7 @@ def test_a_pass_that_does_not_end_in_time_is_cancelled_with_the_driver() -> None
 
 
 @pytest.mark.parametrize("is_failing", [False, True])
-def test_how_long_a_pass_took_is_observed_and_a_long_one_told_of(
+def test_duration_is_observed_and_a_slow_pass_is_logged(
     is_failing: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "windlass")

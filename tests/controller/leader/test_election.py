@@ -26,7 +26,7 @@ def _encoded(record: LeaseRecord) -> Any:
     return json.loads(election.encode(record))
 
 
-def test_an_identity_is_the_host_and_something_unique() -> None:
+def test_identity_has_host_and_unique_part() -> None:
     assert election.identity("node-1", "5c1b") == "node-1_5c1b"
 
 
@@ -39,7 +39,7 @@ def test_an_identity_is_the_host_and_something_unique() -> None:
         (Timings(duration=2**31 - 1), 2**31 - 1),
     ],
 )
-def test_the_duration_is_written_in_whole_seconds_rounded_up(timings: Timings, seconds: int) -> None:
+def test_duration_is_rounded_up_to_seconds(timings: Timings, seconds: int) -> None:
     assert timings.duration_seconds == seconds
 
 
@@ -57,9 +57,7 @@ def test_the_duration_is_written_in_whole_seconds_rounded_up(timings: Timings, s
         (15, 10, math.nan),
     ],
 )
-def test_timings_that_cannot_work_are_refused(
-    duration: float, renew_deadline: float, retry_period: float
-) -> None:
+def test_invalid_timings_are_rejected(duration: float, renew_deadline: float, retry_period: float) -> None:
     message = r"2147483647 >= duration > renew deadline > 1\.2 \* retry period > 0.* found duration"
     with pytest.raises(ValueError, match=message):
         Timings(duration, renew_deadline, retry_period)
@@ -86,7 +84,7 @@ _TIME = "2026-03-01T12:00:00.000000Z"
         ({}, LeaseRecord(resource_version="7")),
     ],
 )
-def test_a_lease_is_read(spec: dict[str, Any], record: LeaseRecord) -> None:
+def test_lease_is_decoded(spec: dict[str, Any], record: LeaseRecord) -> None:
     assert _decoded(**spec) == msgspec.structs.replace(record, raw=_object(**spec))
 
 
@@ -94,12 +92,12 @@ def test_a_lease_is_read(spec: dict[str, Any], record: LeaseRecord) -> None:
     "body",
     [b"", b"<html>", b"[]", b"{}", b'{"metadata": {}}', b'{"metadata": {"resourceVersion": "1"}, "spec": 3}'],
 )
-def test_what_is_no_lease_is_not_read(body: bytes) -> None:
+def test_invalid_lease_raises(body: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         election.decode(body)
 
 
-def test_a_new_lease_is_written_whole() -> None:
+def test_new_lease_is_complete() -> None:
     elsewhere = _NOON.astimezone(timezone(timedelta(hours=5)))
     assert _encoded(election.new_lease("system", "windlass", "a", 15, elsewhere)) == {
         "apiVersion": "coordination.k8s.io/v1",
@@ -115,7 +113,7 @@ def test_a_new_lease_is_written_whole() -> None:
     }
 
 
-def test_what_others_wrote_into_a_lease_stays() -> None:
+def test_other_fields_of_a_lease_are_kept() -> None:
     record = _decoded(holderIdentity="b", strategy="OldestEmulationVersion")
     written = _encoded(record.with_holder("a", 15, _NOON))
     assert written["metadata"] == _object()["metadata"]
@@ -148,11 +146,13 @@ _OF_A = LeaseRecord("a", 15, _NOON, _NOON, 3, "7")
         ),
     ],
 )
-def test_a_claim(before: LeaseRecord, holder: str, now: datetime, after: LeaseRecord) -> None:
+def test_claim_sets_holder_and_times(
+    before: LeaseRecord, holder: str, now: datetime, after: LeaseRecord
+) -> None:
     assert before.with_holder(holder, 20, now) == after
 
 
-def test_a_released_lease_has_no_holder_and_the_shortest_duration() -> None:
+def test_released_lease_has_no_holder_and_minimal_duration() -> None:
     assert _OF_A.without_holder(_LATER) == LeaseRecord("", 1, _LATER, _LATER, 3, "7")
 
 
@@ -190,7 +190,9 @@ _RELEASED = LeaseRecord("", 1, resource_version="9")
         pytest.param([(100, _OF_A), (110, None)], 115, id="deleted, which the holder does not know"),
     ],
 )
-def test_when_a_lease_is_free(looks: list[tuple[float, LeaseRecord | None]], free_at: float) -> None:
+def test_lease_is_free_after_its_duration(
+    looks: list[tuple[float, LeaseRecord | None]], free_at: float
+) -> None:
     seen = _seen(*looks)
     if free_at > -math.inf:
         assert not seen.is_free_for("b", math.nextafter(free_at, 0))

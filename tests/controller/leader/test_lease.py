@@ -22,7 +22,7 @@ def _finish(cluster: Cluster, ending: Coroutine[Any, Any, Any]) -> Any:
     return results[0]
 
 
-def test_a_leader_writes_once_per_period_and_a_candidate_reads_once() -> None:
+def test_leader_writes_and_candidate_reads_once_per_period() -> None:
     cluster = Cluster()
     cluster.start("a")
     cluster.world.run(1)
@@ -34,7 +34,7 @@ def test_a_leader_writes_once_per_period_and_a_candidate_reads_once() -> None:
     assert cluster.troubles == []
 
 
-def test_the_lease_is_counted_from_before_the_request() -> None:
+def test_own_lease_starts_before_the_request() -> None:
     cluster = Cluster(lambda _: Fate(there=1, back=2))
     elector, _ = cluster.start("a")
     cluster.world.run(6)
@@ -42,7 +42,7 @@ def test_the_lease_is_counted_from_before_the_request() -> None:
     assert elector.remaining() == pytest.approx(12)
 
 
-def test_the_lease_of_another_is_counted_from_the_answer() -> None:
+def test_lease_of_another_starts_at_the_answer() -> None:
     cluster = Cluster()
     _, first = cluster.start("a")
     cluster.world.run(1)
@@ -56,7 +56,7 @@ def test_the_lease_of_another_is_counted_from_the_answer() -> None:
     assert cluster.led == ["a", "b"]
 
 
-def test_who_does_not_lead_has_no_lease() -> None:
+def test_candidate_has_no_remaining_time() -> None:
     cluster = Cluster()
     cluster.start("a")
     elector, _ = cluster.start("b")
@@ -80,7 +80,7 @@ def _lost_after(cluster: Cluster, change: Callable[[], None]) -> tuple[float, li
 @pytest.mark.parametrize(
     "fate", [Fate(arrives=False), Fate(answers=False), Fate(there=30), Fate(code=500), Fate(code=403)]
 )
-def test_a_leader_that_cannot_renew_gives_up_at_its_deadline(fate: Fate) -> None:
+def test_leader_loses_the_lease_at_the_renew_deadline(fate: Fate) -> None:
     cluster = Cluster()
 
     def break_down() -> None:
@@ -97,7 +97,7 @@ def test_a_leader_that_cannot_renew_gives_up_at_its_deadline(fate: Fate) -> None
     assert cluster.troubles
 
 
-def test_a_leader_whose_lease_somebody_took_gives_up_at_its_next_renewal() -> None:
+def test_leader_loses_a_taken_lease_at_the_next_renewal() -> None:
     cluster = Cluster()
 
     def take() -> None:
@@ -111,7 +111,7 @@ def test_a_leader_whose_lease_somebody_took_gives_up_at_its_next_renewal() -> No
     assert cluster.lost == ["the lease is held by mallory"]
 
 
-def test_a_leader_that_slept_through_its_deadline_has_lost() -> None:
+def test_suspended_leader_loses_the_lease() -> None:
     cluster = Cluster()
     naps = iter([0.0, 0.0, 0.0, 12.0])
     cluster.start("a", stall=lambda: next(naps, 0.0))
@@ -120,13 +120,13 @@ def test_a_leader_that_slept_through_its_deadline_has_lost() -> None:
     assert cluster.led == ["a", "a"]
 
 
-def test_keep_needs_a_lease() -> None:
+def test_keep_without_a_lease_raises() -> None:
     cluster = Cluster()
     with pytest.raises(LostError, match="the lease is not held"):
         _finish(cluster, cluster.elector("a").keep())
 
 
-def test_a_write_whose_answer_was_lost_is_found_out_by_looking() -> None:
+def test_lost_answer_of_a_write_is_resolved_by_reading() -> None:
     cluster = Cluster()
     cluster.start("a")
     cluster.world.run(3)
@@ -137,7 +137,7 @@ def test_a_write_whose_answer_was_lost_is_found_out_by_looking() -> None:
     assert cluster.lost == []
 
 
-def test_what_somebody_else_writes_into_the_lease_of_a_leader_stays() -> None:
+def test_other_changes_of_a_held_lease_are_kept() -> None:
     cluster = Cluster()
     cluster.start("a")
     cluster.world.run(3)
@@ -149,7 +149,7 @@ def test_what_somebody_else_writes_into_the_lease_of_a_leader_stays() -> None:
     assert cluster.troubles == []
 
 
-def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
+def test_deleted_lease_is_created_again_by_its_holder() -> None:
     cluster = Cluster()
     cluster.start("a")
     cluster.world.run(1)
@@ -161,7 +161,7 @@ def test_a_lease_that_was_deleted_is_made_again_by_its_holder() -> None:
     assert cluster.led == ["a"]
 
 
-def test_a_deleted_lease_of_a_dead_leader_is_waited_out() -> None:
+def test_deleted_lease_of_a_dead_leader_is_taken_after_its_duration() -> None:
     cluster = Cluster()
     _, first = cluster.start("a")
     cluster.world.run(1)
@@ -175,7 +175,7 @@ def test_a_deleted_lease_of_a_dead_leader_is_waited_out() -> None:
     assert cluster.led == ["a", "b"]
 
 
-def test_a_released_lease_is_taken_at_the_next_look() -> None:
+def test_released_lease_is_taken_at_the_next_read() -> None:
     cluster = Cluster()
     elector, first = cluster.start("a")
     cluster.world.run(1)
@@ -192,7 +192,7 @@ def test_a_released_lease_is_taken_at_the_next_look() -> None:
     assert elector.remaining() == 0
 
 
-def test_a_lease_that_is_let_go_has_no_holder() -> None:
+def test_released_lease_has_no_holder() -> None:
     cluster = Cluster()
     elector, running = cluster.start("a")
     cluster.world.run(1)
@@ -205,7 +205,7 @@ def test_a_lease_that_is_let_go_has_no_holder() -> None:
     assert cluster.troubles == []
 
 
-def test_nobody_lets_go_of_what_somebody_else_holds() -> None:
+def test_lease_of_another_is_not_released() -> None:
     cluster = Cluster()
     elector = cluster.elector("b")
     assert _finish(cluster, elector.release()) is False
@@ -215,7 +215,7 @@ def test_nobody_lets_go_of_what_somebody_else_holds() -> None:
     assert cluster.server.holder() == "a"
 
 
-def test_a_release_that_fails_is_no_failure() -> None:
+def test_failed_release_returns_false() -> None:
     cluster = Cluster()
     elector, running = cluster.start("a")
     cluster.world.run(1)
@@ -229,7 +229,7 @@ def test_a_release_that_fails_is_no_failure() -> None:
     ("body", "trouble"),
     [(b"<html>", "the response is not a Lease"), (b'{"spec": "\xff"}', "the response is not a Lease")],
 )
-def test_an_answer_that_makes_no_sense_is_no_answer(body: bytes, trouble: str) -> None:
+def test_invalid_answer_is_an_unanswered_error(body: bytes, trouble: str) -> None:
     cluster = Cluster()
     answers = iter([body])
     really = cluster.server.answer
@@ -240,7 +240,7 @@ def test_an_answer_that_makes_no_sense_is_no_answer(body: bytes, trouble: str) -
     assert [str(told).partition(":")[0] for told in cluster.troubles] == [trouble]
 
 
-def test_a_candidate_that_is_refused_says_so_and_tries_on() -> None:
+def test_rejected_candidate_reports_and_retries() -> None:
     cluster = Cluster(lambda _: Fate(code=403))
     cluster.start("a")
     cluster.world.run(5)
@@ -250,6 +250,6 @@ def test_a_candidate_that_is_refused_says_so_and_tries_on() -> None:
     assert cluster.led == ["a"]
 
 
-def test_the_clock_that_counts_sleep_never_steps_back() -> None:
+def test_monotonic_clock_never_decreases() -> None:
     clock = SystemClock()
     assert clock.monotonic() <= clock.monotonic()

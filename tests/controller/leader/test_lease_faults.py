@@ -73,7 +73,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
-def test_at_no_moment_there_are_two_leaders(first: int) -> None:
+def test_never_two_leaders_at_once(first: int) -> None:
     for seed in range(first, first + 50):
         chaos = Chaos(seed)
         world = chaos.cluster.world

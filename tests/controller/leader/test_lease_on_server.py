@@ -130,7 +130,7 @@ async def _stop(leading: "asyncio.Task[Any]") -> None:
         await leading
 
 
-def test_when_the_leader_dies_the_other_takes_over(server: Server) -> None:
+def test_standby_takes_over_from_a_dead_leader(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         first, second = candidate("a", _SHORT), candidate("b", _SHORT)
         await first.acquire()
@@ -145,7 +145,7 @@ def test_when_the_leader_dies_the_other_takes_over(server: Server) -> None:
     _run(server, story)
 
 
-def test_when_the_leader_lets_go_the_other_does_not_wait_for_the_end_of_the_lease(server: Server) -> None:
+def test_standby_takes_over_at_once_after_a_release(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         first, second = candidate("a", _NEVER_ENDING), candidate("b", _NEVER_ENDING)
         await first.acquire()
@@ -161,7 +161,7 @@ def test_when_the_leader_lets_go_the_other_does_not_wait_for_the_end_of_the_leas
     _run(server, story)
 
 
-def test_a_leader_hears_of_it_when_somebody_takes_its_lease(server: Server) -> None:
+def test_leader_detects_that_its_lease_was_taken(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         leader = candidate("a", _NEVER_ENDING)
         await leader.acquire()
@@ -173,7 +173,7 @@ def test_a_leader_hears_of_it_when_somebody_takes_its_lease(server: Server) -> N
     _run(server, story)
 
 
-def test_a_lease_that_was_deleted_is_made_again_by_its_holder(server: Server) -> None:
+def test_deleted_lease_is_created_again_by_its_holder(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         leader = candidate("a", _NEVER_ENDING)
         await leader.acquire()

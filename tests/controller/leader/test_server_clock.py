@@ -49,7 +49,7 @@ def written(seconds: float) -> str:
         (-10, 0, -10),
     ],
 )
-def test_one_answer(server: float, took: float, ahead: float) -> None:
+def test_one_answer_corrects_the_clock(server: float, took: float, ahead: float) -> None:
     clock = ServerClock(Machine())
     clock.record_date(written(server), took)
     found = (clock.now() - NOON).total_seconds()
@@ -57,7 +57,7 @@ def test_one_answer(server: float, took: float, ahead: float) -> None:
     assert clock.monotonic() == 42.0
 
 
-def test_it_does_not_waver() -> None:
+def test_offset_is_stable() -> None:
     """Once a difference is known, answers that fit it change nothing."""
     machine = Machine()
     clock = ServerClock(machine)
@@ -69,7 +69,7 @@ def test_it_does_not_waver() -> None:
         assert clock.now() - machine.now() == known
 
 
-def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_corrected_clock_is_used_again(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     clock = ServerClock(machine)
     machine.time = NOON + timedelta(hours=1)
@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     "date", ["", "yesterday", "Tue, 99 Jan 2030 12:00:00 GMT", "Tue, 01 Jan 2030 13:00:00 -0000"]
 )
-def test_nonsense_is_not_heard(date: str) -> None:
+def test_invalid_dates_are_ignored(date: str) -> None:
     clock = ServerClock(Machine())
     clock.record_date(date, 0)
     assert clock.now() == NOON

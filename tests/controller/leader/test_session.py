@@ -70,7 +70,7 @@ async def begun(
                 await running
 
 
-def test_nothing_is_done_before_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_write_before_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
@@ -89,7 +89,7 @@ def test_nothing_is_done_before_everything_is_listed(monkeypatch: pytest.MonkeyP
     embedded.play(monkeypatch, story)
 
 
-def test_without_definitions_it_says_so_and_begins_when_they_are_there(
+def test_missing_definitions_are_reported_until_they_exist(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -109,7 +109,7 @@ def test_without_definitions_it_says_so_and_begins_when_they_are_there(
     assert len(said) == len(DEFINED), "once, however often it is looked at"
 
 
-def test_without_gangs_it_says_so_and_works(
+def test_missing_gang_definition_is_reported_and_jobs_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Frameworks that ask for no barrier have nothing to do with them."""
@@ -126,7 +126,7 @@ def test_without_gangs_it_says_so_and_works(
     assert said.startswith(f"CustomResourceDefinition {GANGS} is missing: jobs with a barrier never start")
 
 
-def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is_one(
+def test_each_group_runs_as_soon_as_its_definition_exists(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -143,7 +143,7 @@ def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is
     embedded.play(monkeypatch, story)
 
 
-def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_are_created_if_enabled(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         async with begun(cluster, Settings(manage_crds=True)) as made:
             await cluster.until(lambda: made.not_ready_reason == "")
@@ -154,7 +154,7 @@ def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPat
     embedded.play(monkeypatch, story)
 
 
-def test_it_makes_no_definitions_unless_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_are_not_created_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         async with begun(cluster):
             await cluster.until(lambda: bool(cluster.sent.of(PODS, Verb.WATCH)))
@@ -177,9 +177,7 @@ def failing_to_manage(error: errors.ApiError) -> Callable[..., Awaitable[tuple[s
 
 
 @pytest.mark.parametrize("error", [errors.from_answer(503, {}, b""), errors.UnansweredError("cut")])
-def test_a_server_that_cannot_make_the_definitions_now_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, error: errors.ApiError
-) -> None:
+def test_failed_definition_update_is_retried(monkeypatch: pytest.MonkeyPatch, error: errors.ApiError) -> None:
     monkeypatch.setattr(definitions, "manage", failing_to_manage(error))
 
     async def story(cluster: Cluster) -> None:
@@ -191,9 +189,7 @@ def test_a_server_that_cannot_make_the_definitions_now_is_asked_again(
 
 
 @pytest.mark.parametrize("code", [403, 422])
-def test_a_server_that_refuses_the_definitions_is_not_asked_again(
-    monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_forbidden_definition_update_is_raised(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     refusal = errors.from_answer(code, {}, b"")
     monkeypatch.setattr(definitions, "manage", failing_to_manage(refusal))
 
@@ -219,7 +215,7 @@ def failing_once(error: errors.ApiError) -> Callable[..., Awaitable[tuple[Proble
 
 
 @pytest.mark.parametrize("code", [403, 500])
-def test_definitions_that_cannot_be_read_are_no_obstacle(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_unreadable_definitions_are_ignored(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """One who may not read them finds out by listing Frameworks; whatever else it is passes."""
     monkeypatch.setattr(definitions, "check", failing_once(errors.from_answer(code, {}, b"")))
 
@@ -232,7 +228,7 @@ def test_definitions_that_cannot_be_read_are_no_obstacle(monkeypatch: pytest.Mon
     embedded.play(monkeypatch, story)
 
 
-def test_where_definitions_may_not_be_read_a_missing_one_is_found_out_and_waited_for(
+def test_missing_definition_is_detected_without_permission_to_read_definitions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def forbidden(_: definitions.Send) -> tuple[Problem, ...]:
@@ -257,7 +253,7 @@ def test_where_definitions_may_not_be_read_a_missing_one_is_found_out_and_waited
 
 
 @pytest.mark.parametrize("resource", [frameworks(CONTROLLER_GROUP), CONFIG_MAPS, PODS])
-def test_a_server_that_has_gone_back_in_time_ends_the_term(
+def test_server_restored_from_backup_ends_the_session(
     monkeypatch: pytest.MonkeyPatch, resource: Resource
 ) -> None:
     async def story(cluster: Cluster) -> None:
@@ -271,7 +267,7 @@ def test_a_server_that_has_gone_back_in_time_ends_the_term(
     embedded.play(monkeypatch, story)
 
 
-def test_only_the_namespaces_that_it_is_told_of_are_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_configured_namespaces_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job", namespace="kube-system")
@@ -289,7 +285,7 @@ def test_only_the_namespaces_that_it_is_told_of_are_its_business(monkeypatch: py
     embedded.play(monkeypatch, story)
 
 
-def test_after_the_call_to_finish_nothing_new_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finish_starts_no_new_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         async with begun(cluster) as made:
@@ -303,7 +299,7 @@ def test_after_the_call_to_finish_nothing_new_is_begun(monkeypatch: pytest.Monke
     embedded.play(monkeypatch, story)
 
 
-def test_with_a_closed_gate_everything_is_watched_and_nothing_written(
+def test_revoked_lease_allows_watches_but_no_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story(cluster: Cluster) -> None:

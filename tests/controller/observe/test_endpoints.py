@@ -63,7 +63,7 @@ TEXT = "text/plain; charset=utf-8"
         (Controller(), "POST", "/metrics", (405, TEXT, "405: Method Not Allowed")),
     ],
 )
-def test_what_is_answered(controller: Controller, method: str, path: str, expected: Answer) -> None:
+def test_health_checks_answer(controller: Controller, method: str, path: str, expected: Answer) -> None:
     assert controller.answer((method, path)) == [expected]
 
 
@@ -93,7 +93,7 @@ def test_metrics_are_served_as_prometheus_reads_them() -> None:
     assert found["process_resident_memory_bytes"].samples[0].value > 0
 
 
-def test_a_port_that_is_taken_is_one_clear_message() -> None:
+def test_port_in_use_raises_a_clear_message() -> None:
     async def collide() -> tuple[int | None, str]:
         controller = Controller()
         async with controller.serving() as taken:
@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_one_clear_message() -> None:
     assert "\n" not in message
 
 
-def test_the_port_is_free_again_afterwards() -> None:
+def test_port_is_released() -> None:
     async def reuse() -> None:
         controller = Controller()
         async with controller.serving() as port:
@@ -118,7 +118,7 @@ def test_the_port_is_free_again_afterwards() -> None:
     asyncio.run(reuse())
 
 
-def test_a_client_that_stays_connected_does_not_hold_up_the_end() -> None:
+def test_connected_client_does_not_delay_shutdown() -> None:
     async def stay() -> None:
         async with aiohttp.ClientSession() as session, Controller().serving() as port:
             answer = await session.get(f"http://127.0.0.1:{port}/healthz")
@@ -127,7 +127,7 @@ def test_a_client_that_stays_connected_does_not_hold_up_the_end() -> None:
     asyncio.run(asyncio.wait_for(stay(), 60))
 
 
-def test_it_can_be_switched_off() -> None:
+def test_endpoints_can_be_disabled() -> None:
     async def serve() -> int | None:
         async with Controller().serving(port=None) as port:
             return port

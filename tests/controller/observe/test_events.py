@@ -32,7 +32,7 @@ def task_failed(index: int) -> Reason:
 # The manifest
 
 
-def test_an_event_says_what_happened_to_which_framework_when_and_who_says_so() -> None:
+def test_event_has_object_reason_time_and_reporter() -> None:
     assert events.manifest(JOB, STARTED, builders.at(1.5), "17f", "windlass-0") == {
         "apiVersion": "v1",
         "kind": "Event",
@@ -57,13 +57,13 @@ def test_an_event_says_what_happened_to_which_framework_when_and_who_says_so() -
     }
 
 
-def test_an_event_about_a_task_names_the_task() -> None:
+def test_event_of_a_task_has_its_annotations() -> None:
     found = events.manifest(JOB, task_failed(3), builders.NOW, "17f", "windlass-0")
     assert found["type"] == "Warning"
     assert found["metadata"]["annotations"] == {"FC_TASKROLE_NAME": "worker", "FC_TASK_INDEX": "3"}
 
 
-def test_an_event_stands_for_what_happened_since_the_last_one() -> None:
+def test_event_has_count_and_first_time() -> None:
     told = Occurrences(builders.at(10), 4)
     found = events.manifest(JOB, STARTED, builders.at(60), "17f", "windlass-0", told)
     assert (found["firstTimestamp"], found["lastTimestamp"], found["count"]) == (
@@ -85,7 +85,7 @@ def test_an_event_stands_for_what_happened_since_the_last_one() -> None:
         ("lone \udc80", "lone ?"),
     ],
 )
-def test_a_message_is_cut_at_a_character(message: str, expected: str) -> None:
+def test_long_message_is_cut_at_a_character(message: str, expected: str) -> None:
     reason = Reason(ReasonKind.ATTEMPT_ENDING, message)
     found = events.manifest(JOB, reason, builders.NOW, "17f", "windlass-0")["message"]
     assert found == expected
@@ -100,7 +100,7 @@ def test_a_message_is_cut_at_a_character(message: str, expected: str) -> None:
         ("x" * 235 + "-" + "y" * 17, "x" * 235 + ".0123456789abcdef"),
     ],
 )
-def test_a_name_fits(framework: str, expected: str) -> None:
+def test_event_name_fits_the_limit(framework: str, expected: str) -> None:
     job = builders.framework(framework)
     found = events.manifest(job, STARTED, builders.NOW, "0123456789abcdef", "windlass-0")["metadata"]["name"]
     assert found == expected
@@ -184,7 +184,7 @@ async def while_running(server: Server, *reasons: Reason, framework: Framework =
     await asyncio.wait([running])
 
 
-def test_what_is_recorded_is_posted_into_its_namespace() -> None:
+def test_event_is_posted_into_the_namespace() -> None:
     server = play(lambda server: while_running(server, STARTED, task_failed(0)))
     assert [(str(request), request.query) for request in server.requests] == [
         ("POST /api/v1/namespaces/team/events", (("fieldManager", "windlass"),))
@@ -202,11 +202,11 @@ def test_what_is_recorded_is_posted_into_its_namespace() -> None:
         pytest.param([BADLY, OVER], ["The attempt ends", "All is over"], id="it says what went wrong"),
     ],
 )
-def test_an_end_is_told_once(reasons: list[Reason], told: list[str]) -> None:
+def test_completion_is_reported_once(reasons: list[Reason], told: list[str]) -> None:
     assert sorted(play(lambda server: while_running(server, *reasons)).messages()) == sorted(told)
 
 
-def test_the_recorder_goes_on_after_a_quiet_time() -> None:
+def test_recorder_continues_after_idle_time() -> None:
     async def story(server: Server) -> None:
         running = asyncio.create_task(server.recorder.run())
         for reason in (STARTED, task_failed(0)):
@@ -219,7 +219,7 @@ def test_the_recorder_goes_on_after_a_quiet_time() -> None:
     assert play(story).outcomes == {Outcome.SENT: 2}
 
 
-def test_only_a_handful_is_posted_at_once() -> None:
+def test_parallel_posts_are_limited() -> None:
     async def story(server: Server) -> None:
         server.may_answer.clear()
         running = asyncio.create_task(server.recorder.run())
@@ -246,7 +246,7 @@ def test_only_a_handful_is_posted_at_once() -> None:
         RuntimeError("a bug"),
     ],
 )
-def test_a_post_that_fails_is_forgotten(error: Exception) -> None:
+def test_failed_post_is_not_retried(error: Exception) -> None:
     async def story(server: Server) -> None:
         server.error = error
         await while_running(server, STARTED)
@@ -265,7 +265,7 @@ def test_recording_never_raises() -> None:
     assert server.requests == []
 
 
-def test_flush_gives_up_when_its_time_is_over() -> None:
+def test_flush_stops_after_its_timeout() -> None:
     async def story(server: Server) -> None:
         server.may_answer.clear()
         server.record(*map(task_failed, range(20)))
@@ -279,7 +279,7 @@ def test_flush_gives_up_when_its_time_is_over() -> None:
     }
 
 
-def test_flush_waits_for_what_is_under_way_elsewhere() -> None:
+def test_flush_waits_for_running_posts() -> None:
     async def story(server: Server) -> None:
         server.may_answer.clear()
         running = asyncio.create_task(server.recorder.run())
@@ -297,7 +297,7 @@ def test_flush_waits_for_what_is_under_way_elsewhere() -> None:
     play(story)
 
 
-def test_the_oldest_is_dropped_when_too_many_wait() -> None:
+def test_oldest_pending_event_is_dropped() -> None:
     async def story(server: Server) -> None:
         for number in range(events.MAX_PENDING + 3):
             server.record(STARTED, framework=builders.framework(f"job-{number}"))
@@ -327,7 +327,7 @@ OTHER = builders.framework("job", namespace="team", uid="uid-2")
         pytest.param([(0, JOB, task_failed(0)), (0, JOB, task_failed(1))], [1, 1], id="another message"),
     ],
 )
-def test_what_repeats_is_told_once(
+def test_repeated_event_is_posted_once(
     happens: list[tuple[float, Framework, Reason]], expected: list[int]
 ) -> None:
     async def story(server: Server) -> None:
@@ -341,7 +341,7 @@ def test_what_repeats_is_told_once(
     assert server.outcomes[Outcome.REPEATED] == len(happens) - len(expected)
 
 
-def test_an_event_that_stands_for_several_says_since_when() -> None:
+def test_event_for_repetitions_has_the_first_time() -> None:
     async def story(server: Server) -> None:
         for seconds in (0, 5, 9, 700):
             server.seconds = seconds
@@ -380,9 +380,7 @@ def starts(first: int, last: int) -> list[Reason]:
         ),
     ],
 )
-def test_a_framework_has_so_many_events_and_no_more(
-    happens: list[tuple[float, list[Reason]]], expected: int
-) -> None:
+def test_events_per_framework_are_limited(happens: list[tuple[float, list[Reason]]], expected: int) -> None:
     async def story(server: Server) -> None:
         for seconds, reasons in happens:
             server.seconds = seconds
@@ -394,7 +392,7 @@ def test_a_framework_has_so_many_events_and_no_more(
     assert server.outcomes[Outcome.DROPPED] == sum(len(reasons) for _, reasons in happens) - expected
 
 
-def test_what_was_dropped_counts_as_not_told() -> None:
+def test_dropped_event_is_not_counted_as_posted() -> None:
     async def story(server: Server) -> None:
         server.record(*starts(0, events.BURST + 1))
         server.seconds = 120
@@ -423,9 +421,7 @@ def test_memory_is_bounded() -> None:
     ],
 )
 @pytest.mark.parametrize("tasks", [1, 2, 50])
-def test_a_success_has_three_events_at_most(
-    tasks: int, completed_pods: CompletedPods, told: list[str]
-) -> None:
+def test_success_has_at_most_three_events(tasks: int, completed_pods: CompletedPods, told: list[str]) -> None:
     job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
     played = Simulation(Scenario(seed=1, submissions=(Submission(10, job),), is_lockstep=True)).run()
     reasons = [reason for controller in played.controllers for _, reason in controller.port.reasons]

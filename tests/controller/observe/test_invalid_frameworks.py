@@ -111,7 +111,7 @@ def run(bench: Bench, story: Callable[[Bench], Awaitable[None]]) -> None:
     asyncio.run(play())
 
 
-def test_its_condition_says_what_is_wrong_and_an_event_too() -> None:
+def test_invalid_framework_gets_a_condition_and_an_event() -> None:
     bench = Bench()
     bad = unreadable("bad", conditions=[{"type": "Suspended", "status": "False"}])
 
@@ -138,7 +138,7 @@ def test_its_condition_says_what_is_wrong_and_an_event_too() -> None:
     assert framework.metadata.resource_version == "5"
 
 
-def test_what_is_said_already_is_not_said_again() -> None:
+def test_unchanged_condition_is_not_written_again() -> None:
     """After a restart, say, or when the watch shows our own patch."""
     bench = Bench()
     said = {"type": "Invalid", "status": "True", "message": unreadable("bad").error}
@@ -156,7 +156,7 @@ def test_what_is_said_already_is_not_said_again() -> None:
     "error",
     [failure(500), failure(429), failure(403), errors.UnansweredError("cut"), errors.NotSentError("x")],
 )
-def test_what_could_not_be_said_is_said_later_and_the_others_are_told_meanwhile(
+def test_failed_report_is_retried_after_others(
     error: errors.ApiError,
 ) -> None:
     bench = Bench()
@@ -173,7 +173,7 @@ def test_what_could_not_be_said_is_said_later_and_the_others_are_told_meanwhile(
 
 
 @pytest.mark.parametrize("code", [404, 409])
-def test_one_that_is_gone_or_has_changed_is_not_asked_for_again(code: int) -> None:
+def test_deleted_or_changed_framework_is_not_retried(code: int) -> None:
     """If it is still there and still unreadable, the watch brings it again."""
     bench = Bench()
     bench.errors["bad"] = [failure(code)] * 100
@@ -189,7 +189,7 @@ def test_one_that_is_gone_or_has_changed_is_not_asked_for_again(code: int) -> No
     assert bench.tries("bad") == 1
 
 
-def test_of_two_versions_the_newer_one_is_told() -> None:
+def test_newer_of_two_versions_is_reported() -> None:
     bench = Bench()
     bench.errors["bad"] = [failure(500)]
 
@@ -220,7 +220,7 @@ class Lead:
         return self.seconds
 
 
-def test_nothing_is_said_without_the_lease() -> None:
+def test_no_report_without_the_lease() -> None:
     guard, lead = LeaseGuard(), Lead()
     guard.grant(lead)
 

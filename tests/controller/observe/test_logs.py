@@ -52,23 +52,21 @@ def failed() -> logging.LogRecord:
         (record(time="x", logger="x"), {"time": "2026-01-01T00:00:00.250Z", "logger": "windlass.test"}),
     ],
 )
-def test_a_json_line_is_one_line_that_says_what_was_given(
-    given: logging.LogRecord, expected: dict[str, Any]
-) -> None:
+def test_json_line_has_the_given_fields(given: logging.LogRecord, expected: dict[str, Any]) -> None:
     line = logs.JsonFormatter().format(given)
     assert len(line.splitlines()) == 1
     found = json.loads(line)
     assert {name: found[name] for name in expected} == expected
 
 
-def test_a_json_line_begins_with_time_level_logger_and_message() -> None:
+def test_json_line_starts_with_time_level_logger_and_message() -> None:
     assert logs.JsonFormatter().format(record(framework="job")) == (
         '{"time": "2026-01-01T00:00:00.250Z", "level": "info", "logger": "windlass.test", '
         '"message": "said", "framework": "job"}'
     )
 
 
-def test_an_exception_is_one_field() -> None:
+def test_exception_is_one_field() -> None:
     line = logs.JsonFormatter().format(failed())
     assert len(line.splitlines()) == 1
     exception = json.loads(line)["exception"]
@@ -95,11 +93,11 @@ def test_an_exception_is_one_field() -> None:
         ),
     ],
 )
-def test_a_text_line(given: logging.LogRecord, expected: str) -> None:
+def test_text_line_has_message_and_fields(given: logging.LogRecord, expected: str) -> None:
     assert logs.TextFormatter().format(given) == expected
 
 
-def test_a_text_line_shows_the_traceback_below_it() -> None:
+def test_text_line_is_followed_by_the_traceback() -> None:
     first, second, *_, last = logs.TextFormatter().format(failed()).splitlines()
     assert first.endswith("windlass.test: it failed")
     assert second == "    Traceback (most recent call last):"
@@ -118,7 +116,7 @@ def untouched_logging() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("untouched_logging")
-def test_configure_decides_who_is_heard_and_replaces_itself() -> None:
+def test_configure_sets_levels_and_replaces_its_handler() -> None:
     first, second = io.StringIO(), io.StringIO()
     logs.configure(LogFormat.TEXT, LogLevel.DEBUG, first)
     logs.configure(LogFormat.JSON, LogLevel.INFO, second)
@@ -150,7 +148,7 @@ def test_configure_decides_who_is_heard_and_replaces_itself() -> None:
         ),
     ],
 )
-def test_a_reason_becomes_a_line(reason: Reason, expected: dict[str, Any]) -> None:
+def test_reason_becomes_a_log_line(reason: Reason, expected: dict[str, Any]) -> None:
     stream = io.StringIO()
     logs.configure(LogFormat.JSON, LogLevel.INFO, stream)
     logs.log_reasons(JOB, [reason])
@@ -164,7 +162,7 @@ def test_a_reason_becomes_a_line(reason: Reason, expected: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_a_snapshot_goes_out_as_it_is(encoding: str) -> None:
+def test_snapshot_is_written_unchanged(encoding: str) -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
     stream.write("before it\n")
@@ -172,7 +170,7 @@ def test_a_snapshot_goes_out_as_it_is(encoding: str) -> None:
     assert raw.getvalue().decode() == 'before it\nit: OnTaskRetry: ObjectSnapshot: {"é": "\\udc80"}\n'
 
 
-def test_nothing_happens_without_a_standard_error() -> None:
+def test_missing_stderr_is_ignored() -> None:
     logs.write_snapshot("line", None)
     closed = io.TextIOWrapper(io.BytesIO())
     closed.close()
@@ -185,7 +183,7 @@ def test_nothing_happens_without_a_standard_error() -> None:
         broken.close()
 
 
-def test_snapshots_and_log_lines_of_many_threads_stay_whole() -> None:
+def test_lines_of_many_threads_are_not_interleaved() -> None:
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w")
     handler = logging.StreamHandler(stream)

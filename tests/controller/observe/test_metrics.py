@@ -137,7 +137,7 @@ STATUS_PATCH = requests.json_patch(FRAMEWORKS, "team", "job", b"[]", "status")
         (requests.watch(resources.PODS), 200, 'code="200",resource="pods",verb="watch"', None),
     ],
 )
-def test_requests_are_counted_and_timed_unless_they_are_watches(
+def test_requests_are_counted_and_timed_except_watches(
     request_: Request, code: int, counted: str, timed: str | None
 ) -> None:
     bench = Bench()
@@ -202,9 +202,7 @@ def task_retried(kind: CompletionType | None) -> Reason:
         (Reason(ReasonKind.TASK_FAILED, "failed", "worker", 0), None),
     ],
 )
-def test_retries_are_counted_by_how_the_attempt_ended(
-    reason: Reason, expected: tuple[str, str] | None
-) -> None:
+def test_retries_are_counted_by_class(reason: Reason, expected: tuple[str, str] | None) -> None:
     bench = Bench()
     bench.metrics.on_reasons([reason])
     found = {
@@ -220,7 +218,7 @@ def test_retries_are_counted_by_how_the_attempt_ended(
 # The first pod
 
 
-def test_the_first_pod_is_timed_once_and_from_the_creation() -> None:
+def test_time_to_first_pod_is_observed_once() -> None:
     bench = Bench()
     pods = ["..", "p.", "pp", "aa"]
     for number in range(len(pods) - 1):
@@ -262,7 +260,7 @@ HELD = started().with_status(msgspec.structs.replace(status_of(started()), holdi
         ),
     ],
 )
-def test_when_the_first_pod_is_timed(
+def test_time_to_first_pod_is_observed_at_the_first_store(
     before: Framework, after: Framework, seconds: float, expected: list[float]
 ) -> None:
     bench = Bench()
@@ -290,7 +288,7 @@ def test_when_the_first_pod_is_timed(
         pytest.param(["app", "aap", "aaa"], [], id="begun before anybody here looked"),
     ],
 )
-def test_a_gang_is_timed_from_its_first_address_to_its_last(pods: list[str], expected: list[float]) -> None:
+def test_barrier_wait_is_from_first_to_last_address(pods: list[str], expected: list[float]) -> None:
     bench = Bench()
     for number in range(len(pods) - 1):
         bench.seconds = 10 * number
@@ -308,7 +306,7 @@ def test_a_gang_is_timed_from_its_first_address_to_its_last(pods: list[str], exp
         pytest.param(with_pods(started(2, attempt_id=1), "aa"), id="another attempt"),
     ],
 )
-def test_a_gang_that_was_never_complete_is_not_timed(ending: Framework) -> None:
+def test_incomplete_gang_is_not_observed(ending: Framework) -> None:
     bench = Bench()
     begun = with_pods(started(2), "ap")
     bench.metrics.on_stored(started(2), begun)
@@ -318,13 +316,13 @@ def test_a_gang_that_was_never_complete_is_not_timed(ending: Framework) -> None:
     assert not bench.metrics._gangs._gangs
 
 
-def test_one_task_is_no_gang() -> None:
+def test_single_task_is_not_observed() -> None:
     bench = Bench()
     bench.metrics.on_stored(started(1), with_pods(started(1), "a"))
     assert bench.scrape()["windlass_barrier_wait_seconds_count"] == 0
 
 
-def test_a_gang_is_forgotten_with_its_framework_and_there_are_only_so_many(
+def test_tracked_gangs_are_limited_and_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_module, "MAX_TRACKED_GANGS", 3)
@@ -352,7 +350,7 @@ class CountingTasks(tuple[TaskStatus, ...]):
         return super().__getitem__(index)
 
 
-def test_ten_thousand_tasks_are_not_gone_through_at_every_store() -> None:
+def test_store_does_not_read_all_tasks() -> None:
     """They get their addresses one by one, each with a store of its own, and then run and end likewise."""
     count = 300
     bench = Bench()
@@ -408,7 +406,7 @@ def test_frameworks_and_tasks_are_counted_by_state() -> None:
         assert found[f'windlass_tasks{{state="{state}"}}'] == 0
 
 
-def test_tasks_are_counted_anew_when_their_framework_has_changed() -> None:
+def test_tasks_are_counted_again_after_a_change() -> None:
     bench = Bench()
     job = started(2)
     for tasks, version, expected in [("..", "1", 0), (".c", "2", 1), ("cc", "3", 2)]:
@@ -418,7 +416,7 @@ def test_tasks_are_counted_anew_when_their_framework_has_changed() -> None:
             assert bench.scrape()['windlass_tasks{state="Completed"}'] == expected
 
 
-def test_queue_and_leadership_are_asked_for() -> None:
+def test_queue_depth_and_leadership_are_exposed() -> None:
     bench = Bench()
     assert (bench.scrape()["windlass_queue_depth"], bench.scrape()["windlass_leader"]) == (0, 0)
     bench.depth, bench.leads = 5, True
@@ -428,7 +426,7 @@ def test_queue_and_leadership_are_asked_for() -> None:
 # The rest
 
 
-def test_events_and_troubles_are_counted() -> None:
+def test_events_and_watch_errors_are_counted() -> None:
     bench = Bench()
     for outcome in (Outcome.SENT, Outcome.SENT, Outcome.DROPPED):
         bench.metrics.on_event(outcome)
@@ -438,14 +436,14 @@ def test_events_and_troubles_are_counted() -> None:
     assert found['windlass_watch_troubles_total{resource="pods"}'] == 1
 
 
-def test_the_version_is_told_and_the_global_registry_is_left_alone() -> None:
+def test_version_is_exposed_and_global_registry_unchanged() -> None:
     found = Bench().scrape()
     assert found[f'windlass_build_info{{version="{__version__}"}}'] == 1
     assert not [name for name in found if name.endswith("_created")]
     assert b"windlass" not in prometheus_client.generate_latest()
 
 
-def test_every_metric_is_in_the_documentation_and_the_documentation_has_no_other() -> None:
+def test_documentation_lists_exactly_the_metrics() -> None:
     bench = Bench()
     bench.metrics.observe_request(STATUS_PATCH, 200, 0.1)
     bench.metrics.on_watch_error("pods")
@@ -465,7 +463,7 @@ def test_every_metric_is_in_the_documentation_and_the_documentation_has_no_other
         assert {label for sample in family.samples for label in sample.labels} - {"le"} == documented[key]
 
 
-def test_every_metric_has_an_example_of_an_alert() -> None:
+def test_every_metric_has_an_alert_example() -> None:
     page = PAGE.read_text()
     documented = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `windlass_")}
     groups = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["groups"]
@@ -512,7 +510,7 @@ def played(faults: Faults = Faults(), retry: RetryPolicySpec = RetryPolicySpec()
     return dict(samples(metrics))
 
 
-def test_a_whole_run_is_measured() -> None:
+def test_metrics_of_a_complete_run() -> None:
     found = played()
     assert found["windlass_time_to_first_pod_seconds_count"] == 1
     assert 0 < found["windlass_time_to_first_pod_seconds_sum"] < 10
@@ -521,6 +519,6 @@ def test_a_whole_run_is_measured() -> None:
     assert found['windlass_tasks{state="Completed"}'] == 4
 
 
-def test_a_run_with_failures_counts_its_retries() -> None:
+def test_run_with_failures_counts_retries() -> None:
     found = played(Faults(task_failure=0.5), RetryPolicySpec(max_retry_count=-1))
     assert found['windlass_retries_total{class="unknown",level="task"}'] > 0

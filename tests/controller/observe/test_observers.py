@@ -90,7 +90,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Sequence[tuple[int, str]]:
     return [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
-def test_what_is_announced_is_an_event_and_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_reason_becomes_an_event_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "windlass")
     bench = Bench()
     bench.announce(STARTED, FAILED)
@@ -102,7 +102,7 @@ def test_what_is_announced_is_an_event_and_a_line_of_the_log(caplog: pytest.LogC
     assert bench.snapshots == []
 
 
-def test_events_can_be_done_without(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_can_be_disabled(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "windlass")
     bench = Bench(has_events=False)
     bench.announce(STARTED)
@@ -111,9 +111,7 @@ def test_events_can_be_done_without(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "count"), [(LogObjectSnapshot(), 1), (QUIET, 0)])
-def test_a_retry_is_counted_and_leaves_a_snapshot_if_that_is_wanted(
-    wanted: LogObjectSnapshot, count: int
-) -> None:
+def test_retry_is_counted_and_leaves_a_snapshot_if_enabled(wanted: LogObjectSnapshot, count: int) -> None:
     bench = Bench(wanted=wanted)
     bench.announce(RETRIED)
     assert len(bench.snapshots) == count
@@ -121,7 +119,7 @@ def test_a_retry_is_counted_and_leaves_a_snapshot_if_that_is_wanted(
     assert bench.sample("windlass_retries_total", level="framework") == 1
 
 
-def test_what_is_stored_and_what_is_gone_is_told_to_the_metrics() -> None:
+def test_stores_and_deletions_reach_the_metrics() -> None:
     """The time to the first pod is what a store can show."""
     bench = Bench()
     assert JOB.status is not None
@@ -146,13 +144,13 @@ def test_what_is_stored_and_what_is_gone_is_told_to_the_metrics() -> None:
     assert bench.sample("windlass_time_to_first_pod_seconds_count") == 1
 
 
-def test_passes_are_told_to_the_metrics() -> None:
+def test_passes_reach_the_metrics() -> None:
     bench = Bench()
     bench.observers.on_pass(0.25)
     assert bench.sample("windlass_pass_duration_seconds_sum") == 0.25
 
 
-def test_trouble_with_a_watch_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_watch_error_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.observers.on_watch_error(frameworks(CONTROLLER_GROUP), errors.UnansweredError("cut"))
     assert lines(caplog) == [(logging.WARNING, "cannot watch frameworks: cut")]
@@ -160,7 +158,7 @@ def test_trouble_with_a_watch_is_counted_and_logged(caplog: pytest.LogCaptureFix
     assert bench.sample("windlass_watch_troubles_total", resource="frameworks") == 1
 
 
-def test_a_definition_without_a_status_is_told_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_status_subresource_is_logged_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     Bench().observers.on_status_missing(CONTROLLER_GROUP)
     ((level, message),) = lines(caplog)
     assert level == logging.ERROR
@@ -168,13 +166,13 @@ def test_a_definition_without_a_status_is_told_with_what_to_do(caplog: pytest.Lo
     assert vars(caplog.records[0])["group"] == CONTROLLER_GROUP
 
 
-def test_a_snapshot_goes_where_the_log_goes() -> None:
+def test_snapshot_is_written_to_the_log_stream() -> None:
     bench = Bench()
     bench.observers.write_snapshot("The pod was deleted: ObjectSnapshot: {}")
     assert bench.snapshots == ["The pod was deleted: ObjectSnapshot: {}"]
 
 
-def test_without_a_stream_snapshots_are_lost_and_nothing_else() -> None:
+def test_snapshots_are_dropped_without_a_stream() -> None:
     bench = Bench()
     silent = Observers(bench.metrics, None, LogObjectSnapshot(), None, bench)
     silent.on_reasons(JOB, [RETRIED])
@@ -195,7 +193,7 @@ REFUSED = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: gpus"))
         (NotLeadingError("too little of the lease is left"), False, False),
     ],
 )
-def test_what_keeps_something_from_happening_is_told_but_not_over_and_over(
+def test_repeated_failure_is_reported_once(
     error: PortError, is_logged: bool, is_an_event: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:

@@ -43,7 +43,7 @@ def told(
     return [(match[1], json.loads(match[2])) for match in found if match is not None]
 
 
-def test_a_task_that_is_retried_leaves_its_ended_attempt() -> None:
+def test_task_retry_leaves_a_snapshot_of_the_ended_attempt() -> None:
     ((trigger, taken),) = told(*failed(1, 0, tasks=3), LogObjectSnapshot())
     assert trigger == "OnTaskRetry"
     (role,) = taken["status"]["attemptStatus"]["taskRoleStatuses"]  # type: ignore[index]
@@ -53,7 +53,7 @@ def test_a_task_that_is_retried_leaves_its_ended_attempt() -> None:
     assert task["attemptStatus"]["completionStatus"]["code"] == 7
 
 
-def test_a_framework_that_is_retried_leaves_its_ended_attempt() -> None:
+def test_framework_retry_leaves_a_snapshot_of_the_ended_attempt() -> None:
     job, observed = failed(0, 1)
     ended = decide(job, observed, at(5)).status
     assert ended is not None
@@ -74,5 +74,5 @@ def test_a_framework_that_is_retried_leaves_its_ended_attempt() -> None:
         ),
     ],
 )
-def test_each_can_be_switched_off(unwanted: LogObjectSnapshot) -> None:
+def test_each_snapshot_can_be_disabled(unwanted: LogObjectSnapshot) -> None:
     assert told(*failed(1, 0), unwanted) == []

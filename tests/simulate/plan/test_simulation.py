@@ -178,7 +178,7 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
 
 
 @pytest.mark.parametrize(("fault", "spec", "worker"), PLAYED.values(), ids=PLAYED.keys())
-def test_a_plan_is_what_happens(
+def test_plan_matches_a_real_run(
     reality: Reality, request: pytest.FixtureRequest, fault: str, spec: Json, worker: Json
 ) -> None:
     roles = jobs.role("ps", 1), jobs.role("worker", 2, min_succeeded=2, **worker)
@@ -204,14 +204,14 @@ def ps_and_worker(workers: int = 2, **spec: Any) -> Framework:
     return builders.framework("job", *roles, **spec)
 
 
-def test_the_same_plan_twice() -> None:
+def test_plan_is_deterministic() -> None:
     retry = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=3, retry_backoff=RetryBackoff())
     job = ps_and_worker(retry_policy=retry)
     assert plan(job, "exit 1 worker every time") == plan(job, "exit 1 worker every time")
 
 
 @pytest.mark.parametrize("tasks", [1, 10, 500])
-def test_what_happens_to_many_alike_is_told_once(tasks: int) -> None:
+def test_same_events_of_tasks_are_merged(tasks: int) -> None:
     """Whatever their number, as long as they are more than one."""
     found = plan(ps_and_worker(tasks), "kill worker after 5s")
     assert found.outcome.pods == tasks + 1
@@ -245,13 +245,13 @@ ENDLESS: dict[str, tuple[Framework, TaskBehavior, bool]] = {
 
 
 @pytest.mark.parametrize(("job", "behavior", "is_endless"), ENDLESS.values(), ids=ENDLESS.keys())
-def test_who_never_ends(job: Framework, behavior: TaskBehavior, is_endless: bool) -> None:
+def test_roles_that_never_end(job: Framework, behavior: TaskBehavior, is_endless: bool) -> None:
     outcome = plan(job, behavior=behavior).outcome
     assert outcome.ended is not is_endless
     assert ("never ends by itself" in outcome.why) is is_endless
 
 
-def test_a_container_that_is_restarted_for_ever() -> None:
+def test_endlessly_restarted_container() -> None:
     found = plan(
         job_of("worker", restart_policy="Always"), behavior=TaskBehavior(runs_for_of={"worker": 0}), until=600
     )
@@ -274,17 +274,17 @@ UNFINISHED: dict[str, tuple[Framework, str]] = {
 
 
 @pytest.mark.parametrize(("job", "why"), UNFINISHED.values(), ids=UNFINISHED.keys())
-def test_why_it_does_not_end(job: Framework, why: str) -> None:
+def test_reason_for_a_job_that_does_not_end(job: Framework, why: str) -> None:
     outcome = plan(job).outcome
     assert (outcome.ended, outcome.code, outcome.why, outcome.pods) == (False, None, why, 0)
 
 
-def test_a_job_that_is_stopped_before_it_starts() -> None:
+def test_job_stopped_before_its_start() -> None:
     outcome = plan(ps_and_worker(execution_type=ExecutionType.STOP)).outcome
     assert (outcome.ended, outcome.code, outcome.pods) == (True, -210, 0)
 
 
-def test_a_job_without_end_is_left_to_itself() -> None:
+def test_endlessly_retried_job_is_limited() -> None:
     job = ps_and_worker(retry_policy=RetryPolicySpec(max_retry_count=-1))
     found = plan(job, "exit 1 worker-0 every time")
     assert not found.outcome.ended
@@ -292,7 +292,7 @@ def test_a_job_without_end_is_left_to_itself() -> None:
     assert simulation.MAX_EVENTS <= len(found.events) < simulation.MAX_EVENTS + 100
 
 
-def test_until() -> None:
+def test_until_limits_the_simulated_time() -> None:
     found = plan(ps_and_worker(), until=300)
     assert (found.outcome.ended, found.outcome.why) == (False, "it is still running after 5m")
     assert found.outcome.seconds <= 300
@@ -302,7 +302,7 @@ def test_until() -> None:
     ("indexes", "named"),
     [((0,), "worker-0"), ((0, 1), "worker-0..1"), ((2, 0, 1, 5), "worker-0..2,5"), ((1, 3), "worker-1,3")],
 )
-def test_how_tasks_are_named(indexes: tuple[int, ...], named: str) -> None:
+def test_tasks_are_formatted_as_ranges(indexes: tuple[int, ...], named: str) -> None:
     assert plan_events.format_tasks("worker", indexes) == named
 
 
@@ -323,7 +323,7 @@ def any_job() -> st.SearchStrategy[tuple[Framework, list[Injection]]]:
 
 @settings(max_examples=50)
 @given(any_job())
-def test_every_plan_has_an_end_and_adds_up(drawn: tuple[Framework, list[Injection]]) -> None:
+def test_every_plan_ends_and_is_consistent(drawn: tuple[Framework, list[Injection]]) -> None:
     job, faults = drawn
     found = simulation.plan(job, faults, until=7200)
     times = [event.at for event in found.events]
