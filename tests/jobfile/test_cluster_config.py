@@ -55,12 +55,12 @@ def test_a_good_one() -> None:
 
 BAD: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "an unknown field": (GOOD + "outputs: []", 18, "outputs", "Known here: imports, resources"),
+    "an unknown field": (GOOD + "outputs: []", 18, "outputs", "Known names: imports, resources"),
     "no resources": ("imports: [{path: jupyter-service.jinja}]", 1, "resources", "there are no resources"),
     "an empty list": ("resources: []", 1, "resources", "there are no resources"),
     "resources of another shape": ("imports: []\nresources: {a: 1}", 2, "resources", "expected a list"),
     "an import without path": (
-        changed("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", '"path" is missing'
+        changed("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", 'missing required field "path"'
     ),
     "a path that climbs out": (
         changed("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "leads out of the folder"
@@ -79,7 +79,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "imported twice": (
         changed("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path", "in line 2 too"
     ),
-    "no type": (changed("- type: jupyter-service", "- name: a"), 14, "resources[1]", '"type" is missing'),
+    "no type": (changed("- type: jupyter-service", "- name: a"), 14, "resources[1]", 'missing required field "type"'),
     "an unknown type": (
         changed("type: jupyter-service\n", "type: notebook\n"), 14, "resources[1].type",
         "Known are: tensorflow-cluster, jupyter-service, ",
@@ -103,13 +103,13 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         changed("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
     ),
     "a misspelt property": (
-        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag", 'Did you mean "image"?'
+        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag", 'did you mean "image"?'
     ),
     "an image with a space": (
         changed("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
     ),
     "a notebook without image": (
-        changed("image: jupyter, ", ""), 15, "resources[1].properties", '"image" is missing'
+        changed("image: jupyter, ", ""), 15, "resources[1].properties", 'missing required field "image"'
     ),
     "a namespace of capitals": (
         changed("namespace: default", "namespace: Team"), 10, "resources[0].properties.namespace", "a DNS label"
@@ -131,7 +131,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         12, "resources[0].properties.jobs", "no job has a task",
     ),
     "no number of tasks": (
-        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]", '"num_tasks" is missing'
+        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]", 'field "num_tasks"'
     ),
     "less than no tasks": (
         changed("name: ps, num_tasks: 2", "name: ps, num_tasks: -1"), 12, "resources[0].properties.jobs[0].num_tasks",
@@ -142,7 +142,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         "an integer",
     ),
     "a job with a hyphen": (
-        changed("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without a hyphen"
+        changed("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without hyphens"
     ),
     "a job with a digit first": (
         changed("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "a letter at the beginning"

@@ -48,7 +48,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
     "nothing": (changed("{logdir: /output/runs}", ""), 8, "tensorboard", "write tensorboard: {} for one without"),
     "something else": (changed("{logdir: /output/runs}", "true"), 8, "tensorboard", "expected a mapping"),
-    "a misspelt field": (changed("logdir:", "logDir:"), 8, "tensorboard.logDir", 'Did you mean "logdir"?'),
+    "a misspelt field": (changed("logdir:", "logDir:"), 8, "tensorboard.logDir", 'did you mean "logdir"?'),
     "a log directory in no volume": (
         changed("/output/runs", "/runs"), 8, "tensorboard.logdir", "in a volume of the job: they are at /data, /output"
     ),
@@ -70,7 +70,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a password of a hub": (changed("users: [ana, ben]", "password: hush"), 13, "hub.password", "in no job file"),
     "no source": (changed("{env: PASSWORD}", "{}"), 11, SOURCE, "nothing says where the password is, expected exactly"),
     "two sources": (changed("env: PASSWORD", "env: A, file: b"), 11, SOURCE, "found env and file, expected exactly"),
-    "a misspelt source": (changed("env: PASSWORD", "envv: A"), 11, f"{SOURCE}.envv", 'Did you mean "env"?'),
+    "a misspelt source": (changed("env: PASSWORD", "envv: A"), 11, f"{SOURCE}.envv", 'did you mean "env"?'),
     "no variable": (changed("env: PASSWORD", 'env: "hush hush"'), 11, f"{SOURCE}.env", "not the password itself"),
     "no file": (changed("env: PASSWORD", 'file: "a\\0b"'), 11, f"{SOURCE}.file", "expected the path of a file"),
     "no Secret": (changed("env: PASSWORD", "secret: My_Secret"), 11, f"{SOURCE}.secret", "the name of an object"),

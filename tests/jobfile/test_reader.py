@@ -56,9 +56,9 @@ def test_a_good_one() -> None:
 LONG = "x" * 63
 BAD: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "an unknown field": (added("rols: {}"), 12, "rols", 'Did you mean "roles"?'),
+    "an unknown field": (added("rols: {}"), 12, "rols", 'did you mean "roles"?'),
     "an unknown field of a role": (changed("ps: {tasks", "ps: {task"), 10, "roles.ps.task", '"tasks"?'),
-    "no name": (changed("name: digits\n", ""), 1, "", '"name" is missing'),
+    "no name": (changed("name: digits\n", ""), 1, "", 'missing required field "name"'),
     "a name of capitals": (changed("digits", "Digits"), 1, "name", "expected a DNS label"),
     "a name with a dot": (changed("digits", "a.b"), 1, "name", "expected a DNS label"),
     "a name that begins with a digit": (changed("digits", "1a"), 1, "name", "expected a letter"),
@@ -80,7 +80,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "an empty role list": (GOOD.partition("roles:")[0] + "roles: {}", 9, "roles", "found no role"),
     "roles as a list": (GOOD.partition("roles:")[0] + "roles: [a]", 9, "roles", "expected a mapping"),
     "a role that is nothing": (changed("ps: {tasks: 2}", "ps:"), 10, "roles.ps", "found null"),
-    "a role's name": (changed("ps:", "my-ps:"), 10, "roles.my-ps", "without a hyphen"),
+    "a role's name": (changed("ps:", "my-ps:"), 10, "roles.my-ps", "without hyphens"),
     "a role's long name": (changed("ps:", f"{LONG}:"), 10, f"roles.{'x' * 59}…", "a host name has at most 63"),
     "no tasks": (GOOD.replace("tasks: 2", "tasks: 0"), 10, "roles", "nothing would ever run"),
     "too many tasks": (GOOD.replace("tasks: 2", "tasks: 9000"), 10, "roles", "at most 16000"),
@@ -89,7 +89,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "two kinds of volume": (changed("hostPath:", "pvc: x, hostPath:"), 7, "volumes.data", "found hostPath and pvc"),
     "no kind of volume": (changed(", hostPath: /srv/data", ""), 7, "volumes.data", "exactly one of hostPath, share"),
     "a misspelt kind": (changed("hostPath", "hostPaht"), 7, "volumes.data.hostPaht", '"hostPath"?'),
-    "a volume at nowhere": (changed("at: /data, ", ""), 7, "volumes.data", '"at" is missing'),
+    "a volume at nowhere": (changed("at: /data, ", ""), 7, "volumes.data", 'missing required field "at"'),
     "a volume at a relative path": (changed("at: /data", "at: data"), 7, "volumes.data.at", 'begins with "/"'),
     "a volume at the root": (changed("at: /data", "at: //"), 7, "volumes.data.at", 'begins with "/"'),
     "a volume above": (changed("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
@@ -127,7 +127,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         added("annotations: {windlass.dev/runtime: jax}"), 12, 'annotations["windlass.dev/runtime"]', "write runtime",
     ),
     "a Secret's name": (added("imagePullSecrets: [ok, B_C]"), 12, "imagePullSecrets[1]", "the name of an object"),
-    "a toleration's field": (added("tolerations: [{kee: a}]"), 12, "tolerations[0].kee", "no field of this name"),
+    "a toleration's field": (added("tolerations: [{kee: a}]"), 12, "tolerations[0].kee", 'unknown field "kee"'),
     "an envFrom's field": (added("envFrom: [{secretRf: {}}]"), 12, "envFrom[0].secretRf", '"secretRef"?'),
     "a retry": (added("retry: {jobs: 1}"), 12, "retry.jobs", '"job"?'),
     "a field inside pod": (
@@ -139,7 +139,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         10, "roles.ps.pod.spec.hostNetwork", "true or false",
     ),
     "a container of a pod without a name": (
-        added("pod: {spec: {containers: [{image: a}]}}"), 12, "pod.spec.containers[0]", '"name" is missing',
+        added("pod: {spec: {containers: [{image: a}]}}"), 12, "pod.spec.containers[0]", 'missing required field "name"',
     ),
 }  # fmt: skip
 

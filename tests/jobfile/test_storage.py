@@ -134,7 +134,12 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         "volumes.ceph.cephfs.fsName",
         "without spaces",
     ),
-    "no key for Ceph": (changed(", secret: s", ""), 9, "volumes.ceph.cephfs", '"secret" is missing'),
+    "no key for Ceph": (
+        changed(", secret: s", ""),
+        9,
+        "volumes.ceph.cephfs",
+        'missing required field "secret"',
+    ),
     "a relative folder of Ceph": (
         changed("fsName: f", "fsName: f, path: x"),
         9,
@@ -181,7 +186,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         "loadData[1]",
         "found folder and command",
     ),
-    "no place": (changed("to: /data/b, ", ""), 14, "loadData[1]", '"to" is missing'),
+    "no place": (changed("to: /data/b, ", ""), 14, "loadData[1]", 'missing required field "to"'),
     "a place elsewhere": (
         changed("to: /data/b", "to: /b"),
         14,

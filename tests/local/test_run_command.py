@@ -75,7 +75,7 @@ BAD_FILES = {
         "name: a\ncommand: b\nrols: {w: {}}\nroles: {w: {}}",
         'Did you mean "roles"?',
     ),
-    "not-yaml": ("a: [", "this is not YAML"),
+    "not-yaml": ("a: [", "invalid YAML"),
     "no-object": ("just words", 'found the string "just words", expected a job file, or an object'),
 }
 

@@ -351,14 +351,14 @@ BAD_TEMPLATES = {
     "a template that is not imported": ("{% include 'x' %}", 'own.jinja:1: the template "x" is not among'),
     "no end": ("{% for i in range(10**9) %}{% endfor %}", "own.jinja:1: the ranges of the template"),
     "nothing": ("\n", "nothing comes out of own.jinja"),
-    "no YAML": ("a: 1\nb: [", "what own.jinja renders cannot be used: in line 2 of it, this is not YAML"),
+    "no YAML": ("a: 1\nb: [", "what own.jinja renders cannot be used: in line 2 of it, invalid YAML"),
     "a text": ("hello", "in line 1 of it, found the string \"hello\", expected a Kubernetes object"),
     "no kind": ("apiVersion: v1\nmetadata: {name: a}", "in line 1 of it, an object begins that has no kind"),
     "no name": ("\napiVersion: v1\nkind: A", "in line 2 of it, an object begins that has no metadata.name"),
     "a name that is a number": (
         "{apiVersion: v1, kind: A, metadata: {name: 1}}", "in line 1 of it, an object begins that has no metadata.name"
     ),
-    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'in line 5 of it, the key "data" stands in this mapping already'),
+    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'in line 5 of it, duplicate key "data", already in line 4'),
 }  # fmt: skip
 
 

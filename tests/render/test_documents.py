@@ -56,10 +56,10 @@ def test_a_list() -> None:
 BAD: dict[str, tuple[str, int, str, str]] = {
     "an empty file": ("", 1, "", "there is no job and no Framework in the file"),
     "others only": (CONFIG_MAP, 1, "", "there is no job and no Framework in the file"),
-    "no YAML": (JOB + "---\na: [\n", 6, "", "not YAML"),
+    "no YAML": (JOB + "---\na: [\n", 6, "", "invalid YAML"),
     "a text": (f"{JOB}---\nhello\n", 6, "", "expected a job file, or an object"),
     "an object without a name": (
-        f"{JOB}---\napiVersion: v1\nkind: Secret\n", 6, "metadata", '"name" is missing',
+        f"{JOB}---\napiVersion: v1\nkind: Secret\n", 6, "metadata", 'missing required field "name"',
     ),
     "two jobs of one name": (f"{JOB}---\n{JOB}", 6, "name", "the name of the job in line 1 too"),
     "a job and a Framework of one name": (
@@ -92,7 +92,7 @@ def test_one_name_in_two_namespaces() -> None:
 def test_a_file_of_nothing_but_faults_ends_early() -> None:
     nonsense = "".join(f"rols{number}: {number}\n" for number in range(3000))
     found = read(f"{JOB}{nonsense}")
-    assert "more than 1000 faults" in found.errors[-1].message
+    assert "more than 1000 problems" in found.errors[-1].message
     assert len(found.diagnostics) == 1001
 
 

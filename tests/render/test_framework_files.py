@@ -74,13 +74,13 @@ RETRIES = "spec.retryPolicy.maxRetryCount"
 
 BAD: list[Any] = [
     # id, data, line, path, words of the message
-    ("not YAML", b"apiVersion: [\n", 1, "", "not YAML"),
+    ("not YAML", b"apiVersion: [\n", 1, "", "invalid YAML"),
     ("a scalar", b"hello\n", 1, "", 'found the string "hello", expected a job file'),
     ("a list", b"- a\n", 1, "", "found a list, expected a job file"),
     ("an empty file", b"", 1, "", "there is no job and no Framework in the file"),
     ("only comments", b"# nothing\n---\n", 1, "", "there is no job and no Framework in the file"),
     ("10 MB of nesting", b"[" * 10_000_000, 1, "", "deeper than 100"),
-    ("NaN", changed("maxRetryCount: 3", "maxRetryCount: .nan"), 8, RETRIES, "JSON cannot hold"),
+    ("NaN", changed("maxRetryCount: 3", "maxRetryCount: .nan"), 8, RETRIES, "JSON cannot represent"),
     ("a tab", changed("  retryPolicy:", "\tretryPolicy:"), 7, "", "tab in the indentation"),
     ("duplicate key", changed("taskNumber: 2", "taskNumber: 2\n    taskNumber: 3"), 12, ROLE, "already"),
     (
@@ -90,23 +90,23 @@ BAD: list[Any] = [
         "apiVersion",
         "expected launcher.microsoft.com/v1 or frameworkcontroller.microsoft.com/v1",
     ),
-    ("no kind", changed("kind: Framework\n", ""), 1, "", '"kind" is missing'),
+    ("no kind", changed("kind: Framework\n", ""), 1, "", 'missing required field "kind"'),
     ("kind in lower case", changed("kind: Framework", "kind: framework"), 2, "kind", "expected Framework"),
-    ("no metadata", changed("metadata:\n  name: tfexample\n", ""), 1, "metadata", "the metadata is missing"),
-    ("no name", changed("  name: tfexample", "  labels: {}"), 4, "metadata", '"name" is missing'),
+    ("no metadata", changed("metadata:\n  name: tfexample\n", ""), 1, "metadata", 'missing required field "metadata"'),
+    ("no name", changed("  name: tfexample", "  labels: {}"), 4, "metadata", 'missing required field "name"'),
     ("name of a number", changed("name: tfexample", "name: 7"), 4, "metadata.name", "put it in quotes"),
     ("name with a dot", changed("name: tfexample", "name: tf.example"), 4, "metadata.name", "a DNS label"),
     ("name with a line end", changed("name: tfexample", 'name: "tf\\n"'), 4, "metadata.name", "a DNS label"),
     ("numeric label", changed("  name: tfexample", "  name: t\n  labels: {a: 1}"), 5, "metadata.labels.a", "string"),
-    ("pod name over 253", changed("tfexample", LONG), 4, "metadata.name", "269 characters, and Kubernetes allows 253"),
-    ("no spec", GOOD.split("spec:")[0].encode(), 1, "spec", "the spec is missing"),
-    ("misspelt spec", changed("\nspec:", "\nsepc:"), 5, "sepc", 'Did you mean "spec"?'),
-    ("no roles", GOOD.split("  taskRoles:")[0].encode(), 6, "spec", '"taskRoles" is missing'),
-    ("null roles", GOOD.split("  - name: worker")[0].encode(), 6, "spec", '"taskRoles" is missing'),
+    ("pod name over 253", changed("tfexample", LONG), 4, "metadata.name", "269 characters, more than the limit of 253"),
+    ("no spec", GOOD.split("spec:")[0].encode(), 1, "spec", 'missing required field "spec"'),
+    ("misspelt spec", changed("\nspec:", "\nsepc:"), 5, "sepc", 'did you mean "spec"?'),
+    ("no roles", GOOD.split("  taskRoles:")[0].encode(), 6, "spec", 'missing required field "taskRoles"'),
+    ("null roles", GOOD.split("  - name: worker")[0].encode(), 6, "spec", 'missing required field "taskRoles"'),
     ("empty roles", GOOD.split("  - name: worker")[0].encode() + b"    []\n", 10, "spec.taskRoles", "at least one"),
-    ("misspelt roles", changed("taskRoles:", "taskRole:"), 9, "spec.taskRole", 'Did you mean "taskRoles"?'),
-    ("role without a name", changed("- name: worker\n    ", "- "), 10, ROLE, '"name" is missing'),
-    ("role with a hyphen", changed("name: worker", "name: my-worker"), 10, NAME, "without a hyphen"),
+    ("misspelt roles", changed("taskRoles:", "taskRole:"), 9, "spec.taskRole", 'did you mean "taskRoles"?'),
+    ("role without a name", changed("- name: worker\n    ", "- "), 10, ROLE, 'missing required field "name"'),
+    ("role with a hyphen", changed("name: worker", "name: my-worker"), 10, NAME, "without hyphens"),
     ("role with a capital", changed("name: worker", "name: Worker"), 10, NAME, "lower-case"),
     ("long role name", changed("name: worker", f"name: {LONG}"), 10, NAME, "1 to 63"),
     ("taskNumber -1", changed("taskNumber: 2", "taskNumber: -1"), 11, TASKS, "from 0 to 10000"),
@@ -118,21 +118,21 @@ BAD: list[Any] = [
     ("huge number", changed("maxRetryCount: 3", f"maxRetryCount: {2**63}"), 8, RETRIES, "from -2"),
     ("huge generation", changed("  name: tf", f"  generation: {2**63}\n  name: tf"), 4, "metadata.generation", "64"),
     ("unknown field", changed("taskNumber: 2", "taskNumbr: 2"), 11, f"{ROLE}.taskNumbr", '"taskNumber"?'),
-    ("unlike any field", changed("taskNumber: 2", "gpus: 2"), 11, f"{ROLE}.gpus", "Known here: name, taskNumber"),
+    ("unlike any field", changed("taskNumber: 2", "gpus: 2"), 11, f"{ROLE}.gpus", "Known names: name, taskNumber"),
     ("wrong choice", changed("executionType: Start", "executionType: Strat"), 6, "spec.executionType", '"Start"?'),
     ("no mapping", changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: x"), 7, "spec.retryPolicy", "mapping"),
     ("role of a string", GOOD.split("  - name: worker")[0].encode() + b"    [ps]\n", 10, ROLE, "expected a mapping"),
     ("bad time", changed("  name: tf", "  creationTimestamp: 5\n  name: tf"), 4, "metadata.creationTimestamp", "time"),
-    ("no task", GOOD.split("    task:")[0].encode(), 10, ROLE, '"task" is missing'),
-    ("no pod", GOOD.split("      pod:")[0].encode() + b"      retryPolicy: {}\n", 13, TASK, '"pod" is'),
+    ("no task", GOOD.split("    task:")[0].encode(), 10, ROLE, 'missing required field "task"'),
+    ("no pod", GOOD.split("      pod:")[0].encode() + b"      retryPolicy: {}\n", 13, TASK, 'field "pod"'),
     ("no pod spec", GOOD.split("        spec:\n")[0].encode() + b"        metadata: {}\n", 14,
-     f"{TASK}.pod", '"spec" is missing'),
+     f"{TASK}.pod", 'missing required field "spec"'),
     ("no containers", GOOD.split("          containers:")[0].encode() + b"          hostNetwork: true\n", 15,
-     f"{TASK}.pod.spec", '"containers" is missing'),
+     f"{TASK}.pod.spec", 'missing required field "containers"'),
     ("empty containers", GOOD.split("          containers:")[0].encode() + b"          containers: []\n", 15,
      f"{TASK}.pod.spec.containers", "at least one container"),
     ("container without a name", changed("- name: tf\n            image", "- image"), 16,
-     f"{TASK}.pod.spec.containers[0]", '"name" is missing'),
+     f"{TASK}.pod.spec.containers[0]", 'missing required field "name"'),
     ("wrong type in a pod", changed("image: tf:1", "image: 1"), 17,
      f"{TASK}.pod.spec.containers[0].image", "put it in quotes"),
     ("no such volume", changed("- name: data\n              mountPath", "- name: dta\n              mountPath"), 19,
@@ -166,7 +166,7 @@ def test_two_roles_of_one_name() -> None:
     (diagnostic,) = framework_files.load((GOOD + role).encode(), "f.yaml").diagnostics
 
     assert (diagnostic.line, diagnostic.path) == (25, "spec.taskRoles[1].name")
-    assert "the role in line 10 too" in diagnostic.message
+    assert "also the name of the role in line 10" in diagnostic.message
 
 
 def test_hostname_that_is_cut_is_a_warning() -> None:
@@ -175,7 +175,7 @@ def test_hostname_that_is_cut_is_a_warning() -> None:
     ((severity, line, path, message),) = faults_of(data)
 
     assert (severity, line, path) == ("warning", 10, "spec.taskRoles[0].name")
-    assert "-worker-1 has a name of 69 characters" in message
+    assert "-worker-1 has 69 characters" in message
 
 
 def test_all_faults_are_collected_in_the_order_of_lines() -> None:
@@ -194,14 +194,14 @@ def test_more_faults_than_anybody_reads() -> None:
     faults = faults_of(data.encode())
 
     assert len(faults) == 1001
-    assert "more than 1000 faults" in faults[-1][3]
+    assert "more than 1000 problems" in faults[-1][3]
 
 
 def test_more_faulty_documents_than_anybody_reads() -> None:
     faults = faults_of(b"a: 1\n---\n" * 5000)
 
     assert len(faults) == 1001
-    assert "more than 1000 faults" in faults[-1][3]
+    assert "more than 1000 problems" in faults[-1][3]
 
 
 @pytest.mark.parametrize("kind", ["v1\nkind: List", "launcher.microsoft.com/v1\nkind: FrameworkList"])

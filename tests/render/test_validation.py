@@ -68,11 +68,11 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "a role that no shell knows": (
         "name: a\ncommand: b\nroles:\n  1c: {}",
-        [(ERROR, 4, 'roles["1c"]', "no shell knows one that begins with a digit")],
+        [(ERROR, 4, 'roles["1c"]', "whose name may not start with a digit")],
     ),
     "a hostname that is cut": (
         f"name: {'a' * 60}\ncommand: b\nroles:\n  worker: {{}}",
-        [(WARNING, 4, "roles.worker", "its hostname is cut")],
+        [(WARNING, 4, "roles.worker", "its host name is truncated")],
     ),
     "more failures than tasks": (
         "name: a\ncommand: b\nroles:\n  c:\n    tasks: 2\n    completion:\n      minFailedTaskCount: 3",
@@ -91,15 +91,15 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "a template without a spec": (
         "name: a\ncommand: b\npod: {spec: null}\nroles: {c: {}}",
-        [(ERROR, 3, "pod", "needs one, with containers")],
+        [(ERROR, 3, "pod", "missing required field")],
     ),
     "a misspelt field inside pod, said once": (
         "name: a\ncommand: b\npod:\n  spec:\n    hostNetwrk: true\nroles: {c: {}, d: {}}",
         [(ERROR, 5, "pod.spec.hostNetwrk", '"hostNetwork"?')],
     ),
-    "too many for one variable": (
+    "too many to list in an environment variable": (
         "name: a\ncommand: b\nroles:\n  worker: {tasks: 10000}",
-        [(ERROR, 1, "", "too many for one variable")],
+        [(ERROR, 1, "", "too many to list in an environment variable")],
     ),
 }
 

@@ -37,7 +37,7 @@ REFUSED = {
     "every time": "it says nothing.",
     "kil worker-1": 'there is no "kil". Did you mean "kill"?',
     "KILL worker-1": 'there is no "KILL". Did you mean "kill"?',
-    "burn worker-1": 'there is no "burn". Known here: kill, exit, delete, delay.',
+    "burn worker-1": 'there is no "burn". Known names: kill, exit, delete, delay.',
     "kill": "the task: it is missing, expected a role and an index, such as worker-1, or a role.",
     "kill after 5s": 'found "5s", expected after, or nothing.',
     "kill Worker-1": 'the task: found "Worker-1", expected a role and an index, such as worker-1, or a role.',
@@ -82,7 +82,7 @@ MISSING = {
     "kill wroker-1": (
         '"kill wroker-1" cannot be injected: there is no role "wroker". Did you mean "worker"?'
     ),
-    "kill chief": '"kill chief" cannot be injected: there is no role "chief". Known here: ps, worker, idle.',
+    "kill chief": '"kill chief" cannot be injected: there is no role "chief". Known names: ps, worker, idle.',
     "kill worker-2 after 90s": (
         '"kill worker-2 after 1m30s" cannot be injected: there is no worker-2. '
         "The role worker has worker-0 to worker-1."

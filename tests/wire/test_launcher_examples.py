@@ -14,15 +14,13 @@ from windlass.wire.yaml import tree
 
 FOLDER = Path(__file__).parents[1] / "data" / "launcher"
 
-MISSPELT = 'Kubernetes drops it with all that stands under it, and the pod runs without. Did you mean "volumeMounts"?'
-OTHER_NAME = 'framework_name=tf-example is set here, but this Framework is called "tfexample"'
-NOT_DECLARED = (
-    "the port {} is used here, but no container of the Framework declares it. Did you mean {}, which"
-)
+MISSPELT = 'unknown field "olumeMounts": did you mean "volumeMounts"?'
+OTHER_NAME = 'framework_name=tf-example does not match the name of this Framework, "tfexample"'
+NOT_DECLARED = "port {} is not declared by any container of the Framework. Did you mean {}, which"
 PS_PORT = NOT_DECLARED.format(46867, 49867)
 WORKER_PORT = NOT_DECLARED.format(46866, 49866)
 
-NEVER_ENDS = "those of this role never do: a parameter server serves until it is stopped"
+NEVER_ENDS = "those of this role never exit: a parameter server runs until it is stopped"
 
 WORKER = "spec.taskRoles[0].task.pod.spec"
 PS = "spec.taskRoles[1].task.pod.spec"

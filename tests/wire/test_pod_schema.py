@@ -66,8 +66,8 @@ def test_fits(template: dict[str, Any]) -> None:
         pytest.param(pod(resources=[]), f"{CONTAINER}.resources", "a mapping (ResourceRequirements)", id="object"),
         pytest.param(pod({"nodeSelector": "gpu"}), "pod.spec.nodeSelector", "expected a mapping", id="map"),
         pytest.param(pod(volumeMounts=[{"name": "v"}]), f"{CONTAINER}.volumeMounts[0]", '"mountPath"', id="required"),
-        pytest.param({"spec": {"containers": [{"image": "x"}]}}, CONTAINER, '"name" is missing', id="name"),
-        pytest.param({"spec": {"containers": None}}, "pod.spec", '"containers" is missing', id="containers"),
+        pytest.param({"spec": {"containers": [{"image": "x"}]}}, CONTAINER, 'missing required field "name"', id="name"),
+        pytest.param({"spec": {"containers": None}}, "pod.spec", 'required field "containers"', id="containers"),
         pytest.param([], "pod", "a mapping (PodTemplateSpec)", id="template"),
     ],
 )  # fmt: skip
@@ -84,13 +84,13 @@ def test_error(template: dict[str, Any], path: str, words: str) -> None:
         (pod(olumeMounts=[]), f"{CONTAINER}.olumeMounts", '"volumeMounts"?', Rule.MISSPELT_FIELD),
         (pod(Image="x"), f"{CONTAINER}.Image", '"image"?', Rule.MISSPELT_FIELD),
         (pod({"hostnetwork": True}), "pod.spec.hostnetwork", '"hostNetwork"?', Rule.MISSPELT_FIELD),
-        (pod(quux=1), f"{CONTAINER}.quux", "No field of a similar name", Rule.UNKNOWN_FIELD),
-        ({**pod(), "quux": 1}, "pod.quux", "Known here: metadata, spec", Rule.UNKNOWN_FIELD),
+        (pod(quux=1), f"{CONTAINER}.quux", "There is no similar name", Rule.UNKNOWN_FIELD),
+        ({**pod(), "quux": 1}, "pod.quux", "Known names: metadata, spec", Rule.UNKNOWN_FIELD),
     ],
 )
 def test_unknown_field_is_a_warning(template: dict[str, Any], path: str, words: str, rule: Rule) -> None:
     (diagnostic,) = check(template)
 
     assert (diagnostic.is_error, diagnostic.path, diagnostic.rule) == (False, path, rule)
-    assert "Kubernetes drops it" in diagnostic.message
+    assert "unknown field" in diagnostic.message
     assert words in diagnostic.message

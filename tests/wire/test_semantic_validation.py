@@ -32,13 +32,13 @@ def test_what_makes_sense(good: Framework) -> None:
 A_LABEL = "expected a DNS label of 1 to 63 lower-case letters, digits and hyphens"
 BAD: list[Any] = [
     ("two roles of one name", framework("job", ("ps", 1), ("worker", 1), ("ps", 2)),
-     'spec.taskRoles[2].name: found "ps", the name of spec.taskRoles[0] too. Give every role a name of its own.'),
+     'spec.taskRoles[2].name: found "ps", which is also the name of spec.taskRoles[0]. Give each role a unique name.'),
     ("dotted name", framework("a.b", ("ps", 1)), f'metadata.name: found "a.b", {A_LABEL}'),
     ("long name", framework("a" * 64, ("ps", 1)), f'metadata.name: found "{"a" * 59}…", {A_LABEL}'),
     ("hyphen at the end", framework("job-", ("ps", 1)), 'found "job-"'),
     ("no name", framework("", ("ps", 1)), 'metadata.name: found ""'),
     ("a line's end, which decoding lets through", framework("job", ("ps\n", 1)),
-     r'spec.taskRoles[0].name: found "ps\n", expected 1 to 63 lower-case letters and digits, without a hyphen'),
+     r'spec.taskRoles[0].name: found "ps\n", expected 1 to 63 lower-case letters and digits, without hyphens'),
     ("hyphen in a role", framework("job", ("my-ps", 1)), 'spec.taskRoles[0].name: found "my-ps"'),
     ("too many of one role", framework("job", ("ps", 10_001)), "taskNumber: found 10001, expected 0 to 10000"),
     ("fewer than none", framework("job", ("ps", -1)), "spec.taskRoles[0].taskNumber: found -1"),

@@ -17,7 +17,6 @@ from windlass.render.manifest_parts import Part, Piece
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule, Severity
 from windlass.wire.lint import framework as lint_framework
-from windlass.wire.lint import status as lint_status
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
@@ -216,7 +215,7 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
         yield from validation.check(node, item.path)
     elif item.is_framework:
         yield from lint_framework.check(node, item.path)
-        yield from lint_status.check(node, item.path)
+        yield from lint_framework.check_status(node, item.path)
     else:
         yield from _check_other(node, item.path)
 
@@ -232,7 +231,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         if value is not None and tree.text_of(value) is None:
             yield from structural_validation.wrong_type(value, "a string", diagnostics.field(outer, name))
         elif value is None and name != "namespace":
-            message = f'the field "{name}" is missing: every object needs one'
+            message = f'missing required field "{name}"'
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 

@@ -134,7 +134,7 @@ def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:
     """A job file has a field for what a Framework can only say in a roundabout way."""
     if diagnostic.rule != Rule.HOST_PATH:
         return diagnostic
-    what = diagnostic.message.partition(" Hold them")[0]
+    what = diagnostic.message.partition(" Pin them")[0]
     advice = "Name those that have it, as `nodes: [...]` of the volume, or use a volume that nodes share, such as nfs"
     return msgspec.structs.replace(diagnostic, message=f"{what} {advice}")
 

@@ -1,5 +1,4 @@
-"""Bytes in, values and faults out: YAML and JSON, their validation, the CRDs, snapshots.
+"""Conversion between bytes and values: YAML and JSON, validation, CRDs, snapshots.
 
-Nothing here opens a file or a socket, reads a clock or decides anything: the bytes are given, with a name to
-call them by in messages.
+Nothing here opens a file or a socket or reads a clock. Callers pass bytes, and a file name for messages.
 """

@@ -1,7 +1,7 @@
-"""What is wrong with a file, said so that a person can put it right. No checks live here.
+"""Diagnostics of files: position, message, rule and fix. The checks are elsewhere.
 
-A check is a generator of faults that leaves `file` empty, since it sees a tree and not a file; whoever read the
-file fills it in. Being generators, checks stop when enough has been said: see `collect`.
+A check is a generator of diagnostics with an empty `file`, because it sees a tree. `collect` fills in the file,
+and stops the generator after `MAX_DIAGNOSTICS`.
 """
 
 import difflib
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import msgspec
 
 MAX_DIAGNOSTICS = 1000
-"""A file with more than this is broken as a whole; looking for the rest would only take time."""
 
 _MAX_QUOTE_LENGTH = 60
-_CERTAIN, _CLEARLY_LESS = 0.8, 0.1
-"""How alike two names are when one stands for the other, and by how much less every third one must be."""
+_MAX_LISTED = 12
+_MIN_SIMILARITY, _MIN_MARGIN = 0.8, 0.1
+"""How similar a name must be to be fixed automatically, and how much less similar all others must be."""
 _MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -28,77 +28,73 @@ class Severity(StrEnum):
     ERROR = "error"
     """The file cannot be used."""
     WARNING = "warning"
-    """The file can be used, and probably does not do what its author meant."""
+    """The file can be used, but probably does not do what its author meant."""
 
 
 class Rule(StrEnum):
-    """The kinds of diagnostic. They are an interface: programs that read `windlass lint --output json` know them."""
+    """The rules of `windlass lint`. Their names are part of its JSON output."""
 
     UNREADABLE = "unreadable"
-    """No YAML, or not text at all."""
+    """Not YAML, or not text."""
     EMPTY_FILE = "empty-file"
     TOO_MANY_FAULTS = "too-many-faults"
     DUPLICATE_KEY = "duplicate-key"
     NOT_JSON = "not-json"
-    """YAML that Kubernetes has no way to keep: tags, NaN, keys that are no strings."""
+    """YAML that JSON cannot represent: tags, NaN, keys that are not strings."""
     OTHER_KIND = "other-kind"
     """An object of another kind than expected."""
 
     MISSPELT_FIELD = "misspelt-field"
-    """A field that is dropped, and whose name is close to one that is known."""
+    """An unknown field whose name is similar to a known one. It would be ignored."""
     UNKNOWN_FIELD = "unknown-field"
     MISSING_FIELD = "missing-field"
     WRONG_VALUE = "wrong-value"
-    """Of the wrong type, beyond its limits, or none of those that are known."""
+    """A value of the wrong type, outside the limits, or not among the choices."""
 
     DUPLICATE_NAME = "duplicate-name"
     DUPLICATE_PORT = "duplicate-port"
     LONG_POD_NAME = "long-pod-name"
     UNKNOWN_VOLUME = "unknown-volume"
     UNDECLARED_PORT = "undeclared-port"
-    """A command speaks of a port that no container declares."""
+    """A command uses a port that no container declares."""
     NO_PORT = "no-port"
-    """Others are told where a task is, and the task does not say at which port."""
+    """Tasks connect to a task that declares no port."""
     OTHER_FRAMEWORK = "other-framework"
-    """A command speaks of a Framework of another name."""
+    """A command refers to a Framework with another name."""
 
     NEVER_EXITS = "never-exits"
-    """The job ends when a role has, and that role never does."""
+    """The job waits for a role whose tasks never exit."""
     MIN_FAILED_TOO_LARGE = "min-failed-too-large"
     MIN_SUCCEEDED_TOO_LARGE = "min-succeeded-too-large"
     NO_TASKS = "no-tasks"
-    """Nothing runs, or nothing of what decides the job."""
+    """No role has tasks, or no role that decides the result."""
     ENDLESS_RETRY = "endless-retry"
     HOST_PATH = "host-path"
-    """Tasks that should see the same folder, on nodes of which each has its own."""
+    """Tasks share a host path, which differs between nodes."""
 
     DOUBTFUL = "doubtful"
-    """Something else that can be used, and is probably not what was meant."""
+    """Another probable mistake."""
 
 
 class Remedy(StrEnum):
-    """What is done to the key or value at which a diagnostic stands."""
+    """How a fix changes the key or value at the position of the diagnostic."""
 
     RENAME = "rename"
-    """The key becomes another one."""
     REPLACE = "replace"
-    """The value becomes another one."""
     QUOTE = "quote"
-    """The value is text, and what stands there is put in quotes."""
     UNQUOTE = "unquote"
-    """The value is a number, and its quotes go."""
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """How a diagnostic is put right where there is only one way to do it. How a file is edited is in `fixes`."""
+    """The only possible fix of a diagnostic. `lint.fixes` applies it."""
 
     remedy: Remedy
     becomes: str = ""
-    """The key or the value; empty where what stands there is kept, in quotes."""
+    """The new key or value; empty for `QUOTE`."""
 
 
 class Located(Protocol):
-    """Whatever stands at a place of a file."""
+    """Anything with a position in a file."""
 
     @property
     def line(self) -> int: ...
@@ -111,10 +107,10 @@ class Diagnostic(msgspec.Struct, frozen=True):
     severity: Severity
     file: str
     line: int
-    """From 1, as editors count."""
+    """Starting at 1."""
     column: int
     path: str
-    """Where in the document, such as `spec.taskRoles[0].name`; empty where there is no document yet."""
+    """The field, e.g. `spec.taskRoles[0].name`; empty if the document cannot be parsed."""
     message: str
     rule: Rule = Rule.WRONG_VALUE
     fix: Fix | None = None
@@ -135,11 +131,11 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class InvalidFileError(ValueError):
-    """A file that cannot be used, with everything that is wrong with it."""
+    """A file cannot be used because of its diagnostics."""
 
-    def __init__(self, faults: Sequence[Diagnostic]) -> None:
-        super().__init__("\n".join(str(diagnostic) for diagnostic in faults))
-        self.diagnostics = tuple(faults)
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        super().__init__("\n".join(map(str, diagnostics)))
+        self.diagnostics = tuple(diagnostics)
 
 
 def error(
@@ -157,7 +153,7 @@ def warning(
 
 
 def collect(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
-    """The faults of a file in the order of its lines, each said once however often an alias repeats its place."""
+    """Return the diagnostics of a file, sorted by position. A value that aliases repeat has one diagnostic."""
     once: dict[tuple[int, int, str], Diagnostic] = {}
     for diagnostic in _at_most(found, MAX_DIAGNOSTICS):
         once.setdefault((diagnostic.line, diagnostic.column, diagnostic.message), diagnostic.with_file(file))
@@ -165,24 +161,27 @@ def collect(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
 
 
 def _at_most(found: Iterable[Diagnostic], most: int) -> Iterator[Diagnostic]:
-    faults = iter(found)
+    remaining = iter(found)
     last = None
-    for last in islice(faults, most):
+    for last in islice(remaining, most):
         yield last
-    if last is not None and next(faults, None) is not None:
-        message = f"there are more than {most} faults; the rest of the file was not checked"
+    if last is not None and next(remaining, None) is not None:
+        message = f"more than {most} problems; the rest of the file was not checked"
         yield error(last, "", message, Rule.TOO_MANY_FAULTS)
 
 
-def field(path: str, key: str) -> str:
-    """The path of a mapping's entry."""
-    if not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{quoted(key)}]"
-    return f"{path}.{truncate(key)}" if path else truncate(key)
+def field(path: str, *keys: str) -> str:
+    """Return the path of a field below `path`."""
+    for key in keys:
+        if not _PLAIN_KEY.fullmatch(key):
+            path = f"{path}[{quoted(key)}]"
+        else:
+            path = f"{path}.{truncate(key)}" if path else truncate(key)
+    return path
 
 
 def item(path: str, index: int) -> str:
-    """The path of a list's item."""
+    """Return the path of an item of the list at `path`."""
     return f"{path}[{index}]"
 
 
@@ -191,7 +190,7 @@ def truncate(text: str) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value as a message shows it: not longer than a line."""
+    """Return a value for a message, truncated."""
     return (
         f'"{_one_line(truncate(value))}"'
         if isinstance(value, str)
@@ -200,7 +199,7 @@ def quoted(value: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Whatever a file holds, a message about it is one line that a terminal can show."""
+    """Escape line breaks and control characters, and truncate."""
     text = text if len(text) <= _MAX_MESSAGE_LENGTH else text[: _MAX_MESSAGE_LENGTH - 1] + "…"
     if text.isprintable():
         return text
@@ -212,7 +211,7 @@ def _one_line(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def nearest(name: str, known: tuple[str, ...]) -> str | None:
-    """The known name that somebody who wrote this one probably meant."""
+    """Return the most similar known name, or None."""
     if len(name) > _MAX_QUOTE_LENGTH:
         return None
     by_lower_case = {candidate.lower(): candidate for candidate in known}
@@ -221,38 +220,44 @@ def nearest(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def rule_for(name: str, known: tuple[str, ...]) -> Rule:
-    """Of a field that is not among the known ones."""
+    """Return the rule for an unknown field."""
     return Rule.MISSPELT_FIELD if nearest(name, known) is not None else Rule.UNKNOWN_FIELD
 
 
 def rename_fix(name: str, known: tuple[str, ...], present: Container[str]) -> Fix | None:
-    """The field that was certainly meant, if there is one: nothing else comes near it, and it is not there already."""
-    meant = _certainly(name, known)
+    """Return the fix of a misspelt field, if only one known name is similar and the field is not already present."""
+    meant = _unambiguous_match(name, known)
     return Fix(Remedy.RENAME, meant) if meant is not None and meant not in present else None
 
 
 @functools.lru_cache(maxsize=4096)
-def _certainly(name: str, known: tuple[str, ...]) -> str | None:
+def _unambiguous_match(name: str, known: tuple[str, ...]) -> str | None:
     if nearest(name, known) is None:
         return None
     (best, meant), *others = sorted(((_similarity(name, each), each) for each in known), reverse=True)
     has_the_same_letters = sorted(name.lower()) == sorted(meant.lower())
-    is_near = best >= _CERTAIN or has_the_same_letters
-    return meant if is_near and all(best - other >= _CLEARLY_LESS for other, _ in others[:1]) else None
+    is_near = best >= _MIN_SIMILARITY or has_the_same_letters
+    return meant if is_near and all(best - other >= _MIN_MARGIN for other, _ in others[:1]) else None
 
 
 def _similarity(name: str, other: str) -> float:
-    """From 0 to 1; upper and lower case make no difference."""
+    """Return a ratio from 0 to 1, ignoring case."""
     return difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """A sentence with the nearest name, or with all of them where they are few and none is near."""
+    """Return a sentence with the most similar name, or with all names if there are few."""
     suggestion = nearest(name, known)
     if suggestion is not None:
         return f"Did you mean {quoted(suggestion)}?"
-    return (
-        f"Known here: {', '.join(truncate(name) for name in known)}."
-        if len(known) <= 12
-        else "No field of a similar name exists here."
-    )
+    if len(known) > _MAX_LISTED:
+        return "There is no similar name."
+    return f"Known names: {', '.join(map(truncate, known))}."
+
+
+def unknown_field(name: str, known: tuple[str, ...]) -> str:
+    """Return the message about an unknown field."""
+    suggestion = nearest(name, known)
+    if suggestion is not None:
+        return f"unknown field {quoted(name)}: did you mean {quoted(suggestion)}?"
+    return f"unknown field {quoted(name)}, which would be ignored. {did_you_mean(name, known)}"

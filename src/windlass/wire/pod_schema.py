@@ -1,7 +1,6 @@
-"""Does a pod template have the shape that Kubernetes wants, by its own types (`kubernetes_types`).
+"""Validate a pod template against the types of Kubernetes (`k8s.types`).
 
-An unknown field is a warning here, since Kubernetes drops it and goes on; a wrong type is an error, since Kubernetes
-refuses it.
+An unknown field is a warning, because Kubernetes ignores it. A wrong type is an error, because Kubernetes rejects it.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,12 +15,12 @@ _ROOT = "V1PodTemplateSpec"
 
 
 def check(template: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """Everything in which the template differs from a PodTemplateSpec."""
+    """Yield how a template differs from a PodTemplateSpec."""
     yield from _check(template, _ROOT, path)
 
 
 def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
-    """The same for a part of a template, of a type of `kubernetes_types`."""
+    """Yield how a part of a template differs from a type of `k8s.types`."""
     yield from _check(node, kind, path)
 
 
@@ -33,8 +32,8 @@ def _check(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     elif kind in k8s_types.types():
         yield from _check_object(node, kind, path)
     else:
-        expected, is_one = _SCALARS[kind]
-        if not is_one(node):
+        expected, is_valid = _SCALARS[kind]
+        if not is_valid(node):
             yield from structural_validation.wrong_type(node, expected, path)
 
 
@@ -57,7 +56,7 @@ def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]
 def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     pod_type = k8s_types.types()[kind]
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
+        yield from structural_validation.wrong_type(node, f"a mapping ({_type_name(kind)})", path)
         return
     for key in node.entries:
         value = node.get(key)
@@ -67,7 +66,7 @@ def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]
             yield from _check(value, pod_type.fields[key], diagnostics.field(path, key))
     for name in pod_type.required:
         if node.get(name) is None:
-            message = f'the field "{name}" is missing: Kubernetes wants it in every {_in_words(kind)}'
+            message = f'missing required field "{name}" of {_type_name(kind)}'
             yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
 
 
@@ -76,14 +75,13 @@ def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Diagno
     return diagnostics.warning(
         node.keys[key],
         diagnostics.field(path, key),
-        f"a {_in_words(kind)} has no field of this name: Kubernetes drops it with all that stands under it, "
-        f"and the pod runs without. {diagnostics.did_you_mean(key, known)}",
+        diagnostics.unknown_field(key, known),
         diagnostics.rule_for(key, known),
         diagnostics.rename_fix(key, known, node.entries),
     )
 
 
-def _in_words(kind: str) -> str:
+def _type_name(kind: str) -> str:
     return kind.removeprefix("Core").removeprefix("V1")
 
 

@@ -1,7 +1,7 @@
-"""A Framework that can be read and still makes no sense: what is wrong, said to its owner.
+"""Semantic validation of a Framework that can be decoded: why the controller cannot run it.
 
-Only what keeps the controller from running it whatever the cluster is like. What the API server may refuse, such as the
-content of a pod template, is not judged here. Called in each pass, so the good case is fast.
+It covers only what fails on every cluster. The API server validates the rest, e.g. pod templates. Each
+reconciliation calls it, so the valid case must be fast.
 """
 
 import re
@@ -9,29 +9,36 @@ import re
 import msgspec
 
 from windlass.model import names
+from windlass.model.feature_annotations import Runtime, requested_features, unknown_values
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
-from windlass.wire import annotation_checks, diagnostics
+from windlass.wire import diagnostics
 
 MAX_TASKS = 16_000
-"""The status of so many running tasks takes some 1.5 MiB even when it is compressed, and that is what etcd stores. More
-would be started, and then nothing could be written down about them any more."""
+"""The compressed status of this many running tasks takes about 1.5 MiB, the limit of etcd."""
 MAX_MESSAGE_LENGTH = 1000
 
 _is_a_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_role_name = re.compile(names.ROLE_NAME_PATTERN).fullmatch
 
+_MAX_LIST_LENGTH = 100_000
+"""Linux limits an environment variable to 128 KiB."""
+
+_is_service_name = re.compile("[a-z][-a-z0-9]*").fullmatch
+ADDRESS_LIST_RUNTIMES = frozenset({Runtime.TENSORFLOW, Runtime.PLAIN, Runtime.MPI})
+"""Runtimes that get the addresses of all tasks in one variable."""
+
 
 def semantic_error(framework: Framework) -> str:
-    """Why it cannot be run, where, and what to do; empty if it can."""
+    """Return why the Framework cannot run, with the field and a remedy; empty if it can."""
     roles = framework.spec.task_roles
-    makes_sense = (
+    is_valid = (
         _is_a_dns_label(framework.name)
         and all(_is_a_role_name(role.name) and 0 <= role.task_number <= MAX_TASK_NUMBER for role in roles)
         and len({role.name for role in roles}) == len(roles)
         and sum(role.task_number for role in roles) <= MAX_TASKS
-        and not (framework.metadata.annotations and annotation_checks.problems(framework))
+        and not (framework.metadata.annotations and annotation_problems(framework))
     )
-    if makes_sense:
+    if is_valid:
         return ""
     message = " ".join(_problems(framework))
     return message if len(message) <= MAX_MESSAGE_LENGTH else message[: MAX_MESSAGE_LENGTH - 1] + "…"
@@ -43,33 +50,33 @@ def _problems(framework: Framework) -> list[str]:
         problems.append(
             f"metadata.name: found {_quoted(framework.name)}, expected a DNS label of 1 to "
             f"{names.HOSTNAME_LIMIT} lower-case letters, digits and hyphens, with a letter or digit at both ends: "
-            "pods are named after it. Create the Framework anew under such a name."
+            "pods are named after it. Create the Framework again with a valid name."
         )
     first: dict[str, int] = {}
     for index, role in enumerate(framework.spec.task_roles):
-        problems += _problems_of_role(
+        problems += _role_problems(
             role, f"spec.taskRoles[{index}]", first.setdefault(role.name, index), index
         )
     tasks = sum(role.task_number for role in framework.spec.task_roles)
     if tasks > MAX_TASKS:
         problems.append(
             f"spec.taskRoles: found {tasks} tasks, expected at most {MAX_TASKS} in all roles together: the status of "
-            "more cannot be stored. Divide them among several Frameworks."
+            "more cannot be stored. Split them into several Frameworks."
         )
-    return [*problems, *annotation_checks.problems(framework)]
+    return [*problems, *annotation_problems(framework)]
 
 
-def _problems_of_role(role: TaskRoleSpec, path: str, first: int, index: int) -> list[str]:
+def _role_problems(role: TaskRoleSpec, path: str, first: int, index: int) -> list[str]:
     problems = []
     if first != index:
         problems.append(
-            f"{path}.name: found {_quoted(role.name)}, the name of spec.taskRoles[{first}] too. "
-            "Give every role a name of its own."
+            f"{path}.name: found {_quoted(role.name)}, which is also the name of spec.taskRoles[{first}]. "
+            "Give each role a unique name."
         )
     if not _is_a_role_name(role.name):
         problems.append(
-            f"{path}.name: found {_quoted(role.name)}, expected 1 to 63 lower-case letters and digits, without a "
-            "hyphen: pods are called {framework}-{role}-{index}, and that has to stay readable."
+            f"{path}.name: found {_quoted(role.name)}, expected 1 to 63 lower-case letters and digits, without "
+            "hyphens: pods are named {framework}-{role}-{index}."
         )
     if not 0 <= role.task_number <= MAX_TASK_NUMBER:
         problems.append(
@@ -79,5 +86,68 @@ def _problems_of_role(role: TaskRoleSpec, path: str, first: int, index: int) -> 
 
 
 def _quoted(name: str) -> str:
-    """Odd characters show as what they are."""
+    """Return the name with special characters escaped."""
     return msgspec.json.encode(diagnostics.truncate(name)).decode()
+
+
+# Annotations
+
+
+def annotation_problems(framework: Framework) -> list[str]:
+    """Return the problems of requested features: unknown values, and names that a Service cannot have."""
+    annotations = framework.metadata.annotations
+    found = [_unknown_value(name, value, known) for name, value, known in unknown_values(annotations)]
+    runtime = requested_features(annotations).runtime
+    if runtime is None:
+        return found
+    if not _is_service_name(framework.name):
+        found.append(
+            f"metadata.name: found {diagnostics.quoted(framework.name)}, expected a letter at the beginning: with "
+            f"{names.RUNTIME_ANNOTATION} a Service has the same name, which may not start with a digit. "
+            "Create the Framework again with a valid name."
+        )
+    for index, role in enumerate(framework.spec.task_roles):
+        found += _role_name_problems(
+            role, f"spec.taskRoles[{index}]", is_listed=runtime in ADDRESS_LIST_RUNTIMES
+        )
+    if runtime in ADDRESS_LIST_RUNTIMES and _address_list_length(framework) > _MAX_LIST_LENGTH:
+        found.append(
+            f"spec.taskRoles: found {sum(role.task_number for role in framework.spec.task_roles)} tasks, too many to "
+            f"list in an environment variable. Remove {names.RUNTIME_ANNOTATION}, set "
+            f'{names.BARRIER_ANNOTATION}: "true", and read {names.BARRIER_FOLDER}/tf_config.json.'
+        )
+    return found
+
+
+def _unknown_value(name: str, value: str, known: tuple[str, ...]) -> str:
+    return (
+        f"metadata.annotations[{name}]: found {diagnostics.quoted(value)}, expected one of "
+        f"{', '.join(known)}. Correct the "
+        "value, or remove the annotation."
+    )
+
+
+def _role_name_problems(role: TaskRoleSpec, path: str, *, is_listed: bool) -> list[str]:
+    problems = []
+    if is_listed and role.name[:1].isdigit():
+        problems.append(
+            f"{path}.name: found {diagnostics.quoted(role.name)}, expected a letter at the beginning: with this "
+            f"{names.RUNTIME_ANNOTATION} the variable {diagnostics.truncate(role.name.upper())}_HOSTS is set, and "
+            "shells do not accept names that start with a digit. Rename the role."
+        )
+    last = names.host_name(role.name, max(0, role.task_number - 1))
+    if len(last) > names.HOSTNAME_LIMIT:
+        problems.append(
+            f"{path}.name: found {diagnostics.quoted(role.name)}, which makes the host name "
+            f"{diagnostics.truncate(last)} longer than {names.HOSTNAME_LIMIT} characters. Shorten the name of the role."
+        )
+    return problems
+
+
+def _address_list_length(framework: Framework) -> int:
+    """Return the length of the longest variable, which lists addresses such as `worker-0.digits:2222`."""
+    longest_number, port = 6, 8
+    return sum(
+        role.task_number * (len(role.name) + len(framework.name) + longest_number + port)
+        for role in framework.spec.task_roles
+    )

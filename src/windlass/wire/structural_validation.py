@@ -1,6 +1,6 @@
-"""Does a tree have the shape of a model type: fields, types, limits, choices. Rules between fields live elsewhere.
+"""Structural validation of a tree against a model type: fields, types, limits, choices.
 
-The types are read from the `msgspec` structs themselves, so that no field name and no limit is written twice.
+Field names and limits come from the `msgspec` structs. Rules between fields are elsewhere.
 """
 
 import functools
@@ -21,14 +21,14 @@ INT64 = range(-(2**63), 2**63)
 
 _EXPLANATIONS = {
     names.ROLE_NAME_PATTERN: (
-        "a role name of 1 to 63 lower-case letters and digits, without a hyphen: "
-        "pods are called {framework}-{role}-{index}, and that has to stay readable"
+        "a role name of 1 to 63 lower-case letters and digits, without hyphens: "
+        "pods are named {framework}-{role}-{index}"
     ),
     names.DNS_LABEL_PATTERN: (
         "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
     ),
     job.VARIABLE_PATTERN: (
-        "the name of a variable: letters, digits, underscores, hyphens and dots, and no digit at the beginning"
+        "the name of a variable: letters, digits, underscores, hyphens and dots, not starting with a digit"
     ),
 }
 
@@ -36,12 +36,12 @@ _EXPLANATIONS = {
 def check(
     node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
 ) -> Iterator[Diagnostic]:
-    """Everything in which the node differs from the struct. An open one may have fields that the struct has not."""
+    """Yield how a node differs from a struct. With `is_open`, unknown fields are allowed."""
     yield from _check_struct(node, _described(struct), path, is_open=is_open)
 
 
 def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic]:
-    """One diagnostic, or none where the value is known to be faulty already."""
+    """Yield a diagnostic, unless the value already has one."""
     if not isinstance(node, tree.Invalid):
         fix = _quoting(node, expected)
         advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
@@ -50,7 +50,7 @@ def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic
 
 
 def describe(node: tree.Node) -> str:
-    """What stands there, in words."""
+    """Return the value of a node in words."""
     match node:
         case tree.Mapping():
             return "a mapping"
@@ -65,7 +65,7 @@ def describe(node: tree.Node) -> str:
         case tree.Scalar(value=value):
             return f"the number {diagnostics.quoted(value)}"
         case tree.Invalid():
-            return "a faulty value"
+            return "an invalid value"
 
 
 def is_integer(node: tree.Node) -> bool:
@@ -73,7 +73,7 @@ def is_integer(node: tree.Node) -> bool:
 
 
 def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
-    """As they are written in a file."""
+    """Return the names of the fields in a file."""
     return tuple(field.encode_name for field in msgspec.structs.fields(struct))
 
 
@@ -98,18 +98,17 @@ def _check_struct(
             yield diagnostics.error(
                 node.keys[key],
                 diagnostics.field(path, key),
-                f"there is no field of this name here: it would be dropped, as if it were not written. "
-                f"{diagnostics.did_you_mean(key, known)}",
+                diagnostics.unknown_field(key, known),
                 diagnostics.rule_for(key, known),
                 diagnostics.rename_fix(key, known, node.entries),
             )
-    written_differently = {diagnostics.nearest(key, known) for key in unknown}
+    misspelt = {diagnostics.nearest(key, known) for key in unknown}
     for name, field in fields.items():
         value = node.get(name)
         if value is not None:
             yield from _check_type(value, field.type, diagnostics.field(path, name))
-        elif field.required and name not in written_differently:
-            message = f'the field "{name}" is missing, and has to be there'
+        elif field.required and name not in misspelt:
+            message = f'missing required field "{name}"'
             yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
 
 
@@ -146,31 +145,31 @@ def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Di
 
 
 def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Diagnostic]:
-    """A type whose description says better than its parts what is expected."""
+    """Check a type with a description, which is the best explanation of what is expected."""
     expected = (kind.extra_json_schema or {}).get("description")
-    if expected is not None and not _takes(kind.type, node):
+    if expected is not None and not _accepts(kind.type, node):
         yield from wrong_type(node, expected, path)
     else:
         yield from _check_type(node, kind.type, path)
 
 
 def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Diagnostic]:
-    """By the first of its types that takes such a node, or by the only one. A null never gets here."""
+    """Check against the first type that accepts the node, or against the only one. Null counts as absent."""
     choices = [kind for kind in union.types if not isinstance(kind, inspect.NoneType)]
-    fitting = next((kind for kind in choices if _takes(kind, node)), None)
-    if fitting is not None or len(choices) == 1:
-        yield from _check_type(node, fitting or choices[0], path)
+    accepted = next((kind for kind in choices if _accepts(kind, node)), None)
+    if accepted is not None or len(choices) == 1:
+        yield from _check_type(node, accepted or choices[0], path)
     else:
-        yield from wrong_type(node, " or ".join(_word(kind) for kind in choices), path)
+        yield from wrong_type(node, " or ".join(_type_name(kind) for kind in choices), path)
 
 
-def _takes(kind: inspect.Type, node: tree.Node) -> bool:
-    """Whether the node is of that sort at all; its limits, its items and its fields are looked at later."""
+def _accepts(kind: inspect.Type, node: tree.Node) -> bool:
+    """Return whether the node has the right type, apart from limits, items and fields."""
     match kind:
         case inspect.Metadata():
-            return _takes(kind.type, node)
+            return _accepts(kind.type, node)
         case inspect.UnionType():
-            return any(_takes(choice, node) for choice in kind.types)
+            return any(_accepts(choice, node) for choice in kind.types)
         case inspect.StructType() | inspect.DictType():
             return isinstance(node, tree.Mapping)
         case inspect.VarTupleType():
@@ -186,7 +185,7 @@ def _takes(kind: inspect.Type, node: tree.Node) -> bool:
     return isinstance(value, str)
 
 
-def _word(kind: inspect.Type) -> str:
+def _type_name(kind: inspect.Type) -> str:
     match kind:
         case inspect.StructType() | inspect.DictType():
             return "a mapping"
@@ -234,12 +233,12 @@ def _check_number(
     node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str
 ) -> Iterator[Diagnostic]:
     value: Any = node.value if isinstance(node, tree.Scalar) else None
-    is_whole = is_integer(node)
-    is_a_number = is_whole or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
+    is_whole_number = is_integer(node)
+    is_a_number = is_whole_number or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
     word = "an integer" if isinstance(kind, inspect.IntType) else "a number"
     if not is_a_number:
         yield from wrong_type(node, f"{word}{_limits(kind)}", path)
-    elif not _is_within(value, kind) or (is_whole and value not in INT64):
+    elif not _is_within(value, kind) or (is_whole_number and value not in INT64):
         yield from wrong_type(node, f"{word}{_limits(kind) or ' of at most 64 bits'}", path)
 
 
@@ -285,5 +284,5 @@ def _quoting(node: tree.Node, expected: str) -> Fix | None:
 
 
 def _is_an_integer_in_quotes(text: str) -> bool:
-    """Not one that would mean another number without them, such as "010"."""
+    """Return whether removing the quotes keeps the value. "010" would become an octal number."""
     return text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")

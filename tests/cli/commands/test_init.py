@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no script": (("missing.py",), "missing.py cannot be read: No such file or directory"),
     "a folder": (("..",), ".. is a folder. Name the script in it that every task runs."),
     "a bad name": (("--name", "My Job"), "a DNS label"),
-    "a name that no Service can have": (("--name", "1job", "--runtime", "jax"), "may not begin with a digit"),
+    "a name that no Service can have": (("--name", "1job", "--runtime", "jax"), "may not start with a digit"),
     "nobody works": (("--workers", "0"), "nobody would train"),
     "servers only": (("--ps", "2", "--workers", "0"), "nobody would train"),
     "too many": (("--workers", "20000"), "20000"),

@@ -164,7 +164,7 @@ def test_bad_options(options: tuple[str, ...], exit_code: int, words: str) -> No
     ("text", "words"),
     [
         ("frameworkCompletedRetainSec: soon\n", "config.yaml:1:30: error: frameworkCompletedRetainSec: "),
-        ("workers: 3\n", "config.yaml:1:1: error: workers: there is no field of this name"),
+        ("workers: 3\n", 'config.yaml:1:1: error: workers: unknown field "workers"'),
         ("leaderElection: false\n", "the configuration turns leaderElection off: that takes --replicas 1"),
     ],
 )

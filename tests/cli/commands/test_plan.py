@@ -136,7 +136,7 @@ WRONG = {
     ),
     "no such endless role": (
         [KILLED, "--endless", "sp"],
-        '--endless: there is no role "sp". Known here: ps, worker.',
+        '--endless: there is no role "sp". Known names: ps, worker.',
     ),
     "no such role with a time": (
         [KILLED, "--task-time", "workers=5m"],
@@ -167,7 +167,7 @@ def test_a_wrong_command(arguments: list[str], words: str) -> None:
     ("data", "words"),
     [
         (b"", "there is no job and no Framework in the file"),
-        (b"a: [", "this is not YAML"),
+        (b"a: [", "invalid YAML"),
         (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'Did you mean "taskNumber"?'),
     ],
     ids=["empty", "not YAML", "a misspelt field"],

@@ -154,7 +154,7 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
     [
         ([], b"", "Missing argument 'FILE'"),
         (["/nowhere"], b"", "/nowhere: cannot be read: No such file or directory"),
-        (["-"], b"a: [", "<stdin>:1:5: error: this is not YAML"),
+        (["-"], b"a: [", "<stdin>:1:5: error: invalid YAML"),
         (
             ["train.py"],
             b"",

@@ -169,12 +169,12 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     "no end": ("{% for i in range(10 ** 9) %}x{% endfor %}", ("t.jinja:1: ",)),
     "nothing": ("", ("expected at least one object",)),
     "only comments": ("{# a #}\n# b\n---\n", ("expected at least one object",)),
-    "no YAML": ("{% set a = 1 %}\na: b: c\n", ("t.jinja:2: ", "this is not YAML")),
+    "no YAML": ("{% set a = 1 %}\na: b: c\n", ("t.jinja:2: ", "invalid YAML")),
     "no object": ("- a\n", ("t.jinja:1: ", "expected an object")),
-    "no kind": ("apiVersion: v1\nmetadata: {name: a}\n", ('"kind" is missing',)),
-    "no version": ("kind: Job\nmetadata: {name: a}\n", ('"apiVersion" is missing',)),
+    "no kind": ("apiVersion: v1\nmetadata: {name: a}\n", ('missing required field "kind"',)),
+    "no version": ("kind: Job\nmetadata: {name: a}\n", ('missing required field "apiVersion"',)),
     "a version that is a number": ("apiVersion: 1\nkind: Job\n", ("apiVersion: found the number 1",)),
-    "no name": ("apiVersion: v1\nkind: Secret\nmetadata: {}\n", ('"name" is missing',)),
+    "no name": ("apiVersion: v1\nkind: Secret\nmetadata: {}\n", ('missing required field "name"',)),
     "a name that is none": (
         "{% set name = 'A_b' %}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ name }}\n",
         ('t.jinja:5: error: metadata.name: found the string "A_b"', "the name of a Secret"),
@@ -207,7 +207,7 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "a key twice": (
         "apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: a}\n",
-        ("t.jinja:3: ", 'the key "kind"'),
+        ("t.jinja:3: ", 'duplicate key "kind"'),
     ),
     "a Framework that makes no sense": (
         "apiVersion: launcher.microsoft.com/v1\nkind: Framework\nmetadata: {name: a}\nspec: {taskRoles: 3}\n",

@@ -62,7 +62,7 @@ def test_it_is_rendered(text: str, expected: str) -> None:
 REFUSED = {
     "a variable that nobody knows": (
         "\n{{ xyz }}",
-        't.jinja:2: the variable "xyz" is not defined. Known here: ',
+        't.jinja:2: the variable "xyz" is not defined. Known names: ',
     ),
     "one that is misspelt": (
         "a\nb\n{{ project_nam }}",

@@ -73,13 +73,13 @@ def test_nothing_to_say(asked: dict[str, str]) -> None:
             {"annotations": 'windlass.dev/barrier: "yes"', "pod": ONE_PORT},
             Severity.ERROR,
             'metadata.annotations["windlass.dev/barrier"]',
-            'found "yes". Known here: false, true, own.',
+            'found "yes". Known names: false, true, own.',
         ),
         (
             {"annotations": RUNTIME, "name": "1job", "pod": ONE_PORT},
             Severity.ERROR,
             "metadata.name",
-            "may not begin with a digit",
+            "may not start with a digit",
         ),
         (
             {"annotations": RUNTIME, "role": "0worker", "pod": ONE_PORT},
@@ -87,12 +87,12 @@ def test_nothing_to_say(asked: dict[str, str]) -> None:
             "spec.taskRoles[0].name",
             "0WORKER_HOSTS",
         ),
-        ({"annotations": RUNTIME, "pod": NO_PORT}, Severity.WARNING, "spec.taskRoles[0]", "at 2222"),
+        ({"annotations": RUNTIME, "pod": NO_PORT}, Severity.WARNING, "spec.taskRoles[0]", "connect to 2222"),
         (
             {"annotations": 'windlass.dev/barrier: "true"', "pod": NO_PORT},
             Severity.WARNING,
             "spec.taskRoles[0]",
-            "at 2222",
+            "connect to 2222",
         ),
         (
             {"pod": f"hostNetwork: true, {SAME_PORT}"},

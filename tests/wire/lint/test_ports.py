@@ -67,7 +67,10 @@ def framework(**container: Any) -> tree.Mapping:
         pytest.param({"args": ["--port=48967"]}, "args[0]", "Did you mean 49867", id="swapped"),
         pytest.param({"args": ["--port=2222"]}, "args[0]", "Add containerPort: 2222", id="far"),
         pytest.param(
-            {"env": [{"name": "A_PORT", "value": "2222"}]}, "env[0].value", "the port 2222", id="variable"
+            {"env": [{"name": "A_PORT", "value": "2222"}]},
+            "env[0].value",
+            "port 2222 is not declared",
+            id="variable",
         ),
         pytest.param(
             {"command": ["sh", "-c", "framework_name=tf x"]}, "command[2]", "framework_name=digits", id="name"
@@ -75,7 +78,7 @@ def framework(**container: Any) -> tree.Mapping:
         pytest.param(
             {"env": [{"name": "framework_name", "value": "tf"}]},
             "env[0].value",
-            'called "digits"',
+            'name of this Framework, "digits"',
             id="name variable",
         ),
     ],

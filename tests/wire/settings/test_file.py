@@ -165,13 +165,13 @@ def entry(old: str, new: str) -> str:
 
 
 BAD: list[Any] = [
-    ("unknown key", "workerNumbr: 3\n", 1, "workerNumbr", 'Did you mean "workerNumber"?'),
-    ("unknown nested key", "logObjectSnapshot:\n  pods: {}\n", 2, "logObjectSnapshot.pods", 'Did you mean "pod"?'),
+    ("unknown key", "workerNumbr: 3\n", 1, "workerNumbr", 'did you mean "workerNumber"?'),
+    ("unknown nested key", "logObjectSnapshot:\n  pods: {}\n", 2, "logObjectSnapshot.pods", 'did you mean "pod"?'),
     ("wrong type", "workerNumber: many\n", 1, "workerNumber", "an integer of at least 1"),
     ("out of range", "workerNumber: 0\n", 1, "workerNumber", "of at least 1"),
     ("not a mapping", "- 1\n", 1, "", "expected a mapping"),
     ("two documents", "{}\n---\nworkerNumber: 3\n", 3, "", "another document"),
-    ("not YAML", "a: [\n", 1, "", "not YAML"),
+    ("not YAML", "a: [\n", 1, "", "invalid YAML"),
     ("delays", "frameworkMaxRetryDelaySecForTransientConflictFailed: 5\n", 1,
      "frameworkMaxRetryDelaySecForTransientConflictFailed", "found 5, and frameworkMinRetryDelaySecForTransient"),
     ("shortest delay", "frameworkMinRetryDelaySecForTransientConflictFailed: 1000\n", 1,
@@ -195,7 +195,7 @@ BAD: list[Any] = [
     ("namespace", "namespaces: [team-a, Team_B]\n", 1, "namespaces[1]", 'found the string "Team_B"'),
     ("lease name", "leaseName: Windlass\n", 1, "leaseName", "lower-case letters, digits, hyphens and dots"),
     ("lease namespace", "leaseNamespace: a.b\n", 1, "leaseNamespace", "the name of a namespace"),
-    ("no code", entry("- code: 221\n  phrase", "- phrase"), 2, "podFailureSpec[0]", '"code" is missing'),
+    ("no code", entry("- code: 221\n  phrase", "- phrase"), 2, "podFailureSpec[0]", 'missing required field "code"'),
     ("reserved negative code", entry("221", "-999"), 2, "podFailureSpec[0].code", "-999 to 0 and 200 to 219"),
     ("reserved zero", entry("221", "0"), 2, "podFailureSpec[0].code", "reserved"),
     ("reserved positive code", entry("221", "219"), 2, "podFailureSpec[0].code", "reserved"),

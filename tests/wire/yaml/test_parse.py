@@ -87,15 +87,15 @@ def test_places() -> None:
 @pytest.mark.parametrize(
     ("data", "line", "column", "words"),
     [
-        pytest.param("a: [1\nb: 2\n", 2, 2, "this is not YAML", id="not YAML"),
-        pytest.param("a: 'x\n", 1, None, "this is not YAML", id="open quote"),
+        pytest.param("a: [1\nb: 2\n", 2, 2, "invalid YAML", id="not YAML"),
+        pytest.param("a: 'x\n", 1, None, "invalid YAML", id="open quote"),
         pytest.param("a:\n\tb: 1\n", 2, 1, "tab in the indentation", id="tab"),
         pytest.param("a:\n  b: 1\n  \tc: 2\n", 3, 3, "tab in the indentation", id="tab after spaces"),
         pytest.param(b"a: 1\nb: \xff\n", 2, 4, "byte 0xff", id="not UTF-8"),
         pytest.param("a: 1\n".encode("utf-16"), 1, 1, "UTF-16", id="UTF-16"),
         pytest.param("a: 1\nb: \x07\n", 2, 4, "U+0007", id="control character"),
         pytest.param("a: &a [1, *a]\n", 1, 11, "inside the value", id="alias to itself"),
-        pytest.param("a: *b\n", 1, 4, "does not stand before it", id="alias to nothing"),
+        pytest.param("a: *b\n", 1, 4, "refers to an unknown anchor", id="alias to nothing"),
         pytest.param(LAUGHS, 7, 8, "more than 1000000 values", id="billion laughs"),
         pytest.param(
             "a: &a " + "[" * 60 + "]" * 60 + "\nb: " + "[" * 60 + "*a" + "]" * 60,
@@ -122,8 +122,8 @@ def test_unreadable(data: str | bytes, line: int, column: int | None, words: str
 @pytest.mark.parametrize(
     ("data", "line", "column", "path", "words"),
     [
-        pytest.param("a:\n  b: .nan\n", 2, 6, "a.b", "JSON cannot hold", id="NaN"),
-        pytest.param("a: [1, -.inf]\n", 1, 8, "a[1]", "JSON cannot hold", id="infinity"),
+        pytest.param("a:\n  b: .nan\n", 2, 6, "a.b", "JSON cannot represent", id="NaN"),
+        pytest.param("a: [1, -.inf]\n", 1, 8, "a[1]", "JSON cannot represent", id="infinity"),
         pytest.param("a:\n  b: 1\n  c: 2\n  b: 3\n", 4, 3, "a", "line 2", id="duplicate key"),
         pytest.param("true: 1\nyes: 2\n", 2, 1, "", '"true"', id="duplicate once resolved"),
         pytest.param("a: !!int x\n", 1, 4, "a", "!!int", id="tag that does not fit"),
@@ -158,7 +158,7 @@ def test_half_a_character() -> None:
     ["[" + "1," * 60 + "]", "[" + "[]," * 60 + "]", "a: {}\n---\n" * 60, "- &a {b: 1}\n" + "- *a\n" * 60],
 )
 def test_values_are_bounded(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_parse, "MOST_VALUES", 50)
+    monkeypatch.setattr(yaml_parse, "MAX_VALUES", 50)
 
     failure = yaml_parse.parse(data.encode()).failure
 

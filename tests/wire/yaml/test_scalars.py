@@ -66,4 +66,4 @@ def test_what_json_cannot_hold(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "is_string"), [("worker", True), ("y", False), ("1e3", False), ("", False)])
 def test_means_a_string(text: str, is_string: bool) -> None:
-    assert scalars.means_a_string(text) is is_string
+    assert scalars.is_string(text) is is_string

@@ -343,7 +343,7 @@ def _verify(text: str) -> None:
 
 def _text(text: str) -> str:
     """As YAML has it: in quotes where it would mean something else without."""
-    is_plain = _PLAIN_TEXT.fullmatch(text) is not None and ": " not in text and scalars.means_a_string(text)
+    is_plain = _PLAIN_TEXT.fullmatch(text) is not None and ": " not in text and scalars.is_string(text)
     return text if is_plain else msgspec.json.encode(text).decode()
 
 

@@ -244,7 +244,7 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
     nearest = diagnostics.nearest(name, known)
     if nearest is not None:
         return f"Did you mean {diagnostics.quoted(nearest)}?"
-    return f"Known here: {diagnostics.truncate(', '.join(sorted(known)))}."
+    return f"Known names: {diagnostics.truncate(', '.join(sorted(known)))}."
 
 
 def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:

@@ -108,7 +108,7 @@ def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, N
     """A field that every object has. Returns it; nothing where it is not there."""
     value = node.get(key)
     if value is None:
-        message = f'the field "{key}" is missing: every object needs one'
+        message = f'missing required field "{key}"'
         yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
         return ""
     found = tree.text_of(value)
@@ -123,7 +123,7 @@ def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic
     name = tree.dig(node, "metadata", "name")
     if name is None:
         if tree.dig(node, "metadata", "generateName") is None:
-            message = 'the field "name" is missing: every object needs one'
+            message = 'missing required field "name"'
             yield diagnostics.error(metadata or node, path, message, Rule.MISSING_FIELD)
     else:
         is_one, expected = _NAMES.get(kind, _OTHER_NAMES)

@@ -1,6 +1,6 @@
-"""What a file asks for by annotations: values that nobody knows, and ports that do not go with them.
+"""Lint the features that annotations request: unknown values, invalid names, missing ports.
 
-`wish_checks` says the same, and no more than has to be, of a Framework that is in a cluster already.
+`semantic_validation` checks the same for a Framework that is already in a cluster.
 """
 
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from windlass.model import names, role_names
 from windlass.model.feature_annotations import Features, Runtime, requested_features, unknown_values
 from windlass.wire import diagnostics
-from windlass.wire.annotation_checks import LISTING
 from windlass.wire.diagnostics import Diagnostic, Rule
+from windlass.wire.semantic_validation import ADDRESS_LIST_RUNTIMES
 from windlass.wire.yaml import tree
 
-_WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
-"""Runtimes for which a port may mean nothing."""
+_PORTLESS_RUNTIMES = frozenset({Runtime.MPI, Runtime.PLAIN})
+"""Runtimes that may not need a port."""
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     annotations = _annotations(framework)
-    where = _under(path, "metadata", "annotations")
+    where = diagnostics.field(path, "metadata", "annotations")
     written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
     for name, value, known in unknown_values(written):
         message = f"found {diagnostics.quoted(value)}. {diagnostics.did_you_mean(value, known)}"
@@ -27,7 +27,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if features.uses_dns_names:
         yield from _check_name(framework, path)
     for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
-        at = diagnostics.item(_under(path, "spec", "taskRoles"), index)
+        at = diagnostics.item(diagnostics.field(path, "spec", "taskRoles"), index)
         yield from _check_role_name(role, at, features)
         yield from _check_ports(role, at, features)
 
@@ -43,36 +43,36 @@ def _check_name(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if node is not None and name[:1].isdecimal():
         message = (
             f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with {names.RUNTIME_ANNOTATION} a "
-            "Service is called the same, and its name may not begin with a digit"
+            "Service has the same name, which may not start with a digit"
         )
-        yield diagnostics.error(node, _under(path, "metadata", "name"), message)
+        yield diagnostics.error(node, diagnostics.field(path, "metadata", "name"), message)
 
 
 def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     node = tree.dig(role, "name")
     name = tree.text_of(node) or ""
-    if node is not None and features.runtime in LISTING and name[:1].isdecimal():
+    if node is not None and features.runtime in ADDRESS_LIST_RUNTIMES and name[:1].isdecimal():
         message = (
             f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with this "
-            f"{names.RUNTIME_ANNOTATION} a "
-            f"variable is called {diagnostics.truncate(name.upper())}_HOSTS, which may not start with a digit"
+            f"{names.RUNTIME_ANNOTATION} "
+            f"the variable {diagnostics.truncate(name.upper())}_HOSTS is set, whose name may not start with a digit"
         )
         yield diagnostics.error(node, diagnostics.field(path, "name"), message)
 
 
 def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     pod = tree.dig(role, "task", "pod", "spec")
-    declared = list(_declared(pod))
+    declared = list(_declared_ports(pod))
     is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.NON_MEMBERS
     wants_ports = (
         is_a_member
-        and features.runtime not in _WITHOUT_PORTS
+        and features.runtime not in _PORTLESS_RUNTIMES
         and (features.uses_dns_names or features.uses_gang)
     )
     if wants_ports and pod is not None and not declared:
         message = (
-            f"no container declares a port: its tasks are told to be at {names.DEFAULT_PORT}. Declare the "
-            "containerPort that they listen at"
+            f"no container declares a port: other tasks connect to {names.DEFAULT_PORT}. Declare the containerPort "
+            "that the tasks listen on"
         )
         yield diagnostics.warning(role, path, message, Rule.NO_PORT)
     host_network = tree.dig(pod, "hostNetwork")
@@ -82,24 +82,18 @@ def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Dia
     for port, node in declared:
         if port in seen:
             message = (
-                f"port {port[0]} is declared twice in a pod on the node's network, where each can be had once: no such "
-                "pod can be created. Give one of the containers another port"
+                f"port {port[0]} is declared twice in a pod with hostNetwork, so the pod cannot be created. Give one "
+                "of the containers another port"
             )
-            where = _under(path, "task", "pod", "spec", "containers")
+            where = diagnostics.field(path, "task", "pod", "spec", "containers")
             yield diagnostics.error(node, where, message, Rule.DUPLICATE_PORT)
         seen.add(port)
 
 
-def _declared(pod: tree.Node | None) -> Iterator[tuple[tuple[str, str], tree.Node]]:
+def _declared_ports(pod: tree.Node | None) -> Iterator[tuple[tuple[str, str], tree.Node]]:
     for container in tree.items_of(tree.dig(pod, "containers")):
         for port in tree.items_of(tree.dig(container, "ports")):
             number = tree.dig(port, "containerPort")
             if isinstance(number, tree.Scalar):
                 protocol = tree.text_of(tree.dig(port, "protocol")) or "TCP"
                 yield (str(number.value), protocol), number
-
-
-def _under(path: str, *keys: str) -> str:
-    for key in keys:
-        path = diagnostics.field(path, key)
-    return path

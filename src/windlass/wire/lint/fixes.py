@@ -1,9 +1,8 @@
-"""A file with faults → the same file without those that can be put right in one way only. Bytes in, bytes out.
+"""Fix the diagnostics of a file that have only one possible fix. Bytes in, bytes out.
 
-An edit touches one key or one value and nothing around it, so comments, layout, line ends and encoding stay. Before it
-counts, the edited file is read again: its documents must say the same everywhere else, the faults must be gone, and
-there may be no new errors but in what a misspelt field holds, where nobody has looked before. What does not pass is
-left alone.
+An edit changes one key or value, and keeps comments, layout, line ends and encoding. The edited file is checked again:
+the documents must otherwise be equal, the diagnostics must be resolved, and new errors are allowed only inside a
+renamed field, which was not checked before. Edits that fail this are dropped.
 """
 
 import re
@@ -19,22 +18,22 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import scalars, text, tree
 
 Linter = Callable[[bytes], Sequence[Diagnostic]]
-"""How the faults of a file are found."""
+"""A function that returns the diagnostics of a file."""
 
-_MOST_PASSES = 5
-"""A field with its right name is looked into, and may hold what can be fixed in turn."""
-_MOST_TRIED_ALONE = 50
-"""Each try reads the file anew."""
+_MAX_PASSES = 5
+"""A renamed field is checked for the first time, and may contain more to fix."""
+_MAX_SINGLE_EDITS = 50
+"""How many edits to try one by one. Each try parses the file again."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ANCHOR = re.compile(r"(?:&\S+[ \t]+)?")
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """A diagnostic that is no more."""
+    """A fixed diagnostic."""
 
     file: str
     line: int
-    """Where it stood: no edit adds or takes away a line."""
+    """The line, which edits do not change."""
     column: int
     path: str
     rule: Rule
@@ -63,16 +62,16 @@ class _Edit(msgspec.Struct, frozen=True):
 
     @property
     def meaning(self) -> scalars.Scalar:
-        """What the new text says, quotes taken away."""
+        """The value of the new text."""
         is_quoted = self.becomes[:1] in ("'", '"')
         return self.becomes[1:-1] if is_quoted else scalars.resolve(self.becomes)
 
     @property
     def path(self) -> str:
-        """Of the diagnostic, as it is called after the edit."""
+        """The path of the diagnostic after the edit."""
         if not self.is_of_a_key:
             return self.diagnostic.path
-        return f"{self.diagnostic.path.removesuffix(_bare(self.was))}{_bare(self.becomes)}"
+        return f"{self.diagnostic.path.removesuffix(_unquoted(self.was))}{_unquoted(self.becomes)}"
 
     @property
     def report(self) -> Fixed:
@@ -88,12 +87,12 @@ class _Edit(msgspec.Struct, frozen=True):
         )
 
 
-def fix_file(data: bytes, look: Linter) -> FixResult:
-    """All that can be put right with certainty. What is left is what `look` finds in the result."""
+def fix_file(data: bytes, lint: Linter) -> FixResult:
+    """Apply all unambiguous fixes. `lint` finds the remaining diagnostics in the result."""
     fixed: list[Fixed] = []
-    for _ in range(_MOST_PASSES):
-        found = look(data)
-        edits = _certain(data, found, look)
+    for _ in range(_MAX_PASSES):
+        found = lint(data)
+        edits = _accepted_edits(data, found, lint)
         if not edits:
             break
         data = _edited(data, edits)
@@ -101,17 +100,15 @@ def fix_file(data: bytes, look: Linter) -> FixResult:
     return FixResult(data, tuple(fixed))
 
 
-def _certain(data: bytes, found: Sequence[Diagnostic], look: Linter) -> tuple[_Edit, ...]:
-    """All edits together if they pass, or else those that pass one after the other."""
-    was_looked_through = not any(
-        diagnostic.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for diagnostic in found
-    )
-    edits = tuple(_edits(data, found)) if was_looked_through else ()
-    if not edits or _passes(data, edits, found, look):
+def _accepted_edits(data: bytes, found: Sequence[Diagnostic], lint: Linter) -> tuple[_Edit, ...]:
+    """Return all edits if they pass together, otherwise those that pass one by one."""
+    is_complete = not any(diagnostic.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for diagnostic in found)
+    edits = tuple(_edits(data, found)) if is_complete else ()
+    if not edits or _is_accepted(data, edits, found, lint):
         return edits
     chosen: tuple[_Edit, ...] = ()
-    for edit in edits[:_MOST_TRIED_ALONE]:
-        if _passes(data, (*chosen, edit), found, look):
+    for edit in edits[:_MAX_SINGLE_EDITS]:
+        if _is_accepted(data, (*chosen, edit), found, lint):
             chosen = (*chosen, edit)
     return chosen
 
@@ -120,7 +117,7 @@ def _edits(data: bytes, found: Iterable[Diagnostic]) -> Iterator[_Edit]:
     written = data.decode("utf-8-sig")
     read = text.decode(data)
     if len(read) != len(written):
-        return  # JSON with characters in two escapes: places are not what they seem
+        return  # JSON with surrogate pairs: positions differ
     wanted: dict[tuple[int, int], list[Diagnostic]] = {}
     for diagnostic in found:
         if diagnostic.fix is not None:
@@ -129,7 +126,7 @@ def _edits(data: bytes, found: Iterable[Diagnostic]) -> Iterator[_Edit]:
         if isinstance(event, yaml.ScalarEvent):
             place = yaml_parse.position_of(event)
             there = wanted.get((place.line, place.column), [])
-            # An alias may bring several faults to one place, which then has to become different things.
+            # Aliases may cause several diagnostics at one position, with different fixes.
             if len({diagnostic.fix for diagnostic in there}) == 1:
                 yield from _edit(there[0], event, written)
 
@@ -140,17 +137,17 @@ def _edit(diagnostic: Diagnostic, event: Any, written: str) -> Iterator[_Edit]:
     start = anchor.end() if anchor is not None else start
     was = written[start:end]
     is_on_one_line = was.splitlines() == [was] and event.style not in ("|", ">")
-    if event.tag is None and is_on_one_line and _is_what_is_spoken_of(diagnostic, was):
-        yield _Edit(diagnostic, start, end, was, _becomes(diagnostic, was))
+    if event.tag is None and is_on_one_line and _matches_fix(diagnostic, was):
+        yield _Edit(diagnostic, start, end, was, _new_text(diagnostic, was))
 
 
-def _is_what_is_spoken_of(diagnostic: Diagnostic, was: str) -> bool:
-    """A diagnostic of what is made of a file stands somewhere near what caused it."""
+def _matches_fix(diagnostic: Diagnostic, was: str) -> bool:
+    """Return whether the text is what the fix is about. Diagnostics of rendered objects have approximate positions."""
     match diagnostic.fix:
         case Fix(Remedy.RENAME):
-            return diagnostic.path.endswith(_bare(was))
+            return diagnostic.path.endswith(_unquoted(was))
         case Fix(Remedy.UNQUOTE, becomes):
-            return _bare(was) == becomes != was
+            return _unquoted(was) == becomes != was
         case Fix(Remedy.REPLACE):
             return isinstance(scalars.resolve(was), int)
         case Fix(Remedy.QUOTE):
@@ -158,7 +155,7 @@ def _is_what_is_spoken_of(diagnostic: Diagnostic, was: str) -> bool:
     return False
 
 
-def _becomes(diagnostic: Diagnostic, was: str) -> str:
+def _new_text(diagnostic: Diagnostic, was: str) -> str:
     fix = diagnostic.fix
     if fix is None or fix.remedy is Remedy.QUOTE:
         return f'"{was}"'
@@ -174,49 +171,49 @@ def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
     return mark + written.encode()
 
 
-def _passes(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic], look: Linter) -> bool:
+def _is_accepted(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic], lint: Linter) -> bool:
     edited = _edited(data, edits)
     before, after = yaml_parse.parse(data), yaml_parse.parse(edited)
     comparison = _Comparison({(edit.diagnostic.line, edit.diagnostic.column): edit for edit in edits})
-    says_the_same_elsewhere = len(before.documents) == len(after.documents) and all(
-        comparison.is_the_same(one.root, other.root)
+    is_equal_elsewhere = len(before.documents) == len(after.documents) and all(
+        comparison.is_equal(one.root, other.root)
         for one, other in zip(before.documents, after.documents, strict=True)
     )
     return (
         after.failure is None
-        and says_the_same_elsewhere
+        and is_equal_elsewhere
         and comparison.every_edit_counts_once
-        and _leaves_fewer_faults(edits, found, look(edited))
+        and _resolves_diagnostics(edits, found, lint(edited))
     )
 
 
 class _Comparison:
-    """Walks two documents side by side, and holds them to the edits."""
+    """Compare two documents, and expect the edits as the only differences."""
 
     def __init__(self, edits: Mapping[tuple[int, int], _Edit]) -> None:
         self._edits = edits
-        self._met: Counter[tuple[int, int]] = Counter()
+        self._seen: Counter[tuple[int, int]] = Counter()
 
     @property
     def every_edit_counts_once(self) -> bool:
-        """A key that an alias repeats is misspelt everywhere. A value may be right in another place."""
+        """A key that an alias repeats is misspelt everywhere. A value may be valid elsewhere."""
         return all(
-            self._met[place] == 1 or (self._met[place] > 1 and edit.diagnostic.rule not in _BY_THEIR_PLACE)
+            self._seen[place] == 1 or (self._seen[place] > 1 and edit.diagnostic.rule not in _VALID_ELSEWHERE)
             for place, edit in self._edits.items()
         )
 
-    def is_the_same(self, old: tree.Node, new: tree.Node) -> bool:
+    def is_equal(self, old: tree.Node, new: tree.Node) -> bool:
         match old, new:
             case tree.Mapping(), tree.Mapping():
                 return len(old.entries) == len(new.entries) and all(
                     self._is_expected(key, (old.keys[key].line, old.keys[key].column), new_key)
-                    and self.is_the_same(value, new_value)
+                    and self.is_equal(value, new_value)
                     for (key, value), (new_key, new_value) in zip(
                         old.entries.items(), new.entries.items(), strict=True
                     )
                 )
             case tree.Sequence(), tree.Sequence():
-                return len(old.items) == len(new.items) and all(map(self.is_the_same, old.items, new.items))
+                return len(old.items) == len(new.items) and all(map(self.is_equal, old.items, new.items))
             case tree.Scalar(), tree.Scalar():
                 return self._is_expected_value(old, new)
         return isinstance(old, tree.Invalid) and isinstance(new, tree.Invalid)
@@ -225,42 +222,42 @@ class _Comparison:
         edit = self._edits.get(place)
         if edit is None or not edit.is_of_a_key:
             return old == new
-        self._met[place] += 1
+        self._seen[place] += 1
         return new == edit.meaning
 
     def _is_expected_value(self, old: tree.Scalar, new: tree.Scalar) -> bool:
         edit = self._edits.get((old.line, old.column))
         expected = old.value
         if edit is not None and not edit.is_of_a_key:
-            self._met[old.line, old.column] += 1
+            self._seen[old.line, old.column] += 1
             expected = edit.meaning
         return type(expected) is type(new.value) and expected == new.value
 
 
-_BY_THEIR_PLACE = (Rule.MIN_FAILED_TOO_LARGE, Rule.MIN_SUCCEEDED_TOO_LARGE)
-"""What is too large for one role may be right for another."""
+_VALID_ELSEWHERE = (Rule.MIN_FAILED_TOO_LARGE, Rule.MIN_SUCCEEDED_TOO_LARGE)
+"""A count that is too large for one role may be valid for another."""
 
 
-def _leaves_fewer_faults(
+def _resolves_diagnostics(
     edits: Sequence[_Edit], before: Iterable[Diagnostic], after: Iterable[Diagnostic]
 ) -> bool:
     fixed = Counter(_identity(edit.diagnostic) for edit in edits)
     expected = Counter(_identity(diagnostic) for diagnostic in before)
     expected.subtract(fixed)
     left = Counter(_identity(diagnostic) for diagnostic in after)
-    looked_into = tuple(edit.path for edit in edits if edit.is_of_a_key)
-    are_gone = all(left[identity] <= expected[identity] for identity in fixed)
+    renamed = tuple(edit.path for edit in edits if edit.is_of_a_key)
+    are_resolved = all(left[identity] <= expected[identity] for identity in fixed)
     has_new_errors = any(
         diagnostic.is_error
         and left[_identity(diagnostic)] > expected[_identity(diagnostic)]
-        and not any(_is_within(diagnostic.path, path) for path in looked_into)
+        and not any(_is_within(diagnostic.path, path) for path in renamed)
         for diagnostic in after
     )
-    return are_gone and not has_new_errors
+    return are_resolved and not has_new_errors
 
 
 def _identity(diagnostic: Diagnostic) -> tuple[int, Rule, str]:
-    """Columns move when something before them is edited."""
+    """Return the identity without the column, which edits may change."""
     return diagnostic.line, diagnostic.rule, diagnostic.message
 
 
@@ -268,5 +265,5 @@ def _is_within(path: str, outer: str) -> bool:
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
-def _bare(written: str) -> str:
+def _unquoted(written: str) -> str:
     return written[1:-1] if written[:1] in ("'", '"') else written

@@ -1,15 +1,14 @@
-"""Everything that can be said about one Framework in a file, before anybody runs it.
-
-A list of rules, each a generator of faults over the tree. The shape comes from the model, the rules that tie fields
-together stand here.
-"""
+"""Lint a Framework in a file: structure, names, ports, policies, annotations, and the status."""
 
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkSpec
+from windlass.model.status import FrameworkStatus
 from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import annotations, pods, policies, ports
@@ -19,17 +18,19 @@ API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
 
 
 def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
-    """All faults of a Framework that stands at `path` of its document. Its status is the controller's own affair."""
-    is_as_meant = True
-    for diagnostic in _check_statements(framework, path):
-        is_as_meant = is_as_meant and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
+    """Yield the diagnostics of a Framework at `path` of its document, except for its status."""
+    is_unambiguous = True
+    for diagnostic in _check_fields_and_names(framework, path):
+        is_unambiguous = (
+            is_unambiguous and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
+        )
         yield diagnostic
-    # What a Framework will do can be said when it is known what it says.
-    if is_as_meant:
+    # What a Framework will do is known only if its fields are valid.
+    if is_unambiguous:
         yield from policies.check(framework, path)
 
 
-def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
+def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     yield from _check_fields(framework, path)
     yield from _check_kind(framework, path)
     yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
@@ -45,8 +46,7 @@ def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(
                 framework.keys[key],
                 diagnostics.field(path, key),
-                "a Framework has no field of this name: it would be dropped, as if it were not written. "
-                f"{diagnostics.did_you_mean(key, known)}",
+                diagnostics.unknown_field(key, known),
                 diagnostics.rule_for(key, known),
                 diagnostics.rename_fix(key, known, framework.entries),
             )
@@ -57,7 +57,7 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         node = framework.get(field)
         expected = " or ".join(accepted)
         if node is None:
-            message = f'the field "{field}" is missing, expected {expected}'
+            message = f'missing required field "{field}": expected {expected}'
             yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
         elif tree.text_of(node) not in accepted:
             yield from structural_validation.wrong_type(node, expected, diagnostics.field(path, field))
@@ -66,7 +66,7 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     metadata = framework.get("metadata")
     if metadata is None:
-        message = "the metadata is missing, with the name of the Framework"
+        message = 'missing required field "metadata" with the name of the Framework'
         yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
         return
     yield from structural_validation.check(metadata, ObjectMeta, path, is_open=True)
@@ -74,27 +74,27 @@ def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         return
     name = metadata.get("name")
     if name is None:
-        message = 'the field "name" is missing: a Framework needs a name'
+        message = 'missing required field "name"'
         yield diagnostics.error(metadata, path, message, Rule.MISSING_FIELD)
         return
     text = tree.text_of(name)
     if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
-        yield from structural_validation.wrong_type(name, _why_not_a_name(text, framework), f"{path}.name")
+        yield from structural_validation.wrong_type(name, _expected_name(text, framework), f"{path}.name")
 
 
-def _why_not_a_name(name: str, framework: tree.Mapping) -> str:
+def _expected_name(name: str, framework: tree.Mapping) -> str:
     label = "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
     longest = max((len(pod_name) for pod_name in _pod_names(name, framework)), default=0)
     if longest <= names.POD_NAME_LIMIT:
         return label
-    return f"{label}; its pods' names would have {longest} characters, and Kubernetes allows {names.POD_NAME_LIMIT}"
+    return f"{label}; its pods' names would have {longest} characters, more than the limit of {names.POD_NAME_LIMIT}"
 
 
 def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     spec = framework.get("spec")
     if spec is None:
         if not _is_misspelt(framework, "spec", structural_validation.field_names(Framework)):
-            message = "the spec is missing: a Framework needs at least one role of tasks"
+            message = 'missing required field "spec" with at least one task role'
             yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
         return
     yield from structural_validation.check(spec, FrameworkSpec, path)
@@ -103,7 +103,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     roles = spec.get("taskRoles")
     if roles is None:
         if not _is_misspelt(spec, "taskRoles", structural_validation.field_names(FrameworkSpec)):
-            message = 'the field "taskRoles" is missing: a Framework needs at least one role'
+            message = 'missing required field "taskRoles" with at least one role'
             yield diagnostics.error(spec, path, message, Rule.MISSING_FIELD)
         return
     roles_path = f"{path}.taskRoles"
@@ -118,7 +118,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 def _check_task(role: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     task = role.get("task")
     if task is None:
-        message = 'the field "task" is missing: a role needs one, with a pod template'
+        message = 'missing required field "task" with a pod template'
         yield diagnostics.error(role, path, message, Rule.MISSING_FIELD)
         return
     if not isinstance(task, tree.Mapping):
@@ -144,8 +144,8 @@ def _check_role_names(
             yield diagnostics.error(
                 name,
                 name_path,
-                f"found {diagnostics.quoted(text)}, the name of the role in line {first_lines[text]} too: "
-                "expected a name of its own for every role",
+                f"found {diagnostics.quoted(text)}, which is also the name of the role in line {first_lines[text]}: "
+                "expected a unique name",
                 Rule.DUPLICATE_NAME,
             )
         first_lines.setdefault(text, name.line)
@@ -153,7 +153,7 @@ def _check_role_names(
 
 
 def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Diagnostic]:
-    """Valid names give at most 132 characters; why a longer name of a Framework cannot be had is said there."""
+    """Warn about a host name that Kubernetes truncates. Invalid names have their own diagnostics."""
     are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework) and re.search(
         names.ROLE_NAME_PATTERN, role_name
     )
@@ -163,14 +163,14 @@ def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) 
     yield diagnostics.warning(
         tree.dig(role, "name") or role,
         path,
-        f"the pod {pod_name} has a name of {len(pod_name)} characters: its hostname is cut after "
+        f"the pod name {pod_name} has {len(pod_name)} characters: its host name is truncated to "
         f"{names.HOSTNAME_LIMIT}. Shorten the name of the Framework or of the role.",
         Rule.LONG_POD_NAME,
     )
 
 
-def _pod_names(framework: str, tree_of_framework: tree.Mapping) -> Iterator[str]:
-    for role in tree.items_of(tree.dig(tree_of_framework, "spec", "taskRoles")):
+def _pod_names(framework: str, node: tree.Mapping) -> Iterator[str]:
+    for role in tree.items_of(tree.dig(node, "spec", "taskRoles")):
         yield names.pod_name(framework, tree.text_of(tree.dig(role, "name")) or "", _highest_index(role))
 
 
@@ -182,5 +182,37 @@ def _highest_index(role: tree.Node) -> int:
 
 
 def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool:
-    """The field is there under a wrong name, about which enough has been said."""
+    """Return whether the field is present under a misspelt name, which has its own diagnostic."""
     return any(diagnostics.nearest(key, known) == field for key in node.entries if key not in known)
+
+
+# Status
+
+
+def check_status(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
+    """Warn if a Framework in a file has a status that no controller wrote. It is ignored."""
+    status = node.get("status")
+    is_empty = status is None or (isinstance(status, tree.Mapping) and not status.entries)
+    if status is not None and not is_empty and not _has_invalid_values(status) and not _is_status(status):
+        yield diagnostics.warning(
+            status,
+            diagnostics.field(path, "status"),
+            "this status was not written by a controller, and is ignored: remove it",
+        )
+
+
+def _has_invalid_values(node: tree.Node) -> bool:
+    match node:
+        case tree.Mapping():
+            return any(_has_invalid_values(value) for value in node.entries.values())
+        case tree.Sequence():
+            return any(_has_invalid_values(item) for item in node.items)
+    return isinstance(node, tree.Invalid)
+
+
+def _is_status(status: tree.Node) -> bool:
+    try:
+        msgspec.convert(tree.plain(status), FrameworkStatus)
+    except msgspec.ValidationError:
+        return False
+    return True

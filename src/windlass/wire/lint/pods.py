@@ -1,4 +1,4 @@
-"""What has to fit together within one pod template, beyond its shape."""
+"""Lint a pod template beyond its structure: containers, volumes and mounts."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,19 +8,19 @@ from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
-_MOST_COMPARED = 200
-"""Volumes among which a similar name is looked for: comparing takes time, and no pod has more."""
+_MAX_COMPARED = 200
+"""How many volumes to search for a similar name."""
 
 
 def check(task: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """`task` is the mapping that should hold the template under `pod`."""
+    """Check the template in the field `pod` of a task."""
     yield from _check_presence(task, path)
     spec = tree.dig(task, "pod", "spec")
     yield from _check_mounts(spec, f"{path}.pod.spec")
 
 
 def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    """Init containers too, each with its path."""
+    """Yield all containers with their paths, including init containers."""
     for field in CONTAINER_FIELDS:
         for index, container in enumerate(tree.items_of(tree.dig(pod_spec, field))):
             if isinstance(container, tree.Mapping):
@@ -28,14 +28,14 @@ def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.
 
 
 def _check_presence(task: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """The schema asks for `containers` in a spec, but for no spec, and takes an empty list."""
+    """Require what the schema does not: a spec, and at least one container."""
     pod = task.get("pod")
     if pod is None:
-        message = 'the field "pod" is missing: a task needs a pod template with containers'
+        message = 'missing required field "pod" with a pod template'
         yield diagnostics.error(task, path, message, Rule.MISSING_FIELD)
         return
     if isinstance(pod, tree.Mapping) and pod.get("spec") is None:
-        message = 'the field "spec" is missing: a pod template needs one, with containers'
+        message = 'missing required field "spec" with containers'
         yield diagnostics.error(pod, f"{path}.pod", message, Rule.MISSING_FIELD)
         return
     containers = tree.dig(pod, "spec", "containers")
@@ -50,7 +50,7 @@ def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Diagnostic]
         tree.text_of(tree.dig(volume, "name")) for volume in tree.items_of(tree.dig(pod_spec, "volumes"))
     ]
     known = dict.fromkeys(name for name in volumes if name is not None)
-    compared = tuple(islice(known, _MOST_COMPARED))
+    compared = tuple(islice(known, _MAX_COMPARED))
     for container, container_path in containers_of(pod_spec, path):
         for index, mount in enumerate(tree.items_of(container.get("volumeMounts"))):
             name = tree.dig(mount, "name")
@@ -68,5 +68,5 @@ def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Diagnostic]
 
 def _remedy(name: str, known: tuple[str, ...]) -> str:
     if not known:
-        return f"The pod has no volumes: add one called {diagnostics.quoted(name)} under volumes."
+        return f"The pod has no volumes: add a volume {diagnostics.quoted(name)}."
     return diagnostics.did_you_mean(name, known)

@@ -1,8 +1,7 @@
-"""Do commands, arguments and variables agree with the Framework that they stand in: ports, and its name.
+"""Lint ports and Framework names in commands, arguments and variables.
 
-These are guesses about text, so they are warnings, and they look only where a number can be nothing but a port: after
-a word that ends in "port", or after a host and a colon. A number elsewhere is left alone, and so is the port of a host
-that is plainly not one of the Framework's own.
+The diagnostics are guesses about text, so they are warnings. A number counts as a port only after a word that ends in
+"port", or after a colon and a host that may belong to the Framework.
 """
 
 import re
@@ -20,23 +19,23 @@ _PORTS = range(1, 65536)
 _AFTER_PORT = re.compile(r"(port|Port|PORT)(?:=|:\s?|\s{1,4})[\"']?(\d{2,5})(?![\w.:-])")
 _AFTER_COLON = re.compile(r":(\d{2,5})(?![\w.:-])")
 _FRAMEWORK_NAME = re.compile(r"(?<!\w)framework_name=[\"']?([A-Za-z0-9][A-Za-z0-9.-]*)")
-_MOST_PORTS = 1000
-"""Of one text; a longer list is data and not a command."""
+_MAX_PORTS = 1000
+"""The limit for one text. A longer list is data rather than a command."""
 
-_LONGEST_HOST = 253
-_HOST_BEGINS_AFTER = re.compile(r".*[\s,;=/@\"'`|&<>]", re.DOTALL)
+_MAX_HOST_LENGTH = 253
+_HOST_SEPARATOR = re.compile(r".*[\s,;=/@\"'`|&<>]", re.DOTALL)
 _VARIABLE = re.compile(r".*\$(?:\w+|\{.+\})|.*\)", re.DOTALL)
 _OWN_ADDRESS = re.compile(r"localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\]")
 _HYPHEN_OR_END = re.compile(r"-|$")
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*)((?:\.[A-Za-z0-9-]+)*)")
-_SPEAKS_OF_A_HOST = re.compile(
+_HOST_WORD = re.compile(
     r".*(?:host|addr|address|server|master|coordinator|endpoint|peer|bind|listen)(?:e?s)?",
     re.IGNORECASE | re.DOTALL,
 )
 
 
 class Phrase(msgspec.Struct, frozen=True):
-    """A text of a container, and where it stands."""
+    """A text of a container and its position."""
 
     text: str
     node: tree.Node
@@ -44,17 +43,17 @@ class Phrase(msgspec.Struct, frozen=True):
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """The declared ports of a Framework, each with the containers that declare it, in words."""
+    """The declared ports of a Framework, each with a description of the container."""
 
     owners: dict[int, str]
 
     def near(self, port: int) -> int | None:
-        """The declared port that differs by one digit or by two that changed places."""
+        """Return a declared port that differs by one digit or by two transposed digits."""
         return next((meant for meant in _slips(str(port)) if meant in self.owners), None)
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """`path` is where the Framework stands in its document."""
+    """Check a Framework at `path` of its document."""
     name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
     roles = tuple(_roles(framework, path))
     own_names = frozenset({name, *(tree.text_of(tree.dig(role, "name")) or "" for role, _ in roles)} - {""})
@@ -67,16 +66,16 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def used_ports(text: str, own_names: frozenset[str]) -> tuple[int, ...]:
-    """The ports that a text speaks of, each once. `own_names` begin the names of the Framework's own hosts."""
+    """Return the distinct ports in a text. `own_names` are prefixes of the names of the Framework's hosts."""
     after_port = [
         int(match[2])
-        for match in islice(_AFTER_PORT.finditer(text), _MOST_PORTS)
-        if _is_a_word(text, match.start())
+        for match in islice(_AFTER_PORT.finditer(text), _MAX_PORTS)
+        if _is_word_start(text, match.start())
     ]
     after_host = [
         int(match[1])
-        for match in islice(_AFTER_COLON.finditer(text), _MOST_PORTS)
-        if _ends_in_own_host(text[max(0, match.start() - _LONGEST_HOST) : match.start()], own_names)
+        for match in islice(_AFTER_COLON.finditer(text), _MAX_PORTS)
+        if _ends_in_own_host(text[max(0, match.start() - _MAX_HOST_LENGTH) : match.start()], own_names)
     ]
     return tuple(port for port in dict.fromkeys(after_port + after_host) if port in _PORTS)
 
@@ -89,11 +88,11 @@ def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Ite
         if near is not None:
             remedy = f"Did you mean {near}, which {ports.owners[near]} declares?"
         else:
-            remedy = f"Add containerPort: {port} to the container that listens there, or correct the number."
+            remedy = f"Add containerPort: {port} to the container that listens on it, or correct the number."
         yield diagnostics.warning(
             phrase.node,
             phrase.path,
-            f"the port {port} is used here, but no container of the Framework declares it. {remedy}",
+            f"port {port} is not declared by any container of the Framework. {remedy}",
             Rule.UNDECLARED_PORT,
         )
 
@@ -105,9 +104,9 @@ def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
             yield diagnostics.warning(
                 phrase.node,
                 phrase.path,
-                f"framework_name={diagnostics.truncate(other)} is set here, but this Framework is called "
-                f"{diagnostics.quoted(framework)}: the tasks would look for the addresses of another one. "
-                f"Write framework_name={diagnostics.truncate(framework)}.",
+                f"framework_name={diagnostics.truncate(other)} does not match the name of this Framework, "
+                f"{diagnostics.quoted(framework)}: tasks would look for the addresses of another Framework. "
+                f"Set framework_name={diagnostics.truncate(framework)}.",
                 Rule.OTHER_FRAMEWORK,
             )
 
@@ -142,7 +141,7 @@ def _owner(container: tree.Mapping, role: tree.Node) -> str:
 
 
 def _phrases(container: tree.Mapping, path: str) -> Iterator[Phrase]:
-    """An item that is just an option, such as `--port`, is read together with the one that follows."""
+    """Yield commands, arguments and variables. An option such as `--port` is joined with the next item."""
     for field in ("command", "args"):
         option = ""
         for index, item in enumerate(tree.items_of(container.get(field))):
@@ -160,15 +159,15 @@ def _phrases(container: tree.Mapping, path: str) -> Iterator[Phrase]:
             yield Phrase(f"{tree.text_of(name) or ''}={text}", value, env_path)
 
 
-def _is_a_word(text: str, start: int) -> bool:
-    """Whether "port" begins a word here, as in `ps_port` and `psPort` but not in `report`."""
+def _is_word_start(text: str, start: int) -> bool:
+    """Return whether "port" starts a word, as in `ps_port` and `psPort` but not in `report`."""
     before = text[start - 1] if start > 0 else ""
     return not before.isalpha() or (text[start] == "P" and before.islower())
 
 
 def _ends_in_own_host(text: str, own_names: frozenset[str]) -> bool:
-    """Whether a text, which a colon and a port follow, ends in a host that could be one of this Framework's."""
-    begin = _HOST_BEGINS_AFTER.match(text)
+    """Return whether the text before a colon and a port ends in a host that may belong to the Framework."""
+    begin = _HOST_SEPARATOR.match(text)
     host = text[begin.end() :] if begin is not None else text
     if _VARIABLE.fullmatch(host) or _OWN_ADDRESS.fullmatch(host):
         return True
@@ -177,15 +176,13 @@ def _ends_in_own_host(text: str, own_names: frozenset[str]) -> bool:
         return False
     first_label, domain = name[1], name[2]
     beginnings = (first_label[: hyphen.start()] for hyphen in _HYPHEN_OR_END.finditer(first_label))
-    is_named_after_us = any(beginning in own_names for beginning in beginnings)
-    is_called_a_host = bool(
-        _SPEAKS_OF_A_HOST.fullmatch(first_label) or _SPEAKS_OF_A_HOST.fullmatch(_option(text))
-    )
-    return is_named_after_us or (not domain and is_called_a_host)
+    has_own_name = any(beginning in own_names for beginning in beginnings)
+    has_host_word = bool(_HOST_WORD.fullmatch(first_label) or _HOST_WORD.fullmatch(_option(text)))
+    return has_own_name or (not domain and has_host_word)
 
 
 def _option(text: str) -> str:
-    """What the last word is the value of: `--ps_hosts` in `--ps_hosts=a:1,b` and in `--ps_hosts a:1,b`."""
+    """Return the option of the last value: `--ps_hosts` in `--ps_hosts=a:1,b` and in `--ps_hosts a:1,b`."""
     words = text.split()
     before, is_assigned, _ = words[-1].partition("=")
     if is_assigned:
@@ -194,7 +191,7 @@ def _option(text: str) -> str:
 
 
 def _slips(digits: str) -> Iterator[int]:
-    """The numbers that somebody who wrote these digits may have meant."""
+    """Yield the numbers that differ by one digit or by two transposed digits."""
     for index, digit in enumerate(digits):
         for other in "0123456789":
             yield int(f"{digits[:index]}{other}{digits[index + 1 :]}")

@@ -1,6 +1,6 @@
-"""A plain value as YAML. Quotes stand around whatever our reader, that of Kubernetes, would not take for a string.
+"""Write plain values as YAML. Strings that Kubernetes would parse as another type are quoted.
 
-A text of several lines, such as a script, is written as it reads, unless a space or a tab in it could be lost.
+A string of several lines, e.g. a script, becomes a block, unless spaces or tabs could be lost.
 """
 
 import re
@@ -12,9 +12,9 @@ from windlass.wire.yaml import scalars
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LINES = re.compile(r"[!-~](?:[ -~]*[!-~])?\n(?:(?:[ -~]*[!-~])?\n)*(?:[ -~]*[!-~])\n")
-"""Two or more lines, of plain characters, none with a space at its end."""
+"""Two or more lines of printable ASCII characters without trailing spaces."""
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-"""To other readers, whatever its size. To that of Kubernetes, one that is too large for a number is a string."""
+"""A number to other parsers. Kubernetes treats numbers that are too large as strings."""
 
 
 def dump(value: Any) -> bytes:
@@ -30,7 +30,7 @@ class _KubernetesDumper(_Dumper):  # type: ignore[misc]
 
 
 def _quoted_where_needed(dumper: Any, text: str) -> Any:
-    is_plain = scalars.means_a_string(text) and not _NUMBER.fullmatch(text)
+    is_plain = scalars.is_string(text) and not _NUMBER.fullmatch(text)
     style = None if is_plain else '"'
     if _LINES.fullmatch(text):
         style = "|"

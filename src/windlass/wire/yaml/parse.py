@@ -1,8 +1,7 @@
-"""Bytes of YAML or JSON → documents.
+"""Parse YAML or JSON into documents with positions.
 
-Built from the parser's events with a stack of our own, so that neither deep nesting nor aliases that multiply can
-exhaust anything: depth and the number of values, aliases expanded, are bounded while the events come in. What the
-documents *say* is checked elsewhere.
+Documents are built from the events of the parser with an explicit stack. Depth and the number of values, with aliases
+expanded, are limited during parsing, so that no input exhausts memory or the call stack.
 """
 
 import contextlib
@@ -21,9 +20,9 @@ from windlass.wire.yaml.text import ParseError, Position, decode, looks_like_jso
 from windlass.wire.yaml.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
 
 MAX_DEPTH = 100
-"""Kubernetes objects nest some twenty levels."""
+"""Kubernetes objects have about 20 levels."""
 MAX_VALUES = 1_000_000
-"""A Framework of 10,000 tasks has, with its status, some 700,000, keys included."""
+"""A Framework of 10,000 tasks with its status has about 700,000 keys and values."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD_TAG = "tag:yaml.org,2002:"
@@ -44,17 +43,17 @@ def parse(data: bytes) -> Parsed:
         text = decode(data)
         with contextlib.closing(events_of(text)) as events:
             documents.extend(_documents(events))
-    except ParseError as unreadable:
-        return Parsed(tuple(documents), unreadable.diagnostic)
+    except ParseError as error:
+        return Parsed(tuple(documents), error.diagnostic)
     return Parsed(tuple(documents))
 
 
 def events_of(text: str) -> Generator[Any, None, None]:
-    """What the YAML parser meets, one after the other, each with its places. Raises `ParseError`."""
+    """Yield the events of the YAML parser. Raise `ParseError` for invalid YAML."""
     try:
         yield from yaml.parse(text, Loader=_Loader)
-    except yaml.YAMLError as broken:
-        raise _not_yaml(broken, text) from broken
+    except yaml.YAMLError as error:
+        raise _parse_error(error, text) from error
 
 
 def _documents(events: Iterable[Any]) -> Iterator[Document]:
@@ -67,11 +66,11 @@ def _documents(events: Iterable[Any]) -> Iterator[Document]:
             count = builder.count
             yield builder.document()
         else:
-            builder.take(event)
+            builder.add_event(event)
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """A finished value with what it weighs when all aliases in it are written out."""
+    """A complete value with its size, aliases expanded."""
 
     node: Node
     values: int
@@ -79,12 +78,12 @@ class _Measured(msgspec.Struct, frozen=True):
 
 
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list that is not complete."""
 
     def __init__(self, event: Any) -> None:
         self.is_mapping = isinstance(event, yaml.MappingStartEvent)
         self.anchor: str | None = event.anchor
-        self.place = _position(event.start_mark)
+        self.position = _position(event.start_mark)
         self.items: list[Node] = []
         self.entries: dict[str, Node] = {}
         self.keys: dict[str, Position] = {}
@@ -94,11 +93,11 @@ class _Open:
         self.height = 0
 
     @property
-    def wants_a_key(self) -> bool:
+    def expects_key(self) -> bool:
         return self.is_mapping and self.key is None
 
     def close(self) -> Node:
-        line, column = self.place.line, self.place.column
+        line, column = self.position.line, self.position.column
         if not self.is_mapping:
             return Sequence(tuple(self.items), line, column)
         for source in self.merged:
@@ -110,10 +109,10 @@ class _Open:
 
 class _Key(msgspec.Struct, frozen=True):
     text: str
-    place: Position
+    position: Position
     is_merge: bool = False
-    is_faulty: bool = False
-    """Its value is read and forgotten."""
+    is_invalid: bool = False
+    """The value of an invalid key is skipped."""
 
 
 class _Builder:
@@ -121,17 +120,17 @@ class _Builder:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        """Values of the whole file so far, aliases expanded."""
+        """The number of values in the file so far, aliases expanded."""
         self.open: list[_Open] = []
         self.anchors: dict[str, _Measured | None] = {}
-        """None while the anchored value is still open."""
+        """None while the anchored value is incomplete."""
         self.root: Node = Scalar(None, 1, 1)
         self.diagnostics: list[Diagnostic] = []
 
     def document(self) -> Document:
         return Document(self.root, tuple(self.diagnostics))
 
-    def take(self, event: Any) -> None:
+    def add_event(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
             self._add(self._scalar(event), event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -143,12 +142,10 @@ class _Builder:
 
     def _enter(self, event: Any) -> None:
         if len(self.open) >= MAX_DEPTH:
-            raise ParseError(
-                _position(event.start_mark), f"nested deeper than {MAX_DEPTH} levels: no Kubernetes object is"
-            )
+            raise ParseError(_position(event.start_mark), f"nested deeper than {MAX_DEPTH} levels")
         self._count(1, event)
         if event.tag is not None and event.tag not in _COLLECTION_TAGS:
-            self._fault(_position(event.start_mark), _unknown_tag(event.tag))
+            self._report(_position(event.start_mark), _unknown_tag(event.tag))
         if event.anchor is not None:
             self.anchors[event.anchor] = None
         self.open.append(_Open(event))
@@ -161,30 +158,30 @@ class _Builder:
         self._add(measured, None)
 
     def _aliased(self, event: Any) -> _Measured:
-        place = _position(event.start_mark)
+        position = _position(event.start_mark)
         if event.anchor not in self.anchors:
             raise ParseError(
-                place,
-                f"the alias *{diagnostics.truncate(event.anchor)} refers to an anchor that does not stand before it",
+                position,
+                f"the alias *{diagnostics.truncate(event.anchor)} refers to an unknown anchor",
                 self._path(),
             )
         target = self.anchors[event.anchor]
         if target is None:
             raise ParseError(
-                place,
-                f"the alias *{diagnostics.truncate(event.anchor)} stands inside the value that it refers to",
+                position,
+                f"the alias *{diagnostics.truncate(event.anchor)} is inside the value that it refers to",
                 self._path(),
             )
         if len(self.open) + target.height > MAX_DEPTH:
             raise ParseError(
-                place,
-                f"with the alias *{diagnostics.truncate(event.anchor)} nested deeper than {MAX_DEPTH} levels",
+                position,
+                f"nested deeper than {MAX_DEPTH} levels with the alias *{diagnostics.truncate(event.anchor)}",
                 self._path(),
             )
         return target
 
     def _add(self, measured: _Measured, event: Any) -> None:
-        """Put a finished value where it belongs. A collection has no event, and was counted as it came in."""
+        """Add a complete value to its parent. A collection has no event, and is already counted."""
         node = measured.node
         if event is not None:
             self._count(measured.values, event)
@@ -194,51 +191,50 @@ class _Builder:
         top = self.open[-1]
         top.values += measured.values
         top.height = max(top.height, measured.height)
-        if top.wants_a_key:
+        if top.expects_key:
             top.key = self._key(node, event)
             return
         if not top.is_mapping:
             top.items.append(node)
         elif top.key is not None:
-            self._enter_value(top, top.key, node)
+            self._add_entry(top, top.key, node)
             top.key = None
 
-    def _enter_value(self, top: _Open, key: _Key, node: Node) -> None:
-        if key.is_faulty:
+    def _add_entry(self, top: _Open, key: _Key, node: Node) -> None:
+        if key.is_invalid:
             return
         if not key.is_merge:
             top.entries[key.text] = node
-            top.keys[key.text] = key.place
+            top.keys[key.text] = key.position
             return
         sources = tree.items_of(node) or (node,)
         if all(isinstance(source, Mapping) for source in sources):
             top.merged.extend(sources)
         else:
-            self._fault(key.place, "the merge key << wants a mapping, or a list of mappings")
+            self._report(key.position, "the merge key << requires a mapping or a list of mappings")
 
     def _key(self, node: Node, event: Any) -> _Key:
-        place = Position(node.line, node.column)
+        position = Position(node.line, node.column)
         if event is not None:
-            place = _position(event.start_mark)
+            position = _position(event.start_mark)
         if isinstance(node, Scalar):
             is_plain = isinstance(event, yaml.ScalarEvent) and _is_plain(event)
             if node.value == "<<" and is_plain:
-                return _Key("<<", place, is_merge=True)
+                return _Key("<<", position, is_merge=True)
             if node.value is not None:
                 text = node.value if isinstance(node.value, str) else msgspec.json.encode(node.value).decode()
-                return _Key(text, place, is_faulty=self._is_duplicate(text, place))
+                return _Key(text, position, is_invalid=self._is_duplicate(text, position))
         if not isinstance(node, Invalid):
-            self._fault(place, "a key must be a string")
-        return _Key("", place, is_faulty=True)
+            self._report(position, "a key must be a string")
+        return _Key("", position, is_invalid=True)
 
-    def _is_duplicate(self, key: str, place: Position) -> bool:
+    def _is_duplicate(self, key: str, position: Position) -> bool:
         first = self.open[-1].keys.get(key)
         if first is None:
             return False
-        self._fault(
-            place,
-            f"the key {diagnostics.quoted(key)} stands in this mapping already, in line {first.line}: "
-            "only one of the two can count; remove the other",
+        self._report(
+            position,
+            f"duplicate key {diagnostics.quoted(key)}, already in line {first.line}: remove one of them",
             Rule.DUPLICATE_KEY,
         )
         return True
@@ -250,36 +246,36 @@ class _Builder:
         return measured
 
     def _scalar_value(self, event: Any) -> Node:
-        place = _position(event.start_mark)
+        position = _position(event.start_mark)
         if not event.value.isascii() and _SURROGATE.search(event.value):
-            self._fault(place, "found one half of a surrogate pair, expected a whole character")
-            return Invalid(place.line, place.column)
+            self._report(position, "found an unpaired surrogate, expected a complete character")
+            return Invalid(position.line, position.column)
         if event.tag in _STRING_TAGS or (event.tag is None and not _is_plain(event)):
-            return Scalar(event.value, place.line, place.column)
+            return Scalar(event.value, position.line, position.column)
         value = scalars.resolve(event.value)
-        if event.tag is not None and not _fits_tag(value, event.tag):
-            self._fault(place, _unknown_tag(event.tag, event.value))
-            return Invalid(place.line, place.column)
+        if event.tag is not None and not _matches_tag(value, event.tag):
+            self._report(position, _unknown_tag(event.tag, event.value))
+            return Invalid(position.line, position.column)
         if isinstance(value, float) and not math.isfinite(value):
-            self._fault(
-                place,
-                f"found {event.value}, which JSON cannot hold: write a finite number, or quote it as a string",
+            self._report(
+                position,
+                f"found {event.value}, which JSON cannot represent: use a finite number, or quote it as a string",
             )
-            return Invalid(place.line, place.column)
-        return Scalar(value, place.line, place.column)
+            return Invalid(position.line, position.column)
+        return Scalar(value, position.line, position.column)
 
     def _count(self, values: int, event: Any) -> None:
         self.count += values
         if self.count > MAX_VALUES:
             raise ParseError(
                 _position(event.start_mark),
-                f"more than {MAX_VALUES} values, aliases written out: use fewer, or split the file",
+                f"more than {MAX_VALUES} values, with aliases expanded: use fewer, or split the file",
                 self._path(),
             )
 
-    def _fault(self, place: Position, message: str, rule: Rule = Rule.NOT_JSON) -> None:
+    def _report(self, position: Position, message: str, rule: Rule = Rule.NOT_JSON) -> None:
         if len(self.diagnostics) <= diagnostics.MAX_DIAGNOSTICS:
-            self.diagnostics.append(diagnostics.error(place, self._path(), message, rule))
+            self.diagnostics.append(diagnostics.error(position, self._path(), message, rule))
 
     def _path(self) -> str:
         path = ""
@@ -303,32 +299,34 @@ def _is_plain(event: Any) -> bool:
     return bool(event.implicit[0])
 
 
-def _fits_tag(value: scalars.Scalar, tag: str) -> bool:
+def _matches_tag(value: scalars.Scalar, tag: str) -> bool:
     types = _TAGGED_TYPES.get(tag, ())
-    is_a_boolean_by_mistake = isinstance(value, bool) and bool not in types
-    return isinstance(value, types) and not is_a_boolean_by_mistake
+    is_unexpected_boolean = isinstance(value, bool) and bool not in types
+    return isinstance(value, types) and not is_unexpected_boolean
 
 
 def _unknown_tag(tag: str, value: str | None = None) -> str:
     short = "!!" + tag.removeprefix(_STANDARD_TAG) if tag.startswith(_STANDARD_TAG) else tag
     subject = f" before {diagnostics.quoted(value)}" if value is not None else ""
-    return f"found the tag {diagnostics.truncate(short)}{subject}, which cannot be kept in JSON: remove it"
+    return f"found the tag {diagnostics.truncate(short)}{subject}, which JSON cannot represent: remove it"
 
 
-def _not_yaml(broken: yaml.YAMLError, text: str) -> ParseError:
+def _parse_error(error: yaml.YAMLError, text: str) -> ParseError:
     problem, context, mark, began = (
-        getattr(broken, field, None) for field in ("problem", "context", "problem_mark", "context_mark")
+        getattr(error, field, None) for field in ("problem", "context", "problem_mark", "context_mark")
     )
     lines = text.splitlines() or [""]
-    is_at_the_end = mark is None or mark.line >= len(lines)
-    place = Position(len(lines), len(lines[-1]) + 1) if is_at_the_end else _position(mark)
-    line = lines[place.line - 1]
+    is_at_end = mark is None or mark.line >= len(lines)
+    position = Position(len(lines), len(lines[-1]) + 1) if is_at_end else _position(mark)
+    line = lines[position.line - 1]
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation and not looks_like_json(text):
         return ParseError(
-            Position(place.line, indentation.index("\t") + 1),
-            "found a tab in the indentation; YAML indents with spaces only: replace the tab by spaces",
+            Position(position.line, indentation.index("\t") + 1),
+            "found a tab in the indentation, which YAML does not allow: use spaces",
         )
     during = f"{context}, " if context else ""
-    since = f"begun in line {began.line + 1}, " if began is not None and began.line + 1 < place.line else ""
-    return ParseError(place, f"this is not YAML: {during}{since}{problem or broken}")
+    since = (
+        f"started in line {began.line + 1}, " if began is not None and began.line + 1 < position.line else ""
+    )
+    return ParseError(position, f"invalid YAML: {during}{since}{problem or error}")

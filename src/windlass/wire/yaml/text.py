@@ -1,4 +1,4 @@
-"""Bytes of a file → text that a YAML parser may safely be given, or the diagnostic that prevents it."""
+"""Decode the bytes of a file to text that is safe for the YAML parser."""
 
 import re
 
@@ -7,10 +7,10 @@ import msgspec
 from windlass.wire import diagnostics
 
 MAX_BYTES = 16 * 1024 * 1024
-"""More than any Framework that an API server would store, its status included."""
+"""More than an API server stores of a Framework with its status."""
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Python takes long over a set that reaches beyond U+FFFF, so this is what is forbidden, not what is allowed."""
+"""The complement of the allowed characters: Python is slow with a set that reaches beyond U+FFFF."""
 _STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -22,7 +22,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class ParseError(Exception):
-    """There is no document to be had; carries the diagnostic that says why."""
+    """A file cannot be parsed. Its diagnostic contains the reason."""
 
     def __init__(self, at: diagnostics.Located, message: str, path: str = "") -> None:
         super().__init__(message)
@@ -30,16 +30,16 @@ class ParseError(Exception):
 
 
 def decode(data: bytes) -> str:
-    """Raises `ParseError` for what is too large, not UTF-8, or holds characters that YAML forbids."""
+    """Return the text. Raise `ParseError` if it is too large, not UTF-8, or contains characters that YAML forbids."""
     if len(data) > MAX_BYTES:
         raise ParseError(
             Position(1, 1),
-            f"the file is larger than {MAX_BYTES // 2**20} MiB, the most that is read; split it",
+            f"the file is larger than {MAX_BYTES // 2**20} MiB: split it",
         )
     try:
         text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as broken:
-        raise ParseError(_position_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
+    except UnicodeDecodeError as error:
+        raise ParseError(_position_of_byte(data, error.start), _not_utf8(data, error.start)) from error
     forbidden = _FORBIDDEN.search(text)
     if forbidden is not None:
         raise ParseError(
@@ -70,7 +70,7 @@ def _not_utf8(data: bytes, offset: int) -> str:
 
 
 def _json_as_yaml(text: str) -> str:
-    """YAML lacks two things that JSON has: tabs between tokens, and characters written as two escapes."""
+    """Replace what JSON allows and YAML does not: tabs between tokens, and surrogate pairs."""
 
     def as_yaml(found: re.Match[str]) -> str:
         match found[0][0]:

@@ -1,7 +1,6 @@
-"""Documents in which every key, value and list item knows its line and column, and how to walk them.
+"""Documents with the position of every key, value and list item.
 
-How they are read from bytes is in `parsing`, what they should say is checked elsewhere. A tree is at most
-`parsing.DEEPEST` levels deep, aliases included, so whoever walks one may recurse.
+A tree has at most `parse.MAX_DEPTH` levels, aliases expanded, so functions may recurse.
 """
 
 from typing import Any
@@ -28,18 +27,18 @@ class Sequence(msgspec.Struct, frozen=True, gc=False):
 class Mapping(msgspec.Struct, frozen=True, gc=False):
     entries: dict[str, "Node"]
     keys: dict[str, Position]
-    """Where each key stands; a key that was merged in stands where it was written."""
+    """The position of each key. A merged key has the position of its source."""
     line: int
     column: int
 
     def get(self, key: str) -> "Node | None":
-        """The value of a key; a null counts as absent, as it does to Kubernetes."""
+        """Return the value of a key. Null counts as absent, as in Kubernetes."""
         node = self.entries.get(key)
         return None if isinstance(node, Scalar) and node.value is None else node
 
 
 class Invalid(msgspec.Struct, frozen=True, gc=False):
-    """A value that was found faulty already, and about which nothing more should be said."""
+    """A value that already has a diagnostic."""
 
     line: int
     column: int
@@ -59,13 +58,13 @@ class Document(msgspec.Struct, frozen=True):
 
 class Parsed(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
-    """Those that were read to their end."""
+    """The complete documents."""
     failure: Diagnostic | None = None
-    """Why reading stopped, if it did."""
+    """The reason if parsing stopped."""
 
 
 def plain(node: Node) -> Any:
-    """The same value without places: what a JSON decoder would have given."""
+    """Return the value without positions, as a JSON decoder would."""
     match node:
         case Scalar(value=value):
             return value
@@ -74,18 +73,18 @@ def plain(node: Node) -> Any:
         case Mapping(entries=entries):
             return {key: plain(value) for key, value in entries.items()}
         case Invalid():
-            raise ValueError(f"line {node.line}: a faulty value has no plain form")
+            raise ValueError(f"line {node.line}: an invalid value has no plain form")
 
 
 def without_nulls(value: Any) -> Any:
-    """A plain value without the fields that are null: to Kubernetes they are absent, to a model of the wrong type."""
+    """Return a plain value without fields that are null, which count as absent."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def dig(node: Node | None, *keys: str) -> Node | None:
-    """The value under a path of keys, if there is one."""
+    """Return the value at a path of keys, or None."""
     for key in keys:
         node = node.get(key) if isinstance(node, Mapping) else None
     return node

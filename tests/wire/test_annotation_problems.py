@@ -9,7 +9,7 @@ import pytest
 from windlass.discovery import environment
 from windlass.model import names
 from windlass.model.framework import Framework, TaskRoleSpec
-from windlass.wire import annotation_checks, semantic_validation
+from windlass.wire import semantic_validation
 
 RUNTIMES = ["tensorflow", "pytorch", "jax", "mpi", "plain"]
 LONGEST_VARIABLE = 128 * 1024
@@ -43,7 +43,7 @@ GOOD = [
 
 @pytest.mark.parametrize("good", GOOD)
 def test_what_can_be_had(good: Framework) -> None:
-    assert annotation_checks.problems(good) == []
+    assert semantic_validation.annotation_problems(good) == []
     assert semantic_validation.semantic_error(good) == ""
 
 
@@ -77,7 +77,7 @@ BAD: list[Any] = [
     (framework("mpi", None, ("0", 1)), "the variable 0_HOSTS is set"),
     (
         framework("tensorflow", None, ("worker", 10_000)),
-        "spec.taskRoles: found 10000 tasks, too many for one variable of the environment",
+        "spec.taskRoles: found 10000 tasks, too many to list in an environment variable",
     ),
 ]
 
@@ -85,7 +85,7 @@ BAD: list[Any] = [
 @pytest.mark.parametrize(("bad", "words"), BAD, ids=[words[:60] for _, words in BAD])
 def test_what_cannot(bad: Framework, words: str) -> None:
     """Said once, in a line of a length that a condition can hold; and the controller hears of it."""
-    (problem,) = annotation_checks.problems(bad)
+    (problem,) = semantic_validation.annotation_problems(bad)
     assert words in problem
     assert "\n" not in problem
     assert len(problem) < 600
@@ -93,7 +93,9 @@ def test_what_cannot(bad: Framework, words: str) -> None:
 
 
 def test_every_problem_is_named() -> None:
-    found = annotation_checks.problems(framework("tensorflow", "maybe", ("0", 1), ("1", 1), name="0digits"))
+    found = semantic_validation.annotation_problems(
+        framework("tensorflow", "maybe", ("0", 1), ("1", 1), name="0digits")
+    )
     assert [each.partition(":")[0] for each in found] == [
         BARRIER,
         "metadata.name",
@@ -114,7 +116,7 @@ def test_what_passes_fits_into_the_environment(runtime: str, name: int, role: in
         return builders.framework("n" * name, builders.role("r" * role, tasks, pod=pod), annotations=asks)
 
     most = bisect.bisect_left(
-        range(1, 10_001), True, key=lambda tasks: bool(annotation_checks.problems(made(tasks)))
+        range(1, 10_001), True, key=lambda tasks: bool(semantic_validation.annotation_problems(made(tasks)))
     )
     assert most > 500
     variables = environment.variables_of(made(most))("r" * role, most - 1)
