@@ -140,7 +140,7 @@ def carry_over(new: Object, old: Object) -> None:
         new["metadata"].pop(field, None)
 
 
-def shape_errors(kind: Kind, new: Object) -> list[FieldError]:
+def schema_errors(kind: Kind, new: Object) -> list[FieldError]:
     """Return the schema errors of a custom resource. A built-in kind is validated by its strategy."""
     return kind.schema.validate(new) if kind.is_custom else []
 
@@ -150,7 +150,7 @@ def status_errors(kind: Kind, new: Object) -> list[FieldError]:
 
     Kubernetes validates nothing else when a status is written, and its messages name fields relative to the status.
     """
-    errors = [error for error in shape_errors(kind, new) if error.field.startswith(("status", "<nil>"))]
+    errors = [error for error in schema_errors(kind, new) if error.field.startswith(("status", "<nil>"))]
     return [
         msgspec.structs.replace(error, message=error.message.replace("status.", "", 1))
         if f"{error.field} in body" in error.message

@@ -27,7 +27,7 @@ ORPHAN = "orphan"
 _MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600
 # Metadata fields of a new object that only the server sets.
 _SERVER_SET_FIELDS = (
-    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
     *("managedFields", "selfLink"),
 )
 
@@ -74,7 +74,7 @@ class Lifecycle:
         if body is None:
             del self._namespaces[name]
         else:
-            self._namespaces[name] = metadata.is_going(body)
+            self._namespaces[name] = metadata.is_terminating(body)
 
     # ClusterView, for strategies
 
@@ -107,12 +107,9 @@ class Lifecycle:
         self._check_namespace_accepts(kind, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-        self._name(meta)
-        generation = meta.get("generation")
+        self._generate_name(meta)
         for field in _SERVER_SET_FIELDS:
             meta.pop(field, None)
-        if not kind.strategy.has_generation and generation is not None:
-            meta["generation"] = generation
         meta["uid"] = self._new_uid()
         meta["creationTimestamp"] = self.now()
         if kind.strategy.has_generation:
@@ -125,7 +122,7 @@ class Lifecycle:
         errors = [
             *admission.metadata_errors(kind, new),
             *kind.strategy.validate_create(new),
-            *admission.shape_errors(kind, new),
+            *admission.schema_errors(kind, new),
             *kind.strategy.validate(new),
         ]
         admission.raise_if_invalid(kind, meta.get("name", ""), errors)
@@ -146,11 +143,11 @@ class Lifecycle:
             raise self._already_exists(kind, key, name) from error
 
     def _already_exists(self, kind: Kind, key: str, name: str) -> ApiError:
-        taken = api_errors.already_exists(kind.group, kind.plural, name)
+        error = api_errors.already_exists(kind.group, kind.plural, name)
         stored = self.store.get(kind.resource, key)
-        if stored is None or not metadata.is_going(stored):
-            return taken
-        return ApiError(409, taken.reason, f"object is being deleted: {taken.message}", taken.details)
+        if stored is None or not metadata.is_terminating(stored):
+            return error
+        return ApiError(409, error.reason, f"object is being deleted: {error.message}", error.details)
 
     def update(
         self,
@@ -174,7 +171,7 @@ class Lifecycle:
         admission.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
-            errors = admission.shape_errors(kind, new)
+            errors = admission.schema_errors(kind, new)
         elif subresource == "status":
             new = admission.with_new_status(kind, new, old)
             kind.strategy.prepare_status(new, old)
@@ -192,7 +189,7 @@ class Lifecycle:
             errors = [
                 *metadata.validate_metadata_update(new, old),
                 *admission.metadata_errors(kind, new),
-                *admission.shape_errors(kind, new),
+                *admission.schema_errors(kind, new),
                 *kind.strategy.validate(new),
                 *kind.strategy.validate_update(new, old),
             ]
@@ -291,7 +288,7 @@ class Lifecycle:
         if kind.strategy.has_generation and not is_terminating:
             meta["generation"] = meta.get("generation", 0) + 1
 
-    def _name(self, meta: Object) -> None:
+    def _generate_name(self, meta: Object) -> None:
         base = meta.get("generateName")
         if not meta.get("name") and base:
             meta["name"] = metadata.generate_name(base, metadata.random_suffix(self._randomness))

@@ -74,7 +74,7 @@ def validate_metadata(
     ]
 
 
-def is_going(body: bytes) -> bool:
+def is_terminating(body: bytes) -> bool:
     """Return whether a stored object is marked for deletion."""
     # Searching the text is much cheaper than decoding, but the word may occur elsewhere.
     if b'"deletionTimestamp"' not in body:
