@@ -116,7 +116,9 @@ EXPORTED: Final = ". ./get_ips.sh && sh -c 'echo \"$worker_hosts $ps_hosts\"'"
         *("another-role", "inherited", "overwritten"),
     ],
 )
-def test_lists(pod: Pod, shell: str, env: dict[str, str], printed: str, expected: str) -> None:
+def test_lists_have_the_addresses_of_each_role(
+    pod: Pod, shell: str, env: dict[str, str], printed: str, expected: str
+) -> None:
     assert pod.run(shell, EXPORTED, PRINTED=printed, **env) == Done(0, f"{expected}\n", "")
 
 
@@ -130,7 +132,7 @@ def test_lists(pod: Pod, shell: str, env: dict[str, str], printed: str, expected
     ],
     ids=["own", "own-by-name", "another", "not-in-a-framework"],
 )
-def test_whose_hosts_are_asked_for(pod: Pod, shell: str, env: dict[str, str], asked: str) -> None:
+def test_framework_argument_is_passed(pod: Pod, shell: str, env: dict[str, str], asked: str) -> None:
     assert pod.run(shell, ". ./get_ips.sh", **env).code == 0
     assert pod.asked.read_text() == f"{asked}\n"
 
@@ -182,7 +184,9 @@ UNTOUCHED: Final = '. ./get_ips.sh && echo on; echo "$? ${worker_hosts-none} ${p
         *("negative", "no-code", "port-0", "big-port", "huge-port", "nobody"),
     ],
 )
-def test_failures(pod: Pod, shell: str, env: dict[str, str], code: int, words: str) -> None:
+def test_failure_returns_the_exit_code(
+    pod: Pod, shell: str, env: dict[str, str], code: int, words: str
+) -> None:
     done = pod.run(shell, UNTOUCHED, **env)
     assert (done.code, done.stdout) == (0, f"{code} none none\n")
     (said,) = done.stderr.splitlines()
@@ -190,18 +194,18 @@ def test_failures(pod: Pod, shell: str, env: dict[str, str], code: int, words: s
     assert words in said
 
 
-def test_a_failure_leaves_what_was_there(pod: Pod, shell: str) -> None:
+def test_failure_keeps_existing_variables(pod: Pod, shell: str) -> None:
     done = pod.run(shell, UNTOUCHED, CODE="201", worker_hosts="old", ps_hosts="older")
     assert done.stdout == "201 old older\n"
 
 
-def test_a_windlass_that_prints_nonsense(pod: Pod, shell: str) -> None:
+def test_unexpected_output_is_an_error(pod: Pod, shell: str) -> None:
     done = pod.run(shell, UNTOUCHED, PRINTED="windlass_worker_ips='10.0.0.1")
     assert "on" not in done.stdout.split()
     assert done.stdout.endswith(" none none\n")
 
 
-def test_what_windlass_says_is_seen(pod: Pod, shell: str) -> None:
+def test_stderr_of_windlass_is_shown(pod: Pod, shell: str) -> None:
     fake = pod.bin / "windlass"
     fake.write_text(FAKE.replace("printf", "echo 'waits for ps-0' >&2; printf"))
     assert pod.run(shell, ". ./get_ips.sh").stderr == "waits for ps-0\n"
@@ -218,7 +222,7 @@ LOOK: Final = (
 @pytest.mark.parametrize(
     "options", ["true", "set -e", "set -u", "set -eu", "set -f", "set -a", "IFS=:0", "trap : EXIT"]
 )
-def test_no_trace(pod: Pod, shell: str, options: str, code: int) -> None:
+def test_no_temporary_variables_remain(pod: Pod, shell: str, options: str, code: int) -> None:
     # What a grep or an earlier sourcing might set is set before the first look.
     script = f"{options}; worker_hosts= ps_hosts=; export worker_hosts ps_hosts; {LOOK} >before; "
     script += f". ./get_ips.sh || echo failed; worker_hosts= ps_hosts=; {LOOK} >after; echo end"
@@ -227,12 +231,12 @@ def test_no_trace(pod: Pod, shell: str, options: str, code: int) -> None:
     assert (pod.folder / "after").read_text() == (pod.folder / "before").read_text()
 
 
-def test_a_failure_ends_a_shell_that_asked_for_it(pod: Pod, shell: str) -> None:
+def test_failure_ends_a_shell_with_errexit(pod: Pod, shell: str) -> None:
     done = pod.run(shell, "set -e; . ./get_ips.sh; echo on", CODE="201")
     assert (done.code, done.stdout) == (201, "")
 
 
-def test_options_that_fail_on_unset_variables(pod: Pod, shell: str) -> None:
+def test_works_with_nounset(pod: Pod, shell: str) -> None:
     done = pod.run(shell, f"set -eu; unset FC_FRAMEWORK_NAME; framework_name=other; {EXPORTED}")
     assert done == Done(0, "10.0.0.1,10.0.0.2 10.0.0.3\n", "")
 
@@ -250,14 +254,14 @@ def command(example: str, role: int, kind: str) -> str:
 
 @pytest.mark.parametrize("role", [0, 1], ids=["worker", "ps"])
 @pytest.mark.parametrize("example", ["init-container.yaml", "nfs-training.yaml", "host-path-training.yaml"])
-def test_the_dialect_with_ports(pod: Pod, example: str, role: int) -> None:
+def test_script_variant_with_ports(pod: Pod, example: str, role: int) -> None:
     script = command(example, role, "initContainers").replace("/configdir", str(pod.folder))
     assert pod.run("bash", script) == Done(0, "", "")
     assert (pod.folder / "configfile").read_text() == "10.0.0.1:49866\n10.0.0.3:49867\n"
 
 
 @pytest.mark.parametrize("role", [0, 1], ids=["worker", "ps"])
-def test_the_dialect_without(pod: Pod, role: int) -> None:
+def test_script_variant_without_ports(pod: Pod, role: int) -> None:
     (pod.bin / "python").write_text('#!/bin/sh\necho "$*"\n')
     (pod.bin / "python").chmod(0o755)
     one_each = "windlass_worker_ips='10.0.0.1'\nwindlass_ps_ips='10.0.0.3'\n"
@@ -277,7 +281,7 @@ def test_the_dialect_without(pod: Pod, role: int) -> None:
         "k8s_launcher/benchmarks/scripts/tf_cnn_benchmarks/get_ips.sh",
     ],
 )
-def test_copies(copy: str) -> None:
+def test_copies_are_identical(copy: str) -> None:
     path = EXAMPLES / "images" / copy
     assert not path.is_symlink()
     assert path.read_bytes() == SCRIPT.read_bytes(), (

@@ -20,11 +20,11 @@ ALL = {
 }
 
 
-def test_without_anything_else() -> None:
+def test_defaults() -> None:
     assert options.read(OWN) == Options("research", "digits", interval=10, timeout=600)
 
 
-def test_everything() -> None:
+def test_all_options_are_read() -> None:
     assert options.read(ALL) == Options(
         "research",
         "digits",
@@ -40,18 +40,18 @@ def test_everything() -> None:
     )
 
 
-def test_another_framework() -> None:
+def test_another_framework_replaces_the_own() -> None:
     """Its addresses are taken as they are: nothing of ours would be found in them."""
     read = options.read(ALL, "other")
     assert read.framework == "other"
     assert (read.gang, read.attempt, read.pod_uid, read.tf_config) == ("", "", "", "")
 
 
-def test_our_own_by_its_name() -> None:
+def test_own_framework_by_name_keeps_the_identity() -> None:
     assert options.read(ALL, "digits") == options.read(ALL)
 
 
-def test_another_framework_from_outside_of_any() -> None:
+def test_another_framework_outside_a_pod() -> None:
     read = options.read({"FC_FRAMEWORK_NAMESPACE": "research"}, "other")
     assert read.qualified_name == "research/other"
 
@@ -65,7 +65,7 @@ def test_another_framework_from_outside_of_any() -> None:
         ({**OWN, "FC_FRAMEWORK_NAMESPACE": ""}, "FC_FRAMEWORK_NAMESPACE is not set"),
     ],
 )
-def test_who_we_are_is_not_known(environment: dict[str, str], words: str) -> None:
+def test_missing_identity_is_an_error(environment: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         options.read(environment)
 
@@ -93,7 +93,7 @@ INTERVAL, TIMEOUT = "BARRIER_CHECK_INTERVAL_SEC", "BARRIER_CHECK_TIMEOUT_SEC"
         ("FC_TASK_INDEX", "-1"),
     ],
 )
-def test_bad_values(name: str, value: str) -> None:
+def test_invalid_values_are_rejected(name: str, value: str) -> None:
     """Named, with what was found and what is expected."""
     with pytest.raises(InvalidOptionError) as caught:
         options.read({**OWN, name: value})
@@ -117,5 +117,5 @@ def test_bad_values(name: str, value: str) -> None:
         ("FC_TASK_INDEX", "9999", "index", 9999),
     ],
 )
-def test_good_values(name: str, value: str, attribute: str, expected: int) -> None:
+def test_valid_values_are_accepted(name: str, value: str, attribute: str, expected: int) -> None:
     assert getattr(options.read({**OWN, name: value}), attribute) == expected

@@ -49,7 +49,7 @@ def barrier(steps: Steps, wanted: BarrierRequest = PLAIN, **environment: str) ->
 # Exit codes: one line each
 
 
-def test_passed(folder: Path) -> None:
+def test_barrier_writes_files_and_exits_with_0(folder: Path) -> None:
     ended = barrier({"watch_gangs": THERE})
     assert ended.code == 0
     (said,) = ended.said
@@ -69,7 +69,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_timed_out(folder: Path) -> None:
+def test_timeout_exits_with_201(folder: Path) -> None:
     """And where to look for whoever is missing."""
     ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert ended.code == 201
@@ -100,7 +100,9 @@ NO_RIGHTS: Steps = {
     ],
     ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],
 )
-def test_failures(steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path) -> None:
+def test_failures_have_exit_codes_and_messages(
+    steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path
+) -> None:
     """The last line says what to do."""
     ended = barrier(steps, PLAIN, **environment)
     assert ended.code == code
@@ -110,7 +112,7 @@ def test_failures(steps: Steps, environment: dict[str, str], code: int, words: s
 
 
 @pytest.mark.parametrize("name", ["framework.json", "hostfile"])
-def test_a_file_that_cannot_be_written(name: str, folder: Path) -> None:
+def test_file_that_cannot_be_written_is_reported(name: str, folder: Path) -> None:
     (folder / name).mkdir()
     ended = barrier({"watch_gangs": THERE})
     assert ended == Ended(
@@ -119,7 +121,7 @@ def test_a_file_that_cannot_be_written(name: str, folder: Path) -> None:
     )
 
 
-def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_folder_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = folder / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -130,7 +132,7 @@ def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(folder)
 
 
-def test_a_folder_that_may_not_be_written(folder: Path) -> None:
+def test_read_only_folder_is_reported(folder: Path) -> None:
     folder.chmod(0o500)
     with unprivileged.as_nobody(folder):
         ended = barrier({"watch_gangs": THERE})
@@ -146,13 +148,13 @@ def read(folder: Path, name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def test_framework_json_of_a_gang(folder: Path) -> None:
+def test_framework_json_is_made_from_the_gang(folder: Path) -> None:
     barrier({"watch_gangs": THERE})
     attempt = json.loads(read(folder, "framework.json"))["status"]["attemptStatus"]
     assert attempt["taskRoleStatuses"][1]["taskStatuses"][1]["attemptStatus"]["podIP"] == "10.0.0.6"
 
 
-def test_framework_json_of_a_framework(folder: Path) -> None:
+def test_framework_json_is_the_stored_framework(folder: Path) -> None:
     """Whole, with fields that nobody here knows."""
     stored = {**FULL, "spec": {**FULL["spec"], "unknownField": "ü"}}
     ended = barrier({"watch_gangs": [refusal(403)], "get_framework": [Answer(200, stored)]})
@@ -160,7 +162,7 @@ def test_framework_json_of_a_framework(folder: Path) -> None:
     assert json.loads(read(folder, "framework.json")) == stored
 
 
-def test_tf_config(folder: Path) -> None:
+def test_tf_config_file_is_written(folder: Path) -> None:
     """By address where nobody was told before, else as it was told."""
     barrier({"watch_gangs": THERE})
     config = json.loads(read(folder, "tf_config.json"))
@@ -173,14 +175,14 @@ def test_tf_config(folder: Path) -> None:
     assert read(folder, "tf_config.json") == f"{given}\n"
 
 
-def test_what_was_there_is_written_anew(folder: Path) -> None:
+def test_existing_files_are_overwritten(folder: Path) -> None:
     """An init container that is run once more finds its own files."""
     (folder / "injector.sh").write_text("old\n" * 1000)
     assert barrier({"watch_gangs": THERE}).code == 0
     assert "old" not in read(folder, "injector.sh")
 
 
-def test_files_are_for_whoever_the_containers_are(folder: Path) -> None:
+def test_files_are_readable_by_all_users(folder: Path) -> None:
     """They may be other users than the barrier."""
     before = os.umask(0o022)
     try:
@@ -199,14 +201,16 @@ def test_files_are_for_whoever_the_containers_are(folder: Path) -> None:
     ],
     ids=["option", "variable", "the-option-comes-first"],
 )
-def test_configfile(wanted: BarrierRequest, environment: dict[str, str], folder: Path) -> None:
+def test_configfile_is_written_on_request(
+    wanted: BarrierRequest, environment: dict[str, str], folder: Path
+) -> None:
     (folder / "sub").mkdir()
     assert barrier({"watch_gangs": THERE}, wanted, **environment).code == 0
     assert read(folder, "sub/configfile") == "10.0.0.5:2222,10.0.0.6:2222\n10.0.0.4:2222\n"
     assert {each.name for each in folder.iterdir()} == {*FILES, "sub"}
 
 
-def test_a_configfile_that_cannot_be_written(folder: Path) -> None:
+def test_configfile_that_cannot_be_written_is_reported(folder: Path) -> None:
     ended = barrier({"watch_gangs": THERE}, BARRIER_CONFIGFILE="/nowhere/configfile")
     assert ended.code == 1
     assert "cannot write /nowhere/configfile: No such file or directory" in ended.said[0]
@@ -215,14 +219,14 @@ def test_a_configfile_that_cannot_be_written(folder: Path) -> None:
 # Addresses for a shell
 
 
-def test_printed_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = barrier({"watch_gangs": THERE}, BarrierRequest(prints_hosts=True))
     assert ended.code == 0
     assert capsys.readouterr().out == "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"
     assert not list(folder.iterdir())
 
 
-def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
+def test_addresses_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
     """Its Framework is read: what our Gang is qualified_name says nothing about it."""
     ended = barrier(
         {"get_framework": [Answer(200, FULL)]}, BarrierRequest(framework="other", prints_hosts=True)
@@ -232,13 +236,13 @@ def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_another_framework_that_is_none() -> None:
+def test_missing_other_framework_is_reported() -> None:
     """Statement 53: it is named."""
     ended = barrier({}, BarrierRequest(framework="tf example", prints_hosts=True))
     assert ended == Ended(210, ["Framework tf example not found in namespace research"])
 
 
-def test_the_files_are_read_by_shells(folder: Path) -> None:
+def test_files_can_be_sourced_by_shells(folder: Path) -> None:
     barrier({"watch_gangs": THERE})
     done: Any = subprocess.run(
         ["sh", "-c", ". ./injector.sh >/dev/null; . ./cluster.env; echo $FB_PS_ADDRESSES"],  # noqa: S607

@@ -53,7 +53,7 @@ def account(tmp_path: Path) -> Path:
     ],
     ids=["nothing", "no-token", "no-kubeconfig", "no-host", "no-port", "no-http"],
 )
-def test_nowhere(
+def test_missing_configuration_is_an_error(
     environment: dict[str, str], words: str, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(account))
@@ -64,7 +64,7 @@ def test_nowhere(
     assert "\n" not in str(caught.value)
 
 
-def test_certificates_that_are_none(account: Path) -> None:
+def test_invalid_certificates_are_an_error(account: Path) -> None:
     (account / "ca.crt").write_text("no certificate")
     (account / "token").write_text("secret")
     with pytest.raises(NoCredentialsError):
@@ -77,7 +77,7 @@ def embedded(tmp_path: Path) -> Iterator[RunningServer]:
         yield served
 
 
-def test_in_a_pod(embedded: RunningServer, account: Path) -> None:
+def test_service_account_of_the_pod_is_used(embedded: RunningServer, account: Path) -> None:
     """With TLS and a token: a Gang of an embedded API server, first a stale one, then ours, on one watch."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert embedded.ask("POST", definitions, manifests.gang_crd()).code == 201
@@ -103,7 +103,7 @@ def test_in_a_pod(embedded: RunningServer, account: Path) -> None:
     assert (passed, said) == ([BarrierResult(gang_objects.gang())], [])
 
 
-def test_ports_that_are_none(embedded: RunningServer, account: Path) -> None:
+def test_invalid_port_is_an_error(embedded: RunningServer, account: Path) -> None:
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text("secret")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}
@@ -111,7 +111,7 @@ def test_ports_that_are_none(embedded: RunningServer, account: Path) -> None:
         server_from_environment(environment, account)
 
 
-def test_a_token_that_is_rotated() -> None:
+def test_rotated_token_is_read_again() -> None:
     tokens = iter(("first", "second"))
     with apis.serving(get_framework=[Answer(200, {})]) as api:
         server = Server(api.url, None, lambda: {"Authorization": f"Bearer {next(tokens)}"})
@@ -120,7 +120,7 @@ def test_a_token_that_is_rotated() -> None:
         assert [each.headers["Authorization"] for each in api.asked] == ["Bearer first", "Bearer second"]
 
 
-def test_an_address_with_a_path() -> None:
+def test_address_with_a_path() -> None:
     """As behind a proxy that serves several clusters."""
     with apis.serving() as api:
         with pytest.raises(ResponseError):
@@ -148,13 +148,13 @@ def test_an_address_with_a_path() -> None:
     ],
     ids=["status", "two-lines", "html", "bytes", "list", "number", "empty", "deep"],
 )
-def test_refusals(answer: Answer, said: str) -> None:
+def test_error_responses_have_code_and_message(answer: Answer, said: str) -> None:
     with apis.serving(get_framework=[answer]) as api, pytest.raises(ResponseError) as caught:
         Server(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
     assert str(caught.value) == said
 
 
-def test_lines() -> None:
+def test_watch_yields_lines() -> None:
     """Large ones and empty ones, however they were sent."""
     large = {"type": "ADDED", "object": {"text": "x" * 300_000}}
     with apis.serving(watch_gangs=[Watch([large, b"", {"type": "BOOKMARK"}])]) as api:
@@ -169,7 +169,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the time for the whole watch none is spent on the first word."""
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT", 0.2)
     with silent() as address:
@@ -179,7 +179,7 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             list(Server(address, None, dict).watch("/apis/x", 600))
 
 
-def test_a_watch_may_be_silent_for_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_may_be_idle_for_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
     """And for as long again as any answer may take, since it is the server that ends it."""
     lines: list[socket.socket] = []
     monkeypatch.setattr(module, "_keep_alive", lines.append)
@@ -189,7 +189,7 @@ def test_a_watch_may_be_silent_for_as_long_as_it_lasts(monkeypatch: pytest.Monke
         assert [line.gettimeout() for line in lines] == [600 + module.RESPONSE_TIMEOUT]
 
 
-def test_a_machine_that_is_gone_is_noticed_within_a_minute() -> None:
+def test_dead_machine_is_detected_within_a_minute() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as line,

@@ -18,7 +18,7 @@ from windlass.model.gang import GangSpec
 # By the Gang
 
 
-def test_the_gang_is_there_already() -> None:
+def test_existing_gang_is_returned() -> None:
     with apis.serving(watch_gangs=[Watch([added(OURS)], "more")]) as api:
         run = Run(api)
         assert run.wait() == BarrierResult(OURS)
@@ -47,7 +47,7 @@ STALE = {
 
 
 @pytest.mark.parametrize("first", STALE.values(), ids=STALE.keys())
-def test_what_does_not_count(first: Any) -> None:
+def test_outdated_gangs_are_ignored(first: Any) -> None:
     """And then the one that does, on the same watch."""
     lines = [first, event("MODIFIED", gang_objects.stored(OURS))]
     with apis.serving(watch_gangs=[Watch(lines, "more")]) as api:
@@ -65,12 +65,12 @@ def test_what_does_not_count(first: Any) -> None:
         msgspec.structs.replace(OPTIONS, attempt="", pod_uid=""),
     ],
 )
-def test_who_does_not_know_itself_takes_what_there_is(options: Options) -> None:
+def test_unknown_identity_accepts_any_gang(options: Options) -> None:
     with apis.serving(watch_gangs=[Watch([added(OURS)], "more")]) as api:
         assert Run(api, options).wait() == BarrierResult(OURS)
 
 
-def test_one_request_while_it_waits() -> None:
+def test_waiting_takes_one_request() -> None:
     """Counted at the server, before and after what passes by."""
     with apis.serving(watch_gangs=[Watch((), "more")]) as api:
         run = Run(api)
@@ -86,7 +86,7 @@ def test_one_request_while_it_waits() -> None:
         assert api.questions == ["watch windlass.dev"]
 
 
-def test_a_watch_that_the_server_ends_early() -> None:
+def test_watch_ended_by_the_server_is_restarted() -> None:
     """One request for each watch, and nothing to say: watches end."""
     ends: list[Step] = [Watch(), Watch([STALE["bookmark"]], "break"), Watch([STALE["ours-without-us"]])]
     with apis.serving(watch_gangs=[*ends, Watch([added(OURS)])]) as api:
@@ -99,7 +99,7 @@ def test_a_watch_that_the_server_ends_early() -> None:
     assert all(earlier >= later for earlier, later in itertools.pairwise(asked))
 
 
-def test_a_server_that_ends_every_watch_is_not_run_over() -> None:
+def test_repeatedly_ended_watches_back_off() -> None:
     """A hundred barriers that ask ten times a second are a thousand requests a second."""
     with apis.serving(watch_gangs=[Watch()]) as api:
         run = Run(api)
@@ -126,7 +126,7 @@ BROKEN: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_trouble_passes(broken: Step) -> None:
+def test_errors_are_reported_and_retried(broken: Step) -> None:
     """Three times, whatever it is: one line, then the Gang."""
     with apis.serving(watch_gangs=[broken] * 3 + [Watch([added(OURS)])]) as api:
         run = Run(api)
@@ -138,7 +138,7 @@ def test_trouble_passes(broken: Step) -> None:
     assert len(said) < 400
 
 
-def test_a_server_that_is_away_and_comes_back() -> None:
+def test_unreachable_server_is_retried() -> None:
     """Nobody listens; then somebody who cannot answer; then all is well. One line for all of it."""
     with apis.serving() as gone:
         port = gone.port
@@ -161,7 +161,7 @@ def test_a_server_that_is_away_and_comes_back() -> None:
     assert f"127.0.0.1:{port} does not respond" in said
 
 
-def test_two_troubles_are_two_lines() -> None:
+def test_two_errors_are_reported_separately() -> None:
     steps: list[Step] = [refusal(500), Watch(), refusal(500), Watch([added(OURS)])]
     with apis.serving(watch_gangs=steps) as api:
         run = Run(api)
@@ -169,7 +169,7 @@ def test_two_troubles_are_two_lines() -> None:
     assert len(run.said) == 2
 
 
-def test_a_server_that_stays_away() -> None:
+def test_unreachable_server_times_out() -> None:
     """It is asked less and less often, and the time that was asked for is kept."""
     with apis.serving() as gone:
         pass
@@ -182,7 +182,7 @@ def test_a_server_that_stays_away() -> None:
     assert len(run.said) == 1
 
 
-def test_nobody_comes() -> None:
+def test_missing_gang_times_out() -> None:
     """Statement 47: whoever still waits at the end of the time has waited in vain."""
     with apis.serving(watch_gangs=[Watch([STALE["ours-without-us"]])]) as api:
         run = Run(api)

@@ -17,7 +17,7 @@ from windlass.barrier.waiting import BarrierResult, ForbiddenError, FrameworkNot
 
 
 @pytest.mark.parametrize("code", [403, 404, 405])
-def test_the_framework_is_read_instead(code: int) -> None:
+def test_framework_is_read_if_the_gang_is_forbidden(code: int) -> None:
     """Whole: what is in framework.json is what is stored."""
     with apis.serving(watch_gangs=[refusal(code)], get_framework=[Answer(200, written(FULL))]) as api:
         run = Run(api)
@@ -33,7 +33,7 @@ def test_the_framework_is_read_instead(code: int) -> None:
     assert "reading the Framework instead" in said
 
 
-def test_neither_may_be_read() -> None:
+def test_forbidden_gang_and_framework_are_an_error() -> None:
     no = [refusal(403)]
     with apis.serving(watch_gangs=no, get_launcher=no, get_framework=no) as api:
         with pytest.raises(ForbiddenError) as caught:
@@ -47,13 +47,13 @@ def test_neither_may_be_read() -> None:
 
 
 @pytest.mark.parametrize("group", ["launcher", "framework"])
-def test_a_framework_of_either_group(group: str) -> None:
+def test_framework_of_either_group_is_found(group: str) -> None:
     with apis.serving({f"get_{group}": [Answer(200, written(FULL))]}) as api:
         assert Run(api, BY_FRAMEWORK).wait() == BarrierResult(OURS, written(FULL))
 
 
 @pytest.mark.parametrize("other", ["launcher", "framework"])
-def test_rights_on_one_group_are_enough(other: str) -> None:
+def test_permission_for_one_group_is_sufficient(other: str) -> None:
     """The reference's users have given their pods rights on its own group, and on no other."""
     mine = "framework" if other == "launcher" else "launcher"
     steps = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
@@ -61,13 +61,13 @@ def test_rights_on_one_group_are_enough(other: str) -> None:
         assert Run(api, BY_FRAMEWORK).wait() == BarrierResult(OURS, written(FULL))
 
 
-def test_it_is_not_where_it_may_be_looked_for() -> None:
+def test_framework_in_a_forbidden_group_is_an_error() -> None:
     """It may be where nobody may look: that there is none cannot be said."""
     with apis.serving(get_launcher=[refusal(403)]) as api, pytest.raises(ForbiddenError):
         Run(api, BY_FRAMEWORK).wait()
 
 
-def test_there_is_no_such_framework() -> None:
+def test_missing_framework_is_an_error() -> None:
     with apis.serving() as api:
         with pytest.raises(FrameworkNotFoundError, match="Framework digits not found in namespace research"):
             Run(api, BY_FRAMEWORK).wait()
@@ -75,7 +75,7 @@ def test_there_is_no_such_framework() -> None:
 
 
 @pytest.mark.parametrize("name", ["my job", "a/b", "a?b=c", "a#b", "Ä", "a\nb", "%2e", "..", "a" * 300])
-def test_a_framework_whose_name_is_none(name: str) -> None:
+def test_invalid_framework_name_is_quoted(name: str) -> None:
     """Whatever somebody has written into framework_name: there is no such Framework, and it is asked for as written."""
     with apis.serving() as api:
         with pytest.raises(FrameworkNotFoundError):
@@ -83,7 +83,7 @@ def test_a_framework_whose_name_is_none(name: str) -> None:
         assert all("/frameworks/" in asked.path and not asked.query for asked in api.asked)
 
 
-def test_it_is_watched_until_everybody_is_there() -> None:
+def test_framework_is_watched_until_all_have_addresses() -> None:
     lines = [seen("MODIFIED", GAPPED), seen("MODIFIED", FULL)]
     with apis.serving(
         get_framework=[Answer(200, written(GAPPED))], watch_framework=[Watch(lines, "more")]
@@ -98,7 +98,7 @@ def test_it_is_watched_until_everybody_is_there() -> None:
     assert (run.said, run.clock.slept) == ([], [])
 
 
-def test_of_another_attempt_or_without_us() -> None:
+def test_outdated_framework_is_ignored() -> None:
     """As with the Gang: a status of before the retry, and one in which our pod is not written down yet."""
     earlier = msgspec.structs.replace(BY_FRAMEWORK, attempt="1_cm2")
     elsewhere = msgspec.structs.replace(BY_FRAMEWORK, pod_uid="uid-new")
@@ -112,7 +112,7 @@ def test_of_another_attempt_or_without_us() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["research", "gangs", "team-gangs"])
-def test_it_is_deleted_meanwhile(namespace: str) -> None:
+def test_deleted_framework_is_an_error(namespace: str) -> None:
     """Whatever the namespace is qualified_name."""
     options = msgspec.structs.replace(BY_FRAMEWORK, namespace=namespace)
     with apis.serving(
@@ -124,7 +124,7 @@ def test_it_is_deleted_meanwhile(namespace: str) -> None:
             Run(api, options).wait()
 
 
-def test_it_is_deleted_while_nobody_looks() -> None:
+def test_framework_deleted_between_watches_is_an_error() -> None:
     gone: list[Step] = [Answer(200, written(GAPPED)), refusal(404)]
     with (
         apis.serving(get_framework=gone, watch_framework=[Watch()]) as api,
@@ -134,7 +134,7 @@ def test_it_is_deleted_while_nobody_looks() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 405])
-def test_it_may_be_read_and_not_watched(code: int) -> None:
+def test_framework_is_polled_if_watching_is_forbidden(code: int) -> None:
     """It looks every BARRIER_CHECK_INTERVAL_SEC, as the reference does."""
     reads = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[refusal(code)]) as api:
@@ -151,7 +151,7 @@ def test_it_may_be_read_and_not_watched(code: int) -> None:
     [refusal(410, "too old"), Watch([event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})])],
     ids=["answer", "event"],
 )
-def test_a_version_that_is_no_longer_kept(old: Step) -> None:
+def test_expired_resource_version_restarts_the_watch(old: Step) -> None:
     """It is read anew, soon."""
     reads: list[Step] = [Answer(200, written(GAPPED)), Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[old]) as api:
@@ -182,7 +182,7 @@ GARBAGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
-def test_a_framework_that_is_none(garbage: Any) -> None:
+def test_malformed_framework_is_retried(garbage: Any) -> None:
     """When it is read, and when it is watched: it is read again."""
     reads: list[Step] = [Answer(200, garbage), Answer(200, written(GAPPED)), Answer(200, written(FULL))]
     line = garbage if isinstance(garbage, bytes) else event("MODIFIED", garbage)
@@ -192,7 +192,7 @@ def test_a_framework_that_is_none(garbage: Any) -> None:
     assert all("\n" not in line for line in run.said)
 
 
-def test_compressed_statuses() -> None:
+def test_compressed_statuses_are_expanded() -> None:
     """Statement 50. framework.json holds them as plain values: that is what its readers look for."""
     plain = written(FULL)
     compressed = msgspec.json.decode(msgspec.json.encode(plain))

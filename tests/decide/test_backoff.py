@@ -13,7 +13,7 @@ BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 
 @BOTH
 @pytest.mark.parametrize("limit", [0, 1, 3])
-def test_uncounted_retries_have_a_limit(kind: str, limit: int) -> None:
+def test_transient_retries_stop_at_their_limit(kind: str, limit: int) -> None:
     """A5: maxTransientRetryCount; counted retries do not use it up."""
     policy = RetryPolicySpec(True, 1, max_transient_retry_count=limit)
     subject = RetryHistory(kind, policy)
@@ -29,7 +29,7 @@ def test_uncounted_retries_have_a_limit(kind: str, limit: int) -> None:
 
 
 @BOTH
-def test_without_a_limit_transient_failures_are_retried_for_ever(kind: str) -> None:
+def test_transient_failures_without_a_limit_are_always_retried(kind: str) -> None:
     """A5: absent = the reference."""
     subject = RetryHistory(kind, RetryPolicySpec(fancy_retry_policy=True))
     for _ in range(50):
@@ -64,7 +64,7 @@ def backoffs(kind: str, policy: RetryPolicySpec, times: int, uid: str = "uid") -
     ],
 )
 @pytest.mark.parametrize("uid", ["a", "b", "c"])
-def test_the_backoff_doubles_up_to_its_maximum(kind: str, policy: RetryPolicySpec, uid: str) -> None:
+def test_backoff_doubles_up_to_its_maximum(kind: str, policy: RetryPolicySpec, uid: str) -> None:
     """A5: 10, 20, 40 … 300 seconds, each within half of it (jitter), and never more than the maximum."""
     delays = backoffs(kind, policy, 8, uid)
     for number, delay in enumerate(delays):
@@ -73,7 +73,7 @@ def test_the_backoff_doubles_up_to_its_maximum(kind: str, policy: RetryPolicySpe
 
 
 @BOTH
-def test_the_backoff_depends_on_nothing_but_uid_and_attempt(kind: str) -> None:
+def test_backoff_depends_only_on_uid_and_attempt(kind: str) -> None:
     """A5: the same Framework waits the same time; different ones do not."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(100, 3000))
     first = backoffs(kind, policy, 5, "one")
@@ -82,7 +82,7 @@ def test_the_backoff_depends_on_nothing_but_uid_and_attempt(kind: str) -> None:
     assert any(other != first for other in others)
 
 
-def test_the_retries_of_two_tasks_are_spread() -> None:
+def test_jitter_spreads_the_retries_of_two_tasks() -> None:
     """A5: tasks that failed together do not come back together."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1000, 3000))
     world = World(framework("job", role(tasks=10, retry=policy)))
@@ -94,7 +94,7 @@ def test_the_retries_of_two_tasks_are_spread() -> None:
     assert len(delays) > 5
 
 
-def test_a_conflict_waits_its_time_under_a_short_backoff() -> None:
+def test_conflict_delay_exceeds_a_short_backoff() -> None:
     """Statement 25 with A5: the shorter of the two does not replace the longer."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1, 2))
     subject = RetryHistory("framework", policy)
@@ -103,7 +103,7 @@ def test_a_conflict_waits_its_time_under_a_short_backoff() -> None:
     assert 60 <= subject.delay <= 900
 
 
-def test_a_stop_during_the_backoff() -> None:
+def test_stop_during_the_backoff_ends_the_framework() -> None:
     """Statement 28 with A5."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
     subject = RetryHistory("framework", policy)
@@ -114,7 +114,7 @@ def test_a_stop_during_the_backoff() -> None:
     assert (subject.world.state, subject.world.code, subject.attempt_id) == (State.COMPLETED, -210, 1)
 
 
-def test_a_framework_that_ends_while_a_task_waits() -> None:
+def test_framework_end_completes_a_task_in_backoff() -> None:
     """Statements 15, 33 and A5: a task that waits for its retry had not completed; it is not retried any more."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
     world = World(framework("job", role("ps", 1, retry=policy), role("worker", 1)))
@@ -130,7 +130,7 @@ def test_a_framework_that_ends_while_a_task_waits() -> None:
     assert world.task_code("ps") == 5
 
 
-def test_a_task_that_is_scaled_away_while_it_waits() -> None:
+def test_scale_down_completes_a_task_in_backoff() -> None:
     """Statements 24 and 38 with A5: it goes, and its pod with it."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
     world = World(framework("job", role(tasks=2, retry=policy)))

@@ -46,7 +46,7 @@ def edited(framework: Framework, *roles: TaskRoleSpec) -> Framework:
 
 
 @both
-def test_it_says_why_and_nothing_is_done(
+def test_blocked_framework_has_a_condition_and_no_actions(
     framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
 ) -> None:
     decision = decide(framework, observed, at(0.25))
@@ -61,7 +61,7 @@ def test_it_says_why_and_nothing_is_done(
 
 
 @both
-def test_it_says_so_once(
+def test_condition_is_reported_once(
     framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
 ) -> None:
     told = status_of(decide(framework, observed, NOW))
@@ -70,7 +70,7 @@ def test_it_says_so_once(
     assert again.status is told, "so that nobody has to compare it"
 
 
-def test_other_words_are_told_anew_and_the_condition_holds_since_it_first_did() -> None:
+def test_changed_message_is_reported_and_keeps_the_transition_time() -> None:
     told = status_of(decide(INVALID[0], Observed(), NOW))
     worse = edited(INVALID[0], *TWICE, role("worker", 1)).with_status(told)
     decision = decide(worse, Observed(), at(60))
@@ -81,13 +81,13 @@ def test_other_words_are_told_anew_and_the_condition_holds_since_it_first_did() 
     assert len(status_of(decision).conditions) == 1
 
 
-def test_the_message_about_a_rival_names_it_and_says_what_to_do() -> None:
+def test_message_names_the_other_controller_and_the_remedy() -> None:
     said = condition_of(status_of(decide(RIVALLED[0], RIVAL, NOW)), ConditionType.OTHER_CONTROLLER)
     assert "stop frameworkcontroller" in said.message
 
 
 @pytest.mark.parametrize("is_wiped", [True, False])
-def test_a_rival_that_was_told_of_is_not_fought(is_wiped: bool) -> None:
+def test_removed_condition_is_not_added_again(is_wiped: bool) -> None:
     """Whatever becomes of the status, and be it that there is none any more."""
     told = status_of(decide(RIVALLED[0], RIVAL, NOW))
     left = None if is_wiped else msgspec.structs.replace(told, conditions=())
@@ -97,14 +97,14 @@ def test_a_rival_that_was_told_of_is_not_fought(is_wiped: bool) -> None:
     assert decision.status is left
 
 
-def test_what_another_has_said_of_its_rival_is_left_as_it_is() -> None:
+def test_condition_of_the_other_controller_is_not_changed() -> None:
     """It may be us whom it means: two that correct each other would never end."""
     theirs = status_of(decide(RIVALLED[0], Observed(other_controller="windlass-ours"), NOW))
     decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
     assert decision == Decision(status=theirs)
 
 
-def test_a_rival_comes_before_everything_else() -> None:
+def test_other_controller_takes_precedence() -> None:
     """Even before a deletion: whoever runs the Framework has to end it."""
     deleting = msgspec.structs.replace(
         INVALID[0], metadata=msgspec.structs.replace(INVALID[0].metadata, deletion_timestamp=NOW)
@@ -113,7 +113,7 @@ def test_a_rival_comes_before_everything_else() -> None:
     assert [reason.kind for reason in decision.reasons] == [ReasonKind.OTHER_CONTROLLER]
 
 
-def test_a_framework_without_sense_has_no_tasks_and_gets_them_when_it_is_mended() -> None:
+def test_invalid_framework_gets_tasks_when_it_is_corrected() -> None:
     told = status_of(decide(INVALID[0], Observed(), NOW))
     assert told.state is State.ATTEMPT_CREATION_PENDING
     assert told.attempt_status.roles == ()
@@ -129,7 +129,7 @@ def test_a_framework_without_sense_has_no_tasks_and_gets_them_when_it_is_mended(
     assert not condition_of(world.status, ConditionType.INVALID).is_true
 
 
-def test_a_framework_that_a_rival_left_alone_before_its_start_is_run() -> None:
+def test_framework_blocked_before_its_start_runs_later() -> None:
     told = status_of(decide(RIVALLED[0], RIVAL, NOW))
     decision = decide(RIVALLED[0].with_status(told), Observed(), at(60))
     status = status_of(decision)
@@ -140,7 +140,7 @@ def test_a_framework_that_a_rival_left_alone_before_its_start_is_run() -> None:
 
 
 @pytest.mark.parametrize("kind", [ConditionType.INVALID, ConditionType.OTHER_CONTROLLER])
-def test_what_runs_goes_on_running_and_is_followed_again_afterwards(kind: ConditionType) -> None:
+def test_running_tasks_continue_while_blocked(kind: ConditionType) -> None:
     world = World(builders.framework("job", role("worker", 2)))
     world.start()
     running = world.status

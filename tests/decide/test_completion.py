@@ -49,7 +49,7 @@ def end_apart(world: World, *ends: End) -> None:
         pytest.param(1, 3, [0, 0, 0], 0, id="all must succeed and do"),
     ],
 )
-def test_the_rules_of_a_role(
+def test_role_completes_at_its_minimum_counts(
     min_failed: int,
     min_succeeded: int,
     exit_codes: list[int | None],
@@ -65,7 +65,7 @@ def test_the_rules_of_a_role(
 
 @pytest.mark.parametrize("off", [0, -1])
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_zero_and_minus_one_switch_a_rule_off(off: int, exit_code: int) -> None:
+def test_zero_and_minus_one_disable_a_rule(off: int, exit_code: int) -> None:
     """Statements 2 and 32: no number of ended tasks decides before all have ended, and then it is a success."""
     world = World(framework("job", role(tasks=3, min_failed=off, min_succeeded=off)))
     world.start()
@@ -81,7 +81,7 @@ def test_zero_and_minus_one_switch_a_rule_off(off: int, exit_code: int) -> None:
 
 
 @pytest.mark.parametrize("seen", ["apart", "at once"])
-def test_all_completed_without_a_rule_is_a_success_in_every_role(seen: str) -> None:
+def test_all_tasks_completed_without_a_rule_is_success(seen: str) -> None:
     """Statement 32: "even where tasks failed", and a role without tasks keeps nobody waiting."""
     world = World(
         framework("job", role("ps", 1, min_failed=-1), role("worker", 2, min_failed=-1), role("spare", 0))
@@ -97,7 +97,7 @@ def test_all_completed_without_a_rule_is_a_success_in_every_role(seen: str) -> N
     assert [world.task_code("worker", 0), world.task_code("ps"), world.task_code("worker", 1)] == [1, 137, 2]
 
 
-def test_a_failure_that_is_retried_does_not_count() -> None:
+def test_retried_failure_does_not_count() -> None:
     """Statement 30 counts tasks that have completed, not attempts of them."""
     world = World(framework("job", role(tasks=2, min_failed=1, retry=RetryPolicySpec(max_retry_count=1))))
     world.start()
@@ -111,7 +111,7 @@ def test_a_failure_that_is_retried_does_not_count() -> None:
     assert (world.state, world.code) == (State.COMPLETED, 6)
 
 
-def test_the_roles_are_counted_apart() -> None:
+def test_roles_are_counted_separately() -> None:
     """Statements 30 and 31: "in the TaskRole"."""
     world = World(framework("job", role("ps", 2, min_failed=2), role("worker", 2, min_failed=2)))
     world.start()
@@ -127,7 +127,7 @@ def test_the_roles_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 9])
-def test_a_task_that_is_scaled_away_decides_nothing(exit_code: int) -> None:
+def test_deleted_task_does_not_count(exit_code: int) -> None:
     """Statement 30: neither as a failure nor as a success."""
     world = World(framework("job", role(tasks=2, min_failed=1, min_succeeded=1)))
     world.start()
@@ -140,7 +140,7 @@ def test_a_task_that_is_scaled_away_decides_nothing(exit_code: int) -> None:
     assert not world.state.is_ending
 
 
-def test_a_task_that_is_scaled_away_keeps_nobody_waiting() -> None:
+def test_attempt_does_not_wait_for_deleted_task() -> None:
     """Statement 30: all others have completed."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -152,7 +152,7 @@ def test_a_task_that_is_scaled_away_keeps_nobody_waiting() -> None:
     assert world.code == 0
 
 
-def test_an_earlier_failure_of_a_task_that_is_scaled_away_does_not_count() -> None:
+def test_earlier_failure_of_a_deleted_task_does_not_count() -> None:
     """Statement 30: the failure is there, the task is not wanted any more, and then the rule comes."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -215,7 +215,7 @@ FIRST_PS = [("ps", 0, 3), ("worker", 0, 0), ("worker", 1, 4), ("ps", 1, 0)]
         ),
     ],
 )
-def test_the_rule_that_was_met_earliest_decides(
+def test_earliest_met_rule_decides(
     ends: list[End],
     policies: dict[str, tuple[int, int]],
     code: int,
@@ -245,7 +245,7 @@ def test_the_rule_that_was_met_earliest_decides(
         (-1, 2, [0, 5, 0], 2, "SucceededTaskCount 2 has reached MinSucceededTaskCount 2 in the TaskRole"),
     ],
 )
-def test_the_trigger_says_which_rule_was_met(
+def test_trigger_names_the_met_rule(
     min_failed: int, min_succeeded: int, ends: list[int], index: int, message: str
 ) -> None:
     """Statement 31."""
@@ -268,7 +268,7 @@ def test_the_trigger_says_which_rule_was_met(
         (210, "ContainerPermanentFailed", ("Permanent",)),
     ],
 )
-def test_the_attempt_inherits_from_the_deciding_task(
+def test_attempt_inherits_completion_of_the_deciding_task(
     exit_code: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
     """Statements 18 and 31: code, phrase, type and diagnostics."""
@@ -291,7 +291,7 @@ def test_the_attempt_inherits_from_the_deciding_task(
 
 @pytest.mark.parametrize("deciding", [0, 5])
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "pending"])
-def test_the_tasks_that_had_not_completed(deciding: int, runs: bool) -> None:
+def test_other_tasks_end_with_the_attempt(deciding: int, runs: bool) -> None:
     """Statement 33: -220 for these, and the others keep what they have."""
     world = World(framework("job", role("ps", 2), role(tasks=3, min_failed=1, min_succeeded=2)))
     world.settle()
@@ -308,7 +308,7 @@ def test_the_tasks_that_had_not_completed(deciding: int, runs: bool) -> None:
     assert (other.phrase, other.type.name) == ("FrameworkAttemptCompletion", "Failed")
 
 
-def test_a_pod_that_ended_in_the_same_moment_keeps_its_code() -> None:
+def test_pod_that_ended_at_the_same_time_keeps_its_code() -> None:
     """Statement 33: it had completed; only one that had not gets -220."""
     world = World(framework("job", role(tasks=3)))
     world.start()
@@ -318,7 +318,7 @@ def test_a_pod_that_ended_in_the_same_moment_keeps_its_code() -> None:
     assert [world.task_code(index=index) for index in range(3)] == [5, 0, -220]
 
 
-def test_a_framework_without_tasks_does_not_complete() -> None:
+def test_framework_without_tasks_does_not_complete() -> None:
     """Statement 17: nor does one whose last task is scaled away after it has completed."""
     world = World(framework("job", role("ps", 0), role(tasks=2)))
     world.start()
@@ -331,7 +331,7 @@ def test_a_framework_without_tasks_does_not_complete() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 9])
-def test_a_role_that_is_taken_out_of_the_spec_decides_nothing(exit_code: int) -> None:
+def test_removed_role_does_not_count(exit_code: int) -> None:
     """Statement 30: "over the roles of the spec", whatever became of its tasks."""
     world = World(framework("job", role("ps", 2, min_failed=-1), role("worker", 2)))
     world.start()

@@ -28,7 +28,7 @@ FORBIDDEN = ApiFailure(
     ],
     ids=lambda value: value.reason if isinstance(value, ApiFailure) else None,
 )
-def test_a_refusal_ends_the_task_attempt(
+def test_rejected_pod_ends_the_task_attempt(
     failure: ApiFailure, code: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
     """Statements 18 and 23; the task decides the Framework attempt as any other failed task does."""
@@ -62,7 +62,7 @@ def test_a_refusal_ends_the_task_attempt(
     ],
     ids=lambda failure: f"{failure.code}-{failure.reason}",
 )
-def test_all_else_is_tried_again(failure: ApiFailure) -> None:
+def test_other_errors_are_retried(failure: ApiFailure) -> None:
     """Statements 18 and 23: -120 never ends an attempt."""
     world = World(framework("job", role(tasks=2)))
     world.refusals[NAME] = failure
@@ -77,7 +77,7 @@ def test_all_else_is_tried_again(failure: ApiFailure) -> None:
     assert world.has_pod()
 
 
-def test_a_creation_that_is_postponed() -> None:
+def test_postponed_creation_waits() -> None:
     """Statement 23, "try again later": not before, and then; nobody else waits for it."""
     world = World(framework("job", role(tasks=2)))
     world.postponed[NAME] = at(30)
@@ -104,7 +104,7 @@ def test_a_creation_that_is_postponed() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["framework", "task"])
-def test_a_refusal_is_retried_as_its_type_says(
+def test_rejected_pod_is_retried_by_its_completion_type(
     kind: str,
     policy: RetryPolicySpec,
     failure: ApiFailure,
@@ -129,7 +129,7 @@ def test_a_refusal_is_retried_as_its_type_says(
 
 
 @pytest.mark.parametrize("stale", ["another attempt", "another task"])
-def test_a_refusal_of_another_instance_is_ignored(stale: str) -> None:
+def test_rejection_of_another_instance_is_ignored(stale: str) -> None:
     """Statements 4 and 23: identity is by UID, never by name."""
     world = World(framework("job", role()))
     while CreatePod("worker", 0) not in world.decide().actions:
@@ -145,7 +145,7 @@ def test_a_refusal_of_another_instance_is_ignored(stale: str) -> None:
     assert world.task_code() is None
 
 
-def test_a_refused_task_makes_no_framework_run() -> None:
+def test_rejected_task_does_not_make_the_framework_run() -> None:
     """Statements 11 and 12: CreationPending → AttemptCompleted, and the Framework goes on with the others."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.refusals[NAME] = INVALID
@@ -171,7 +171,7 @@ def waiting_for_an_answer(world: World) -> World:
     return world
 
 
-def test_somebody_looks_before_a_task_ends_without_a_pod() -> None:
+def test_objects_are_listed_before_a_task_ends_without_a_pod() -> None:
     """Statements 33 and 40: nothing may run once its attempt completed."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     world.fail(index=1)
@@ -182,7 +182,7 @@ def test_somebody_looks_before_a_task_ends_without_a_pod() -> None:
     assert (world.state, world.task().state, world.task_code()) == (State.COMPLETED, State.COMPLETED, -220)
 
 
-def test_the_config_map_stays_while_a_pod_is_in_doubt() -> None:
+def test_config_map_is_kept_while_a_pod_is_uncertain() -> None:
     """Statements 34 and 40: it has to be there as the pod's owner, until one knows that there is none."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     world.fail(index=1)
@@ -195,7 +195,7 @@ def test_the_config_map_stays_while_a_pod_is_in_doubt() -> None:
     assert DeleteConfigMap(world.config_map.uid) not in decision.actions
 
 
-def test_an_attempt_is_not_over_while_a_pod_is_in_doubt() -> None:
+def test_attempt_does_not_complete_while_a_pod_is_uncertain() -> None:
     """Statements 34 and 40: somebody has deleted the ConfigMap and all pods that one knows of."""
     world = waiting_for_an_answer(
         World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
@@ -208,7 +208,7 @@ def test_an_attempt_is_not_over_while_a_pod_is_in_doubt() -> None:
     assert world.status.attempt_status.id == 1
 
 
-def test_a_task_that_is_scaled_away_while_its_pod_is_in_doubt() -> None:
+def test_deleted_task_waits_while_its_pod_is_uncertain() -> None:
     """Statements 36 and 40: somebody looks for its pod, and nobody makes one."""
     world = waiting_for_an_answer(World(framework("job", role("ps", 1), role("worker", 1))))
     world.edit_role("worker", task_number=0)
@@ -220,7 +220,7 @@ def test_a_task_that_is_scaled_away_while_its_pod_is_in_doubt() -> None:
     assert world.actions.count(CreatePod("worker", 0)) == 0
 
 
-def test_somebody_looks_before_a_refusal_ends_a_task() -> None:
+def test_objects_are_listed_before_a_rejection_ends_a_task() -> None:
     """Statements 23 and 40: the second request was rejected, the first may have been served."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     task = world.task()
@@ -233,7 +233,7 @@ def test_somebody_looks_before_a_refusal_ends_a_task() -> None:
     assert (world.task().state, world.task_code()) == (State.COMPLETED, -200)
 
 
-def test_an_old_doubt_leaves_no_task_open() -> None:
+def test_old_uncertainty_does_not_block_a_task() -> None:
     """Statement 33: a name is still in doubt when the Framework is stopped between two attempts.
 
     Nobody answered when the pod was created; then it showed, ran, and went with its attempt. The doubt is about the

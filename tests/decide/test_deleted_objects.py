@@ -76,20 +76,20 @@ def observed(of: Framework, *pods: PodView, **changes: object) -> Observed:
         (OLD, set(), False),
     ],
 )
-def test_an_object_belongs_to_the_frameworks_whose_uid_it_bears(
+def test_object_is_owned_by_the_framework_of_its_uid(
     owner: Framework, uids: set[str], expected: bool
 ) -> None:
     assert ownership.is_our_config_map(config_map(owner), uids) is expected
     assert ownership.is_our_pod(pod(owner), uids) is expected
 
 
-def test_an_object_without_an_owner_is_nobodys() -> None:
+def test_object_without_an_owner_is_not_ours() -> None:
     metadata = ObjectMetadata(name="job-attempt", annotations=pod(OLD).metadata.annotations)
     assert not ownership.is_our_config_map(ConfigMapView(metadata), {"old"})
     assert not ownership.is_our_pod(PodView(metadata), {"old"})
 
 
-def test_an_owner_of_another_kind_is_a_stranger() -> None:
+def test_owner_of_another_kind_is_foreign() -> None:
     """UIDs are unique, and yet: a pod is owned by a ConfigMap, a ConfigMap by a Framework."""
     owned_by_framework = msgspec.structs.replace(pod(OLD), metadata=config_map(OLD).metadata)
     owned_by_config_map = msgspec.structs.replace(config_map(OLD), metadata=pod(OLD).metadata)
@@ -104,7 +104,7 @@ def cleared(found: Observed) -> Decision:
     return delete_owned_objects(OLD, found, NOW, Rules())
 
 
-def test_the_pods_go_in_one_request_and_the_config_map_when_none_is_left() -> None:
+def test_pods_are_deleted_with_one_request_before_the_config_map() -> None:
     pods = pod(OLD, 0), pod(OLD, 1)
     assert cleared(observed(OLD, *pods)).actions == (DeleteAttemptPods("cm-old"),)
     asked = Outcomes(deletion_requested={each.uid for each in pods}, collection_deletion_requested={"cm-old"})
@@ -115,7 +115,7 @@ def test_the_pods_go_in_one_request_and_the_config_map_when_none_is_left() -> No
     assert cleared(observed(OLD, outcomes=done)).actions == ()
 
 
-def test_pods_whose_config_map_is_gone_go_one_by_one() -> None:
+def test_pods_without_a_config_map_are_deleted_individually() -> None:
     found = observed(OLD, pod(OLD, 0), pod(OLD, 1), config_map=None)
     assert cleared(found).actions == (
         DeletePod("job-worker-0", "pod-old-0"),
@@ -123,7 +123,7 @@ def test_pods_whose_config_map_is_gone_go_one_by_one() -> None:
     )
 
 
-def test_a_pod_that_does_not_go_is_forced_when_its_time_is_over() -> None:
+def test_hanging_pod_is_force_deleted_after_its_timeout() -> None:
     stuck = pod(OLD, deleting_since=NOW)
     asked = Outcomes(deletion_requested={stuck.uid}, collection_deletion_requested={"cm-old"})
     found = observed(OLD, stuck, outcomes=asked)
@@ -133,11 +133,11 @@ def test_a_pod_that_does_not_go_is_forced_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("other", [NEW, STRANGER], ids=["its successor's", "a stranger's"])
-def test_what_is_not_its_own_is_left_alone(other: Framework) -> None:
+def test_foreign_objects_are_kept(other: Framework) -> None:
     assert cleared(observed(other, pod(other, 0), pod(other, 1))).actions == ()
 
 
-def test_nothing_of_a_framework_that_is_gone_is_stored() -> None:
+def test_status_of_a_deleted_framework_is_not_stored() -> None:
     decision = cleared(observed(OLD, pod(OLD)))
     assert decision.status is OLD.status
     never_run = msgspec.structs.replace(OLD, status=None)
@@ -147,7 +147,7 @@ def test_nothing_of_a_framework_that_is_gone_is_stored() -> None:
 # What its successor does
 
 
-def test_a_successor_clears_away_before_it_begins() -> None:
+def test_new_framework_deletes_objects_of_its_predecessor_first() -> None:
     left = observed(OLD, pod(OLD, 0), pod(OLD, 1))
     assert decide(NEW, left, NOW).actions == (DeleteAttemptPods("cm-old"),)
     emptied = Outcomes(collection_deletion_requested={"cm-old"})
@@ -155,12 +155,12 @@ def test_a_successor_clears_away_before_it_begins() -> None:
     assert decide(NEW, Observed(previous_uids={"old"}), NOW).actions == (CreateConfigMap(),)
 
 
-def test_without_being_told_of_the_departed_it_finds_the_name_taken() -> None:
+def test_unknown_predecessor_takes_the_name() -> None:
     decision = decide(NEW, observed(OLD, pod(OLD), previous_uids=frozenset()), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
 
 
-def test_a_strangers_config_map_stays_though_others_have_departed() -> None:
+def test_foreign_config_map_is_kept_despite_known_predecessors() -> None:
     taken = Outcomes(name_taken="ConfigMap job-attempt already exists")
     decision = decide(NEW, observed(STRANGER, pod(STRANGER), outcomes=taken), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
@@ -171,7 +171,7 @@ def test_a_strangers_config_map_stays_though_others_have_departed() -> None:
 
 
 @pytest.mark.parametrize(("previous_uids", "is_deleted"), [({"old"}, True), (set(), False)])
-def test_a_pod_of_the_departed_goes_beside_the_attempt_that_runs(
+def test_pod_of_a_predecessor_is_deleted_while_the_attempt_runs(
     previous_uids: set[str], is_deleted: bool
 ) -> None:
     """It came to light late, under a name that the attempt does not use."""

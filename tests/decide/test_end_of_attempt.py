@@ -25,7 +25,7 @@ def test_attempt_waits_for_its_ended_pods_to_be_deleted() -> None:
     assert world.status.attempt_status.id == 1
 
 
-def test_attempt_waits_for_a_look_at_a_pod_created_without_an_answer() -> None:
+def test_attempt_waits_for_a_list_after_a_creation_without_a_response() -> None:
     world = World(framework("job", role()))
     while CreatePod("worker", 0) not in world.decide().actions:
         world.step()
@@ -38,7 +38,7 @@ def test_attempt_waits_for_a_look_at_a_pod_created_without_an_answer() -> None:
     assert RelistObjects() in decision.actions
 
 
-def test_config_map_deleted_by_others_is_left_to_the_garbage_collector() -> None:
+def test_config_map_deleted_by_another_client_is_left_to_the_collector() -> None:
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False

@@ -15,7 +15,7 @@ DELETION_STATES = {State.ATTEMPT_DELETION_PENDING, State.ATTEMPT_DELETION_REQUES
 
 @pytest.mark.parametrize("was_running", [True, False], ids=["Running", "Preparing"])
 @pytest.mark.parametrize(("exit_code", "code"), [(0, 0), (3, 3)])
-def test_an_ended_pod_completes_its_task_at_once(was_running: bool, exit_code: int, code: int) -> None:
+def test_completed_pod_completes_its_task_at_once(was_running: bool, exit_code: int, code: int) -> None:
     """A1: without any deletion state, and the pod stays where it is."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.settle()
@@ -34,7 +34,7 @@ def test_an_ended_pod_completes_its_task_at_once(was_running: bool, exit_code: i
     assert world.has_pod()
 
 
-def test_an_ended_pod_is_deleted_when_a_task_retry_needs_its_name() -> None:
+def test_completed_pod_is_deleted_when_a_retry_needs_its_name() -> None:
     """A1: the new pod is created when the old one is gone, and not before."""
     world = World(framework("job", role(tasks=2, retry=ALWAYS)))
     world.start()
@@ -51,7 +51,7 @@ def test_an_ended_pod_is_deleted_when_a_task_retry_needs_its_name() -> None:
     assert world.task().attempt_status.pod_uid == world.pod().uid
 
 
-def test_an_ended_pod_is_deleted_when_its_task_is_scaled_away() -> None:
+def test_completed_pod_is_deleted_when_its_task_is() -> None:
     """A1 and statement 38: its name may be wanted again."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -66,7 +66,7 @@ def test_an_ended_pod_is_deleted_when_its_task_is_scaled_away() -> None:
     assert world.pod(index=1).uid != old.uid
 
 
-def test_an_ended_pod_is_deleted_with_its_attempt() -> None:
+def test_completed_pod_is_deleted_with_its_attempt() -> None:
     """A1: `completedPods` is absent."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -79,7 +79,7 @@ def test_an_ended_pod_is_deleted_with_its_attempt() -> None:
 
 @pytest.mark.parametrize("is_stored", [True, False], ids=["CreationRequested", "CreationPending"])
 @pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 3)])
-def test_a_pod_that_is_first_seen_when_it_has_ended(is_stored: bool, phase: str, exit_code: int) -> None:
+def test_pod_first_seen_completed(is_stored: bool, phase: str, exit_code: int) -> None:
     """A1 and statement 13: everything in between was missed; what it did counts."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.shows_creations = False
@@ -96,7 +96,7 @@ def test_a_pod_that_is_first_seen_when_it_has_ended(is_stored: bool, phase: str,
     assert world.task().attempt_status.pod_uid == world.pod().uid
 
 
-def test_when_a_gang_falls_the_first_failures_are_told_by_name_and_the_rest_as_a_number() -> None:
+def test_failures_of_a_gang_are_reported_individually_up_to_a_limit() -> None:
     """A1: all of them are completed at once; nobody reads a thousand events."""
     world = World(framework("job", role(tasks=MAX_REPORTED_FAILURES + 7, min_failed=1)))
     world.start()

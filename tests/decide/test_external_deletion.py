@@ -16,7 +16,7 @@ RETRY_IF_FAILED = RetryPolicySpec(max_retry_count=-1)
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
 @pytest.mark.parametrize("is_seen_deleting", [True, False], ids=["deleting", "gone"])
-def test_a_pod_that_somebody_deletes(phase: str, is_seen_deleting: bool) -> None:
+def test_externally_deleted_pod_ends_its_task_attempt(phase: str, is_seen_deleting: bool) -> None:
     """Statement 18: -101 PodExternalDeleted, Transient; final only when the pod is gone (statement 40)."""
     world = World(framework("job", role(tasks=2)))
     world.settle()
@@ -43,7 +43,7 @@ def test_a_pod_that_somebody_deletes(phase: str, is_seen_deleting: bool) -> None
     [(RetryPolicySpec(fancy_retry_policy=True), 0), (RETRY_IF_FAILED, 1)],
     ids=["fancy", "if-failed"],
 )
-def test_a_deleted_pod_is_made_anew(policy: RetryPolicySpec, accountable: int) -> None:
+def test_externally_deleted_pod_is_recreated(policy: RetryPolicySpec, accountable: int) -> None:
     """Statements 18 and 25: -101 is Transient. The new pod comes when the old one is gone."""
     world = World(framework("job", role(tasks=2, retry=policy)))
     world.start()
@@ -60,7 +60,7 @@ def test_a_deleted_pod_is_made_anew(policy: RetryPolicySpec, accountable: int) -
 
 
 @pytest.mark.parametrize("exit_code", [0, 5])
-def test_a_pod_that_had_ended_before_it_was_deleted(exit_code: int) -> None:
+def test_pod_that_ended_before_its_deletion_keeps_its_code(exit_code: int) -> None:
     """Statement 13 and A1: what it did counts, though it is first seen ended when it is already deleting.
 
     Long before: two clocks have told when.
@@ -78,7 +78,7 @@ def test_a_pod_that_had_ended_before_it_was_deleted(exit_code: int) -> None:
 
 
 @pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Failed", 137), ("Succeeded", 0)])
-def test_a_pod_that_ended_because_it_was_deleted(phase: str, exit_code: int) -> None:
+def test_pod_ended_by_its_deletion_is_externally_deleted(phase: str, exit_code: int) -> None:
     """Statement 18: its container was told to end; that is -101, however it took it."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -97,7 +97,7 @@ def test_a_pod_that_ended_because_it_was_deleted(phase: str, exit_code: int) -> 
 
 @pytest.mark.parametrize("has_times", [True, False], ids=["ended later", "nobody knows when"])
 @pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Succeeded", 0)])
-def test_a_pod_that_is_first_seen_deleted_and_ended(phase: str, exit_code: int, has_times: bool) -> None:
+def test_pod_first_seen_terminating_and_ended(phase: str, exit_code: int, has_times: bool) -> None:
     """Statement 18: as above, seen in one observation; only a container that is known to have ended before counts."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -113,7 +113,7 @@ def test_a_pod_that_is_first_seen_deleted_and_ended(phase: str, exit_code: int, 
 
 
 @pytest.mark.parametrize("ends", ["deleting", "gone"])
-def test_the_pod_of_a_task_that_has_completed(ends: str) -> None:
+def test_deleted_pod_of_a_completed_task_changes_nothing(ends: str) -> None:
     """Statement 16: its ended pod may go (A1 keeps it for nobody), and nothing changes."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -129,7 +129,7 @@ def test_the_pod_of_a_task_that_has_completed(ends: str) -> None:
     assert world.task() == before
 
 
-def test_a_pod_that_somebody_deletes_while_its_framework_ends() -> None:
+def test_externally_deleted_pod_of_an_ending_framework() -> None:
     """Statements 16 and 33: -220 was said first."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -142,7 +142,7 @@ def test_a_pod_that_somebody_deletes_while_its_framework_ends() -> None:
     assert (world.task(index=1).state, world.task_code(index=1)) == (State.COMPLETED, -220)
 
 
-def test_a_pod_that_is_deleted_before_the_watch_shows_it() -> None:
+def test_pod_deleted_before_the_watch_reports_it() -> None:
     """Statements 11 and 18: created, answered, and gone."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.shows_creations = False
@@ -158,7 +158,7 @@ def test_a_pod_that_is_deleted_before_the_watch_shows_it() -> None:
 # The ConfigMap (statement 34).
 
 
-def test_a_config_map_that_somebody_deletes() -> None:
+def test_externally_deleted_config_map_ends_the_attempt() -> None:
     """Statement 34: first seen deleting; its pods go before it does, for its deletion is in the foreground."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -181,7 +181,7 @@ def test_a_config_map_that_somebody_deletes() -> None:
     assert all(world.task(index=index).state is State.COMPLETED for index in range(2))
 
 
-def test_a_config_map_that_is_gone() -> None:
+def test_vanished_config_map_ends_the_attempt() -> None:
     """Statement 34: it and its pods are gone before anybody saw them go."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -192,7 +192,7 @@ def test_a_config_map_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("first", ["pods", "ConfigMap"])
-def test_the_order_in_which_it_is_seen(first: str) -> None:
+def test_config_map_and_pods_vanish_in_any_order(first: str) -> None:
     """Statement 34: the pods of a deleted ConfigMap go with it; no task policy brings one back meanwhile."""
     world = World(framework("job", role(tasks=2, retry=RETRY_IF_FAILED)))
     world.start()
@@ -215,7 +215,9 @@ def test_the_order_in_which_it_is_seen(first: str) -> None:
     ids=["fancy", "if-failed"],
 )
 @pytest.mark.parametrize("is_seen_deleting", [True, False], ids=["deleting", "gone"])
-def test_the_framework_is_retried(policy: RetryPolicySpec, accountable: int, is_seen_deleting: bool) -> None:
+def test_external_deletion_is_retried(
+    policy: RetryPolicySpec, accountable: int, is_seen_deleting: bool
+) -> None:
     """Statements 25, 26 and 34: -100 is Transient."""
     world = World(framework("job", role(tasks=2), retry_policy=policy))
     world.start()
@@ -237,7 +239,7 @@ def test_the_framework_is_retried(policy: RetryPolicySpec, accountable: int, is_
     assert len(world.pods) == 2
 
 
-def test_pods_that_outlive_their_config_map() -> None:
+def test_remaining_pods_of_a_deleted_config_map_are_deleted() -> None:
     """Statements 34 and 40: somebody forced it away; no new attempt begins while a pod of the old one is there."""
     world = World(framework("job", role(tasks=2), retry_policy=RETRY_IF_FAILED))
     world.start()
@@ -260,7 +262,7 @@ def test_pods_that_outlive_their_config_map() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 5])
-def test_tasks_that_had_completed_keep_their_code(exit_code: int) -> None:
+def test_completed_tasks_keep_their_code(exit_code: int) -> None:
     """Statements 16 and 34."""
     world = World(framework("job", role(tasks=3, min_failed=-1)))
     world.start()
@@ -272,7 +274,7 @@ def test_tasks_that_had_completed_keep_their_code(exit_code: int) -> None:
     assert {world.task_code(index=index) for index in (1, 2)} <= {-101, -220}
 
 
-def test_a_config_map_that_somebody_deletes_while_its_framework_ends() -> None:
+def test_externally_deleted_config_map_of_an_ending_framework() -> None:
     """Statements 11 and 16: how the attempt ended was decided before."""
     world = World(framework("job", role(tasks=2)))
     world.start()

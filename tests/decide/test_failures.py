@@ -100,7 +100,7 @@ def diagnosed(result: TaskAttemptCompletionStatus, kind: str = "matched") -> obj
         (210, "ContainerPermanentFailed", ("Permanent",)),
     ],
 )
-def test_statement_18_a_container_speaks_by_its_code(
+def test_predefined_exit_codes_determine_the_completion(
     code: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
     result = DEFAULTS.classify(pod(ended(0, "sidecar"), ended(code, message="no luck")))
@@ -108,7 +108,7 @@ def test_statement_18_a_container_speaks_by_its_code(
     assert diagnosed(result) == {"containers": [{"name": "main", "message": "no luck", "code": code}]}
 
 
-def test_statement_18_a_succeeded_pod() -> None:
+def test_succeeded_pod_has_code_0() -> None:
     result = DEFAULTS.classify(
         pod(ended(0, reason="Completed"), init=(ended(0, "barrier", ""),), phase=PodPhase.SUCCEEDED)
     )
@@ -143,7 +143,7 @@ def test_statement_18_a_succeeded_pod() -> None:
         ("", -300, "PodFailedWithoutFailedContainer", set()),
     ],
 )
-def test_statement_22_reasons_of_pods(reason: str, code: int, phrase: str, attributes: set[str]) -> None:
+def test_default_classes_match_pod_reasons(reason: str, code: int, phrase: str, attributes: set[str]) -> None:
     result = DEFAULTS.classify(pod(running(), reason=reason, message="The node was low on memory."))
     assert (result.code, result.phrase, set(result.type.attributes)) == (code, phrase, attributes)
     assert result.type.is_failed
@@ -231,14 +231,14 @@ def test_statement_22_reasons_of_pods(reason: str, code: int, phrase: str, attri
         (ended(133), 133, "ContainerUnrecognizedFailed", set()),
     ],
 )
-def test_statement_22_ends_of_containers(
+def test_default_classes_match_container_terminations(
     container: ContainerStatus, code: int, phrase: str, attributes: set[str]
 ) -> None:
     result = DEFAULTS.classify(pod(container))
     assert (result.code, result.phrase, set(result.type.attributes)) == (code, phrase, attributes)
 
 
-def test_statement_19_the_defaults_would_pass_as_a_configuration() -> None:
+def test_default_classes_are_a_valid_configuration() -> None:
     codes = [failure.code for failure in DEFAULT_FAILURE_CLASSES]
     assert len(codes) == len(set(codes))
     assert not any(completion.is_reserved(code) for code in codes)
@@ -258,11 +258,11 @@ def test_statement_19_the_defaults_would_pass_as_a_configuration() -> None:
         pytest.param(pod(ended(143), ended(137, reason="OOMKilled")), -1200, id="reason before code"),
     ],
 )
-def test_statement_20_order_of_classes(view: PodView, code: int) -> None:
+def test_predefined_codes_precede_configured_classes(view: PodView, code: int) -> None:
     assert DEFAULTS.classify(view).code == code
 
 
-def test_statement_20_the_first_configured_match_wins() -> None:
+def test_first_configured_match_wins() -> None:
     first = failure_class(-2001, PodPattern(reason_regex="^Lost"), PodPattern(reason_regex="^Odd$"))
     second = failure_class(-2000, PodPattern(reason_regex="^Odd"))
     assert Classifier([first, second]).classify(pod(reason="Odd")).code == -2001
@@ -324,7 +324,7 @@ def test_statement_20_the_first_configured_match_wins() -> None:
         (one(containers=(ContainerPattern(code_range=IntRange(max=5)),)), pod(ended(0)), None),
     ],
 )
-def test_statement_20_diagnostics_hold_what_the_pattern_names(
+def test_diagnostics_have_only_the_fields_of_the_pattern(
     classifier: Classifier, view: PodView, matched: object
 ) -> None:
     result = classifier.classify(view)
@@ -334,7 +334,7 @@ def test_statement_20_diagnostics_hold_what_the_pattern_names(
         assert (result.code, diagnosed(result)) == (-2000, matched)
 
 
-def test_container_patterns_mean_failed_containers() -> None:
+def test_container_patterns_match_failed_containers_only() -> None:
     """Statement 51: codeRange.min is 1 when absent, in what is configured."""
     configured = failure_class(
         -2000,
@@ -379,13 +379,13 @@ def test_invalid_expression_is_rejected_when_the_classifier_is_created() -> None
         pytest.param(pod(), -300, id="no containers"),
     ],
 )
-def test_statement_21_no_match(view: PodView, code: int) -> None:
+def test_unmatched_pod_has_the_last_exit_code(view: PodView, code: int) -> None:
     result = Classifier([]).classify(view)
     phrase = "PodFailedWithoutFailedContainer" if code == -300 else "ContainerUnrecognizedFailed"
     assert (result.code, result.phrase, result.type) == (code, phrase, completion.FAILED)
 
 
-def test_statement_21_diagnostics_hold_the_whole_completion() -> None:
+def test_diagnostics_of_an_unmatched_pod_have_all_fields() -> None:
     view = pod(
         ended(3, "main", "Error", "Traceback …", signal=1),
         running("sidecar"),
@@ -444,7 +444,7 @@ def test_statement_21_diagnostics_hold_the_whole_completion() -> None:
         (0, "Invalid", "half an answer", None),
     ],
 )
-def test_statement_23_refused_creation(
+def test_rejected_creation_is_classified(
     code: int, reason: str, message: str, expected: CompletionCode | None
 ) -> None:
     result = classify_creation_failure(ApiFailure(code, reason, message))
@@ -479,7 +479,7 @@ LONG, CUT = "x" * 201, "x" * 197 + "…"
         (completed("😀" * 51), completed("😀" * 49 + "…")),
     ],
 )
-def test_a2_long_texts_are_cut(
+def test_long_texts_are_truncated(
     before: TaskAttemptCompletionStatus, after: TaskAttemptCompletionStatus
 ) -> None:
     assert truncate(before) == after
@@ -489,12 +489,12 @@ def test_a2_long_texts_are_cut(
 @pytest.mark.parametrize(
     "text", ["", "x" * 200, "é" * 100, "😀" * 50], ids=["empty", "bytes", "two bytes each", "four bytes each"]
 )
-def test_a2_what_fits_is_left_as_it_is(text: str) -> None:
+def test_short_texts_are_not_changed(text: str) -> None:
     ended_so = completed(text, text, text)
     assert truncate(ended_so) is ended_so
 
 
-def test_a2_a_completion_without_a_pod() -> None:
+def test_completion_without_a_pod_is_truncated() -> None:
     before = completion.task_completion(CompletionCode.POD_CREATION_PERMANENT_ERROR, LONG)
     after = truncate(before)
     assert (after.diagnostics, after.pod) == (CUT, None)

@@ -62,7 +62,9 @@ def first_actions(world: World) -> list[Action]:
     ],
     ids=str,
 )
-def test_nobody_gets_what_was_not_asked_for(asked: dict[str, str], has_service: bool, has_gang: bool) -> None:
+def test_framework_without_annotations_has_no_service_and_no_gang(
+    asked: dict[str, str], has_service: bool, has_gang: bool
+) -> None:
     world = world_of(asked)
     service = [CreateService()] if has_service else []
     assert first_actions(world) == [*service, CreateConfigMap()], "names first, then what needs them"
@@ -73,14 +75,14 @@ def test_nobody_gets_what_was_not_asked_for(asked: dict[str, str], has_service: 
 # The Service
 
 
-def test_one_at_a_time_the_service_before_the_config_map() -> None:
+def test_service_is_created_before_the_config_map() -> None:
     """An attempt whose Service cannot be had is not begun."""
     world = world_of({"runtime": "tensorflow"})
     assert world.step().actions == (CreateService(),)
     assert world.decide().actions == (CreateConfigMap(),)
 
 
-def test_a_crash_between_the_two_costs_one_look() -> None:
+def test_crash_after_the_service_creates_it_once_more() -> None:
     world = world_of({"runtime": "tensorflow"})
     world.step()
     world.restart()
@@ -89,7 +91,7 @@ def test_a_crash_between_the_two_costs_one_look() -> None:
     assert world.state is State.ATTEMPT_PREPARING
 
 
-def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> None:
+def test_postponed_service_delays_the_config_map() -> None:
     world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
     world.postponed["job"] = at(7)
@@ -99,7 +101,7 @@ def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> No
     assert world.step().actions == (CreateService(),)
 
 
-def test_a_name_that_somebody_has_is_told_and_tried_again_until_it_is_free() -> None:
+def test_taken_name_is_reported_and_retried_until_it_is_free() -> None:
     world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
     world.name_taken = "Service job already exists: it does not belong to this Framework"
@@ -117,7 +119,7 @@ def test_a_name_that_somebody_has_is_told_and_tried_again_until_it_is_free() -> 
     assert condition is None or not condition.is_true
 
 
-def test_each_attempt_sees_to_its_service() -> None:
+def test_every_attempt_creates_the_service() -> None:
     """Somebody may have deleted it meanwhile."""
     world = World(
         framework(
@@ -189,13 +191,15 @@ BOTH = (GangMember("pod-0", A), GangMember("pod-1", B))
         "a role of no tasks",
     ],
 )
-def test_members(workers: int, attempt: FrameworkAttemptStatus, members: Members | None) -> None:
+def test_members_are_none_until_all_tasks_have_addresses(
+    workers: int, attempt: FrameworkAttemptStatus, members: Members | None
+) -> None:
     """Statement 47: every task of the spec, and no others."""
     spec = framework("job", role("worker", workers)).spec
     assert members_of(spec, attempt) == members
 
 
-def test_members_in_the_order_of_the_spec() -> None:
+def test_members_are_in_the_order_of_the_spec() -> None:
     """The status may have its roles in another one."""
     spec = framework("job", role("ps", 1), role("worker", 1)).spec
     found = members_of(spec, owner_uid_of(worker=[task(0, A)], ps=[task(0, B, "pod-1")]))
@@ -216,14 +220,14 @@ def test_members_in_the_order_of_the_spec() -> None:
     ],
     ids=["same", "another pod", "another address", "another order", "fewer", "another role", "renamed"],
 )
-def test_fingerprint_changes_with_what_it_stands_for(other: Members, is_the_same: bool) -> None:
+def test_fingerprint_changes_with_pods_and_addresses(other: Members, is_the_same: bool) -> None:
     assert (fingerprint({"worker": BOTH}) == fingerprint(other)) is is_the_same
 
 
 # When it is told
 
 
-def test_it_is_told_when_the_last_task_has_its_address_and_not_before() -> None:
+def test_gang_is_published_when_the_last_task_has_an_address() -> None:
     world = world_of({"barrier": "true"})
     world.settle()
     for name, index in (("worker", 0), ("ps", 0)):
@@ -274,7 +278,7 @@ def restart(world: World) -> None:
         (restart, 2, 2),
     ],
 )
-def test_it_is_told_again_when_somebody_is_elsewhere(
+def test_gang_is_published_again_when_an_address_changes(
     change: Callable[[World], None], times_at_first: int, times_at_last: int
 ) -> None:
     """After the change, and after whoever is new has got an address. A new controller does not know what was told."""
@@ -290,7 +294,7 @@ def test_it_is_told_again_when_somebody_is_elsewhere(
     assert len(set(published(world))) == (1 if change is restart else times_at_last)
 
 
-def test_a_task_that_is_scaled_away_is_not_waited_for() -> None:
+def test_gang_does_not_wait_for_deleted_tasks() -> None:
     world = world_of({"barrier": "true"})
     world.settle()
     world.run("worker", 0)
@@ -302,7 +306,7 @@ def test_a_task_that_is_scaled_away_is_not_waited_for() -> None:
     assert len(published(world)) == 1
 
 
-def test_an_attempt_that_ends_tells_nobody() -> None:
+def test_ending_attempt_publishes_no_gang() -> None:
     """All of them ran and failed between two looks."""
     world = World(framework("job", role("worker", 2), annotations={BARRIER: "true"}))
     world.settle()

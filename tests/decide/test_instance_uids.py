@@ -11,7 +11,7 @@ from windlass.model.framework import RetryPolicySpec
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 
 
-def test_instances_are_named_by_attempt_and_object() -> None:
+def test_instance_uids_consist_of_attempt_and_object() -> None:
     """Statement 4, over a retry of a task and one of the Framework."""
     retry = RetryPolicySpec(max_retry_count=1)
     world = World(framework("job", role(retry=retry), retry_policy=retry))
@@ -29,7 +29,7 @@ def test_instances_are_named_by_attempt_and_object() -> None:
     assert world.actions.count(CreateConfigMap()) == 2
 
 
-def test_roles_and_tasks_have_fresh_uuids() -> None:
+def test_roles_and_tasks_have_new_uuids() -> None:
     """Statement 4: unlike in every role, task, Framework attempt and Framework."""
     found = []
     for uid in ("one", "two"):

@@ -20,7 +20,7 @@ DELETIONS = (DeletePod, DeleteAttemptPods, DeleteConfigMap)
     ],
 )
 @pytest.mark.parametrize("exit_code", [0, 5])
-def test_ended_pods(completed_pods: CompletedPods, kept: list[str], exit_code: int) -> None:
+def test_completed_pods_are_kept(completed_pods: CompletedPods, kept: list[str], exit_code: int) -> None:
     """A2: the pods and the ConfigMap of the last attempt."""
     world = World(framework("job", role(tasks=2, min_failed=2), completed_pods=completed_pods))
     world.start()
@@ -33,7 +33,7 @@ def test_ended_pods(completed_pods: CompletedPods, kept: list[str], exit_code: i
     assert any(isinstance(action, DELETIONS) for action in world.actions) == (not kept)
 
 
-def test_absent_is_delete() -> None:
+def test_default_is_delete() -> None:
     """A2: "absent = Delete"."""
     world = World(framework("job", role()))
     world.start()
@@ -43,7 +43,7 @@ def test_absent_is_delete() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown"])
-def test_pods_that_have_not_ended_go(phase: str) -> None:
+def test_running_pods_are_deleted(phase: str) -> None:
     """A2: a ps is deleted, the workers stay, and the Framework is Completed only when the ps is gone."""
     world = World(framework("job", role("ps", 2), role("worker", 2, min_succeeded=2), completed_pods=KEEP))
     world.start()
@@ -73,7 +73,7 @@ def test_pods_that_have_not_ended_go(phase: str) -> None:
     assert world.task_code("ps") == -220
 
 
-def test_a_stopped_framework_keeps_what_had_ended() -> None:
+def test_stopped_framework_keeps_completed_pods() -> None:
     """A2: Stop ends the last attempt too."""
     world = World(framework("job", role(tasks=2), completed_pods=KEEP))
     world.start()
@@ -86,7 +86,7 @@ def test_a_stopped_framework_keeps_what_had_ended() -> None:
     assert world.config_map is not None
 
 
-def test_a_framework_retry_deletes_the_earlier_pods() -> None:
+def test_framework_retry_deletes_the_earlier_pods() -> None:
     """A2: "since names are reused"; the pods of the last attempt stay."""
     world = World(
         framework("job", role(tasks=2), completed_pods=KEEP, retry_policy=RetryPolicySpec(max_retry_count=1))
@@ -108,7 +108,7 @@ def test_a_framework_retry_deletes_the_earlier_pods() -> None:
     assert world.config_map.uid == world.status.attempt_status.config_map_uid
 
 
-def test_a_delayed_retry_deletes_the_earlier_pods() -> None:
+def test_delayed_retry_deletes_the_earlier_pods() -> None:
     """A2 with statement 27: at the latest when the retry is made."""
     world = World(
         framework("job", role(), completed_pods=KEEP, retry_policy=RetryPolicySpec(fancy_retry_policy=True))
@@ -122,7 +122,7 @@ def test_a_delayed_retry_deletes_the_earlier_pods() -> None:
     assert world.pod().uid != first
 
 
-def test_a_task_retry_deletes_the_earlier_pod() -> None:
+def test_task_retry_deletes_the_earlier_pod() -> None:
     """A2 with A1: `Keep` keeps the pod of a task's last attempt only."""
     world = World(framework("job", role(retry=RetryPolicySpec(max_retry_count=1)), completed_pods=KEEP))
     world.start()
@@ -139,7 +139,7 @@ def test_a_task_retry_deletes_the_earlier_pod() -> None:
     assert world.pod().uid == second
 
 
-def test_kept_pods_that_somebody_deletes() -> None:
+def test_externally_deleted_kept_pods_change_nothing() -> None:
     """A2 with statement 10: Completed is final, whatever becomes of what was kept."""
     world = World(framework("job", role(tasks=2), completed_pods=KEEP))
     world.start()
@@ -158,7 +158,7 @@ def test_kept_pods_that_somebody_deletes() -> None:
 
 
 @pytest.mark.parametrize(("ttl", "lasts"), [(100, 100), (None, 30 * 24 * 3600)])
-def test_they_stay_until_the_ttl(ttl: int | None, lasts: int) -> None:
+def test_kept_pods_remain_until_the_ttl(ttl: int | None, lasts: int) -> None:
     """A2, A4 and statement 45: then the Framework is deleted, and everything with it."""
     world = World(framework("job", role(), completed_pods=KEEP, ttl_seconds_after_finished=ttl))
     world.start()
@@ -186,7 +186,7 @@ def messages(world: World, tasks: int) -> list[str]:
 
 @pytest.mark.parametrize("seen", ["at once", "one by one"])
 @pytest.mark.parametrize("completed_pods", list(CompletedPods))
-def test_ten_termination_messages_are_kept_whole(seen: str, completed_pods: CompletedPods) -> None:
+def test_ten_termination_messages_are_not_truncated(seen: str, completed_pods: CompletedPods) -> None:
     """A2: "ten whole per attempt, the rest cut to 200 bytes"."""
     world = World(framework("job", role(tasks=13, min_failed=-1), completed_pods=completed_pods))
     world.start()
@@ -205,7 +205,7 @@ def test_ten_termination_messages_are_kept_whole(seen: str, completed_pods: Comp
     assert [message[:3] for message in kept] == [text[:3] for text in texts]
 
 
-def test_every_attempt_has_its_own_ten() -> None:
+def test_message_limit_applies_per_attempt() -> None:
     """A2: "per attempt"."""
     world = World(
         framework("job", role(tasks=10, min_failed=10), retry_policy=RetryPolicySpec(max_retry_count=1))
@@ -219,7 +219,7 @@ def test_every_attempt_has_its_own_ten() -> None:
     assert [len(message) for message in messages(world, 10)] == [1000] * 10
 
 
-def test_a_retry_that_is_stopped_keeps_nothing_of_the_attempt_before() -> None:
+def test_stopped_retry_keeps_no_pods_of_the_earlier_attempt() -> None:
     """A2 with statement 28: the last attempt is the one that ended with -210, and it never had a pod."""
     world = World(
         framework("job", role(), completed_pods=KEEP, retry_policy=RetryPolicySpec(fancy_retry_policy=True))

@@ -39,7 +39,9 @@ ROWS = [
 
 @BOTH
 @pytest.mark.parametrize(("fancy", "max_retry_count", "exit_code", "expected"), ROWS)
-def test_the_first_retry(kind: str, fancy: bool, max_retry_count: int, exit_code: int, expected: str) -> None:
+def test_first_retry_follows_the_policy(
+    kind: str, fancy: bool, max_retry_count: int, exit_code: int, expected: str
+) -> None:
     """Statements 25 and 26."""
     subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end_and_retry(exit_code)
@@ -68,7 +70,7 @@ def test_the_first_retry(kind: str, fancy: bool, max_retry_count: int, exit_code
         (False, -2, [SUCCESS, UNKNOWN, SUCCESS], (3, 3), False),
     ],
 )
-def test_a_series_of_ends(
+def test_retries_are_counted_over_several_attempts(
     kind: str,
     fancy: bool,
     max_retry_count: int,
@@ -89,7 +91,7 @@ def test_a_series_of_ends(
 
 
 @pytest.mark.parametrize("fancy", [True, False])
-def test_a_stopped_framework_never_retries(fancy: bool) -> None:
+def test_stopped_framework_is_not_retried(fancy: bool) -> None:
     """Statement 24: -210."""
     policy = RetryPolicySpec(fancy, -2)
     world = World(framework("job", role(tasks=2, retry=policy), retry_policy=policy))
@@ -102,7 +104,7 @@ def test_a_stopped_framework_never_retries(fancy: bool) -> None:
 
 
 @pytest.mark.parametrize("fancy", [True, False])
-def test_a_task_that_ends_with_its_framework_never_retries(fancy: bool) -> None:
+def test_task_that_ends_with_its_framework_is_not_retried(fancy: bool) -> None:
     """Statement 24: -220."""
     world = World(framework("job", role(), role("ps", 2, retry=RetryPolicySpec(fancy, -2))))
     world.start()
@@ -115,7 +117,7 @@ def test_a_task_that_ends_with_its_framework_never_retries(fancy: bool) -> None:
 
 
 @pytest.mark.parametrize("fancy", [True, False])
-def test_a_task_that_is_scaled_away_never_retries(fancy: bool) -> None:
+def test_deleted_task_is_not_retried(fancy: bool) -> None:
     """Statement 24: -230."""
     world = World(framework("job", role(tasks=2, retry=RetryPolicySpec(fancy, -2))))
     world.start()
@@ -133,7 +135,7 @@ def test_a_task_that_is_scaled_away_never_retries(fancy: bool) -> None:
 
 
 @pytest.mark.parametrize("uid", [f"framework-{number}" for number in range(20)])
-def test_a_conflict_delays_a_framework(uid: str) -> None:
+def test_conflict_delays_the_retry_of_a_framework(uid: str) -> None:
     """Statements 25 and 27: 60 to 900 seconds after the attempt ended, chosen once."""
     subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
     world = subject.world
@@ -158,7 +160,7 @@ def test_a_conflict_delays_a_framework(uid: str) -> None:
     assert world.has_pod()
 
 
-def test_conflicts_are_spread() -> None:
+def test_conflict_delays_have_jitter() -> None:
     """Statement 25: Frameworks that stood in each other's way do not all come back at once."""
     delays = set()
     for number in range(40):
@@ -169,7 +171,7 @@ def test_conflicts_are_spread() -> None:
 
 
 @pytest.mark.parametrize(("shortest", "longest"), [(1, 3), (7, 7), (0, 0)])
-def test_the_bounds_of_the_delay_are_configured(shortest: int, longest: int) -> None:
+def test_conflict_delay_bounds_are_configurable(shortest: int, longest: int) -> None:
     """Statements 25 and 51."""
     rules = Rules(min_conflict_delay_sec=shortest, max_conflict_delay_sec=longest)
     for number in range(10):
@@ -210,14 +212,14 @@ def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: 
     assert subject.world.has_pod()
 
 
-def test_a_conflict_does_not_delay_a_task() -> None:
+def test_conflict_does_not_delay_a_task() -> None:
     """Statement 25: "for Frameworks only"."""
     subject = RetryHistory("task", RetryPolicySpec(fancy_retry_policy=True))
     subject.end(CONFLICT)
     assert (subject.attempt_id, subject.delay, subject.counts) == (1, None, (1, 0))
 
 
-def test_a_stop_during_the_delay() -> None:
+def test_stop_during_the_delay_ends_the_framework() -> None:
     """Statement 28: the retry is made at once, and that attempt ends with -210 before it has any object."""
     subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True))
     world = subject.world
@@ -233,7 +235,7 @@ def test_a_stop_during_the_delay() -> None:
     assert world.task_code() == -220
 
 
-def test_a_changed_policy_does_not_choose_again() -> None:
+def test_changed_policy_keeps_the_chosen_delay() -> None:
     """Statement 27: the stored delay stands."""
     subject = RetryHistory(
         "framework", RetryPolicySpec(True, retry_backoff=RetryBackoff(initial_sec=40, max_sec=40))
@@ -252,7 +254,7 @@ def test_a_changed_policy_does_not_choose_again() -> None:
 # What a Framework retry starts with (statement 29).
 
 
-def test_a_new_attempt_has_nothing_of_the_old() -> None:
+def test_new_attempt_has_new_tasks() -> None:
     """Statement 29."""
     world = World(
         framework(
@@ -282,7 +284,7 @@ def test_a_new_attempt_has_nothing_of_the_old() -> None:
         assert task.start_time == attempt.start_time
 
 
-def test_the_old_attempt_is_gone_before_the_new_one_starts() -> None:
+def test_old_attempt_is_deleted_before_the_new_one_starts() -> None:
     """Statements 29 and 40: not one object of the new attempt is made before."""
     subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=-1))
     world = subject.world
@@ -297,7 +299,7 @@ def test_the_old_attempt_is_gone_before_the_new_one_starts() -> None:
     assert (subject.attempt_id, world.actions.count(CreateConfigMap())) == (1, 2)
 
 
-def test_a_new_attempt_follows_the_spec_of_that_moment() -> None:
+def test_new_attempt_has_the_current_spec() -> None:
     """Statement 29: roles and tasks that came, and those that went, while the retry was waited for."""
     world = World(
         framework(
@@ -316,7 +318,7 @@ def test_a_new_attempt_follows_the_spec_of_that_moment() -> None:
     assert sorted(world.pods) == ["job-chief-0", "job-worker-0", "job-worker-1", "job-worker-2"]
 
 
-def test_the_policy_is_that_of_the_moment() -> None:
+def test_current_retry_policy_applies() -> None:
     """Statement 26: the spec is read when the attempt has ended."""
     subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=0))
     subject.world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))
@@ -324,7 +326,7 @@ def test_the_policy_is_that_of_the_moment() -> None:
     assert subject.attempt_id == 1
 
 
-def test_a_stop_while_a_failed_attempt_is_on_its_way_out() -> None:
+def test_stop_while_a_failed_attempt_is_deleted() -> None:
     """Statements 16 and 28: its end stands, and the retry that follows ends with -210."""
     world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
     world.start()
@@ -342,7 +344,7 @@ def test_a_stop_while_a_failed_attempt_is_on_its_way_out() -> None:
 
 
 @BOTH
-def test_a_lower_limit_holds_at_once(kind: str) -> None:
+def test_lower_limit_applies_at_once(kind: str) -> None:
     """Statement 26: two retries were made, one is allowed now."""
     subject = RetryHistory(kind, RetryPolicySpec(max_retry_count=3))
     for _ in range(2):
@@ -369,7 +371,7 @@ def test_a_lower_limit_holds_at_once(kind: str) -> None:
         (("Permanent", "Conflict"), (0, 0), False),
     ],
 )
-def test_only_some_attributes_matter(
+def test_unknown_attributes_do_not_affect_retries(
     kind: str, attributes: tuple[str, ...], counts: tuple[int, int], is_delayed: bool
 ) -> None:
     """Statement 25, for a configured failure class: Transient, Permanent, and Conflict if it is Transient too."""

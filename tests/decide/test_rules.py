@@ -28,7 +28,7 @@ def code_of_a_pod_that_exits_with(exit_code: int, rules: Rules) -> tuple[int, st
     return ended.code, ended.phrase
 
 
-def test_every_setting_that_decisions_read_reaches_them() -> None:
+def test_rules_have_every_setting_that_decisions_read() -> None:
     rules = Rules.from_settings(settings_file.load_settings(CONFIGURED, "config.yaml"))
     assert (rules.cache_creation_timeout_sec, rules.completed_retain_sec) == (61, 62)
     assert (rules.min_conflict_delay_sec, rules.max_conflict_delay_sec) == (63, 64)
@@ -36,7 +36,7 @@ def test_every_setting_that_decisions_read_reaches_them() -> None:
     assert code_of_a_pod_that_exits_with(137, rules) == (137, "ContainerUnrecognizedFailed")
 
 
-def test_without_a_configuration_the_rules_are_the_references() -> None:
+def test_default_rules_are_those_of_the_reference() -> None:
     rules = Rules.from_settings(Settings())
     assert (rules.cache_creation_timeout_sec, rules.completed_retain_sec) == (300, 30 * 24 * 3600)
     assert (rules.min_conflict_delay_sec, rules.max_conflict_delay_sec) == (60, 900)

@@ -82,7 +82,7 @@ TASK_WAYS = [
 
 
 @pytest.mark.parametrize(("way", "state"), FRAMEWORK_WAYS)
-def test_a_config_map_seen_deleting(way: Callable[[World], None], state: State) -> None:
+def test_terminating_config_map_ends_the_attempt(way: Callable[[World], None], state: State) -> None:
     """Statement 11: every state with an object → AttemptDeleting."""
     world = slow(World(framework("job", role(tasks=2))))
     way(world)
@@ -94,7 +94,7 @@ def test_a_config_map_seen_deleting(way: Callable[[World], None], state: State) 
 
 
 @pytest.mark.parametrize(("way", "state"), FRAMEWORK_WAYS)
-def test_a_config_map_that_is_gone(way: Callable[[World], None], state: State) -> None:
+def test_deleted_config_map_completes_the_attempt(way: Callable[[World], None], state: State) -> None:
     """Statement 11: every state with an object → AttemptCompleted; and no retry is wanted here, so Completed."""
     world = slow(World(framework("job", role(tasks=2))))
     way(world)
@@ -106,7 +106,7 @@ def test_a_config_map_that_is_gone(way: Callable[[World], None], state: State) -
 
 
 @pytest.mark.parametrize(("way", "state"), TASK_WAYS)
-def test_a_pod_seen_deleting(way: Callable[[World], None], state: State) -> None:
+def test_terminating_pod_ends_the_task_attempt(way: Callable[[World], None], state: State) -> None:
     """Statement 11: every state with an object → AttemptDeleting."""
     world = slow(World(framework("job", role(tasks=2))))
     way(world)
@@ -117,7 +117,7 @@ def test_a_pod_seen_deleting(way: Callable[[World], None], state: State) -> None
 
 
 @pytest.mark.parametrize(("way", "state"), TASK_WAYS)
-def test_a_pod_that_is_gone(way: Callable[[World], None], state: State) -> None:
+def test_deleted_pod_completes_the_task_attempt(way: Callable[[World], None], state: State) -> None:
     """Statement 11: every state with an object → AttemptCompleted, without AttemptDeleting in between."""
     world = slow(World(framework("job", role(tasks=2))))
     way(world)
@@ -128,7 +128,7 @@ def test_a_pod_that_is_gone(way: Callable[[World], None], state: State) -> None:
     assert DELETING not in world.task_states(index=1)
 
 
-def test_a_framework_that_ends_before_it_has_an_object() -> None:
+def test_framework_that_ends_before_it_has_a_config_map() -> None:
     """Statement 11: CreationPending → AttemptCompleted, and no object is ever made."""
     world = World(framework("job", role(), execution_type=ExecutionType.CREATE))
     world.settle()
@@ -138,7 +138,7 @@ def test_a_framework_that_ends_before_it_has_an_object() -> None:
     assert world.actions == ()
 
 
-def test_a_task_that_ends_before_it_has_an_object() -> None:
+def test_task_that_ends_before_it_has_a_pod() -> None:
     """Statement 11: CreationPending → AttemptCompleted, for a task whose pod was never made."""
     world = World(framework("job", role(tasks=2)))
     world.postponed["job-worker-1"] = at(3600)

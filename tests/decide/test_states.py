@@ -24,7 +24,7 @@ COMPLETED = State.COMPLETED
 # The way through (statement 10).
 
 
-def test_a_framework_goes_the_whole_way() -> None:
+def test_framework_passes_through_all_states() -> None:
     """Statement 10, with statement 27's wait as the place where AttemptCompleted is seen."""
     retry = RetryPolicySpec(fancy_retry_policy=True)
     world = slow(World(framework("job", role(), retry_policy=retry)))
@@ -46,7 +46,7 @@ def test_a_framework_goes_the_whole_way() -> None:
     assert world.status.attempt_status.id == 1
 
 
-def test_a_task_whose_pod_has_to_go_goes_the_whole_way() -> None:
+def test_task_with_a_deleted_pod_passes_through_all_states() -> None:
     """Statements 10 and 14: the other task's failure ends the attempt, and with it this task's pod."""
     world = slow(World(framework("job", role(tasks=2))))
     world.settle()
@@ -66,7 +66,7 @@ def test_a_task_whose_pod_has_to_go_goes_the_whole_way() -> None:
     assert world.task_states(index=1) == [*expected, COMPLETED]
 
 
-def test_a_framework_ends_in_completed_and_stays_there() -> None:
+def test_completed_framework_stays_completed() -> None:
     """Statement 10: nothing that is seen later moves it."""
     world = World(framework("job", role()))
     world.start()
@@ -83,7 +83,7 @@ def test_a_framework_ends_in_completed_and_stays_there() -> None:
 # Preparing and Running (statements 12 and 13).
 
 
-def test_a_framework_runs_when_any_task_does() -> None:
+def test_framework_runs_when_any_task_runs() -> None:
     """Statement 12."""
     world = World(framework("job", role("ps"), role("worker", 2)))
     world.settle()
@@ -94,7 +94,7 @@ def test_a_framework_runs_when_any_task_does() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Unknown"])
-def test_a_framework_never_goes_back_to_preparing(phase: str) -> None:
+def test_framework_never_returns_to_preparing(phase: str) -> None:
     """Statement 12: the only task that ran fails and starts again, and its new pod does not run yet."""
     world = World(framework("job", role(tasks=2, retry=ALWAYS)))
     world.settle()
@@ -109,7 +109,7 @@ def test_a_framework_never_goes_back_to_preparing(phase: str) -> None:
     assert world.state is RUNNING
 
 
-def test_a_task_that_is_scaled_away_makes_no_framework_run() -> None:
+def test_deleted_task_does_not_make_the_framework_run() -> None:
     """Statements 12 and 37: its pod may run a moment before it goes."""
     world = World(framework("job", role(tasks=2)))
     world.settle()
@@ -135,7 +135,7 @@ def test_a_task_that_is_scaled_away_makes_no_framework_run() -> None:
     ],
     ids="-".join,
 )
-def test_a_task_follows_its_pod(phases: list[str], state: State) -> None:
+def test_task_state_follows_its_pod(phases: list[str], state: State) -> None:
     """Statement 13."""
     world = World(framework("job", role()))
     world.settle()
@@ -145,7 +145,7 @@ def test_a_task_follows_its_pod(phases: list[str], state: State) -> None:
     assert world.task().state is state
 
 
-def test_where_a_pod_is_follows_the_pod() -> None:
+def test_node_and_addresses_follow_the_pod() -> None:
     """Statement 13: podNodeName, podIP, podHostIP."""
     world = World(framework("job", role()))
     world.settle()
@@ -161,7 +161,7 @@ def test_where_a_pod_is_follows_the_pod() -> None:
     )
 
 
-def test_addresses_that_come_one_by_one_are_followed() -> None:
+def test_addresses_assigned_one_by_one_are_stored() -> None:
     """Statement 13: each by itself, also when the pod runs already."""
     world = World(framework("job", role()))
     world.start()
@@ -186,7 +186,7 @@ def failed_and_waiting(world: World) -> World:
     return world
 
 
-def test_how_an_attempt_ended_is_stored_before_anything_is_deleted() -> None:
+def test_completion_is_stored_before_anything_is_deleted() -> None:
     """Statement 14: the world refuses a deletion whose reason is not stored; here is what is stored with it."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -197,7 +197,7 @@ def test_how_an_attempt_ended_is_stored_before_anything_is_deleted() -> None:
     assert (world.task_code(index=0), world.task_code(index=1)) == (7, -220)
 
 
-def test_an_ending_framework_makes_no_pods() -> None:
+def test_ending_framework_creates_no_pods() -> None:
     """Statement 15: a failed task of it is not retried either."""
     world = failed_and_waiting(
         World(framework("job", role(tasks=2), role("ps", 1, retry=ALWAYS, min_failed=-1)))
@@ -215,7 +215,7 @@ def test_an_ending_framework_makes_no_pods() -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
-def test_an_ending_framework_is_not_rescaled(tasks: int) -> None:
+def test_ending_framework_is_not_rescaled(tasks: int) -> None:
     """Statement 15."""
     world = failed_and_waiting(World(framework("job", role(tasks=2))))
     before = [task.index for task in world.status.attempt_status.roles[0].task_statuses]
@@ -242,7 +242,7 @@ def test_no_policy_applies_to_an_ending_framework() -> None:
 # Times (statement 16).
 
 
-def test_the_times_of_a_framework_and_its_task() -> None:
+def test_times_of_a_framework_and_its_task() -> None:
     """Statement 16."""
     world = World(framework("job", role()))
     world.settle()
@@ -259,7 +259,7 @@ def test_the_times_of_a_framework_and_its_task() -> None:
         assert status.transition_time == at(20)
 
 
-def test_the_times_of_a_second_attempt() -> None:
+def test_times_of_a_second_attempt() -> None:
     """Statement 16: runTime at the *first* Running; the attempt has its own."""
     world = World(framework("job", role(), retry_policy=ALWAYS))
     world.settle()
@@ -278,7 +278,7 @@ def test_the_times_of_a_second_attempt() -> None:
     assert attempt.completion_time is None
 
 
-def test_the_times_of_a_second_task_attempt() -> None:
+def test_times_of_a_second_task_attempt() -> None:
     """Statement 16, for a task that is retried within its Framework attempt."""
     world = World(framework("job", role(retry=RetryPolicySpec(max_retry_count=1))))
     world.settle()
@@ -296,7 +296,7 @@ def test_the_times_of_a_second_task_attempt() -> None:
     assert (task.start_time, task.run_time, task.completion_time) == (at(0), at(10), None)
 
 
-def test_the_completion_time_is_that_of_the_end_not_of_the_verdict() -> None:
+def test_completion_time_is_the_end_of_the_attempt_not_of_the_retry_decision() -> None:
     """Statement 16: completionTime at AttemptCompleted, when the objects are gone."""
     world = failed_and_waiting(World(framework("job", role(tasks=2))))
     assert world.status.attempt_status.completion_time is None
@@ -311,7 +311,7 @@ def test_the_completion_time_is_that_of_the_end_not_of_the_verdict() -> None:
     assert world.status.completion_time == at(10)
 
 
-def test_how_a_task_ended_never_changes() -> None:
+def test_completion_of_a_task_never_changes() -> None:
     """Statement 16: not even where its pod tells another story later, or goes."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -336,7 +336,7 @@ def test_how_a_task_ended_never_changes() -> None:
         pytest.param(framework("job", role("ps", 0), role("worker", 0)), id="two-roles"),
     ],
 )
-def test_a_framework_without_tasks_waits(empty: Framework) -> None:
+def test_framework_without_tasks_waits(empty: Framework) -> None:
     """Statement 17; and it runs as soon as it has one."""
     world = World(empty)
     world.settle()
@@ -350,7 +350,7 @@ def test_a_framework_without_tasks_waits(empty: Framework) -> None:
     assert (world.state, world.code) == (COMPLETED, 0)
 
 
-def test_a_framework_that_is_scaled_to_nothing_waits() -> None:
+def test_framework_scaled_to_zero_waits() -> None:
     """Statement 17: also after it has run."""
     world = World(framework("job", role(tasks=2)))
     world.start()

@@ -40,7 +40,7 @@ def is_suspended(world: World) -> bool:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_suspend_ends_the_attempt_whatever_the_policy(policy: RetryPolicySpec) -> None:
+def test_suspend_ends_the_attempt_under_any_policy(policy: RetryPolicySpec) -> None:
     """A3: -130, Transient; never counted, no delay; and the Framework waits without any object."""
     world = World(framework("job", role(tasks=2), retry_policy=policy))
     world.start()
@@ -63,7 +63,7 @@ def test_suspend_ends_the_attempt_whatever_the_policy(policy: RetryPolicySpec) -
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_a_resumed_framework_goes_on(policy: RetryPolicySpec) -> None:
+def test_resumed_framework_starts_a_new_attempt(policy: RetryPolicySpec) -> None:
     """A3: false starts the next attempt, at once, and it may end as any other."""
     world = World(framework("job", role(tasks=2), retry_policy=policy))
     world.start()
@@ -80,7 +80,7 @@ def test_a_resumed_framework_goes_on(policy: RetryPolicySpec) -> None:
         assert (world.state, world.code) == (State.COMPLETED, 0)
 
 
-def test_the_tasks_of_a_suspended_attempt() -> None:
+def test_tasks_of_a_suspended_attempt_end() -> None:
     """A3 with statement 33: -220 for what had not completed; their policy brings none of them back."""
     world = World(framework("job", role(tasks=2, retry=RetryPolicySpec(True, -2), min_failed=-1)))
     world.start()
@@ -92,7 +92,7 @@ def test_the_tasks_of_a_suspended_attempt() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_suspensions_use_up_no_retry(times: int) -> None:
+def test_suspensions_do_not_count_as_retries(times: int) -> None:
     """A3, "never counted", against maxRetryCount."""
     world = World(framework("job", role(), retry_policy=RetryPolicySpec(max_retry_count=1)))
     world.start()
@@ -111,7 +111,7 @@ def test_suspensions_use_up_no_retry(times: int) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
-def test_suspensions_use_up_no_transient_retry(times: int) -> None:
+def test_suspensions_do_not_count_as_transient_retries(times: int) -> None:
     """A3, "never counted", against A5's maxTransientRetryCount."""
     policy = RetryPolicySpec(True, 0, max_transient_retry_count=1)
     world = World(framework("job", role(), retry_policy=policy))
@@ -130,7 +130,7 @@ def test_suspensions_use_up_no_transient_retry(times: int) -> None:
     assert world.status.attempt_status.id == times + 1
 
 
-def test_suspensions_lengthen_no_backoff() -> None:
+def test_suspensions_do_not_increase_the_backoff() -> None:
     """A3, "never counted", against A5's retryBackoff: the first delay is the first one."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(10, 10_000))
     world = World(framework("job", role(), retry_policy=policy))
@@ -158,7 +158,7 @@ def test_suspended_before_the_first_start() -> None:
     assert not is_suspended(world)
 
 
-def test_resumed_before_the_attempt_is_gone() -> None:
+def test_resumed_before_the_attempt_is_deleted() -> None:
     """A3 with statement 16: how the attempt ended stands; the next one follows when it is gone."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -180,7 +180,7 @@ def test_resumed_before_the_attempt_is_gone() -> None:
 
 
 @pytest.mark.parametrize("when", ["together", "while suspended", "while running"])
-def test_stop_comes_before_suspend(when: str) -> None:
+def test_stop_overrides_suspend(when: str) -> None:
     """A3: -210, for good."""
     world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=-2)))
     world.start()
@@ -197,7 +197,7 @@ def test_stop_comes_before_suspend(when: str) -> None:
     assert not is_suspended(world)
 
 
-def test_stopped_and_suspended_from_the_beginning() -> None:
+def test_stopped_and_suspended_from_the_start() -> None:
     """A3: Stop comes first, and no object is ever made."""
     world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.STOP))
     world.settle()
@@ -205,7 +205,7 @@ def test_stopped_and_suspended_from_the_beginning() -> None:
     assert world.actions == ()
 
 
-def test_create_comes_before_suspend() -> None:
+def test_create_overrides_suspend() -> None:
     """A3 with statement 35: first it is held by Create, then by suspend, then by nothing."""
     world = World(framework("job", role(tasks=2), suspend=True, execution_type=ExecutionType.CREATE))
     world.settle()
@@ -219,7 +219,7 @@ def test_create_comes_before_suspend() -> None:
     assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 0)
 
 
-def test_create_holds_a_framework_that_is_not_suspended_any_more() -> None:
+def test_create_keeps_a_resumed_framework_waiting() -> None:
     """A3 with statement 35: the other order."""
     world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.CREATE))
     world.settle()
@@ -230,7 +230,7 @@ def test_create_holds_a_framework_that_is_not_suspended_any_more() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 9])
-def test_a_completed_framework_cannot_be_suspended(exit_code: int) -> None:
+def test_completed_framework_cannot_be_suspended(exit_code: int) -> None:
     """A3 with statement 10."""
     world = World(framework("job", role()))
     world.start()
@@ -241,7 +241,7 @@ def test_a_completed_framework_cannot_be_suspended(exit_code: int) -> None:
     assert not is_suspended(world)
 
 
-def test_an_attempt_that_is_ending_keeps_its_end() -> None:
+def test_ending_attempt_keeps_its_completion() -> None:
     """A3 with statement 16: it had failed before it was suspended, and there is no retry to wait for."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -255,7 +255,7 @@ def test_an_attempt_that_is_ending_keeps_its_end() -> None:
     assert (world.state, world.code) == (State.COMPLETED, 9)
 
 
-def test_suspended_while_a_retry_is_waited_for() -> None:
+def test_suspended_during_a_retry_delay() -> None:
     """A3 with statement 27: the retry waits for both; its count is its own."""
     world = World(
         framework("job", role(), retry_policy=RetryPolicySpec(False, 1, retry_backoff=RetryBackoff(100, 100)))
@@ -274,7 +274,7 @@ def test_suspended_while_a_retry_is_waited_for() -> None:
     assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 1)
 
 
-def test_a_suspended_framework_keeps_no_pods() -> None:
+def test_suspended_framework_keeps_no_pods() -> None:
     """A3 with A2: another attempt follows, so `Keep` does not apply."""
     world = World(framework("job", role(tasks=2), completed_pods=CompletedPods.KEEP))
     world.start()
@@ -284,7 +284,7 @@ def test_a_suspended_framework_keeps_no_pods() -> None:
     assert (world.state, world.pods, world.config_map) == (WAITING, {}, None)
 
 
-def test_a_suspended_framework_is_rescaled() -> None:
+def test_suspended_framework_is_rescaled() -> None:
     """A3 with statements 29 and 36: what starts again is what the spec says then."""
     world = World(framework("job", role(tasks=2)))
     world.start()
@@ -315,9 +315,7 @@ def in_the_middle(world: World, passes: int) -> World:
 @pytest.mark.parametrize("shows_creations", [True, False], ids=["watched", "unwatched"])
 @pytest.mark.parametrize("restarts", [False, True], ids=["same-controller", "other-controller"])
 @pytest.mark.parametrize("passes", range(6))
-def test_suspend_at_any_time_leaves_nothing_behind(
-    passes: int, restarts: bool, shows_creations: bool
-) -> None:
+def test_suspend_at_any_time_deletes_all_objects(passes: int, restarts: bool, shows_creations: bool) -> None:
     """A3: an object may have been created of which no stored status knows, or that the watch shows only later."""
     world = World(framework("job", role(tasks=2)))
     world.shows_creations = shows_creations
@@ -336,7 +334,7 @@ def test_suspend_at_any_time_leaves_nothing_behind(
 @pytest.mark.parametrize("shows_creations", [True, False], ids=["watched", "unwatched"])
 @pytest.mark.parametrize("restarts", [False, True], ids=["same-controller", "other-controller"])
 @pytest.mark.parametrize("passes", range(6))
-def test_stop_at_any_time_leaves_nothing_behind(passes: int, restarts: bool, shows_creations: bool) -> None:
+def test_stop_at_any_time_deletes_all_objects(passes: int, restarts: bool, shows_creations: bool) -> None:
     """Statement 24, as above."""
     world = World(framework("job", role(tasks=2)))
     world.shows_creations = shows_creations
@@ -351,7 +349,7 @@ def test_stop_at_any_time_leaves_nothing_behind(passes: int, restarts: bool, sho
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_suspended_twice_before_anything_began() -> None:
+def test_suspended_twice_before_the_start() -> None:
     """A3: an attempt that has no object yet is not ended by a suspension; it waits again."""
     world = World(framework("job", role()))
     world.start()
@@ -363,7 +361,7 @@ def test_suspended_twice_before_anything_began() -> None:
     assert (world.state, world.status.attempt_status.id) == (WAITING, 1)
 
 
-def test_a_job_that_has_just_succeeded_is_not_suspended() -> None:
+def test_just_succeeded_job_is_not_suspended() -> None:
     """A3: suspend ends an attempt; one that has come to its own end needs no other."""
     world = World(framework("job", role(tasks=2)))
     world.start()

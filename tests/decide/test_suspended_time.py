@@ -38,7 +38,7 @@ def test_suspended_time_is_not_counted() -> None:
     assert (world.state, world.code) == (State.COMPLETED, -250)
 
 
-def test_the_deadline_does_not_come_while_a_suspended_attempt_goes() -> None:
+def test_deadline_does_not_pass_while_a_suspended_attempt_is_deleted() -> None:
     """A4: it was suspended in time; how long its pods take to end is time in which it is suspended."""
     world = World(framework("job", role(), active_deadline_seconds=100))
     world.start()

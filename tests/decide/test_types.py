@@ -208,7 +208,7 @@ def lives(
 
 @SETTINGS
 @hypothesis.given(lives())
-def test_the_same_input_gives_the_same_decision(life: tuple[World, list[Event]]) -> None:
+def test_same_input_gives_the_same_decision(life: tuple[World, list[Event]]) -> None:
     """Core contract: a decision depends on its arguments and on nothing else."""
     world, happenings = life
     for event in happenings:
@@ -218,7 +218,7 @@ def test_the_same_input_gives_the_same_decision(life: tuple[World, list[Event]])
 
 @SETTINGS
 @hypothesis.given(lives())
-def test_deciding_again_on_the_stored_status(life: tuple[World, list[Event]]) -> None:
+def test_deciding_again_on_the_stored_status_gives_the_same_actions(life: tuple[World, list[Event]]) -> None:
     """Core contract: "a crash between store and act loses nothing", while the objects are unchanged."""
     world, happenings = life
     for event in happenings:
@@ -236,7 +236,7 @@ def test_deciding_again_on_the_stored_status(life: tuple[World, list[Event]]) ->
 
 @SETTINGS
 @hypothesis.given(lives())
-def test_nothing_is_left_to_do_once_the_outcomes_are_seen(life: tuple[World, list[Event]]) -> None:
+def test_no_actions_remain_when_the_outcomes_are_observed(life: tuple[World, list[Event]]) -> None:
     """Core contract: it settles, and stays so until the time that it said, whatever the clock says before."""
     world, happenings = life
     for event in happenings:
@@ -262,7 +262,7 @@ def ended_by_itself(task: TaskStatus, how: CompletionTypeName) -> bool:
 
 @SETTINGS
 @hypothesis.given(lives())
-def test_the_summary_is_a_recount(life: tuple[World, list[Event]]) -> None:
+def test_summary_equals_a_recount(life: tuple[World, list[Event]]) -> None:
     """A6: tasks that are being scaled away do not count, and -220 is neither a success nor a failure."""
     world, happenings = life
     for event in [*happenings, settle]:
@@ -280,7 +280,7 @@ def test_the_summary_is_a_recount(life: tuple[World, list[Event]]) -> None:
 
 @SETTINGS
 @hypothesis.given(lives(bounded_policies), st.data())
-def test_a_framework_whose_pods_all_finish_completes(
+def test_framework_completes_when_all_pods_finish(
     life: tuple[World, list[Event]], data: st.DataObject
 ) -> None:
     """After whatever happened; and no retry count exceeds its policy (statements 10 and 26, A5)."""
@@ -311,7 +311,7 @@ def test_a_framework_whose_pods_all_finish_completes(
 
 @SETTINGS
 @hypothesis.given(lives(), st.booleans(), st.booleans())
-def test_stop_and_suspend_leave_nothing_behind(
+def test_stop_and_suspend_delete_all_objects(
     life: tuple[World, list[Event]], stops: bool, restarts: bool
 ) -> None:
     """Statement 24 and A3, after whatever happened: no object of an attempt that is over is left."""
@@ -351,7 +351,7 @@ def check_retry_counts(world: World) -> None:
 
 
 @pytest.mark.parametrize("passes", range(12))
-def test_a_crash_at_any_pass_loses_nothing(passes: int) -> None:
+def test_crash_at_any_pass_loses_nothing(passes: int) -> None:
     """Core contract: after so many passes, and after so many acts of the next, another controller goes on."""
     for acts in range(6):
         crash_and_go_on(passes, acts)
@@ -377,7 +377,7 @@ def crash_and_go_on(passes: int, acts: int) -> None:
     assert (world.pods, world.config_map) == ({}, None), acts
 
 
-def test_a_decision_changes_nothing_that_it_was_given() -> None:
+def test_decision_does_not_change_its_input() -> None:
     """Core contract: values are frozen; what goes in comes out of the pass as it was."""
     world = World(builders.framework("job", builders.role(tasks=2)))
     world.start()
@@ -408,7 +408,7 @@ LONG = 2**53
     ],
     ids=["active", "pending", "ttl", "backoff", "graceful", "task-backoff"],
 )
-def test_no_length_of_time_breaks_a_decision(spec: dict[str, object]) -> None:
+def test_extreme_durations_do_not_break_a_decision(spec: dict[str, object]) -> None:
     """A4, A5 and statement 42: a very long time is one that does not come."""
     world = World(builders.framework("job", builders.role()))
     world.edit(**spec)

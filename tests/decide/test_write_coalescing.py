@@ -84,13 +84,13 @@ REST = (CreatePod("worker", 1), CreatePod("worker", 2))
         ),
     ],
 )
-def test_what_need_not_be_stored_before(
+def test_may_wait_if_no_action_needs_the_stored_status(
     framework: Framework, wanted: FrameworkStatus, actions: Sequence[Action], expected: bool
 ) -> None:
     assert write_coalescing.may_wait(framework, wanted, actions) is expected
 
 
-def test_an_equal_task_is_not_the_stored_one() -> None:
+def test_equal_task_is_not_the_stored_task() -> None:
     """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
     reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
     assert not write_coalescing.may_wait(JOB, reborn, REST)

@@ -198,7 +198,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("told", TABLE.values(), ids=TABLE.keys())
-def test_variables(told: Told) -> None:
+def test_variables_of_each_runtime(told: Told) -> None:
     """All of them, and no other."""
     found = environment.variables_of(framework(told.runtime, told.roles))(*told.task)
     assert found == told.expected
@@ -221,7 +221,9 @@ def test_variables(told: Told) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) and value and "worker" in value else None,
 )
-def test_ranks(roles: dict[str, int], ranks: dict[tuple[str, int], int], master: str) -> None:
+def test_ranks_follow_the_order_of_roles(
+    roles: dict[str, int], ranks: dict[tuple[str, int], int], master: str
+) -> None:
     """By torch's names and by JAX's: the same."""
     torch = environment.variables_of(framework("pytorch", roles))
     jax = environment.variables_of(framework("jax", roles))
@@ -232,7 +234,7 @@ def test_ranks(roles: dict[str, int], ranks: dict[tuple[str, int], int], master:
 
 
 @pytest.mark.parametrize("runtime", ["pytorch", "jax"])
-def test_who_takes_no_part_has_no_rank(runtime: str) -> None:
+def test_task_outside_the_cluster_has_no_rank(runtime: str) -> None:
     """RANK alone would make a notebook wait for the others."""
     told = environment.variables_of(framework(runtime, {"jupyter": 1, "worker": 2}))
     assert told("jupyter", 0) == {}
@@ -244,7 +246,7 @@ _SIZES = st.dictionaries(st.sampled_from(["worker", "master", "ps", "a", "jupyte
 
 
 @given(_SIZES)
-def test_every_rank_is_somebodys(sizes: dict[str, int]) -> None:
+def test_every_rank_is_assigned_once(sizes: dict[str, int]) -> None:
     told = environment.variables_of(framework("pytorch", sizes))
     every = [told(role, index) for role, tasks in sizes.items() for index in range(tasks)]
     taking_part = [each for each in every if each]
@@ -252,7 +254,7 @@ def test_every_rank_is_somebodys(sizes: dict[str, int]) -> None:
     assert {each["WORLD_SIZE"] for each in taking_part} <= {str(len(taking_part))}
 
 
-def test_the_rendezvous_of_an_attempt() -> None:
+def test_rendezvous_id_is_the_attempt() -> None:
     """Those of an attempt that has ended never meet with those of the next."""
     asks = {names.RUNTIME_ANNOTATION: "pytorch"}
     told = environment.variables_of(gang_objects.framework(annotations=asks))
@@ -287,19 +289,19 @@ def container(*ports: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_ports(containers: Any, port: int) -> None:
+def test_port_is_the_first_declared_one(containers: Any, port: int) -> None:
     """The first that a container declares, else 2222."""
     made = framework("plain", {"worker": 1}, pod={"spec": {"containers": containers}})
     assert environment.variables_of(made)("worker", 0)["WORKER_HOSTS"] == f"worker-0.digits:{port}"
 
 
 @pytest.mark.parametrize("pod", [{}, {"spec": None}, {"spec": "a string"}])
-def test_a_template_of_any_shape(pod: Any) -> None:
+def test_malformed_template_is_accepted(pod: Any) -> None:
     made = framework("plain", {"worker": 1}, pod=pod)
     assert environment.variables_of(made)("worker", 0)["WORKER_HOSTS"] == "worker-0.digits:2222"
 
 
-def test_every_role_has_its_own_port() -> None:
+def test_each_role_has_its_own_port() -> None:
     roles = (
         builders.role("ps", 1, pod={"spec": {"containers": [container({"containerPort": 49867})]}}),
         builders.role("worker", 1, pod={"spec": {"containers": [container({"containerPort": 49866})]}}),
@@ -309,7 +311,7 @@ def test_every_role_has_its_own_port() -> None:
     assert (told["PS_HOSTS"], told["WORKER_HOSTS"]) == ("ps-0.digits:49867", "worker-0.digits:49866")
 
 
-def test_on_a_network_that_all_share() -> None:
+def test_shared_network_gives_each_task_its_port() -> None:
     """Each task has a port of its own; a role that the ports do not speak of has the declared one."""
     made = framework("tensorflow", {"ps": 1, "worker": 2, "late": 1})
     told = environment.variables_of(made, {"ps": 20000, "worker": 20010})("worker", 1)
@@ -321,7 +323,7 @@ def test_on_a_network_that_all_share() -> None:
     assert told["WORKER_HOSTS"] == "127.0.0.1:20010,127.0.0.1:20011"
 
 
-def test_ports_alone_ask_for_nothing() -> None:
+def test_ports_without_a_runtime_add_no_variables() -> None:
     assert environment.variables_of(framework("", {"worker": 1}), {"worker": 20000})("worker", 0) == {}
 
 
@@ -334,7 +336,7 @@ _ROLE = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True)
     st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]),
     st.dictionaries(_ROLE, st.integers(0, 3)),
 )
-def test_every_variable_can_be_set(runtime: str, roles: dict[str, int]) -> None:
+def test_every_variable_has_a_valid_name_and_value(runtime: str, roles: dict[str, int]) -> None:
     """By any shell and in any pod; and TF_CONFIG is JSON."""
     told = environment.variables_of(framework(runtime, roles))
     for role, tasks in roles.items():

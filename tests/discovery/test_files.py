@@ -42,12 +42,12 @@ def shell(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_which_there_are() -> None:
+def test_file_names() -> None:
     assert tuple(files.contents(gang_objects.gang(), "worker", 0)) == NAMES
     assert all(text.endswith("\n") for text in files.contents(gang_objects.gang(), "worker", 0).values())
 
 
-def test_members_with_ports_of_their_own(tmp_path: Path, shell: str) -> None:
+def test_members_have_their_own_ports(tmp_path: Path, shell: str) -> None:
     """As tasks on a network that they share have them."""
     members = (GangMember("a", "127.1.0.5", 31000), GangMember("b", "127.1.0.6", 31001))
     gang = GangSpec(roles=(GangRole("worker", 2222, 1, members),))
@@ -72,7 +72,7 @@ def test_members_with_ports_of_their_own(tmp_path: Path, shell: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["injector.sh", "cluster.env"])
-def test_whoever_sources_it_decides_about_the_port(
+def test_port_variable_overrides_the_port(
     name: str, variables: dict[str, str], expected: str, shell: str, tmp_path: Path
 ) -> None:
     text = files.contents(gang_objects.gang(), "worker", 0)[name]
@@ -80,12 +80,12 @@ def test_whoever_sources_it_decides_about_the_port(
     assert said.splitlines()[-1] == expected
 
 
-def test_the_port_may_be_set_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
+def test_port_can_be_set_as_a_shell_variable(shell: str, tmp_path: Path) -> None:
     text = "FB_PS_PORT=1234\n" + injector(gang_objects.gang())
     assert sourced(shell, tmp_path, text, "$FB_PS_ADDRESSES").splitlines()[-1] == "10.0.0.4:1234"
 
 
-def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None:
+def test_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None:
     assert sourced(shell, tmp_path, injector(gang_objects.gang()), "end").splitlines() == [
         "FB_PS_IPS=10.0.0.4",
         "FB_PS_ADDRESSES=10.0.0.4:2222",
@@ -95,17 +95,17 @@ def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None
     ]
 
 
-def test_the_wrapped_command_says_nothing_of_its_own(shell: str, tmp_path: Path) -> None:
+def test_cluster_env_prints_nothing(shell: str, tmp_path: Path) -> None:
     text = files.contents(gang_objects.gang(), "worker", 0)["cluster.env"]
     assert sourced(shell, tmp_path, text, "end") == "end\n"
 
 
-def test_a_role_without_tasks(shell: str, tmp_path: Path) -> None:
+def test_role_without_tasks_has_empty_lists(shell: str, tmp_path: Path) -> None:
     text = injector(gang_objects.gang({"ps": [], "worker": ["10.0.0.5"]}))
     assert sourced(shell, tmp_path, text, "<$FB_PS_IPS><$FB_PS_ADDRESSES>").endswith("<><>\n")
 
 
-def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
+def test_ipv6_addresses_have_brackets(shell: str, tmp_path: Path) -> None:
     said = sourced(
         shell,
         tmp_path,
@@ -115,7 +115,7 @@ def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
     assert said.splitlines()[-1] == "fd00::5,fd00::6 [fd00::5]:2222,[fd00::6]:2222"
 
 
-def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
+def test_variables_equal_the_exports_of_the_injector(tmp_path: Path) -> None:
     for gang in (gang_objects.gang(), gang_objects.gang(SIX), gang_objects.gang({"ps": []})):
         for name, value in files.variables(gang).items():
             said = sourced("sh", tmp_path, injector(gang), f"${name}")
@@ -142,7 +142,7 @@ def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
     ],
     ids=["by-name", "without-its-launcher", "launcher-alone", "by-address", "version-6"],
 )
-def test_hostfile(gang: GangSpec, expected: str) -> None:
+def test_hostfile_has_names_and_slots(gang: GangSpec, expected: str) -> None:
     assert files.hostfile(gang) == expected
 
 
@@ -159,13 +159,13 @@ def test_hostfile(gang: GangSpec, expected: str) -> None:
     ],
     ids=["by-address", "declared-port", "version-6", "by-name"],
 )
-def test_tf_config(gang: GangSpec, ps: str) -> None:
+def test_tf_config_of_a_gang(gang: GangSpec, ps: str) -> None:
     config = json.loads(files.contents(gang, "ps", 0)["tf_config.json"])
     assert config["cluster"]["ps"] == [ps]
     assert config["task"] == {"type": "ps", "index": 0}
 
 
-def test_who_was_told_tf_config_before_finds_the_same() -> None:
+def test_tf_config_of_the_environment_is_written() -> None:
     """On a network that all share, only the environment knows the ports."""
     given = '{"cluster":{"worker":["127.0.0.1:20000"]},"task":{"type":"worker","index":0}}'
     assert files.contents(gang_objects.gang(), "worker", 0, given)["tf_config.json"] == f"{given}\n"
@@ -195,7 +195,7 @@ def role(name: str, port: int, *ips: str) -> GangRole:
     ],
     ids=["example", "ps-first", "without-ps", "two-roles-of-workers", "without-workers"],
 )
-def test_configfile(roles: tuple[GangRole, ...], expected: str) -> None:
+def test_configfile_has_workers_first_and_ps_last(roles: tuple[GangRole, ...], expected: str) -> None:
     """The workers on the first line, the parameter servers on the last."""
     assert files.configfile(GangSpec(roles=roles)) == expected
 
@@ -212,7 +212,7 @@ def test_configfile(roles: tuple[GangRole, ...], expected: str) -> None:
     ],
     ids=["version-4", "version-6-without-brackets", "no-task"],
 )
-def test_shell_lists(gang: GangSpec, expected: str) -> None:
+def test_shell_lists_have_addresses_without_ports(gang: GangSpec, expected: str) -> None:
     """Bare addresses: get_ips.sh puts brackets around one when it adds a port."""
     assert files.shell_lists(gang) == expected
 
@@ -220,7 +220,7 @@ def test_shell_lists(gang: GangSpec, expected: str) -> None:
 # framework.json
 
 
-def test_framework_of_a_gang() -> None:
+def test_framework_json_has_the_structure_of_a_framework() -> None:
     """The reference's readers find names, numbers and addresses where they look for them."""
     made = json.loads(files.contents(gang_objects.gang(), "worker", 0)["framework.json"])
     assert (made["kind"], made["metadata"]["name"]) == ("Framework", "digits")

@@ -17,12 +17,12 @@ def gpus(*limits: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "a", "resources": {"limits": each}} for each in limits]}}
 
 
-def test_everybody_has_an_address() -> None:
+def test_gang_has_all_addresses() -> None:
     assert gangs.gang_of(gang_objects.framework()) == gang_objects.gang()
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
-def test_who_has_names_is_called_by_them(runtime: str) -> None:
+def test_gang_with_dns_names_has_the_service(runtime: str) -> None:
     made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
     assert gangs.gang_of(made) == gang_objects.gang(service="digits")
 
@@ -61,12 +61,12 @@ NOT_YET = {
 
 
 @pytest.mark.parametrize("made", NOT_YET.values(), ids=NOT_YET.keys())
-def test_not_yet(made: Framework) -> None:
+def test_no_gang_while_an_address_is_missing(made: Framework) -> None:
     """Statement 47: every task of the spec."""
     assert gangs.gang_of(made) is None
 
 
-def test_who_is_scaled_away_does_not_count() -> None:
+def test_deleted_tasks_are_not_in_the_gang() -> None:
     """The spec asks for one worker less than there are."""
     spec = msgspec.structs.replace(
         WHOLE.spec,
@@ -79,7 +79,7 @@ def test_who_is_scaled_away_does_not_count() -> None:
     assert gangs.gang_of(made) == gang_objects.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})
 
 
-def test_a_role_without_tasks() -> None:
+def test_role_without_tasks_is_in_the_gang() -> None:
     empty = {"ps": [], "worker": ["10.0.0.5"]}
     assert gangs.gang_of(gang_objects.framework(empty)) == gang_objects.gang(empty)
 
@@ -103,7 +103,7 @@ def test_a_role_without_tasks() -> None:
     ],
     ids=str,
 )
-def test_slots(pod: Any, slots: int) -> None:
+def test_slots_follow_the_limits_of_the_template(pod: Any, slots: int) -> None:
     """As many processes of mpirun as the task has GPUs, or else whole CPUs."""
     found: GangSpec | None = gangs.gang_of(gang_objects.framework({"worker": ["10.0.0.5"]}, pod=pod))
     assert found is not None

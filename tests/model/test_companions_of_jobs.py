@@ -17,13 +17,13 @@ from windlass.model.job import Job
 BOTH = Job(name="digits", hub=Hub(), tensorboard=TensorBoard())
 
 
-def test_those_that_it_asks_for_in_one_order() -> None:
+def test_companions_are_in_a_fixed_order() -> None:
     assert BOTH.companions == {Companion.TENSORBOARD: TensorBoard(), Companion.HUB: Hub()}
     assert list(BOTH.companions) == [Companion.TENSORBOARD, Companion.HUB]
     assert not Job(name="digits").companions
 
 
-def test_the_same_job_with_some_of_them() -> None:
+def test_with_companions_keeps_only_these() -> None:
     assert BOTH.with_companions(tuple(Companion)) == BOTH
     assert BOTH.with_companions((Companion.HUB, Companion.JUPYTER)) == Job(name="digits", hub=Hub())
     assert BOTH.with_companions(()) == Job(name="digits")
@@ -37,7 +37,7 @@ def test_the_same_job_with_some_of_them() -> None:
         (Jupyter(password_from=PasswordFrom(env="PASSWORD")), PasswordFrom(env="PASSWORD")),
     ],
 )
-def test_where_a_password_is(wanted: CompanionSpec, source: PasswordFrom) -> None:
+def test_password_source_of_each_companion(wanted: CompanionSpec, source: PasswordFrom) -> None:
     assert password_source(wanted) == source
 
 
@@ -50,5 +50,5 @@ def test_where_a_password_is(wanted: CompanionSpec, source: PasswordFrom) -> Non
         (None, None),
     ],
 )
-def test_to_which_one_an_object_belongs(labels: dict[str, str] | None, companion: Companion | None) -> None:
+def test_companion_from_labels(labels: dict[str, str] | None, companion: Companion | None) -> None:
     assert companion_from_labels(labels) is companion

@@ -17,7 +17,7 @@ def test_owner_is_the_framework_in_its_own_group(group: str, running: Callable[.
     assert (owner["apiVersion"], owner["kind"], owner["uid"]) == (f"{group}/v1", "Framework", "framework")
 
 
-def test_there_is_none_before_there_is_an_attempt(running: Callable[..., Framework]) -> None:
+def test_no_config_map_before_an_attempt(running: Callable[..., Framework]) -> None:
     framework = msgspec.structs.replace(running({}), status=None)
     with pytest.raises(ValueError, match="research/digits has no status"):
         config_map(framework)

@@ -51,7 +51,7 @@ def value_of(container: Json, name: str) -> str:
 
 
 @pytest.mark.parametrize("barrier", ["", "false"])
-def test_nothing(barrier: str) -> None:
+def test_pod_without_annotations_gets_no_features(barrier: str) -> None:
     """FC_* only, and the user's spec as it is."""
     spec = made(asking(barrier=barrier))
     assert spec.keys() == {"containers"}
@@ -61,7 +61,7 @@ def test_nothing(barrier: str) -> None:
     assert "volumeMounts" not in container
 
 
-def test_nothing_in_the_old_group() -> None:
+def test_pod_of_the_launcher_group_gets_no_features() -> None:
     (container,) = made(asking(group=names.LAUNCHER_GROUP))["containers"]
     others = [name for name in names_of(container) if not name.startswith("FC_")]
     assert others == ["taskindex", "TASK_INDEX"]
@@ -70,7 +70,7 @@ def test_nothing_in_the_old_group() -> None:
 # By name
 
 
-def test_the_environment_comes_before_the_users_own() -> None:
+def test_variables_come_before_the_users_own() -> None:
     """So that the user's may refer to it, and wins where the name is the same."""
     own = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "MINE", "value": "$(PS_HOSTS)"}]
     given = {
@@ -88,7 +88,7 @@ def test_the_environment_comes_before_the_users_own() -> None:
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
-def test_names(runtime: str) -> None:
+def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
     spec = made(asking(runtime=runtime), "ps", 0)
     assert (spec["hostname"], spec["subdomain"]) == ("ps-0", "digits")
 
@@ -105,7 +105,7 @@ def test_names(runtime: str) -> None:
     ],
     ids=str,
 )
-def test_on_the_nodes_network(given: Json, policy: str | None) -> None:
+def test_host_network_pod_uses_cluster_dns(given: Json, policy: str | None) -> None:
     """There the cluster's name servers are asked only by whoever says so."""
     spec = made(asking({"containers": [], **given}, runtime="plain"))
     assert spec.get("dnsPolicy") == policy
@@ -113,14 +113,14 @@ def test_on_the_nodes_network(given: Json, policy: str | None) -> None:
     assert alone.get("dnsPolicy") == given.get("dnsPolicy")
 
 
-def test_ports_of_a_shared_network() -> None:
+def test_shared_network_ports_are_in_the_environment() -> None:
     spec = pod.pod(asking(runtime="plain"), "worker", 0, PodOptions(ports={"ps": 20000, "worker": 20010}))[
         "spec"
     ]
     assert value_of(spec["containers"][0], "WORKER_HOSTS") == "127.0.0.1:20010,127.0.0.1:20011"
 
 
-def test_the_service() -> None:
+def test_service_is_headless_and_publishes_unready_addresses() -> None:
     """Of the pods' labels, with names for those that are not ready."""
     framework = asking(runtime="plain")
     manifest = attempt.service(framework)
@@ -146,14 +146,16 @@ def test_the_service() -> None:
     ],
     ids=str,
 )
-def test_an_idle_server(runtime: str, container: Json, is_server: bool) -> None:
+def test_tensorflow_task_without_a_command_runs_a_server(
+    runtime: str, container: Json, is_server: bool
+) -> None:
     spec = made(asking({"containers": [{"name": "main", **container}, {"name": "beside"}]}, runtime=runtime))
     command = spec["containers"][0].get("command")
     assert (command == list(tf_server.COMMAND)) is is_server
     assert "command" not in spec["containers"][1]
 
 
-def test_who_only_looks_on_is_no_server() -> None:
+def test_task_outside_the_cluster_runs_no_server() -> None:
     framework = gang_objects.framework(
         {"jupyter": ["10.0.0.3"], "ps": ["10.0.0.4"]},
         pod={"spec": {"containers": [{"name": "main"}]}},
@@ -166,7 +168,7 @@ def test_who_only_looks_on_is_no_server() -> None:
 # The barrier
 
 
-def test_it_comes_first() -> None:
+def test_barrier_is_the_first_init_container() -> None:
     given = {
         "initContainers": [{"name": "mine", "command": ["prepare"]}],
         "containers": [{"name": "main", "command": ["run"]}],
@@ -185,11 +187,11 @@ def test_it_comes_first() -> None:
         assert value_of(container, "WINDLASS_GANG") == f"digits-{gang_objects.CONFIG_MAP}"
 
 
-def test_mpi_implies_it() -> None:
+def test_mpi_implies_the_barrier() -> None:
     assert [each["name"] for each in made(asking(runtime="mpi"))["initContainers"]] == ["windlass-barrier"]
 
 
-def test_own() -> None:
+def test_own_barrier_is_not_injected() -> None:
     """For pods that bring one themselves: they are told the name of the Gang, and nothing else is done to them."""
     spec = made(asking(barrier="own"))
     assert spec.keys() == {"containers"}
@@ -198,7 +200,7 @@ def test_own() -> None:
     assert names_of(container)[-1] == "WINDLASS_GANG"
 
 
-def test_the_gang_that_it_waits_for() -> None:
+def test_pod_names_its_gang() -> None:
     framework = asking(barrier="true")
     published = attempt.gang(framework)
     spec = made(framework)
@@ -209,7 +211,7 @@ def test_the_gang_that_it_waits_for() -> None:
     assert published["spec"]["attemptInstanceUID"] == gang_objects.ATTEMPT
 
 
-def test_no_gang_of_some() -> None:
+def test_gang_without_all_addresses_is_an_error() -> None:
     with pytest.raises(ValueError, match="a task of Framework research/digits has no address yet"):
         attempt.gang(gang_objects.framework({"worker": ["10.0.0.5", ""]}))
 
@@ -224,7 +226,7 @@ def test_no_gang_of_some() -> None:
     ],
     ids=str,
 )
-def test_whose_token_it_has(given: Json, account: str) -> None:
+def test_barrier_uses_the_pods_service_account(given: Json, account: str) -> None:
     """The user's, by its old name too; and one of its own where the pod gives none to its containers."""
     spec = made(asking({"containers": [], "automountServiceAccountToken": False, **given}, barrier="true"))
     assert spec["serviceAccountName"] == account
@@ -236,7 +238,7 @@ def test_whose_token_it_has(given: Json, account: str) -> None:
     assert spec["automountServiceAccountToken"] is False
 
 
-def test_what_a_container_tells_it() -> None:
+def test_barrier_gets_the_barrier_variables_of_containers() -> None:
     """How long to wait is said beside everything else that is said of the pod; by the first who says it."""
     late = {"name": "BARRIER_CHECK_TIMEOUT_SEC", "value": "1200"}
     file = {"name": "BARRIER_CONFIGFILE", "value": "configfile"}
@@ -267,7 +269,7 @@ def test_what_a_container_tells_it() -> None:
     ],
     ids=str,
 )
-def test_no_gpu_for_it(resources: list[Any], expected: Json | None) -> None:
+def test_barrier_gets_no_gpu(resources: list[Any], expected: Json | None) -> None:
     """But what keeps the pod's class of service."""
     containers = [{"name": f"c{number}", "resources": each} for number, each in enumerate(resources)]
     (barrier,) = made(asking({"containers": containers}, barrier="true"))["initContainers"]
@@ -285,7 +287,7 @@ def test_no_gpu_for_it(resources: list[Any], expected: Json | None) -> None:
     ],
     ids=str,
 )
-def test_a_template_of_another_shape_reaches_the_api_server(spec: Json) -> None:
+def test_malformed_template_is_passed_to_the_api_server(spec: Json) -> None:
     """What is odd stays odd, and the API server says why it is refused."""
     before = copy.deepcopy(spec)
     found = made(asking(spec, barrier="true"))
@@ -297,7 +299,7 @@ def test_a_template_of_another_shape_reaches_the_api_server(spec: Json) -> None:
         assert found["containers"] == before["containers"]
 
 
-def test_the_users_template_stays_as_it_is() -> None:
+def test_template_is_not_changed() -> None:
     framework = asking(barrier="true", runtime="tensorflow")
     before = copy.deepcopy(framework)
     made(framework)
@@ -318,7 +320,7 @@ def wrapped(container: Json, folder: Path) -> list[str]:
     return [word.replace(FOLDER, str(folder)) for word in words]
 
 
-def test_arguments_are_kept(tmp_path: Path) -> None:
+def test_wrapper_keeps_arguments(tmp_path: Path) -> None:
     """Each as it is, whatever a shell would make of it; and the variables are there."""
     words = ["a b", "", "$HOME", "*", 'q"q', "-c", "\\"]
     show = 'printf "<%s>" "$@" "$FB_WORKER_ADDRESSES" "$FB_PS_IPS"'
@@ -328,7 +330,7 @@ def test_arguments_are_kept(tmp_path: Path) -> None:
     assert done.stdout == "".join(f"<{word}>" for word in (*words, "10.0.0.5:2222,10.0.0.6:2222", "10.0.0.4"))
 
 
-def test_the_users_port(tmp_path: Path) -> None:
+def test_wrapper_uses_the_users_port(tmp_path: Path) -> None:
     command = wrapped({"command": ["sh", "-c", "echo $FB_WORKER_ADDRESSES"]}, tmp_path)
     done = subprocess.run(  # noqa: S603
         command,
@@ -342,13 +344,13 @@ def test_the_users_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 201, 255])
-def test_the_exit_code_goes_through(code: int, tmp_path: Path) -> None:
+def test_wrapper_returns_the_exit_code(code: int, tmp_path: Path) -> None:
     command = wrapped({"command": ["sh", "-c", f"exit {code}"]}, tmp_path)
     assert subprocess.run(command, check=False, timeout=60).returncode == code  # noqa: S603
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_signals_go_through(number: signal.Signals, tmp_path: Path) -> None:
+def test_wrapper_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
     """The command is the process that is told, and not the child of one."""
     run = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
     command = wrapped({"command": ["python3", "-c", run]}, tmp_path)
@@ -367,7 +369,7 @@ def test_signals_go_through(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("container", [{}, {"args": ["--flag"]}, {"command": []}, {"command": None}], ids=str)
-def test_without_a_command_it_is_the_images(container: Json) -> None:
+def test_container_without_a_command_is_not_wrapped(container: Json) -> None:
     """Which nobody here knows: it stays, and finds the files."""
     (found,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
     assert {key: found.get(key) for key in ("command", "args")} == {
@@ -376,7 +378,7 @@ def test_without_a_command_it_is_the_images(container: Json) -> None:
     assert MOUNT in found["volumeMounts"]
 
 
-def test_an_idle_server_is_wrapped_too() -> None:
+def test_idle_server_is_wrapped() -> None:
     (container,) = made(asking({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow"))[
         "containers"
     ]

@@ -22,7 +22,7 @@ MPI = {RUNTIME: "mpi"}
 
 
 @pytest.mark.parametrize("group", names.GROUPS)
-def test_the_service_is_the_framework_s_in_its_own_group(group: str, running: Build) -> None:
+def test_service_is_owned_by_the_framework_in_its_group(group: str, running: Build) -> None:
     made = service(running({}, group=group))
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["apiVersion"], owner["kind"], owner["uid"]) == (f"{group}/v1", "Framework", "framework")
@@ -66,9 +66,7 @@ TEMPLATE = st.fixed_dictionaries(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(template=TEMPLATE, runtime=st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]))
-def test_a_template_of_any_shape_is_never_changed_in_place(
-    template: Json, runtime: str, running: Build
-) -> None:
+def test_malformed_template_is_never_changed_in_place(template: Json, runtime: str, running: Build) -> None:
     """Whatever is wrong with it is the API server's to say."""
     before = copy.deepcopy(template)
     wanted: Any = {RUNTIME: runtime, BARRIER: "true"}
@@ -80,7 +78,7 @@ def test_a_template_of_any_shape_is_never_changed_in_place(
 @pytest.mark.parametrize(
     ("annotations", "called"), [(MPI, "digits"), ({BARRIER: "true"}, None)], ids=["names", "addresses only"]
 )
-def test_the_gang_says_whether_there_are_names(
+def test_gang_has_the_service_if_there_are_names(
     annotations: dict[str, str], called: str | None, running: Build
 ) -> None:
     """Without them the hostfile and tf_config.json have addresses."""
@@ -99,6 +97,8 @@ def test_the_gang_says_whether_there_are_names(
         ({"worker": 15000, "ps": 15016}, '{"worker":15000,"ps":15016}'),
     ],
 )
-def test_the_ports_of_the_attempt(ports: dict[str, int] | None, written: str | None, running: Build) -> None:
+def test_config_map_stores_the_ports_of_the_attempt(
+    ports: dict[str, int] | None, written: str | None, running: Build
+) -> None:
     annotations = config_map(running({}), ports)["metadata"]["annotations"]
     assert annotations.get(names.PORTS_ANNOTATION) == written

@@ -39,7 +39,7 @@ def asked_for(framework: Framework, wiring: PodOptions) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_objects_of_a_framework(case: Path, golden: Callable[[Path, list[Any]], None]) -> None:
+def test_objects_match_golden_file(case: Path, golden: Callable[[Path, list[Any]], None]) -> None:
     text = (case / "framework.yaml").read_text(encoding="utf-8")
     framework, wiring = msgspec.convert(yaml.safe_load(text), Framework), options_of(case)
     assert framework.status is not None

@@ -30,7 +30,7 @@ def filled(value: Any) -> Any:
         ({"{{FC_POD_NAME}}": "{{FC_POD_NAME}}"}, {"{{FC_POD_NAME}}": "pod_name"}),
     ],
 )
-def test_replaced(value: Any, expected: Any) -> None:
+def test_placeholders_are_replaced(value: Any, expected: Any) -> None:
     assert filled(value) == expected
 
 
@@ -54,19 +54,19 @@ def test_replaced(value: Any, expected: Any) -> None:
         {},
     ],
 )
-def test_left_alone(value: Any) -> None:
+def test_other_text_is_not_changed(value: Any) -> None:
     assert placeholders.find(value) is None
     assert filled(value) is value
 
 
-def test_only_what_changes_is_copied() -> None:
+def test_unchanged_parts_are_shared() -> None:
     value = {"changes": ["{{FC_POD_NAME}}"], "stays": {"a": ["b"]}}
     result = filled(value)
     assert result["stays"] is value["stays"]
     assert value["changes"] == ["{{FC_POD_NAME}}"]
 
 
-def test_bottomless_template_does_not_exhaust_the_stack() -> None:
+def test_deeply_nested_template_does_not_exhaust_the_stack() -> None:
     value: Any = "{{FC_POD_NAME}}"
     for _ in range(100_000):
         value = [value]

@@ -78,28 +78,26 @@ def test_termination_message_policy(field: str, policy: Json, expected: str, run
     ],
     ids=str,
 )
-def test_spec_of_a_wrong_shape_reaches_the_api_server_as_it_is(template: Json, running: Build) -> None:
+def test_malformed_spec_is_passed_to_the_api_server(template: Json, running: Build) -> None:
     assert pod(running(template), "worker", 0)["spec"] == template.get("spec")
 
 
 @pytest.mark.parametrize("env", ["a string", {"A": "b"}, 7])
-def test_environment_of_a_wrong_shape_reaches_the_api_server_as_it_is(env: Any, running: Build) -> None:
+def test_malformed_environment_is_passed_to_the_api_server(env: Any, running: Build) -> None:
     made = pod(running({"spec": {"containers": [{"env": env}]}}), "worker", 0)
     assert made["spec"]["containers"][0]["env"] == env
 
 
 @pytest.mark.parametrize("value", ["a string", ["a list"], 7])
 @pytest.mark.parametrize("field", ["labels", "annotations", "finalizers"])
-def test_field_of_a_wrong_shape_reaches_the_api_server_as_it_is(
-    field: str, value: Any, running: Build
-) -> None:
+def test_malformed_field_is_passed_to_the_api_server(field: str, value: Any, running: Build) -> None:
     metadata = pod(running({"metadata": {field: value}}), "worker", 0)["metadata"]
     assert metadata[field] == value
     assert metadata["name"] == "digits-worker-0"
 
 
 @pytest.mark.parametrize("metadata", ["a string", ["a list"], 7])
-def test_metadata_of_a_wrong_shape_holds_nothing_to_keep(metadata: Any, running: Build) -> None:
+def test_malformed_metadata_is_dropped(metadata: Any, running: Build) -> None:
     assert (
         pod(running({"metadata": metadata}), "worker", 0)["metadata"]
         == pod(running({}), "worker", 0)["metadata"]
@@ -123,12 +121,12 @@ def test_metadata_of_a_wrong_shape_holds_nothing_to_keep(metadata: Any, running:
         "selfLink",
     ],
 )
-def test_metadata_that_is_not_the_users_to_set(field: str, running: Build) -> None:
+def test_other_metadata_of_the_user_is_dropped(field: str, running: Build) -> None:
     """Statement 6."""
     assert pod(running({"metadata": {field: "users"}}), "worker", 0) == pod(running({}), "worker", 0)
 
 
-def test_each_task_gets_its_own(running: Build) -> None:
+def test_each_task_has_its_own_identity(running: Build) -> None:
     factory = PodFactory(running({"spec": {"hostname": "h{{FC_TASK_INDEX}}"}}, tasks=3))
     made = [factory.pod("worker", index) for index in (2, 0, 1)]
     assert [each["spec"]["hostname"] for each in made] == ["h2", "h0", "h1"]
@@ -137,12 +135,12 @@ def test_each_task_gets_its_own(running: Build) -> None:
 
 
 @pytest.mark.parametrize(("role", "index"), [("ps", 0), ("worker", 1), ("worker", -1)])
-def test_unknown_task(role: str, index: int, running: Build) -> None:
+def test_unknown_task_is_an_error(role: str, index: int, running: Build) -> None:
     with pytest.raises(LookupError, match=f"{role}.*status"):
         pod(running({}), role, index)
 
 
-def test_no_pod_without_a_config_map_to_own_it(running: Build) -> None:
+def test_no_pod_without_an_owner(running: Build) -> None:
     framework = running({})
     assert framework.status is not None
     attempt = msgspec.structs.replace(framework.status.attempt_status, config_map_uid=None)

@@ -15,7 +15,7 @@ CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_decision(path: Path, read_case: "Callable[[Path], Case]") -> None:
+def test_decision_matches_golden_file(path: Path, read_case: "Callable[[Path], Case]") -> None:
     case = read_case(path)
     decision = case.decide()
     if os.environ.get("WINDLASS_REGENERATE"):
@@ -24,6 +24,6 @@ def test_decision(path: Path, read_case: "Callable[[Path], Case]") -> None:
     assert yaml.safe_load(case.expected) == decision
 
 
-def test_there_are_cases() -> None:
+def test_golden_cases_exist() -> None:
     """A folder that was moved away would pass everything."""
     assert len(CASES) >= 25

@@ -62,7 +62,7 @@ def creations(actions: "list[Action]") -> "list[Action]":
 # ConfigMap
 
 
-def test_config_map_is_requested_until_it_is_shown(hidden_config_map: "NewWorld") -> None:
+def test_config_map_stays_requested_until_the_watch_reports_it(hidden_config_map: "NewWorld") -> None:
     """Statement 10."""
     world = hidden_config_map()
     assert world.state() is State.ATTEMPT_CREATION_REQUESTED
@@ -75,7 +75,7 @@ def test_config_map_is_requested_until_it_is_shown(hidden_config_map: "NewWorld"
 
 
 @pytest.mark.parametrize("timeout", [60, 300])
-def test_config_map_that_never_shows(hidden_config_map: "NewWorld", timeout: int) -> None:
+def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout: int) -> None:
     """Ended with -110, and deleted to be sure; completed only after that."""
     world = hidden_config_map(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
@@ -96,7 +96,7 @@ def test_config_map_that_never_shows(hidden_config_map: "NewWorld", timeout: int
     assert world.task(0).state is State.COMPLETED
 
 
-def test_deletion_of_a_config_map_that_never_showed_is_confirmed(hidden_config_map: "NewWorld") -> None:
+def test_deletion_of_an_unreported_config_map_is_confirmed(hidden_config_map: "NewWorld") -> None:
     """The watch that did not show it will not show that it goes either: the answer does, or one looks."""
     world = hidden_config_map()
     world.wait(300)
@@ -108,7 +108,7 @@ def test_deletion_of_a_config_map_that_never_showed_is_confirmed(hidden_config_m
     assert not is_stuck
 
 
-def test_config_map_that_shows_in_time(hidden_config_map: "NewWorld") -> None:
+def test_config_map_reported_in_time(hidden_config_map: "NewWorld") -> None:
     world = hidden_config_map()
     world.wait(299)
     world.show()
@@ -118,7 +118,7 @@ def test_config_map_that_shows_in_time(hidden_config_map: "NewWorld") -> None:
     assert (world.state(), world.code()) == (State.ATTEMPT_PREPARING, None)
 
 
-def test_config_map_that_never_shows_is_retried_as_transient(hidden_config_map: "NewWorld") -> None:
+def test_unreported_config_map_is_retried_as_transient(hidden_config_map: "NewWorld") -> None:
     """Statements 18 and 25."""
     world = hidden_config_map(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
     world.wait(300)
@@ -130,7 +130,7 @@ def test_config_map_that_never_shows_is_retried_as_transient(hidden_config_map: 
 # Pod
 
 
-def test_pod_is_requested_until_it_is_shown(hidden_pod: "NewWorld") -> None:
+def test_pod_stays_requested_until_the_watch_reports_it(hidden_pod: "NewWorld") -> None:
     world = hidden_pod()
     assert world.task(1).state is State.ATTEMPT_CREATION_REQUESTED
     assert world.task(1).attempt_status.pod_uid == "pod-2"
@@ -141,7 +141,7 @@ def test_pod_is_requested_until_it_is_shown(hidden_pod: "NewWorld") -> None:
 
 
 @pytest.mark.parametrize("timeout", [60, 300])
-def test_pod_that_never_shows(hidden_pod: "NewWorld", timeout: int) -> None:
+def test_unreported_pod_times_out(hidden_pod: "NewWorld", timeout: int) -> None:
     """Ended with -111, and deleted by its UID; completed only after that."""
     world = hidden_pod(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
@@ -160,7 +160,7 @@ def test_pod_that_never_shows(hidden_pod: "NewWorld", timeout: int) -> None:
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_deletion_of_a_pod_that_never_showed_is_confirmed(hidden_pod: "NewWorld") -> None:
+def test_deletion_of_an_unreported_pod_is_confirmed(hidden_pod: "NewWorld") -> None:
     """As for the ConfigMap."""
     world = hidden_pod()
     world.wait(300)
@@ -171,7 +171,7 @@ def test_deletion_of_a_pod_that_never_showed_is_confirmed(hidden_pod: "NewWorld"
     assert not is_stuck
 
 
-def test_pod_that_never_shows_fails_what_its_policy_says(hidden_pod: "NewWorld") -> None:
+def test_unreported_pod_fails_by_the_completion_policy(hidden_pod: "NewWorld") -> None:
     """Statement 31."""
     world = hidden_pod(min_failed=1)
     world.wait(300)
@@ -179,7 +179,7 @@ def test_pod_that_never_shows_fails_what_its_policy_says(hidden_pod: "NewWorld")
     assert (world.state(), world.code()) == (State.COMPLETED, POD_TIMEOUT)
 
 
-def test_pod_that_never_shows_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
+def test_unreported_pod_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
     world = hidden_pod(retry=RetryPolicySpec(fancy_retry_policy=True))
     old = world.task(1)
     world.wait(300)
@@ -189,7 +189,7 @@ def test_pod_that_never_shows_is_retried_as_transient(hidden_pod: "NewWorld") ->
     assert world.task(1).attempt_status.id == 1
 
 
-def test_pod_that_shows_after_its_end_was_stored_still_goes(hidden_pod: "NewWorld") -> None:
+def test_pod_reported_after_its_timeout_is_deleted(hidden_pod: "NewWorld") -> None:
     """Statement 16: completionStatus never changes once set, whatever the pod does now."""
     world = hidden_pod()
     world.wait(300)
@@ -202,7 +202,7 @@ def test_pod_that_shows_after_its_end_was_stored_still_goes(hidden_pod: "NewWorl
     assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, POD_TIMEOUT)
 
 
-def test_pod_that_is_gone_before_it_was_shown(hidden_pod: "NewWorld") -> None:
+def test_pod_deleted_before_it_was_reported(hidden_pod: "NewWorld") -> None:
     """Statement 11: Requested → AttemptCompleted, with -101."""
     world = hidden_pod()
     world.vanish("job-worker-1")
@@ -213,7 +213,7 @@ def test_pod_that_is_gone_before_it_was_shown(hidden_pod: "NewWorld") -> None:
 # Never heard of
 
 
-def test_status_full_of_unknown_objects_makes_one_look(running_world: "NewWorld") -> None:
+def test_status_with_unknown_objects_lists_once(running_world: "NewWorld") -> None:
     """After a restart, with empty caches: nothing is decided before the objects are listed."""
     world = running_world(role(tasks=2))
     before = world.status
@@ -232,7 +232,7 @@ def test_status_full_of_unknown_objects_makes_one_look(running_world: "NewWorld"
     assert world.status == before
 
 
-def test_task_with_an_unknown_pod_stands_still_while_the_others_go_on(pending_world: "NewWorld") -> None:
+def test_task_with_an_unknown_pod_waits_while_others_proceed(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=2))
     hidden = world.pods.pop("job-worker-1")
     world.known.discard(hidden.uid)
@@ -244,7 +244,7 @@ def test_task_with_an_unknown_pod_stands_still_while_the_others_go_on(pending_wo
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_unknown_pod_that_is_not_found_is_gone(pending_world: "NewWorld") -> None:
+def test_unknown_pod_that_is_not_found_counts_as_deleted(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=2, min_failed=-1))
     hidden = world.pods.pop("job-worker-1")
     world.known.discard(hidden.uid)
@@ -252,7 +252,7 @@ def test_unknown_pod_that_is_not_found_is_gone(pending_world: "NewWorld") -> Non
     assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, -101)
 
 
-def test_unknown_config_map_stops_the_framework_from_ending(running_world: "NewWorld") -> None:
+def test_unknown_config_map_delays_the_end_of_the_framework(running_world: "NewWorld") -> None:
     """Its pods are seen; whether it exists is open, so it is neither taken for deleted nor made again."""
     world = running_world(role(tasks=1))
     world.config_map = None
@@ -261,7 +261,7 @@ def test_unknown_config_map_stops_the_framework_from_ending(running_world: "NewW
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_unknown_pod_of_a_doomed_task_is_looked_for(running_world: "NewWorld") -> None:
+def test_unknown_pod_of_a_deleted_task_is_listed(running_world: "NewWorld") -> None:
     """Statement 38: it is not dropped as if it had none."""
     world = running_world(role(tasks=2))
     hidden = world.pods.pop("job-worker-1")
@@ -273,7 +273,7 @@ def test_unknown_pod_of_a_doomed_task_is_looked_for(running_world: "NewWorld") -
     assert DeletePod("job-worker-1", hidden.uid) in world.settle()
 
 
-def test_creation_without_an_answer_is_looked_for_before_it_is_tried_again(
+def test_creation_without_a_response_lists_before_retrying(
     pending_world: "NewWorld",
 ) -> None:
     """Statement 40: the pod may have been created all the same."""

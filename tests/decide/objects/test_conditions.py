@@ -33,13 +33,13 @@ def assert_well_formed(world: "World") -> None:
     assert {condition.status for condition in world.status.conditions} <= {"True", "False"}
 
 
-def test_framework_that_runs_has_no_true_condition(running_world: "NewWorld") -> None:
+def test_running_framework_has_no_true_condition(running_world: "NewWorld") -> None:
     assert true_conditions(running_world(role(tasks=1))) == set()
 
 
 @pytest.mark.parametrize("completed_pods", list(CompletedPods))
 @pytest.mark.parametrize(("exit_code", "expected"), [(0, COMPLETE), (1, FAILED)])
-def test_end_of_a_framework(
+def test_completed_framework_has_complete_or_failed(
     running_world: "NewWorld", completed_pods: CompletedPods, exit_code: int, expected: ConditionType
 ) -> None:
     """`kubectl wait --for=condition=Complete` returns for a success, and only when it is Completed."""
@@ -56,7 +56,7 @@ def test_end_of_a_framework(
     assert_well_formed(world)
 
 
-def test_stopped_framework_has_failed(running_world: "NewWorld") -> None:
+def test_stopped_framework_is_failed(running_world: "NewWorld") -> None:
     """-210 is of type Failed (statement 18)."""
     world = running_world(role(tasks=1))
     world.edit(execution_type=ExecutionType.STOP)
@@ -64,7 +64,7 @@ def test_stopped_framework_has_failed(running_world: "NewWorld") -> None:
     assert true_conditions(world) == {FAILED}
 
 
-def test_failed_attempt_that_is_retried_has_not_failed(running_world: "NewWorld") -> None:
+def test_retried_attempt_does_not_set_failed(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
     world.finish()
@@ -72,7 +72,7 @@ def test_failed_attempt_that_is_retried_has_not_failed(running_world: "NewWorld"
     assert true_conditions(world) == set()
 
 
-def test_condition_of_a_completed_framework_does_not_move(running_world: "NewWorld") -> None:
+def test_condition_of_a_completed_framework_keeps_its_time(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1))
     world.end(0, 0)
     world.finish()
@@ -84,7 +84,7 @@ def test_condition_of_a_completed_framework_does_not_move(running_world: "NewWor
         assert world.status.conditions == before
 
 
-def test_suspension_and_its_end(running_world: "NewWorld") -> None:
+def test_suspended_becomes_true_and_false(running_world: "NewWorld") -> None:
     """A3: true when it waits without pods; lastTransitionTime moves when the status does, and only then."""
     world = running_world(role(tasks=1))
     world.wait(10)
@@ -111,14 +111,14 @@ def test_suspension_and_its_end(running_world: "NewWorld") -> None:
     assert_well_formed(world)
 
 
-def test_framework_that_is_born_suspended(new_world: "NewWorld") -> None:
+def test_framework_created_suspended(new_world: "NewWorld") -> None:
     world = new_world(role(tasks=1), suspend=True)
     assert world.settle() == []
     assert true_conditions(world) == {SUSPENDED}
     assert world.state() is State.ATTEMPT_CREATION_PENDING
 
 
-def test_create_comes_before_suspend(new_world: "NewWorld") -> None:
+def test_create_overrides_suspend(new_world: "NewWorld") -> None:
     """A3. Held by Create, it starts nothing when it is no longer suspended."""
     world = new_world(role(tasks=1), suspend=True, execution_type=ExecutionType.CREATE)
     assert world.settle() == []
@@ -128,7 +128,7 @@ def test_create_comes_before_suspend(new_world: "NewWorld") -> None:
     assert world.state() is State.ATTEMPT_CREATION_PENDING
 
 
-def test_suspended_framework_that_is_stopped(running_world: "NewWorld") -> None:
+def test_stop_clears_suspended(running_world: "NewWorld") -> None:
     """A3: Stop comes before suspend."""
     world = running_world(role(tasks=1))
     world.edit(suspend=True)
@@ -140,7 +140,7 @@ def test_suspended_framework_that_is_stopped(running_world: "NewWorld") -> None:
     assert true_conditions(world) == {FAILED}
 
 
-def test_suspension_does_not_touch_what_is_completed(running_world: "NewWorld") -> None:
+def test_suspend_does_not_change_a_completed_framework(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1))
     world.end(0, 0)
     world.finish()
@@ -150,7 +150,7 @@ def test_suspension_does_not_touch_what_is_completed(running_world: "NewWorld") 
     assert true_conditions(world) == {COMPLETE}
 
 
-def test_name_that_is_taken(new_world: "NewWorld") -> None:
+def test_name_taken_becomes_true_and_false(new_world: "NewWorld") -> None:
     """The condition says what the API server said, and goes when the name is had."""
     world = new_world(role(tasks=1))
     world.step()
@@ -177,7 +177,7 @@ def test_name_that_is_taken(new_world: "NewWorld") -> None:
     assert_well_formed(world)
 
 
-def test_name_that_is_taken_is_announced_once(new_world: "NewWorld") -> None:
+def test_name_taken_is_reported_once(new_world: "NewWorld") -> None:
     """One event, not one per attempt at it."""
     world = new_world(role(tasks=1))
     world.step()
@@ -216,7 +216,7 @@ def test_summary_of_a_completed_framework(running_world: "NewWorld") -> None:
     assert world.status.summary == Summary(tasks=3, running=0, succeeded=1, failed=0)
 
 
-def test_summary_starts_anew_with_an_attempt(running_world: "NewWorld") -> None:
+def test_summary_restarts_with_a_new_attempt(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
     world.finish()
@@ -224,7 +224,7 @@ def test_summary_starts_anew_with_an_attempt(running_world: "NewWorld") -> None:
     assert world.status.summary == Summary(tasks=2)
 
 
-def test_task_whose_pod_is_going_does_not_run(running_world: "NewWorld") -> None:
+def test_task_with_a_terminating_pod_is_not_running(running_world: "NewWorld") -> None:
     """Only AttemptRunning is running."""
     world = running_world(role(tasks=2))
     world.begin_deletion("job-worker-1")

@@ -36,7 +36,7 @@ def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
 
 
 @pytest.mark.parametrize("deadline", [1, 60, 86400])
-def test_task_that_is_pending_too_long_ends_the_attempt(pending_world: "NewWorld", deadline: int) -> None:
+def test_pending_deadline_ends_the_attempt(pending_world: "NewWorld", deadline: int) -> None:
     """-240, Permanent, and one is told which task it was."""
     world = pending_world(role("chief", 1), role(tasks=3), pending_deadline_seconds=deadline)
     world.run(role="chief")
@@ -53,7 +53,7 @@ def test_task_that_is_pending_too_long_ends_the_attempt(pending_world: "NewWorld
     assert world.state() is State.COMPLETED
 
 
-def test_tasks_that_run_or_have_ended_are_not_pending(pending_world: "NewWorld") -> None:
+def test_running_and_completed_tasks_are_not_pending(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=2), pending_deadline_seconds=60)
     world.wait(59)
     world.run()
@@ -65,7 +65,7 @@ def test_tasks_that_run_or_have_ended_are_not_pending(pending_world: "NewWorld")
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_pod_that_cannot_be_created_is_waited_for_no_longer(pending_world: "NewWorld") -> None:
+def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world: "NewWorld") -> None:
     """A task waits for its pod to run, whether the pod is Pending or for want of quota not even there."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.run()
@@ -87,7 +87,7 @@ def test_each_task_has_its_own_deadline(pending_world: "NewWorld") -> None:
     assert_ends_at(world, at(110), PENDING_TOO_LONG)
 
 
-def test_retried_task_may_wait_as_long_again(pending_world: "NewWorld") -> None:
+def test_pending_deadline_restarts_with_a_task_retry(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=2, retry=ALWAYS), pending_deadline_seconds=60)
     world.run()
     world.settle()
@@ -98,7 +98,7 @@ def test_retried_task_may_wait_as_long_again(pending_world: "NewWorld") -> None:
     assert_ends_at(world, at(560), PENDING_TOO_LONG)
 
 
-def test_delay_before_a_retry_is_not_pending(pending_world: "NewWorld") -> None:
+def test_retry_delay_is_not_pending_time(pending_world: "NewWorld") -> None:
     """The task waits for its time, not for a place."""
     delayed = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=600, max_sec=600))
     world = pending_world(role(tasks=2, retry=delayed), pending_deadline_seconds=60)
@@ -112,7 +112,7 @@ def test_delay_before_a_retry_is_not_pending(pending_world: "NewWorld") -> None:
     assert world.code() is None
 
 
-def test_framework_that_waits_for_its_config_map_has_nothing_pending(new_world: "NewWorld") -> None:
+def test_framework_without_a_config_map_has_no_pending_tasks(new_world: "NewWorld") -> None:
     """Neither held nor for want of a name: no task is waiting for a place."""
     world = new_world(role(tasks=1), pending_deadline_seconds=60, execution_type=ExecutionType.CREATE)
     world.settle()
@@ -124,7 +124,7 @@ def test_framework_that_waits_for_its_config_map_has_nothing_pending(new_world: 
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
-def test_deadline_that_is_set_later_holds_for_what_waits(pending_world: "NewWorld") -> None:
+def test_pending_deadline_set_later_applies_to_pending_tasks(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=1))
     assert world.decide().wake_at is None
     world.wait(10)
@@ -136,7 +136,7 @@ def test_deadline_that_is_set_later_holds_for_what_waits(pending_world: "NewWorl
 
 
 @pytest.mark.parametrize("deadline", [1, 3600])
-def test_framework_that_takes_too_long_ends(running_world: "NewWorld", deadline: int) -> None:
+def test_active_deadline_ends_the_framework(running_world: "NewWorld", deadline: int) -> None:
     """-250, Permanent."""
     world = running_world(role(tasks=2), active_deadline_seconds=deadline)
     assert_ends_at(world, at(deadline), ACTIVE_TOO_LONG)
@@ -148,7 +148,7 @@ def test_framework_that_takes_too_long_ends(running_world: "NewWorld", deadline:
     assert world.state() is State.COMPLETED
 
 
-def test_active_deadline_counts_over_all_attempts(running_world: "NewWorld") -> None:
+def test_active_deadline_covers_all_attempts(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=ALWAYS)
     for _ in range(3):
         world.wait(30)
@@ -169,9 +169,7 @@ def test_active_deadline_counts_over_all_attempts(running_world: "NewWorld") -> 
         RetryPolicySpec(fancy_retry_policy=True, max_retry_count=9),
     ],
 )
-def test_there_is_no_attempt_after_the_active_deadline(
-    running_world: "NewWorld", policy: RetryPolicySpec
-) -> None:
+def test_no_attempt_follows_the_active_deadline(running_world: "NewWorld", policy: RetryPolicySpec) -> None:
     """The deadline is the Framework's, over all attempts: a further one would have no time left."""
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=policy)
     world.wait(100)
@@ -181,7 +179,7 @@ def test_there_is_no_attempt_after_the_active_deadline(
 
 
 @pytest.mark.parametrize("held_for", [1, 5000])
-def test_time_of_suspension_is_left_out(running_world: "NewWorld", held_for: int) -> None:
+def test_suspended_time_is_not_active_time(running_world: "NewWorld", held_for: int) -> None:
     """60 of 100 seconds are used; then it is suspended; then it has 40 left."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
@@ -199,7 +197,7 @@ def test_time_of_suspension_is_left_out(running_world: "NewWorld", held_for: int
     assert_ends_at(world, at(100 + held_for), ACTIVE_TOO_LONG)
 
 
-def test_time_of_two_suspensions_is_left_out(running_world: "NewWorld") -> None:
+def test_time_of_two_suspensions_is_not_active_time(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(2):
         world.wait(10)
@@ -213,7 +211,7 @@ def test_time_of_two_suspensions_is_left_out(running_world: "NewWorld") -> None:
     assert_ends_at(world, at(100 + 600), ACTIVE_TOO_LONG)
 
 
-def test_time_before_the_start_is_left_out(new_world: "NewWorld") -> None:
+def test_time_before_the_start_is_not_active_time(new_world: "NewWorld") -> None:
     """Held by Create: it has not begun."""
     world = new_world(role(tasks=1), active_deadline_seconds=100, execution_type=ExecutionType.CREATE)
     world.settle()
@@ -227,7 +225,7 @@ def test_time_before_the_start_is_left_out(new_world: "NewWorld") -> None:
     assert_ends_at(world, at(5100), ACTIVE_TOO_LONG)
 
 
-def test_delay_before_a_retry_is_active_time(running_world: "NewWorld") -> None:
+def test_retry_delay_is_active_time(running_world: "NewWorld") -> None:
     """It ends in time all the same, without another attempt."""
     delayed = RetryPolicySpec(max_retry_count=9, retry_backoff=RetryBackoff(initial_sec=900, max_sec=900))
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=delayed)
@@ -258,7 +256,7 @@ def test_completed_framework_has_no_deadlines(running_world: "NewWorld", exit_co
     assert world.status == before
 
 
-def test_attempt_that_ends_is_not_ended_again(running_world: "NewWorld") -> None:
+def test_deadline_does_not_end_an_ending_attempt(running_world: "NewWorld") -> None:
     """Statements 15 and 16: the deadline passes while its pods go."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.end(0, 0)
@@ -269,15 +267,13 @@ def test_attempt_that_ends_is_not_ended_again(running_world: "NewWorld") -> None
     assert (world.state(), world.code()) == (State.COMPLETED, 0)
 
 
-def test_earlier_of_two_deadlines_wakes(pending_world: "NewWorld") -> None:
+def test_wake_at_is_the_earlier_deadline(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=1), active_deadline_seconds=30, pending_deadline_seconds=60)
     assert_ends_at(world, at(30), ACTIVE_TOO_LONG)
 
 
 @pytest.mark.parametrize("held_for", [0.4, 0.6, 1.5])
-def test_short_suspensions_do_not_bring_the_deadline_forward(
-    running_world: "NewWorld", held_for: float
-) -> None:
+def test_short_suspensions_do_not_advance_the_deadline(running_world: "NewWorld", held_for: float) -> None:
     """Five holds of less than two seconds, none of them a whole number; times are stored in whole seconds."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(5):
@@ -292,7 +288,7 @@ def test_short_suspensions_do_not_bring_the_deadline_forward(
     assert wake_at > at(100 + 5 * held_for - 1)
 
 
-def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -> None:
+def test_pending_deadline_restarts_after_a_suspension(running_world: "NewWorld") -> None:
     """Its task statuses are as old as the suspension; its waiting is not."""
     world = running_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(suspend=True)
@@ -304,7 +300,7 @@ def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
-def test_deadline_does_not_pass_while_a_suspended_framework_stops(running_world: "NewWorld") -> None:
+def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: "NewWorld") -> None:
     """60 of 100 seconds are used when it is suspended; its pods take their time. A3: it waits."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
@@ -316,7 +312,7 @@ def test_deadline_does_not_pass_while_a_suspended_framework_stops(running_world:
     assert world.decide().wake_at is None
 
 
-def test_task_without_a_pod_waits_no_longer_because_another_runs(pending_world: "NewWorld") -> None:
+def test_running_task_does_not_extend_the_pending_deadline_of_another(pending_world: "NewWorld") -> None:
     """How long *one* task may wait does not depend on its siblings: the Framework begins to run meanwhile."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(role(tasks=2))
@@ -329,7 +325,7 @@ def test_task_without_a_pod_waits_no_longer_because_another_runs(pending_world: 
     assert_ends_at(world, at(60), PENDING_TOO_LONG)
 
 
-def test_resumed_framework_that_waits_for_its_name_is_woken_at_its_deadline(
+def test_resumed_framework_waiting_for_its_name_wakes_at_its_deadline(
     running_world: "NewWorld",
 ) -> None:
     """Core contract: wake_at is the earliest deadline, also where the decision asks for nothing else."""

@@ -52,7 +52,7 @@ def take_label(world: "World", *names: str) -> None:
         (None, 10**9, False),
     ],
 )
-def test_pod_that_does_not_go(
+def test_pod_that_keeps_terminating_is_force_deleted(
     running_world: "NewWorld", timeout: int | None, waited: float, is_forced: bool, grace: int
 ) -> None:
     """Statement 42: counted from when its deletion began, which is deletionTimestamp less the grace."""
@@ -68,7 +68,7 @@ def test_pod_that_does_not_go(
         assert decision.wake_at == (None if timeout is None else at(timeout))
 
 
-def test_force_is_used_once(running_world: "NewWorld") -> None:
+def test_force_deletion_is_requested_once(running_world: "NewWorld") -> None:
     """Statement 42, core contract: with the outcome observed there is nothing left to do."""
     world = running_world(role(tasks=2, graceful_timeout=10))
     world.begin_deletion("job-worker-1")
@@ -82,7 +82,7 @@ def test_force_is_used_once(running_world: "NewWorld") -> None:
     assert decision.wake_at is None
 
 
-def test_force_comes_after_the_usual_delete(running_world: "NewWorld") -> None:
+def test_force_deletion_follows_graceful_deletion(running_world: "NewWorld") -> None:
     """Statements 36, 39 and 42: the doomed task's pod hangs on a lost node."""
     world = running_world(role(tasks=2, graceful_timeout=10))
     world.edit(role(tasks=1, graceful_timeout=10))
@@ -93,7 +93,7 @@ def test_force_comes_after_the_usual_delete(running_world: "NewWorld") -> None:
     assert world.indices() == [0]
 
 
-def test_new_timeout_holds_for_pods_that_are_going_already(running_world: "NewWorld") -> None:
+def test_new_timeout_applies_to_terminating_pods(running_world: "NewWorld") -> None:
     """Statement 39: the status has the new value in the very decision that uses it."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -108,7 +108,7 @@ def test_new_timeout_holds_for_pods_that_are_going_already(running_world: "NewWo
     ]
 
 
-def test_earliest_of_several_timeouts_wakes(running_world: "NewWorld") -> None:
+def test_wake_at_is_the_earliest_timeout(running_world: "NewWorld") -> None:
     """Core contract: wake_at is the earliest deadline."""
     world = running_world(role(tasks=1, graceful_timeout=50), role("ps", 1, graceful_timeout=20))
     world.begin_deletion("job-worker-0")
@@ -117,7 +117,7 @@ def test_earliest_of_several_timeouts_wakes(running_world: "NewWorld") -> None:
     assert world.step().wake_at == at(21)
 
 
-def test_pods_of_a_removed_attempt_are_forced_too(running_world: "NewWorld") -> None:
+def test_pods_of_a_deleted_attempt_are_force_deleted(running_world: "NewWorld") -> None:
     """Statement 42: the attempt has ended and one of its pods hangs."""
     world = running_world(role(tasks=3, graceful_timeout=10))
     world.end(0, 1)
@@ -133,7 +133,7 @@ def test_pods_of_a_removed_attempt_are_forced_too(running_world: "NewWorld") -> 
 # A finished attempt
 
 
-def test_removal_is_two_requests(running_world: "NewWorld") -> None:
+def test_attempt_is_deleted_with_two_requests(running_world: "NewWorld") -> None:
     """The pods by one request, then, when none is left, the ConfigMap. Statement 14: stored first."""
     world = running_world(role(tasks=3))
     uid = world.config_map_uid
@@ -155,7 +155,7 @@ def test_removal_is_two_requests(running_world: "NewWorld") -> None:
     assert world.state() is State.COMPLETED
 
 
-def test_emptying_is_asked_for_again_until_it_is_answered(running_world: "NewWorld") -> None:
+def test_deletion_of_pods_is_repeated_until_there_is_a_response(running_world: "NewWorld") -> None:
     """Core contract: the same actions as long as no outcome is known."""
     world = running_world(role(tasks=2))
     world.end(0, 1)
@@ -163,7 +163,7 @@ def test_emptying_is_asked_for_again_until_it_is_answered(running_world: "NewWor
         assert world.step().actions == (DeleteAttemptPods(world.config_map_uid),)
 
 
-def test_states_of_a_framework_whose_config_map_goes(running_world: "NewWorld") -> None:
+def test_framework_states_while_its_config_map_is_deleted(running_world: "NewWorld") -> None:
     """Statement 10: Pending until the answer, Requested until seen, Deleting until gone."""
     world = running_world(role(tasks=1))
     uid = world.config_map_uid
@@ -184,7 +184,7 @@ def test_states_of_a_framework_whose_config_map_goes(running_world: "NewWorld") 
     assert world.state() is State.COMPLETED
 
 
-def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world: "NewWorld") -> None:
+def test_pod_observed_after_the_deletion_request_is_deleted_too(running_world: "NewWorld") -> None:
     """ "A pod that came to light since is not covered": its creation was under way."""
     world = running_world(role(tasks=1), role("ps", 1))
     late = world.pods.pop("job-ps-0")
@@ -202,7 +202,7 @@ def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world
     assert (world.pods, world.config_map, world.state()) == ({}, None, State.COMPLETED)
 
 
-def test_config_map_waits_for_a_pod_that_only_the_status_knows(running_world: "NewWorld") -> None:
+def test_config_map_is_kept_while_the_status_names_a_pod(running_world: "NewWorld") -> None:
     """ "When neither the watch nor the status knows a pod of it": one has to look first."""
     world = running_world(role(tasks=2))
     hidden = world.pods["job-worker-1"]
@@ -218,7 +218,7 @@ def test_config_map_waits_for_a_pod_that_only_the_status_knows(running_world: "N
     assert world.step().actions == (DeleteConfigMap(world.config_map_uid),)
 
 
-def test_config_map_waits_for_a_creation_without_an_answer(running_world: "NewWorld") -> None:
+def test_config_map_is_kept_while_a_creation_is_uncertain(running_world: "NewWorld") -> None:
     """Statement 40: none runs once its attempt completed. The pod may have been created all the same."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=3))
@@ -267,7 +267,7 @@ def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewW
     assert (world.state(), world.code()) == (State.COMPLETED, -210)
 
 
-def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") -> None:
+def test_retry_waits_until_the_old_attempt_is_deleted(running_world: "NewWorld") -> None:
     """Statement 40: at most one running instance of a Framework."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
@@ -282,7 +282,7 @@ def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") ->
     assert world.config_map_uid == "cm-1"
 
 
-def test_config_map_that_somebody_else_deletes_is_left_to_the_collector(running_world: "NewWorld") -> None:
+def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_world: "NewWorld") -> None:
     """Statement 34. Of two that delete it, the slower one would hit the next attempt's, which has its name."""
     policy = RetryPolicySpec(fancy_retry_policy=True)
     world = running_world(role(tasks=1), retry_policy=policy)
@@ -300,7 +300,7 @@ def test_config_map_that_somebody_else_deletes_is_left_to_the_collector(running_
 
 
 @pytest.mark.parametrize("has_run", [True, False])
-def test_objects_of_a_deleted_framework_go(pending_world: "NewWorld", has_run: bool) -> None:
+def test_objects_of_a_deleted_framework_are_deleted(pending_world: "NewWorld", has_run: bool) -> None:
     """Its pods and its ConfigMap go as those of a finished attempt do; its status stays as it is."""
     world = pending_world(role(tasks=2))
     if has_run:
@@ -315,14 +315,14 @@ def test_objects_of_a_deleted_framework_go(pending_world: "NewWorld", has_run: b
     assert world.status == before
 
 
-def test_deleted_framework_starts_nothing(new_world: "NewWorld") -> None:
+def test_deleted_framework_creates_no_attempt(new_world: "NewWorld") -> None:
     world = new_world(role(tasks=2))
     world.delete_framework()
     decision = world.step()
     assert (decision.status, decision.actions) == (None, ())
 
 
-def test_deleted_framework_makes_no_pods(new_world: "NewWorld") -> None:
+def test_deleted_framework_creates_no_pods(new_world: "NewWorld") -> None:
     """Neither those that are missing, nor those that were just asked for by a rescale."""
     world = new_world(role(tasks=1))
     world.step()
@@ -336,7 +336,7 @@ def test_deleted_framework_makes_no_pods(new_world: "NewWorld") -> None:
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_deleted_framework_takes_its_late_config_map_along(new_world: "NewWorld") -> None:
+def test_deleted_framework_deletes_its_late_config_map(new_world: "NewWorld") -> None:
     """The ConfigMap was created, and the Framework deleted before the status said so."""
     world = new_world(role(tasks=1))
     world.act(world.step().actions)
@@ -346,7 +346,7 @@ def test_deleted_framework_takes_its_late_config_map_along(new_world: "NewWorld"
     assert world.config_map is None
 
 
-def test_pod_of_a_deleted_framework_that_hangs_is_forced(running_world: "NewWorld") -> None:
+def test_hanging_pod_of_a_deleted_framework_is_force_deleted(running_world: "NewWorld") -> None:
     """Statement 42, with the timeout that the status holds."""
     world = running_world(role(tasks=1, graceful_timeout=10))
     world.delete_framework()
@@ -356,7 +356,7 @@ def test_pod_of_a_deleted_framework_that_hangs_is_forced(running_world: "NewWorl
     assert DeletePod("job-worker-0", "pod-1", force=True) in world.settle()
 
 
-def test_unlabelled_pods_of_a_deleted_framework_go(running_world: "NewWorld") -> None:
+def test_unlabelled_pods_of_a_deleted_framework_are_deleted(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=2))
     take_label(world, "job-worker-1")
     world.delete_framework()
@@ -376,7 +376,7 @@ def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld"
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_pod_that_hangs_while_kept_pods_are_given_up_is_forced_once(running_world: "NewWorld") -> None:
+def test_hanging_pod_is_force_deleted_once_when_kept_pods_are_deleted(running_world: "NewWorld") -> None:
     """Statement 42 and A2: completedPods goes from Keep to Delete while a kept pod hangs in its deletion."""
     world = running_world(role(tasks=2, graceful_timeout=10), completed_pods=CompletedPods.KEEP)
     world.end(0, 0)

@@ -27,7 +27,7 @@ def held_world(new_world: "NewWorld") -> "World":
     return world
 
 
-def test_create_holds_with_all_task_statuses(held_world: "World") -> None:
+def test_create_waits_with_all_task_statuses(held_world: "World") -> None:
     """Statement 35."""
     world = held_world
     assert world.state() is State.ATTEMPT_CREATION_PENDING
@@ -40,7 +40,7 @@ def test_create_holds_with_all_task_statuses(held_world: "World") -> None:
     assert (decision.actions, decision.wake_at) == ((), None)
 
 
-def test_held_framework_starts(held_world: "World") -> None:
+def test_waiting_framework_starts(held_world: "World") -> None:
     """The tasks that were shown are the tasks that run."""
     world = held_world
     shown = [task.instance_uid for task in world.role().task_statuses]
@@ -53,7 +53,7 @@ def test_held_framework_starts(held_world: "World") -> None:
     assert world.status.attempt_status.id == 0
 
 
-def test_create_after_start_stops_nothing(running_world: "NewWorld") -> None:
+def test_create_after_start_has_no_effect(running_world: "NewWorld") -> None:
     """Statement 35: Start → Create is not among the changes; what runs goes on."""
     world = running_world(role(tasks=1))
     before = world.status
@@ -92,7 +92,7 @@ def _name_taken(world: "World") -> None:
 
 
 @pytest.mark.parametrize("reach", [_fresh, _stored, _held, _suspended, _name_taken])
-def test_stop_before_the_first_object(new_world: "NewWorld", reach: "Callable[[World], None]") -> None:
+def test_stop_before_the_config_map_exists(new_world: "NewWorld", reach: "Callable[[World], None]") -> None:
     """AttemptCreationPending → AttemptCompleted → Completed, and nothing is created for it."""
     world = new_world(role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=-2))
     reach(world)
@@ -127,7 +127,7 @@ def _running(world: "World") -> None:
 
 
 @pytest.mark.parametrize("reach", [_requested, _preparing, _running])
-def test_stop_of_an_attempt(new_world: "NewWorld", reach: "Callable[[World], None]") -> None:
+def test_stop_ends_the_attempt(new_world: "NewWorld", reach: "Callable[[World], None]") -> None:
     """-210, its tasks -220 (statement 33), and no retry (statement 24) whatever the policy.
 
     A ConfigMap that was created and has not been shown is waited for (statements 11 and 43); no pod is made for it.
@@ -146,7 +146,7 @@ def test_stop_of_an_attempt(new_world: "NewWorld", reach: "Callable[[World], Non
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_stop_when_a_creation_of_an_earlier_attempt_was_never_answered(running_world: "NewWorld") -> None:
+def test_stop_after_a_creation_without_a_response(running_world: "NewWorld") -> None:
     """Statements 17 and 33: a Completed Framework has only Completed tasks.
 
     The pod's creation was not answered, the watch showed the pod all the same, and its attempt is over. Of the
@@ -164,7 +164,7 @@ def test_stop_when_a_creation_of_an_earlier_attempt_was_never_answered(running_w
     assert [world.task_code(index) for index in (0, 1)] == [ATTEMPT_OVER] * 2
 
 
-def test_stop_leaves_what_had_completed(running_world: "NewWorld") -> None:
+def test_stop_keeps_completed_tasks(running_world: "NewWorld") -> None:
     """Statement 16."""
     world = running_world(role(tasks=2))
     world.end(0, 0)
@@ -199,7 +199,7 @@ def _deleting(world: "World") -> None:
 
 
 @pytest.mark.parametrize("reach", [_deletion_pending, _deletion_requested, _deleting])
-def test_stop_of_an_attempt_that_ends_already(
+def test_stop_of_an_ending_attempt_changes_nothing(
     running_world: "NewWorld", reach: "Callable[[World], None]"
 ) -> None:
     """Statement 16: it ends as it was going to."""
@@ -211,9 +211,7 @@ def test_stop_of_an_attempt_that_ends_already(
 
 
 @pytest.mark.parametrize("reach", [_deletion_pending, _deletion_requested, _deleting])
-def test_stop_of_an_attempt_that_would_be_retried(
-    running_world: "NewWorld", reach: "Callable[[World], None]"
-) -> None:
+def test_stop_prevents_a_retry(running_world: "NewWorld", reach: "Callable[[World], None]") -> None:
     """Statement 28: at most an attempt that ends with -210 before anything is created for it."""
     world = running_world(role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=-2))
     reach(world)
@@ -223,7 +221,7 @@ def test_stop_of_an_attempt_that_would_be_retried(
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_stop_during_the_delay(running_world: "NewWorld") -> None:
+def test_stop_during_the_retry_delay(running_world: "NewWorld") -> None:
     """Statement 28: the retry is made at once, and that attempt ends with -210."""
     delayed = RetryPolicySpec(max_retry_count=5, retry_backoff=RetryBackoff(initial_sec=100, max_sec=100))
     world = running_world(role(tasks=1), retry_policy=delayed)
@@ -252,7 +250,7 @@ def test_stop_of_a_completed_framework_changes_nothing(running_world: "NewWorld"
 
 
 @pytest.mark.parametrize("execution_type", [ExecutionType.START, ExecutionType.CREATE])
-def test_stop_is_for_good(running_world: "NewWorld", execution_type: ExecutionType) -> None:
+def test_stop_is_permanent(running_world: "NewWorld", execution_type: ExecutionType) -> None:
     """Statement 35: no change leads back from Stop."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=-2))
     world.edit(execution_type=ExecutionType.STOP)

@@ -65,7 +65,7 @@ def test_new_tasks_of_an_attempt_without_its_config_map_have_no_pods_yet(new_wor
     assert world.indices() == [0, 1]
 
 
-def test_added_role(running_world: "NewWorld") -> None:
+def test_added_role_gets_its_tasks(running_world: "NewWorld") -> None:
     """Statement 36: a role that appears in the spec is a role that is scaled up from nothing."""
     world = running_world(role(tasks=1))
     old = world.role()
@@ -78,7 +78,7 @@ def test_added_role(running_world: "NewWorld") -> None:
     assert world.status.summary.tasks == 3
 
 
-def test_role_added_before_another(running_world: "NewWorld") -> None:
+def test_role_added_before_another_keeps_the_order_of_the_status(running_world: "NewWorld") -> None:
     """Statement 40: the order of the roles in the spec is of no matter to those that run."""
     world = running_world(role(tasks=2))
     old = world.role()
@@ -94,7 +94,7 @@ def test_role_added_before_another(running_world: "NewWorld") -> None:
 @pytest.mark.parametrize(
     ("before", "after", "doomed"), [(4, 3, [3]), (4, 2, [2, 3]), (2, 0, [0, 1]), (1, 0, [0])]
 )
-def test_scaling_down_dooms_the_highest_indices(
+def test_scale_down_deletes_highest_indexes_first(
     running_world: "NewWorld", before: int, after: int, doomed: list[int]
 ) -> None:
     """Statements 36 and 41: marked with -230 and deleted by UID, by one decision, so stored before any delete."""
@@ -113,7 +113,7 @@ def test_scaling_down_dooms_the_highest_indices(
     assert world.role().task_statuses[:after] == kept
 
 
-def test_way_of_a_doomed_task(running_world: "NewWorld") -> None:
+def test_deleted_task_ends_before_it_is_dropped(running_world: "NewWorld") -> None:
     """Statements 10 and 38: Pending, Requested, Deleting, then dropped from the tail."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -137,7 +137,7 @@ def test_way_of_a_doomed_task(running_world: "NewWorld") -> None:
     [((), [0, 1, 2, 3]), ((2,), [0, 1, 2, 3]), ((3,), [0, 1, 2]), ((2, 3), [0, 1])],
     ids=["none", "not the tail", "the tail", "both"],
 )
-def test_completed_doomed_tasks_are_dropped_from_the_tail_only(
+def test_completed_deleted_tasks_are_dropped_from_the_end_only(
     running_world: "NewWorld", gone: tuple[int, ...], left: list[int]
 ) -> None:
     """Statement 38: an index never moves."""
@@ -150,7 +150,7 @@ def test_completed_doomed_tasks_are_dropped_from_the_tail_only(
     assert world.indices() == left
 
 
-def test_doomed_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld") -> None:
+def test_deleted_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld") -> None:
     """Statement 38. There is nothing to wait for: its pod could not be created for want of quota."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -161,7 +161,7 @@ def test_doomed_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld")
     assert world.indices() == [0]
 
 
-def test_doomed_task_whose_creation_was_not_answered_is_looked_for_first(pending_world: "NewWorld") -> None:
+def test_deleted_task_with_an_uncertain_pod_is_listed_first(pending_world: "NewWorld") -> None:
     """Statement 40: no instance of a task runs once it was deleted, so one must know that there is none."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -188,7 +188,7 @@ def test_doomed_task_whose_creation_was_not_answered_is_looked_for_first(pending
     assert sorted(world.pods) == ["job-worker-0"]
 
 
-def test_pod_that_shows_up_after_its_task_was_dropped_is_deleted(pending_world: "NewWorld") -> None:
+def test_pod_that_appears_after_its_task_was_dropped_is_deleted(pending_world: "NewWorld") -> None:
     """Statements 40 and 44: a pod of ours that no task asks for."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -206,7 +206,7 @@ def test_pod_that_shows_up_after_its_task_was_dropped_is_deleted(pending_world: 
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_doomed_task_that_had_completed_keeps_how_it_ended(running_world: "NewWorld", exit_code: int) -> None:
+def test_completed_deleted_task_keeps_its_completion(running_world: "NewWorld", exit_code: int) -> None:
     """Statement 38: at the tail there is nothing to wait for, so it goes at once, and its ended pod with it (A1).
 
     Statement 16: where it is not at the tail it stays, and its completionStatus does not change.
@@ -230,7 +230,7 @@ def test_doomed_task_that_had_completed_keeps_how_it_ended(running_world: "NewWo
     assert sorted(world.pods) == ["job-worker-0"]
 
 
-def test_doomed_task_is_not_retried(running_world: "NewWorld") -> None:
+def test_deleted_task_is_not_retried(running_world: "NewWorld") -> None:
     """Statements 24 and 37: neither a retry policy of -2 nor a retry that is due brings it back."""
     always = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=50, max_sec=50))
     world = running_world(role(tasks=2, retry=always))
@@ -244,7 +244,7 @@ def test_doomed_task_is_not_retried(running_world: "NewWorld") -> None:
     assert world.indices() == [0]
 
 
-def test_deleted_role_goes_when_it_is_empty(running_world: "NewWorld") -> None:
+def test_deleted_role_is_dropped_when_empty(running_world: "NewWorld") -> None:
     """Statements 36 and 38: as if scaled to zero, and its status is gone with its last task."""
     world = running_world(role(tasks=2), role("ps", 2))
     world.edit(role(tasks=2))
@@ -262,7 +262,7 @@ def test_deleted_role_goes_when_it_is_empty(running_world: "NewWorld") -> None:
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_deleted_role_without_tasks_goes_at_once(running_world: "NewWorld") -> None:
+def test_deleted_role_without_tasks_is_dropped_at_once(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), role("ps", 0))
     assert world.roles() == ["worker", "ps"]
     world.edit(role(tasks=1))
@@ -307,7 +307,7 @@ def _completed(world: "World") -> None:
 
 
 @pytest.mark.parametrize("reach", [_ending, _completed], ids=["deletion pending", "completed"])
-def test_no_rescale_of_what_ends(running_world: "NewWorld", reach: "object") -> None:
+def test_ending_attempt_is_not_rescaled(running_world: "NewWorld", reach: "object") -> None:
     """Statement 15."""
     assert callable(reach)
     world = running_world(role(tasks=2))
@@ -319,7 +319,7 @@ def test_no_rescale_of_what_ends(running_world: "NewWorld", reach: "object") -> 
         assert world.role() == before
 
 
-def test_next_attempt_has_the_tasks_of_the_spec_of_its_moment(running_world: "NewWorld") -> None:
+def test_next_attempt_has_the_tasks_of_the_current_spec(running_world: "NewWorld") -> None:
     """Statements 15 and 29: what was not taken up while the attempt ended is in the next one."""
     world = running_world(role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1))
     seen = set(identities(world.role().task_statuses))
@@ -333,7 +333,7 @@ def test_next_attempt_has_the_tasks_of_the_spec_of_its_moment(running_world: "Ne
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 3])
-def test_held_framework_shows_the_tasks_of_its_spec(new_world: "NewWorld", tasks: int) -> None:
+def test_waiting_framework_has_the_tasks_of_its_spec(new_world: "NewWorld", tasks: int) -> None:
     """Statements 35 and 36: all task statuses are present, whatever the spec has become."""
     world = new_world(role(tasks=2), execution_type=ExecutionType.CREATE)
     world.settle()

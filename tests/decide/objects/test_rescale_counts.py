@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("exit_code", [1, 137])
-def test_failure_of_a_doomed_task_fails_nothing(running_world: "NewWorld", exit_code: int) -> None:
+def test_failure_of_a_deleted_task_does_not_fail_the_attempt(
+    running_world: "NewWorld", exit_code: int
+) -> None:
     world = running_world(role(tasks=2, min_failed=1))
     world.edit(role(tasks=1, min_failed=1))
     world.settle()
@@ -25,7 +27,7 @@ def test_failure_of_a_doomed_task_fails_nothing(running_world: "NewWorld", exit_
     assert world.indices() == [0]
 
 
-def test_success_of_a_doomed_task_succeeds_nothing(running_world: "NewWorld") -> None:
+def test_success_of_a_deleted_task_does_not_complete_the_attempt(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=3, min_succeeded=1))
     world.edit(role(tasks=2, min_succeeded=1))
     world.settle()
@@ -35,7 +37,7 @@ def test_success_of_a_doomed_task_succeeds_nothing(running_world: "NewWorld") ->
     assert world.code() is None
 
 
-def test_earlier_failure_of_a_task_that_is_scaled_away_is_forgotten(running_world: "NewWorld") -> None:
+def test_earlier_failure_of_a_deleted_task_does_not_count(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=3, min_failed=2))
     world.end(2, 1)
     world.settle()
@@ -54,7 +56,7 @@ def test_earlier_failure_of_a_task_that_is_scaled_away_is_forgotten(running_worl
     [(role(tasks=1),), (role(tasks=1), role("ps", 0))],
     ids=["the role is deleted", "the role is scaled to zero"],
 )
-def test_attempt_does_not_wait_for_doomed_tasks(
+def test_attempt_does_not_wait_for_deleted_tasks(
     running_world: "NewWorld", smaller: tuple[TaskRoleSpec, ...]
 ) -> None:
     """Statements 32 and 37: all tasks that count have completed. Those that went keep -230, and get no -220."""
@@ -71,7 +73,7 @@ def test_attempt_does_not_wait_for_doomed_tasks(
     assert world.pods == {}
 
 
-def test_doomed_task_that_runs_makes_no_framework_run(pending_world: "NewWorld") -> None:
+def test_running_deleted_task_does_not_make_the_framework_run(pending_world: "NewWorld") -> None:
     """Statements 12 and 37."""
     world = pending_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -85,7 +87,7 @@ def test_doomed_task_that_runs_makes_no_framework_run(pending_world: "NewWorld")
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_framework_keeps_running_when_all_that_ran_is_scaled_away(pending_world: "NewWorld") -> None:
+def test_framework_stays_running_when_its_running_tasks_are_deleted(pending_world: "NewWorld") -> None:
     """Statement 12: never back."""
     world = pending_world(role(tasks=2))
     world.run(1)
@@ -96,7 +98,7 @@ def test_framework_keeps_running_when_all_that_ran_is_scaled_away(pending_world:
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_summary_leaves_doomed_tasks_out(running_world: "NewWorld") -> None:
+def test_summary_excludes_deleted_tasks(running_world: "NewWorld") -> None:
     """A6 and statement 37."""
     world = running_world(role(tasks=5, min_failed=-1))
     world.end(3, 0)
@@ -108,7 +110,7 @@ def test_summary_leaves_doomed_tasks_out(running_world: "NewWorld") -> None:
     assert world.status.summary == Summary(tasks=2, running=2, succeeded=0, failed=0)
 
 
-def test_doomed_task_waits_for_no_deadline(pending_world: "NewWorld") -> None:
+def test_deleted_task_has_no_pending_deadline(pending_world: "NewWorld") -> None:
     """A4 and statement 37: the Pending deadline is not for those that go."""
     world = pending_world(role(tasks=2), pending_deadline_seconds=60)
     world.run(0)

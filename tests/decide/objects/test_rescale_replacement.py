@@ -21,7 +21,7 @@ def identities(tasks: tuple[TaskStatus, ...]) -> list[str | None]:
     return [task.instance_uid for task in tasks]
 
 
-def test_doomed_task_that_is_wanted_again_is_replaced_and_never_reused(running_world: "NewWorld") -> None:
+def test_deleted_task_in_the_spec_again_is_replaced_not_reused(running_world: "NewWorld") -> None:
     """Statements 38 and 40: what a user has seen of a rescale is committed."""
     world = running_world(role(tasks=2))
     doomed = world.task(1)
@@ -42,7 +42,7 @@ def test_doomed_task_that_is_wanted_again_is_replaced_and_never_reused(running_w
     assert world.doomed() == []
 
 
-def test_doomed_task_in_the_middle_is_replaced_while_the_tail_still_goes(running_world: "NewWorld") -> None:
+def test_deleted_task_in_the_middle_is_replaced_while_later_ones_terminate(running_world: "NewWorld") -> None:
     """Statement 38: 4 → 1 → 2. Task 1 comes back as another; 2 and 3 go."""
     world = running_world(role(tasks=4))
     old = world.task(1)
@@ -62,7 +62,7 @@ def test_doomed_task_in_the_middle_is_replaced_while_the_tail_still_goes(running
 
 
 @pytest.mark.parametrize("pause", [1, 0], ids=["seconds later", "within one instant"])
-def test_task_that_went_and_came_back_is_another(running_world: "NewWorld", pause: int) -> None:
+def test_replaced_task_is_a_new_instance(running_world: "NewWorld", pause: int) -> None:
     """Statements 4 and 38, over the whole way: zero tasks, then two again. An identity is fresh on any clock."""
     world = running_world(role(tasks=2), role("ps", 1))
     seen = set(identities(world.role().task_statuses))
@@ -91,7 +91,7 @@ def test_framework_scaled_to_nothing_waits(running_world: "NewWorld") -> None:
     assert world.decide().wake_at is None
 
 
-def test_edit_that_is_taken_back_before_anybody_saw_it_changes_nothing(running_world: "NewWorld") -> None:
+def test_reverted_edit_that_was_not_observed_changes_nothing(running_world: "NewWorld") -> None:
     """Statement 40: only what was stored is committed."""
     world = running_world(role(tasks=2))
     before = world.status
@@ -102,7 +102,7 @@ def test_edit_that_is_taken_back_before_anybody_saw_it_changes_nothing(running_w
     assert world.status == before
 
 
-def test_completed_task_that_is_wanted_again_needs_its_name(running_world: "NewWorld") -> None:
+def test_completed_task_in_the_spec_again_waits_for_its_pod_name(running_world: "NewWorld") -> None:
     """Statements 38 and 40, A1: the ended pod of the old instance goes before the new one's is created."""
     world = running_world(role(tasks=3, min_failed=-1))
     world.end(1, 0)

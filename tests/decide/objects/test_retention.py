@@ -44,7 +44,7 @@ def completed_world(running_world: "NewWorld") -> "NewWorld":
         (None, 60 * DAY, 60 * DAY),
     ],
 )
-def test_completed_framework_goes_when_its_time_is_over(
+def test_completed_framework_is_deleted_after_its_ttl(
     completed_world: "NewWorld",
     exit_code: int,
     completed_pods: CompletedPods,
@@ -64,14 +64,14 @@ def test_completed_framework_goes_when_its_time_is_over(
 
 
 @pytest.mark.parametrize("rules", [Rules(completed_retain_sec=0), None])
-def test_framework_that_is_not_kept_goes_at_once(running_world: "NewWorld", rules: Rules | None) -> None:
+def test_framework_with_ttl_zero_is_deleted_at_once(running_world: "NewWorld", rules: Rules | None) -> None:
     ttl = 0 if rules is None else None
     world = running_world(role(tasks=1), rules=rules, ttl_seconds_after_finished=ttl)
     world.end(0, 0)
     assert world.finish()[-1] == DeleteFramework("job-uid")
 
 
-def test_deletion_is_asked_for_once(completed_world: "NewWorld") -> None:
+def test_deletion_is_requested_once(completed_world: "NewWorld") -> None:
     """Until it is answered it is the same action; then there is none, and nothing to wake up for."""
     world = completed_world(ttl_seconds_after_finished=10)
     world.wait(10)
@@ -84,7 +84,7 @@ def test_deletion_is_asked_for_once(completed_world: "NewWorld") -> None:
     assert DeleteFramework("job-uid") not in world.step().actions
 
 
-def test_expiry_leaves_the_status_as_it_is(completed_world: "NewWorld") -> None:
+def test_expiry_does_not_change_the_status(completed_world: "NewWorld") -> None:
     world = completed_world(ttl_seconds_after_finished=10)
     before = world.status
     world.wait(10)
@@ -92,7 +92,7 @@ def test_expiry_leaves_the_status_as_it_is(completed_world: "NewWorld") -> None:
     assert world.status == before
 
 
-def test_ttl_that_is_set_later_counts_from_the_end(completed_world: "NewWorld") -> None:
+def test_ttl_set_later_counts_from_completion(completed_world: "NewWorld") -> None:
     world = completed_world()
     world.wait(100)
     world.edit(ttl_seconds_after_finished=200)
@@ -101,12 +101,12 @@ def test_ttl_that_is_set_later_counts_from_the_end(completed_world: "NewWorld") 
     assert world.step().actions == (DeleteFramework("job-uid"),)
 
 
-def test_framework_that_runs_is_not_kept_from_running(running_world: "NewWorld") -> None:
+def test_ttl_does_not_affect_a_running_framework(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), ttl_seconds_after_finished=0)
     assert (world.decide().actions, world.decide().wake_at) == ((), None)
 
 
-def test_time_counts_from_the_completion_and_not_from_the_last_attempt_that_failed(
+def test_ttl_counts_from_completion_not_from_the_last_failed_attempt(
     running_world: "NewWorld",
 ) -> None:
     world = running_world(

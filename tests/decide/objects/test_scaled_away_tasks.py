@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld
 
 
-def test_completed_task_below_one_still_deleting_fails_nothing(running_world: "NewWorld") -> None:
+def test_completed_task_below_a_terminating_one_does_not_fail_the_attempt(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=3, min_failed=1))
     world.edit(role(tasks=1, min_failed=1))
     world.settle()
@@ -21,7 +21,7 @@ def test_completed_task_below_one_still_deleting_fails_nothing(running_world: "N
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_attempt_waits_for_the_successor_of_a_task_scaled_away(running_world: "NewWorld") -> None:
+def test_attempt_waits_for_the_replacement_of_a_deleted_task(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=2))
     world.edit(role(tasks=1))
     world.settle()

@@ -94,7 +94,7 @@ def waiting_world(pending_world: "NewWorld") -> "World":
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_pod_whose_creation_was_not_answered_is_adopted(waiting_world: "World", phase: str) -> None:
+def test_pod_created_without_a_response_is_adopted(waiting_world: "World", phase: str) -> None:
     """Statement 40: made for this very task attempt, so a second one would be one too many."""
     world = waiting_world
     world.put(pod_of(world, 1, "lost", phase=phase))
@@ -105,7 +105,7 @@ def test_pod_whose_creation_was_not_answered_is_adopted(waiting_world: "World", 
     assert world.task(1).attempt_status.instance_uid == "0_lost"
 
 
-def test_pod_that_ended_before_anybody_heard_of_it_is_adopted(waiting_world: "World") -> None:
+def test_pod_that_ended_before_it_was_known_is_adopted(waiting_world: "World") -> None:
     world = waiting_world
     world.put(pod_of(world, 1, "lost", phase="Succeeded", exit_code=0))
     assert world.settle() == []
@@ -114,9 +114,7 @@ def test_pod_that_ended_before_anybody_heard_of_it_is_adopted(waiting_world: "Wo
 
 
 @pytest.mark.parametrize("become", STRAYS)
-def test_pod_of_ours_in_the_place_of_one_to_be_created_is_deleted(
-    waiting_world: "World", become: Any
-) -> None:
+def test_own_pod_with_the_name_of_a_missing_pod_is_deleted(waiting_world: "World", become: Any) -> None:
     """Not adopted, and the name is waited for."""
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Running")))
@@ -128,7 +126,7 @@ def test_pod_of_ours_in_the_place_of_one_to_be_created_is_deleted(
 
 
 @pytest.mark.parametrize("become", STRAYS)
-def test_stray_that_has_ended_completes_nothing(waiting_world: "World", become: Any) -> None:
+def test_completed_unclaimed_pod_completes_no_task(waiting_world: "World", become: Any) -> None:
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Failed", exit_code=1)))
     world.settle()
@@ -138,7 +136,7 @@ def test_stray_that_has_ended_completes_nothing(waiting_world: "World", become: 
 
 @pytest.mark.parametrize("become", STRANGERS)
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
-def test_stranger_in_the_place_of_a_pod_to_be_created_is_left_alone(
+def test_foreign_pod_with_the_name_of_a_missing_pod_is_kept(
     waiting_world: "World", become: Any, phase: str
 ) -> None:
     """The task waits, and creation is tried again when it is due."""
@@ -157,7 +155,7 @@ def test_stranger_in_the_place_of_a_pod_to_be_created_is_left_alone(
     assert world.step().actions == (CreatePod("worker", 1),)
 
 
-def test_creation_that_is_postponed_wakes_when_it_is_due(waiting_world: "World") -> None:
+def test_postponed_creation_is_retried_when_due(waiting_world: "World") -> None:
     """A stranger's pod without the label is not even seen: only the answer tells of it."""
     world = waiting_world
     world.postponed["job-worker-1"] = at(10)
@@ -170,7 +168,7 @@ def test_creation_that_is_postponed_wakes_when_it_is_due(waiting_world: "World")
 
 
 @pytest.mark.parametrize("become", [*STRAYS, lambda pod: pod], ids=lambda become: become.__name__)
-def test_pod_with_another_uid_than_the_status_says(running_world: "NewWorld", become: Any) -> None:
+def test_pod_with_an_unexpected_uid_is_deleted(running_world: "NewWorld", become: Any) -> None:
     """The one of the status is gone, from outside (-101); the other is deleted, not taken for it."""
     world = running_world(role(tasks=2, min_failed=-1))
     twin = become(pod_of(world, 1, "twin", phase="Running"))
@@ -184,7 +182,7 @@ def test_pod_with_another_uid_than_the_status_says(running_world: "NewWorld", be
 
 
 @pytest.mark.parametrize("become", STRANGERS)
-def test_stranger_in_the_place_of_a_pod_that_ran(running_world: "NewWorld", become: Any) -> None:
+def test_foreign_pod_with_the_name_of_a_former_pod_is_kept(running_world: "NewWorld", become: Any) -> None:
     world = running_world(role(tasks=2, min_failed=-1))
     stranger = become(pod_of(world, 1, "stranger", phase="Running"))
     world.vanish("job-worker-1")
@@ -193,7 +191,7 @@ def test_stranger_in_the_place_of_a_pod_that_ran(running_world: "NewWorld", beco
     assert world.task_code(1) == -101
 
 
-def test_pod_of_ours_that_no_task_has_is_deleted(running_world: "NewWorld") -> None:
+def test_unclaimed_own_pod_is_deleted(running_world: "NewWorld") -> None:
     """It has a name beyond the tasks of the spec."""
     world = running_world(role(tasks=1))
     world.put(with_metadata(pod_of(world, 0, "beyond"), name="job-worker-7"))
@@ -203,7 +201,7 @@ def test_pod_of_ours_that_no_task_has_is_deleted(running_world: "NewWorld") -> N
 
 
 @pytest.mark.parametrize("become", STRANGERS)
-def test_stranger_beside_the_tasks_is_left_alone_to_the_end(running_world: "NewWorld", become: Any) -> None:
+def test_foreign_pod_is_never_deleted(running_world: "NewWorld", become: Any) -> None:
     """Nor does the end of the attempt wait for it."""
     world = running_world(role(tasks=1))
     world.put(become(with_metadata(pod_of(world, 0, "stranger", phase="Running"), name="job-debug")))
@@ -217,7 +215,7 @@ def test_stranger_beside_the_tasks_is_left_alone_to_the_end(running_world: "NewW
 
 
 @pytest.mark.parametrize("policy", list(CompletedPods))
-def test_pod_of_ours_that_shows_up_after_the_end_is_deleted(
+def test_own_pod_that_appears_after_completion_is_deleted(
     running_world: "NewWorld", policy: CompletedPods
 ) -> None:
     """Statement 40: none runs once its attempt completed. A2 keeps only what the status names."""
@@ -236,7 +234,7 @@ def test_pod_of_ours_that_shows_up_after_the_end_is_deleted(
 # ConfigMaps
 
 
-def test_config_map_whose_creation_was_not_answered_is_adopted(new_world: "NewWorld") -> None:
+def test_config_map_created_without_a_response_is_adopted(new_world: "NewWorld") -> None:
     world = new_world(role(tasks=1))
     world.step()
     world.put_config_map(builders.config_map(world.framework, "lost"))
@@ -266,7 +264,7 @@ def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") 
     assert world.settle()[0] == CreateConfigMap()
 
 
-def test_config_map_with_another_uid_than_the_status_says(running_world: "NewWorld") -> None:
+def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: "NewWorld") -> None:
     """The one of the status is gone, from outside (-100); the other is deleted, not taken for it."""
     world = running_world(role(tasks=1))
     world.vanish_config_map()
@@ -278,7 +276,7 @@ def test_config_map_with_another_uid_than_the_status_says(running_world: "NewWor
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_config_map_that_shows_up_after_the_end_is_deleted(new_world: "NewWorld") -> None:
+def test_config_map_that_appears_after_completion_is_deleted(new_world: "NewWorld") -> None:
     """Its creation was not answered, and the Framework was stopped meanwhile."""
     world = new_world(role(tasks=1))
     world.step()
@@ -312,7 +310,7 @@ def with_config_map_owner(theirs: Any) -> Any:
     return msgspec.structs.replace(theirs, metadata=metadata)
 
 
-def test_second_framework_of_one_name_waits(second_world: "World") -> None:
+def test_second_framework_of_the_same_name_waits(second_world: "World") -> None:
     """Neither the ConfigMap nor the pods of the first are touched."""
     world = second_world
     for _ in range(3):
