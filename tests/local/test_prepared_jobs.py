@@ -152,8 +152,8 @@ def test_missing_file_is_reported(cluster: Cluster, folder: Path, web: Web) -> N
     file = written(cluster.home, job("lacking", web.url, needs=["/data/digits/none.csv"]))
     done = cluster.submit(file).expect(1)
     (message,) = done.stderr.splitlines()
-    assert "the preflight has failed: /data/digits/none.csv is not there" in message
-    assert "of the job's own NFS server" in message
+    assert "the preflight has failed: /data/digits/none.csv does not exist" in message
+    assert "on the job's NFS server" in message
     assert message.endswith("What was made for its files stays: PersistentVolumeClaim lacking-nfs.")
     cluster.is_clean_but_for_storage("lacking")
 

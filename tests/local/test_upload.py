@@ -294,8 +294,8 @@ def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> N
         upload(
             cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 10
         )
-    named = "/exports/data of the NFS server 127.0.0.9 could"
+    named = "/exports/data on the NFS server 127.0.0.9 could"
     assert str(late.value).startswith(f"{named} not be had within 10 s: ")
     assert "does not say why" not in str(late.value)
-    assert noted[0].startswith("cannot mount /exports/data of the NFS server 127.0.0.9 yet: ")
+    assert noted[0].startswith("cannot mount /exports/data on the NFS server 127.0.0.9 yet: ")
     cluster.wait_until_alone()

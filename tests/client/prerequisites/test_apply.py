@@ -360,7 +360,7 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
         NEEDS,
         refused_mount,
         RefusedError,
-        r"cannot mount volume data \(/exports/data of the NFS server nfs.example\): .*exit status 32",
+        r"cannot mount volume data \(/exports/data on the NFS server nfs.example\): .*exit status 32",
     ),
     "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
     "somebody deletes it": (NEEDS, deleted, ClientError, "its pod was deleted"),

@@ -183,7 +183,7 @@ def test_code_and_files_are_there_before_the_task() -> None:
     body = made(wanted, code=code.Packed("digits-code"))["Job", "digits-worker"]
     first, second = body["spec"]["template"]["spec"]["initContainers"]
     assert (first["name"], second["name"]) == ("windlass-preflight", "windlass-code")
-    assert "/p/train.csv of the NFS server s" in str(first["command"])
+    assert "/p/train.csv on the NFS server s" in str(first["command"])
     assert main_container(body)["workingDir"] == code.FOLDER
 
 
@@ -198,7 +198,7 @@ def test_tasks_wait_for_what_is_loaded() -> None:
         f"{load.to}/{word}"
         for load, step in zip(loads, loading["spec"]["template"]["spec"]["initContainers"], strict=True)
         for word in step["command"]
-        if word.startswith(load_data.MARK)
+        if word.startswith(load_data.MARKER_PREFIX)
     ]
     bodies = [piece.body for piece in manifests.plain(wanted, folders=folders)]
     (first,) = bodies[-1]["spec"]["template"]["spec"]["initContainers"]

@@ -23,7 +23,7 @@ from windlass.localcluster.kubelet.containers import expansion
 from windlass.model.base import Json
 from windlass.model.job import Command, Job, LoadData, Role, Volume
 from windlass.render.storage import load_data
-from windlass.render.storage.load_data import Folder, Here
+from windlass.render.storage.load_data import Folder, LocalFolder
 
 SECONDS = 60
 VARIABLES = {"to": "x", "c": "x", "b": "x"}
@@ -91,8 +91,8 @@ def test_a_mark_is_that_of_the_files() -> None:
     first = mark(LoadData(to="/data/a", folder="a"), {"a": b"1"})
     assert first == mark(LoadData(to="/data/a", folder="b"), {"b": b"1"})
     assert first != mark(LoadData(to="/data/a", folder="a"), {"a": b"2"})
-    assert mark(LoadData(to="/d", folder="a"), {"a": Here("/a", "1")}) != mark(
-        LoadData(to="/d", folder="a"), {"a": Here("/a", "2")}
+    assert mark(LoadData(to="/d", folder="a"), {"a": LocalFolder("/a", "1")}) != mark(
+        LoadData(to="/d", folder="a"), {"a": LocalFolder("/a", "2")}
     )
 
 
@@ -114,7 +114,7 @@ def run(
 def names_in(folder: Path) -> list[str]:
     """Without marks."""
     found = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
-    return sorted(name for name in found if not name.startswith(load_data.MARK))
+    return sorted(name for name in found if not name.startswith(load_data.MARKER_PREFIX))
 
 
 @contextlib.contextmanager
@@ -220,20 +220,20 @@ def test_an_archive_is_put_among_what_is_there(web: Path, to: Path, address: str
 
 BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     # name, content, sha256, words
-    "a file that is not there": ("a.csv", None, "", "cannot be downloaded"),
+    "a file that is not there": ("a.csv", None, "", "cannot download"),
     "another file": (
         "a.csv",
         b"x",
         "0" * 64,
-        f"its sha256 is {hashlib.sha256(b'x').hexdigest()}, expected 000",
+        f"found sha256 {hashlib.sha256(b'x').hexdigest()}, expected 000",
     ),
-    "no archive": ("a.tgz", b"no archive", "", "no archive, or is damaged"),
+    "no archive": ("a.tgz", b"no archive", "", "not an archive or is damaged"),
     "no zip": ("a.zip", b"no zip", "", "damaged"),
-    "one that climbs": ("a.tar", packed({"ok": b"", "../../x": b""}, mode="w"), "", "leads out"),
-    "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "leads out"),
-    "one with a link that climbs": ("a.tgz", packed({}, {"l": "../../x"}), "", "leads out"),
-    "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "leads out"),
-    "a zip that climbs": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "leads out"),
+    "one that climbs": ("a.tar", packed({"ok": b"", "../../x": b""}, mode="w"), "", "contains a path outside"),
+    "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "contains a path outside"),
+    "one with a link that climbs": ("a.tgz", packed({}, {"l": "../../x"}), "", "contains a path outside"),
+    "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "contains a path outside"),
+    "a zip that climbs": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "contains a path outside"),
 }
 
 
@@ -310,7 +310,7 @@ def test_nothing_climbs_out_with_other_programs(
     (web / name).write_bytes(content)
     done = run(LoadData(to=str(to), url=f"{address}/{name}"), path=tools(*also))
     assert done.returncode != 0
-    assert "leads out" in done.stderr
+    assert "contains a path outside" in done.stderr
     assert list(to.iterdir()) == []
 
 
@@ -338,8 +338,8 @@ def test_a_command_that_fails_is_run_again(to: Path, command: Command) -> None:
 def test_a_folder(to: Path, tmp_path: Path) -> None:
     (tmp_path / "here" / "a").mkdir(parents=True)
     (tmp_path / "here" / "a" / "b").write_text("1")
-    assert run(LoadData(to=str(to), folder="f"), {"f": Here(str(tmp_path / "here"))}).returncode == 0
+    assert run(LoadData(to=str(to), folder="f"), {"f": LocalFolder(str(tmp_path / "here"))}).returncode == 0
     assert names_in(to) == ["a/b"]
-    missing = run(LoadData(to=str(to), folder="f"), {"f": Here("/not/there")})
+    missing = run(LoadData(to=str(to), folder="f"), {"f": LocalFolder("/not/there")})
     assert missing.returncode != 0
-    assert "/not/there is not there" in missing.stderr
+    assert "/not/there does not exist on this machine" in missing.stderr

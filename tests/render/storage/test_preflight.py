@@ -24,7 +24,7 @@ def job(*needs: str, **volumes: Volume) -> Job:
 
 NEEDED: dict[str, tuple[Job, bool]] = {
     "nothing": (job(), False),
-    "a folder of the node": (job(v=Volume(at="/v", host_path="/v")), False),
+    "a folder on the node": (job(v=Volume(at="/v", host_path="/v")), False),
     "a folder of its own": (job(v=Volume(at="/v", empty_dir={})), False),
     "a file": (job("/v/x", v=Volume(at="/v", host_path="/v")), True),
     "a server": (job(v=Volume(at="/v", nfs=Nfs(server="s", path="/p"))), True),
@@ -43,29 +43,29 @@ PLACES: dict[str, tuple[Volume, Share | None, str]] = {
     "nfs": (
         Volume(at="/v", nfs=Nfs(server="nfs.example", path="/exports/data"), sub_path="s"),
         None,
-        "/exports/data/s/a/x of the NFS server nfs.example",
+        "/exports/data/s/a/x on the NFS server nfs.example",
     ),
     "share": (
         Volume(at="/v", share="/data"),
         Served("10.0.0.9"),
-        "/data/a/x of the job's own NFS server at 10.0.0.9",
+        "/data/a/x on the job's NFS server at 10.0.0.9",
     ),
     "a share on one machine": (
         Volume(at="/v", share="/data"),
         Direct("digits-nfs"),
-        "/data/a/x of the job's own NFS server",
+        "/data/a/x on the job's NFS server",
     ),
-    "cephfs": (Volume(at="/v", cephfs=CEPH), None, "/p/a/x of the Ceph file system fs (cluster c1)"),
-    "hostPath": (Volume(at="/v", host_path="/srv/"), None, "/srv/a/x of the node"),
-    "pvc": (Volume(at="/v", pvc="results"), None, "/a/x of the claim results"),
-    "configMap": (Volume(at="/v", config_map="c"), None, "/a/x of the ConfigMap c"),
+    "cephfs": (Volume(at="/v", cephfs=CEPH), None, "/p/a/x on the Ceph file system fs (cluster c1)"),
+    "hostPath": (Volume(at="/v", host_path="/srv/"), None, "/srv/a/x on the node"),
+    "pvc": (Volume(at="/v", pvc="results"), None, "/a/x in the claim results"),
+    "configMap": (Volume(at="/v", config_map="c"), None, "/a/x in the ConfigMap c"),
 }
 
 
 @pytest.mark.parametrize(("volume", "share", "expected"), PLACES.values(), ids=PLACES.keys())
 def test_a_missing_file_is_told_with_its_place(volume: Volume, share: Share | None, expected: str) -> None:
     words = preflight.script(job("/v/a/x", data=volume), share)
-    assert words[-2:] == ["/v/a/x", f"/v/a/x is not there: it should be {expected}"]
+    assert words[-2:] == ["/v/a/x", f"/v/a/x does not exist: expected {expected}"]
 
 
 def test_the_pod_is_where_the_tasks_are() -> None:
@@ -120,16 +120,16 @@ def test_a_real_shell_looks(tmp_path: Path) -> None:
     assert missing.returncode == 1
     first, second = missing.stderr.splitlines()
     assert first.startswith(
-        f"{tmp_path}/x is not there: it should be /exports/x of the NFS server nfs.example"
+        f"{tmp_path}/x does not exist: expected /exports/x on the NFS server nfs.example"
     )
-    assert '/exports/a "b" $(c)/y of the NFS server' in second, "all that is missing is said"
+    assert '/exports/a "b" $(c)/y on the NFS server' in second, "all that is missing is said"
 
 
 def test_a_mount_that_is_not_there(tmp_path: Path) -> None:
     volume = Volume(at=f"{tmp_path}/x", nfs=Nfs(server="nfs.example", path="/exports"))
     missing = run(job(data=volume))
     assert missing.returncode == 1
-    assert "does not answer: it is /exports of the NFS server nfs.example" in missing.stderr
+    assert "does not respond: it is /exports on the NFS server nfs.example" in missing.stderr
 
 
 def test_it_waits_for_what_is_not_there_yet(tmp_path: Path) -> None:

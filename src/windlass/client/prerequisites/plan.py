@@ -20,7 +20,7 @@ from windlass.render import prerequisites
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.manifest_parts import COMPANIONS, Part, Piece
 from windlass.render.storage import nfs_shares
-from windlass.render.storage.load_data import Folder, Here
+from windlass.render.storage.load_data import Folder, LocalFolder
 from windlass.render.storage.nfs_shares import Direct, Share
 
 PREFLIGHT_SECONDS = 120.0
@@ -112,7 +112,7 @@ def _folder(name: str, parent: Path, *, is_embedded: bool) -> Folder:
     if not is_embedded:
         return _packed(path)
     try:
-        return Here(str(path), _version(path))
+        return LocalFolder(str(path), _version(path))
     except OSError as error:
         raise ClientError(
             f"loadData: cannot read {error.filename or path}: {error.strerror or error}"

@@ -152,7 +152,7 @@ def _service(job: Job, name: str, selector: dict[str, str], port: int | None = N
 
 def _looking(job: Job, folders: Mapping[str, Folder], share: Share | None) -> tuple[Json, ...]:
     """Who waits in every pod until the files are there that the job names, for nobody starts it when they are."""
-    needs = (*load_data.marks(job, folders), *job.needs)
+    needs = (*load_data.marker_paths(job, folders), *job.needs)
     if not needs:
         return ()
     waiting = msgspec.structs.replace(job, needs=needs)

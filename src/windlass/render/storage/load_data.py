@@ -1,6 +1,6 @@
-"""The Job that brings files into the volumes of a job before it starts: one step for each entry, in their order.
+"""Render the Job that loads data into the volumes of a job before it starts: one init container per entry, in order.
 
-What a step does is in `load_scripts`. A step that is done leaves a mark beside the files, and is not done again.
+The scripts are in `load_scripts`. A completed entry leaves a marker file next to the data and is not repeated.
 """
 
 import base64
@@ -19,8 +19,7 @@ from windlass.render.storage import load_scripts
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import commands
 
-MARK = ".windlass-loaded-"
-"""The name of a mark begins so."""
+MARKER_PREFIX = ".windlass-loaded-"
 
 _ARCHIVE = "folder.tar.gz"
 _ARCHIVES = "/windlass/folders"
@@ -28,17 +27,17 @@ _TRIES = 3
 _ARCHIVE_KINDS = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",)}
 
 
-class Here(msgspec.Struct, frozen=True):
-    """A folder of the machine on which pods run: they see it as it is."""
+class LocalFolder(msgspec.Struct, frozen=True):
+    """A folder of the machine on which the pods run, which they read in place."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
     version: str = ""
-    """Another one where its files are others: then they are brought again."""
+    """Digest of its contents: changed files are loaded again."""
 
 
-Folder = bytes | Here
-"""Its archive (a tar file, compressed with gzip), or itself."""
+Folder = bytes | LocalFolder
+"""A gzip-compressed tar archive of a folder, or the folder itself."""
 
 
 def name(job: str) -> str:
@@ -48,7 +47,7 @@ def name(job: str) -> str:
 def objects(
     job: Job, folders: Mapping[str, Folder], share: Share | None = None, namespace: str = ""
 ) -> Iterator[Json]:
-    """The ConfigMaps with the folders, and then the Job."""
+    """Yield the ConfigMaps with the folders, then the Job."""
     if not job.load_data:
         return
     packed = dict(_packed(job, folders))
@@ -85,11 +84,11 @@ def objects(
     }
 
 
-def marks(job: Job, folders: Mapping[str, Folder]) -> Iterator[str]:
-    """The paths of the files that are there when everything is."""
+def marker_paths(job: Job, folders: Mapping[str, Folder]) -> Iterator[str]:
+    """Yield the paths of the marker files, which exist when all data is loaded."""
     for at, entry in enumerate(job.load_data):
-        mark = next(word for word in _command(job, at, folders) if word.startswith(MARK))
-        yield f"{entry.to.rstrip('/')}/{mark}"
+        marker = next(word for word in _command(job, at, folders) if word.startswith(MARKER_PREFIX))
+        yield f"{entry.to.rstrip('/')}/{marker}"
 
 
 def _packed(job: Job, folders: Mapping[str, Folder]) -> Iterator[tuple[int, bytes]]:
@@ -102,29 +101,29 @@ def _packed(job: Job, folders: Mapping[str, Folder]) -> Iterator[tuple[int, byte
 def _step(job: Job, at: int, folders: Mapping[str, Folder], share: Share | None) -> Json:
     entry = job.load_data[at]
     mounts = helper_pods.mounts(job, share, are_written=True)
-    made = helper_pods.container(job, f"load-{at}", _command(job, at, folders), entry.image)
+    container = helper_pods.container(job, f"load-{at}", _command(job, at, folders), entry.image)
     if entry.folder and isinstance(folders[entry.folder], bytes):
         mounts.append({"name": _volume_name(at), "mountPath": _archive_folder(at), "readOnly": True})
     if entry.command is not None:
-        made.update(_variables(job))
-    return {**made, "volumeMounts": mounts}
+        container.update(_variables(job))
+    return {**container, "volumeMounts": mounts}
 
 
 def _command(job: Job, at: int, folders: Mapping[str, Folder]) -> list[str]:
     entry = job.load_data[at]
     if entry.url:
         what = (entry.url, entry.sha256.lower(), web_addresses.file_of(entry.url))
-        return helper_pods.script(load_scripts.URLS[_kind(entry.url)], (entry.to, _mark("url", *what), *what))
+        return helper_pods.script(load_scripts.URLS[_kind(entry.url)], (entry.to, _marker("url", *what), *what))
     if entry.command is not None:
-        # What Kubernetes makes of the words is what their author wants of it.
+        # Variables in the words are left for Kubernetes to expand.
         words = commands.words(entry.command, {*job.secrets, *job.env})
-        return [*helper_pods.script(load_scripts.COMMAND, (entry.to, _mark("command", *words))), *words]
+        return [*helper_pods.script(load_scripts.COMMAND, (entry.to, _marker("command", *words))), *words]
     folder = folders[entry.folder]
-    if isinstance(folder, Here):
-        mark = _mark("here", folder.path, folder.version)
-        return helper_pods.script(load_scripts.HERE, (entry.to, mark, folder.path))
-    mark = _mark("folder", sha256(folder).hexdigest())
-    return helper_pods.script(load_scripts.FOLDER, (entry.to, mark, f"{_archive_folder(at)}/{_ARCHIVE}"))
+    if isinstance(folder, LocalFolder):
+        marker = _marker("here", folder.path, folder.version)
+        return helper_pods.script(load_scripts.LOCAL_FOLDER, (entry.to, marker, folder.path))
+    marker = _marker("folder", sha256(folder).hexdigest())
+    return helper_pods.script(load_scripts.ARCHIVED_FOLDER, (entry.to, marker, f"{_archive_folder(at)}/{_ARCHIVE}"))
 
 
 def _kind(url: str) -> str:
@@ -132,13 +131,13 @@ def _kind(url: str) -> str:
     return next((kind for kind, endings in _ARCHIVE_KINDS.items() if file.endswith(endings)), "file")
 
 
-def _mark(*what: str) -> str:
-    """The same for the same files, in whatever place of the list."""
-    return MARK + sha256("\0".join(what).encode()).hexdigest()[:16]
+def _marker(*source: str) -> str:
+    """Return the name of the marker file. It does not depend on the position in the list."""
+    return MARKER_PREFIX + sha256("\0".join(source).encode()).hexdigest()[:16]
 
 
 def _variables(job: Job) -> Json:
-    """Those of the tasks: a command may need their tokens."""
+    """Return the variables of the tasks, because a command may need their tokens."""
     task = pods.container(job, helper_pods.leading_role(job))
     return {field: task[field] for field in ("env", "envFrom") if task.get(field)}
 

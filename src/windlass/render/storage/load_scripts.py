@@ -1,45 +1,45 @@
-"""What the steps of a load-data Job run: shell scripts for whatever image a job has.
+"""Shell scripts of the load-data Job, which run in any image with a shell.
 
-All have the folder and the mark as their first arguments. They work beside the files, under a name that begins with a
-dot, and what is there under its own name is whole.
+Their first arguments are the target folder and the marker file. They write to a temporary folder whose name begins with
+a dot, so that a file under its final name is always complete.
 """
 
-DONE = "echo 'all files are there'"
+DONE = "echo 'all data is loaded'"
 
-_NO_TAR = "the image has neither tar nor python3: name another one, under image of loadData"
+_NO_TAR = "the image has neither tar nor python3: set another image in loadData"
 _START = """\
 set -eu
 to=$1
-mark=$2
+marker=$2
 shift 2
 fail() { echo "$*" >&2; exit 1; }
 has() { command -v "$1" >/dev/null 2>&1; }
-mkdir -p "$to" || fail "$to cannot be made: is the volume there, and may it be written to?"
+mkdir -p "$to" || fail "cannot create $to: check that the volume is mounted and writable"
 cd "$to"
-if [ -e "$mark" ]; then
-  echo "$to: everything is there already"
+if [ -e "$marker" ]; then
+  echo "$to: already loaded"
   exit 0
 fi
 """
 _END = """\
-: >"$mark"
-echo "$to: done"
+: >"$marker"
+echo "$to: loaded"
 """
 
 COMMAND = _START + '"$@"\n' + _END
-"""The rest of the arguments are its words."""
+"""Run a command. The other arguments are its words."""
 
-HERE = (
+LOCAL_FOLDER = (
     _START
     + """\
-[ -e "$1" ] || fail "$1 is not there: it has to be on the machine on which this runs"
+[ -e "$1" ] || fail "$1 does not exist on this machine"
 if [ -d "$1" ]; then cp -R "$1/." .; else cp "$1" .; fi
 """
     + _END
 )
-"""A folder, or a file, of this machine."""
+"""Copy a folder or a file of this machine."""
 
-FOLDER = (
+ARCHIVED_FOLDER = (
     _START
     + f"""\
 if has tar; then tar -xzof "$1"
@@ -49,13 +49,13 @@ fi
 """
     + _END
 )
-"""An archive that Windlass has packed."""
+"""Unpack an archive created by Windlass."""
 
 _DOWNLOAD = """\
 url=$1
 sum=$2
 name=$3
-stage=$mark.part
+stage=$marker.part
 rm -rf "$stage"
 mkdir "$stage"
 trap 'rm -rf "$to/$stage"' EXIT
@@ -68,12 +68,12 @@ try:
     with urllib.request.urlopen(sys.argv[1]) as answer, open(sys.argv[2], "wb") as file:
         shutil.copyfileobj(answer, file)
         length = answer.headers.get("Content-Length")
-        sys.exit(0 if length is None or int(length) == file.tell() else "the connection was cut")
+        sys.exit(0 if length is None or int(length) == file.tell() else "the connection was closed early")
 except OSError as error:
     sys.exit(str(error))
 ' "$url" "$stage/file"
-else fail "the image has neither curl nor wget nor python3: name another one, under image of loadData"
-fi || fail "$url cannot be downloaded"
+else fail "the image has neither curl nor wget nor python3: set another image in loadData"
+fi || fail "cannot download $url"
 if [ -n "$sum" ]; then
   if has sha256sum; then found=$(sha256sum <"$stage/file")
   elif has shasum; then found=$(shasum -a 256 <"$stage/file")
@@ -85,26 +85,26 @@ for block in iter(lambda: sys.stdin.buffer.read(1 << 20), b""):
     digest.update(block)
 print(digest.hexdigest())
 ' <"$stage/file")
-  else fail "the image has neither sha256sum nor shasum nor python3: name another one, under image of loadData"
+  else fail "the image has neither sha256sum nor shasum nor python3: set another image in loadData"
   fi
   found=${found%% *}
-  [ "$found" = "$sum" ] || fail "$url is not the file that is wanted: its sha256 is $found, expected $sum"
+  [ "$found" = "$sum" ] || fail "wrong checksum of $url: found sha256 $found, expected $sum"
 fi
 """
 _UNPACK = """\
-outside="$url has a member that leads out of its folder, and is not unpacked"
+outside="$url contains a path outside its folder and was not unpacked"
 mkdir "$stage/all"
-# Some programs only say that they have changed a name, so that it leads nowhere else.
-insist_on_names() {
+# Some programs change such a path and only print a message.
+require_unchanged_names() {
   if grep -Eiq '^(tar|unzip): removing leading|^warning: +skipped "' "$stage/said"; then fail "$outside"; fi
 }
 """
 _UNPACK_TAR = f"""\
 if has tar; then
-  tar -t@f "$stage/file" >"$stage/members" 2>"$stage/said" || fail "$url is no archive, or is damaged"
+  tar -t@f "$stage/file" >"$stage/members" 2>"$stage/said" || fail "$url is not an archive or is damaged"
   if grep -Eq '^/|(^|/)[.][.](/|$)' "$stage/members"; then fail "$outside"; fi
-  insist_on_names
-  tar -xo@f "$stage/file" -C "$stage/all" || fail "$url cannot be unpacked"
+  require_unchanged_names
+  tar -xo@f "$stage/file" -C "$stage/all" || fail "cannot unpack $url"
 elif has python3; then
   python3 -c '
 import sys, tarfile
@@ -133,9 +133,9 @@ with zipfile.ZipFile(sys.argv[1]) as archive:
 elif has unzip; then
   has_failed=0
   unzip -o "$stage/file" -d "$stage/all" >"$stage/said" 2>&1 || has_failed=1
-  insist_on_names
-  [ $has_failed = 0 ] || fail "$url is no archive, or is damaged"
-else fail "the image has neither python3 nor unzip: name another one, under image of loadData"
+  require_unchanged_names
+  [ $has_failed = 0 ] || fail "$url is not an archive or is damaged"
+else fail "the image has neither python3 nor unzip: set another image in loadData"
 fi
 """
 _PLACE = """\
@@ -159,7 +159,7 @@ done
 
 
 def _archive(unpacking: str) -> str:
-    """It is unpacked beside its place, and looked through, before anything of it is put there."""
+    """Return a script that unpacks an archive into a temporary folder and checks it before it moves the files."""
     return _START + _DOWNLOAD + _UNPACK + unpacking + _PLACE + _END
 
 
@@ -169,4 +169,4 @@ URLS = {
     "tar.gz": _archive(_UNPACK_TAR.replace("@", "z")),
     "zip": _archive(_UNPACK_ZIP),
 }
-"""By what kind of file it is. The address, its sha256 or nothing, and what the file is called."""
+"""Scripts by kind of file. Further arguments: URL, sha256 or an empty string, file name."""

@@ -1,4 +1,4 @@
-"""Where the folders of a job's own NFS server are: behind its address, or, on one machine, in the claim itself."""
+"""How tasks mount the folders of a job's own NFS server: by its address or, on one machine, from its claim."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ from windlass.model.job import Job
 
 
 class Served(msgspec.Struct, frozen=True):
-    """By the NFS server."""
+    """Folders mounted from the NFS server."""
 
     address: str
-    """Of its Service. Nodes mount it, and most of them cannot resolve the names of Services: the ClusterIP is best."""
+    """Address of its Service, preferably the ClusterIP: most nodes cannot resolve the names of Services."""
 
 
 class Direct(msgspec.Struct, frozen=True):
-    """On one machine there is nobody to serve: tasks have the disk of the server."""
+    """Folders mounted from the claim. On one machine no server is needed."""
 
     claim: str
 
@@ -24,18 +24,18 @@ Share = Served | Direct
 
 
 def server_name(job: str) -> str:
-    """Of the Deployment, the Service, the ConfigMap and the claim."""
+    """Return the name of the Deployment, the Service, the ConfigMap and the claim."""
     return f"{job}-nfs"
 
 
 def by_name(job: Job, namespace: str = "") -> Served:
-    """For as long as nobody knows its address."""
+    """Return the name of the Service as a placeholder for an unknown address."""
     place = job.namespace or namespace or names.DEFAULT_NAMESPACE
     return Served(f"{server_name(job.name)}.{place}.svc.cluster.local")
 
 
 def source(folder: str, share: Share) -> tuple[Json, str]:
-    """The volume's source, and the path in it, for a mount's subPath."""
+    """Return the volume source and the path in it for the subPath of a mount."""
     match share:
         case Served(address=address):
             return {"nfs": {"server": address, "path": folder}}, ""

@@ -1,6 +1,6 @@
-"""Before a gang starts: do its mounts answer, and are the files there that the job names?
+"""Render the preflight: check before a job starts that its volumes respond and its required files exist.
 
-What is missing is said with the place at which it was looked for: the server, and the path there.
+A message about a missing file names the server and the path on it.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ failed=0
 while [ $# -gt 0 ]; do
   until [ -e "$1" ]; do
     if [ "$seconds" -le 0 ]; then
-      echo "$2 (on the node ${{{_NODE}:-?}})" >&2
+      echo "$2 (checked on node ${{{_NODE}:-?}})" >&2
       failed=1
       break
     fi
@@ -40,12 +40,12 @@ def name(job: str) -> str:
 
 
 def is_needed(job: Job) -> bool:
-    """Whether anything could be missing that somebody can know of."""
-    return bool(job.needs) or any(_is_elsewhere(volume) for volume in job.volumes.values())
+    """Whether the job has required files or volumes on a network."""
+    return bool(job.needs) or any(_is_remote(volume) for volume in job.volumes.values())
 
 
 def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
-    """It ends at once, with 1 and a line for each thing that is missing."""
+    """Return a pod that exits at once: with 1 and a line for each missing path if there is one."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -55,7 +55,7 @@ def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
 
 
 def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json:
-    """For a pod that has the job's volumes. It waits for so long for what is not there yet."""
+    """Return a container for a pod with the job's volumes. It waits up to `seconds` for missing paths."""
     return {
         **helper_pods.container(job, CONTAINER, script(job, share, seconds=seconds)),
         "env": [{"name": _NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
@@ -64,51 +64,50 @@ def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json
 
 
 def script(job: Job, share: Share | None = None, *, seconds: int = 0) -> list[str]:
-    """The words of a command."""
-    arguments = (text for path, message in _wanted(job, share) for text in (path, message))
+    """Return the command of the container."""
+    arguments = (text for path, message in _required_paths(job, share) for text in (path, message))
     return helper_pods.script(_SCRIPT, (str(seconds), *arguments))
 
 
 def place_of(volume: Volume, name: str, share: Share | None = None, below: str = "") -> str:
-    """Where a volume's files are, in words: the server, and the path there."""
+    """Return a description of where a file of a volume is: the path and the server."""
     inside = "/".join(part for part in (volume.sub_path.strip("/"), below.strip("/")) if part)
     if volume.nfs is not None:
-        return f"{_path(volume.nfs.path, inside)} of the NFS server {volume.nfs.server}"
+        return f"{_path(volume.nfs.path, inside)} on the NFS server {volume.nfs.server}"
     if volume.share:
         server = f" at {share.address}" if isinstance(share, nfs_shares.Served) else ""
-        return f"{_path(volume.share, inside)} of the job's own NFS server{server}"
+        return f"{_path(volume.share, inside)} on the job's NFS server{server}"
     if volume.cephfs is not None:
         ceph = volume.cephfs
         return (
-            f"{_path(ceph.path, inside)} of the Ceph file system {ceph.fs_name} (cluster {ceph.cluster_id})"
+            f"{_path(ceph.path, inside)} on the Ceph file system {ceph.fs_name} (cluster {ceph.cluster_id})"
         )
     if volume.host_path:
-        return f"{_path(volume.host_path, inside)} of the node"
+        return f"{_path(volume.host_path, inside)} on the node"
     kinds = {
         f"the claim {volume.pvc}": volume.pvc,
         f"the ConfigMap {volume.config_map}": volume.config_map,
         f"the Secret {volume.secret}": volume.secret,
     }
     kind = next((words for words, is_it in kinds.items() if is_it), f"the volume {name}")
-    return f"/{inside} of {kind}" if inside else kind
+    return f"/{inside} in {kind}" if inside else kind
 
 
-def _wanted(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:
-    """Each path, and what is said where it is missing."""
+def _required_paths(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:
+    """Yield each path with the message to print if it is missing."""
     for name, volume in job.volumes.items():
-        if _is_elsewhere(volume):
-            yield volume.at, f"{volume.at} does not answer: it is {place_of(volume, name, share)}"
+        if _is_remote(volume):
+            yield volume.at, f"{volume.at} does not respond: it is {place_of(volume, name, share)}"
     for path in job.needs:
         found = volumes.volume_at({name: volume.at for name, volume in job.volumes.items()}, path)
         if found is None:
-            yield path, f"{path} is not there"
+            yield path, f"{path} does not exist"
             continue
         name, below = found
-        yield path, f"{path} is not there: it should be {place_of(job.volumes[name], name, share, below)}"
+        yield path, f"{path} does not exist: expected {place_of(job.volumes[name], name, share, below)}"
 
 
-def _is_elsewhere(volume: Volume) -> bool:
-    """Whether somebody has to answer for it."""
+def _is_remote(volume: Volume) -> bool:
     return bool(volume.nfs or volume.share or volume.cephfs or volume.pvc)
 
 

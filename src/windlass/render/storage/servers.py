@@ -1,4 +1,4 @@
-"""Storage that a job brings along: volumes of a Ceph file system, and an NFS server in the cluster."""
+"""Render storage that belongs to a job: volumes of a Ceph file system, and an NFS server in the cluster."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -13,22 +13,22 @@ from windlass.render.storage import volumes as mounting
 from windlass.render.storage.nfs_shares import Share
 
 NFS_IMAGE = f"windlass-nfs:{__version__}"
-"""Of the NFS server, where a job names no other one: nfs-ganesha with its VFS backend."""
+"""Default image of the NFS server: nfs-ganesha with its VFS backend."""
 PORT = 2049
 FOLDERS = ("/data", "/output")
-"""Every server has them."""
+"""Folders of every server."""
 DRIVER = "cephfs.csi.ceph.com"
 
 _CEPH_SIZE = "1Gi"
-"""A claim has to name a size. A Ceph file system has its own limits."""
+"""Size of the claim, which is required but has no effect."""
 _DISK = "/export"
 _CONFIGURATION = "ganesha.conf"
 _CONFIGURATION_FOLDER = "/etc/ganesha"
 _TEMPORARY = "/tmp"  # noqa: S108 — a folder of the container
 _RECOVERY = f"{_DISK}/.ganesha"
-"""Who held which file: beside the files, so that clients go on where they were when the server has come back."""
+"""Client state, stored next to the files so that clients can continue after a restart of the server."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "SETGID", "SETUID")
-"""It opens files by their handles, as whoever asks for them."""
+"""Capabilities to open files by handle as the requesting user."""
 _MAKE_FOLDERS = """\
 for folder; do
   [ -d "$folder" ] || { mkdir -p "$folder" && chmod 0777 "$folder"; } || exit 1
@@ -38,14 +38,14 @@ _SERVE = """\
 [ -e /etc/mtab ] || ln -s /proc/self/mounts /etc/mtab
 exec ganesha.nfsd "$@"
 """
-"""Without the list of mounts it exports nothing, and not every runtime makes one."""
+"""The server exports nothing without a list of mounts, which not every runtime provides."""
 
 
 # Ceph
 
 
 def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
-    """PersistentVolumes and their claims, each bound to the other and to nothing else."""
+    """Yield a PersistentVolume and a claim for each CephFS volume, bound to each other."""
     place = job.namespace or namespace or names.DEFAULT_NAMESPACE
     for name, volume in job.volumes.items():
         if volume.cephfs is not None:
@@ -54,7 +54,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
 
 
 def volume_name(namespace: str, job: str, volume: str) -> str:
-    """PersistentVolumes are in no namespace: theirs has to be in the name."""
+    """Return the name of a PersistentVolume. It includes the namespace, because PersistentVolumes are cluster-scoped."""
     return f"{namespace}-{mounting.claim_name(job, volume)}"
 
 
@@ -110,7 +110,7 @@ def _ceph_claim(job: Job, name: str, namespace: str, place: str) -> Json:
 
 
 def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterator[Json]:
-    """The claim, the configuration, the Service and the Deployment; only the claim where tasks have it themselves."""
+    """Yield claim, ConfigMap, Service and Deployment of the NFS server, or only the claim if tasks mount it directly."""
     if job.nfs_server is None:
         return
     metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name), namespace)
@@ -129,15 +129,16 @@ def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterato
 
 
 def folders_of(job: Job) -> tuple[str, ...]:
-    """All that the server makes."""
+    """Return the folders that the server creates."""
     named = (volume.share.rstrip("/") for volume in job.volumes.values() if volume.share)
     return tuple(dict.fromkeys((*FOLDERS, *named)))
 
 
 def ganesha_configuration(job: Job) -> str:
-    """NFSv4 alone, which needs one port and no other service. A folder below another one is reached through it.
+    """Return the configuration of nfs-ganesha: NFSv4 only, which needs one port and no other service.
 
-    Newer releases than 4 would not start without SYS_RESOURCE, but for the last of the core parameters.
+    A folder below another one is part of its export. Without `allow_set_io_flusher_fail`, releases after 4 require
+    SYS_RESOURCE.
     """
     tops = dict.fromkeys("/" + folder.split("/")[1] for folder in folders_of(job))
     exports = "".join(_export(number, folder) for number, folder in enumerate(tops, start=1))
@@ -208,7 +209,7 @@ def _service(job: Job, metadata: Json) -> Json:
 
 
 def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Json:
-    """Two servers on one disk would spoil it: the old one goes before the new one comes."""
+    """Return the Deployment. Its strategy is Recreate, because two servers on one disk would corrupt it."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -218,7 +219,7 @@ def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Jso
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": _pod_labels(job)},
             "template": {
-                # Another configuration is another pod.
+                # A changed configuration replaces the pod.
                 "metadata": {
                     "labels": _pod_labels(job),
                     "annotations": {names.CONFIGURATION_ANNOTATION: digest},
@@ -230,7 +231,7 @@ def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Jso
 
 
 def _pod_labels(job: Job) -> dict[str, str]:
-    """They are not those of the job's own pods, which its Services select."""
+    """Return labels that differ from those of the job's pods, which the job's Services select."""
     return {"app.kubernetes.io/name": "nfs-ganesha", "app.kubernetes.io/instance": job.name}
 
 
@@ -258,7 +259,7 @@ def _pod(job: Job, wanted: NfsServer) -> Json:
         "containers": [_server(image, disk)],
         "volumes": [
             {"name": "disk", **claim},
-            # The server takes any mount of a device for all of it, so none may be read-only: both are in memory.
+            # A read-only mount of a device makes the server treat the whole device as read-only: both are in memory.
             {"name": "configuration", "projected": {"sources": [{"configMap": configuration}]}},
             {"name": "temporary", "emptyDir": {"medium": "Memory"}},
         ],

@@ -1,4 +1,4 @@
-"""The volumes of a job, as pods have them."""
+"""Render the volumes of a job for its pods."""
 
 from windlass.model.base import Json
 from windlass.model.job import Job, Volume
@@ -7,14 +7,14 @@ from windlass.render.storage import nfs_shares
 from windlass.render.storage.nfs_shares import Share
 
 SHM = "windlass-shm"
-SHM_FOLDER = "/dev/shm"  # noqa: S108 — that is where programs look for it
+SHM_FOLDER = "/dev/shm"  # noqa: S108 — a path in the container
 STATE = "windlass-state"
 STATE_FOLDER = "/windlass/state"
-"""What a task says about itself, such as how far it is. Each has its own."""
+"""Folder of a task for its progress file."""
 
 
 def volumes_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list[Json]:
-    """Without mounts of its own, a pod has the folders of the machine, and nothing is added to them."""
+    """Return the volumes of a pod. A pod without its own mounts gets no volumes beyond those of the job."""
     found = own_volumes(job, share)
     if has_mounts and job.shm_size is not None:
         found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": amount(job.shm_size)}})
@@ -33,7 +33,7 @@ def mounts_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list
 
 
 def own_volumes(job: Job, share: Share | None = None) -> list[Json]:
-    """Those that the job names. Where nobody knows yet how its own NFS server is reached, it is by the name."""
+    """Return the volumes that the job file lists. An unknown NFS address is replaced by the name of the Service."""
     return [
         {"name": name, **_source(job, name, volume, share or nfs_shares.by_name(job))}
         for name, volume in job.volumes.items()
@@ -45,12 +45,12 @@ def own_mounts(job: Job, share: Share | None = None) -> list[Json]:
 
 
 def claim_name(job: str, volume: str) -> str:
-    """Of a volume for which a claim is made."""
+    """Return the name of the claim that is created for a volume."""
     return f"{job}-{volume}"
 
 
 def amount(quantity: Quantity) -> str:
-    """As the API server writes it: never a number, which would come back as a text."""
+    """Return a quantity as a string, which is how the API server returns it."""
     return str(quantity)
 
 
