@@ -229,7 +229,12 @@ BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     ),
     "no archive": ("a.tgz", b"no archive", "", "not an archive or is damaged"),
     "no zip": ("a.zip", b"no zip", "", "damaged"),
-    "one that climbs": ("a.tar", packed({"ok": b"", "../../x": b""}, mode="w"), "", "contains a path outside"),
+    "one that climbs": (
+        "a.tar",
+        packed({"ok": b"", "../../x": b""}, mode="w"),
+        "",
+        "contains a path outside",
+    ),
     "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "contains a path outside"),
     "one with a link that climbs": ("a.tgz", packed({}, {"l": "../../x"}), "", "contains a path outside"),
     "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "contains a path outside"),

@@ -119,9 +119,7 @@ def test_a_real_shell_looks(tmp_path: Path) -> None:
     missing = run(job(str(odd), f"{tmp_path}/x", f"{odd}/y", data=volume))
     assert missing.returncode == 1
     first, second = missing.stderr.splitlines()
-    assert first.startswith(
-        f"{tmp_path}/x does not exist: expected /exports/x on the NFS server nfs.example"
-    )
+    assert first.startswith(f"{tmp_path}/x does not exist: expected /exports/x on the NFS server nfs.example")
     assert '/exports/a "b" $(c)/y on the NFS server' in second, "all that is missing is said"
 
 

@@ -113,7 +113,9 @@ def _command(job: Job, at: int, folders: Mapping[str, Folder]) -> list[str]:
     entry = job.load_data[at]
     if entry.url:
         what = (entry.url, entry.sha256.lower(), web_addresses.file_of(entry.url))
-        return helper_pods.script(load_scripts.URLS[_kind(entry.url)], (entry.to, _marker("url", *what), *what))
+        return helper_pods.script(
+            load_scripts.URLS[_kind(entry.url)], (entry.to, _marker("url", *what), *what)
+        )
     if entry.command is not None:
         # Variables in the words are left for Kubernetes to expand.
         words = commands.words(entry.command, {*job.secrets, *job.env})
@@ -123,7 +125,9 @@ def _command(job: Job, at: int, folders: Mapping[str, Folder]) -> list[str]:
         marker = _marker("here", folder.path, folder.version)
         return helper_pods.script(load_scripts.LOCAL_FOLDER, (entry.to, marker, folder.path))
     marker = _marker("folder", sha256(folder).hexdigest())
-    return helper_pods.script(load_scripts.ARCHIVED_FOLDER, (entry.to, marker, f"{_archive_folder(at)}/{_ARCHIVE}"))
+    return helper_pods.script(
+        load_scripts.ARCHIVED_FOLDER, (entry.to, marker, f"{_archive_folder(at)}/{_ARCHIVE}")
+    )
 
 
 def _kind(url: str) -> str:
