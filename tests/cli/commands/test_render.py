@@ -196,7 +196,7 @@ def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
     for target in TARGETS:
         result = render(file, "--target", target)
         assert "digits-nfs.default.svc.cluster.local" in str(objects(result)[-1])
-        assert "warning: the address on the NFS server of the job digits is the name" in result.stderr
+        assert "warning: the address of the NFS server of the job digits is the name" in result.stderr
         result = render(file, "--target", target, "--nfs-server", "10.96.0.12")
         assert "'server': '10.96.0.12'" in str(objects(result)[-1])
         assert "digits-nfs.default" not in result.stdout

@@ -54,7 +54,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
 
 
 def volume_name(namespace: str, job: str, volume: str) -> str:
-    """Return the name of a PersistentVolume. It includes the namespace, because PersistentVolumes are cluster-scoped."""
+    """Return the name of a PersistentVolume. It includes the namespace: PersistentVolumes have none."""
     return f"{namespace}-{mounting.claim_name(job, volume)}"
 
 
@@ -110,7 +110,7 @@ def _ceph_claim(job: Job, name: str, namespace: str, place: str) -> Json:
 
 
 def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterator[Json]:
-    """Yield claim, ConfigMap, Service and Deployment of the NFS server, or only the claim if tasks mount it directly."""
+    """Yield the objects of the NFS server, or only its claim if tasks mount that directly."""
     if job.nfs_server is None:
         return
     metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name), namespace)
