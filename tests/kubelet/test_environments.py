@@ -38,12 +38,12 @@ EXPANSIONS = {
 
 
 @pytest.mark.parametrize(("env", "expected"), EXPANSIONS.values(), ids=EXPANSIONS)
-def test_expansion(place: Place, env: list[tuple[str, str]], expected: list[str]) -> None:
+def test_variables_are_expanded(place: Place, env: list[tuple[str, str]], expected: list[str]) -> None:
     given = [{"name": name, "value": value} for name, value in env]
     assert shown(place, given, " ".join(name for name, _ in env)) == expected
 
 
-def test_the_last_of_two_wins(place: Place) -> None:
+def test_last_of_two_variables_wins(place: Place) -> None:
     assert shown(place, [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "A") == ["2"]
 
 
@@ -57,13 +57,13 @@ def test_command_and_arguments_are_expanded(place: Place) -> None:
     assert started.output() == ["it", "$(NAME)", "$(NOBODY)", "aitb"]
 
 
-def test_an_argument_is_one_word(place: Place) -> None:
+def test_argument_is_not_split(place: Place) -> None:
     words = ["a b", "", "*", "'\"", "\n", "ü"]
     command = ["python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words]
     assert place.start(command).output() == [ascii(words)]
 
 
-def test_the_working_directory(place: Place) -> None:
+def test_working_directory_is_set(place: Place) -> None:
     assert place.start(container("pwd", workingDir="/usr/bin")).output() == ["/usr/bin"]
 
 
@@ -82,7 +82,7 @@ FIELDS: dict[str, tuple[str, Callable[[Seen], str]]] = {
 }
 
 
-def test_fields_of_the_pod(place: Place) -> None:
+def test_field_refs(place: Place) -> None:
     env = [field(name.upper().replace("-", "_"), path) for name, (path, _) in FIELDS.items()]
     metadata = {"labels": {"app": "digits"}, "annotations": {"example.com/note": "a note"}}
     script = "; ".join(f'echo "{each["name"]}=${each["name"]}"' for each in env) + "; sleep 100000 & wait"
@@ -110,7 +110,7 @@ RESOURCES = {
 
 
 @pytest.mark.parametrize(("of", "divisor", "expected"), RESOURCES.values(), ids=RESOURCES)
-def test_resources_of_the_container(place: Place, of: str, divisor: str, expected: str) -> None:
+def test_resource_field_refs(place: Place, of: str, divisor: str, expected: str) -> None:
     resources = {
         "limits": {"cpu": "1500m", "memory": "256Mi"},
         "requests": {"cpu": "10m", "memory": "64Mi"},
@@ -123,7 +123,7 @@ def whole_cores(quantity: str) -> int:
     return -(-int(quantity[:-1]) // 1000) if quantity.endswith("m") else int(quantity)
 
 
-def test_what_is_not_limited_is_what_the_node_has(place: Place) -> None:
+def test_missing_limit_is_allocatable_of_the_node(place: Place) -> None:
     cores, memory = shown(place, [resource("A", "limits.cpu"), resource("B", "limits.memory")], "A B")
     nodes = place.client.get("/api/v1/nodes").expect(200).body["items"]
     assert int(cores) in {whole_cores(node["status"]["allocatable"]["cpu"]) for node in nodes}
@@ -146,7 +146,7 @@ def test_keys_of_config_maps_and_secrets(place: Place) -> None:
     assert shown(place, env, "A B C D") == ["blue", "dots", "open sesame", "blue, open sesame"]
 
 
-def test_what_is_optional_may_be_missing(place: Place) -> None:
+def test_optional_reference_may_be_missing(place: Place) -> None:
     place.create(config_map("settings", colour="blue"))
     env = [
         key("configMap", "A", "settings", "none", optional=True),
@@ -172,7 +172,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("fields", "message"), MISSING.values(), ids=MISSING)
-def test_what_is_needed_is_waited_for(place: Place, fields: dict[str, Any], message: str) -> None:
+def test_container_waits_for_a_missing_object(place: Place, fields: dict[str, Any], message: str) -> None:
     place.create(config_map("settings", colour="blue"))
     place.create(secret("password", word="open sesame"))
     started = place.start(container("true", **fields))
@@ -183,14 +183,14 @@ def test_what_is_needed_is_waited_for(place: Place, fields: dict[str, Any], mess
     assert message in started.event("Failed", "Error: ")["message"]
 
 
-def test_what_was_missing_comes(place: Place) -> None:
+def test_container_starts_when_the_missing_object_appears(place: Place) -> None:
     started = place.start(container('echo "$A"', env=[key("configMap", "A", "late", "k")]))
     started.waiting("CreateContainerConfigError")
     place.create(config_map("late", k="better than never"))
     assert started.output() == ["better than never"]
 
 
-def test_all_keys_at_once(place: Place) -> None:
+def test_env_from(place: Place) -> None:
     place.create(config_map("settings", ONE="1", TWO="2", SHARED="map"))
     place.create(secret("password", WORD="sesame", SHARED="secret"))
     sources = [
@@ -203,7 +203,7 @@ def test_all_keys_at_once(place: Place) -> None:
     assert found == ["1", "own", "secret", "sesame", "1", "map", "1sesame"]
 
 
-def test_services_are_in_the_environment(place: Place) -> None:
+def test_service_variables_are_set(place: Place) -> None:
     ports = [{"name": "http", "port": 80}, {"name": "other-one", "port": 8080}]
     metadata = {"name": "my-web"}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
@@ -215,7 +215,7 @@ def test_services_are_in_the_environment(place: Place) -> None:
     assert found["MY_WEB_PORT"] == f"tcp://{address}:80"
 
 
-def test_services_may_be_left_out(place: Place) -> None:
+def test_service_links_can_be_disabled(place: Place) -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -229,6 +229,6 @@ def test_services_may_be_left_out(place: Place) -> None:
     assert {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "PATH", "HOSTNAME"} <= names
 
 
-def test_a_bad_reference_is_refused_by_the_server(place: Place) -> None:
+def test_invalid_reference_is_rejected_by_the_api_server(place: Place) -> None:
     body = pod("bad", container("true", env=[field("A", "spec.containers")]))
     assert place.client.post(place.path("pods"), body).code == 422

@@ -6,7 +6,7 @@ from pods.specs import container, mounted, scratch
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 126, 127, 128, 255])
-def test_an_exit_code_is_reported_as_it_is(place: Place, code: int) -> None:
+def test_exit_code_is_reported(place: Place, code: int) -> None:
     seen = place.start(f"exit {code}").ended()
     assert seen.exit_code() == code
     assert seen.phase == ("Failed" if code else "Succeeded")
@@ -14,7 +14,7 @@ def test_an_exit_code_is_reported_as_it_is(place: Place, code: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
-def test_a_signal_is_128_and_its_number(place: Place, name: str, code: int) -> None:
+def test_signal_is_reported_as_128_plus_number(place: Place, name: str, code: int) -> None:
     """Of a child, since what is process 1 of a PID namespace cannot kill itself. Of two dollars one is left."""
     seen = place.start(f"sh -c 'kill -{name} $$$$'; exit $?").ended()
     assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (code, "Error")
@@ -29,7 +29,7 @@ NOT_STARTED = {
 
 
 @pytest.mark.parametrize("named", NOT_STARTED.values(), ids=NOT_STARTED)
-def test_a_command_that_cannot_be_run(place: Place, named: str) -> None:
+def test_invalid_command_is_a_start_error(place: Place, named: str) -> None:
     seen = place.start([named]).ended()
     terminated = seen.terminated() or {}
     assert seen.phase == "Failed"
@@ -37,35 +37,35 @@ def test_a_command_that_cannot_be_run(place: Place, named: str) -> None:
     assert named in terminated["message"]
 
 
-def test_the_beginning_of_one_that_never_began(place: Place) -> None:
+def test_start_error_has_the_epoch_as_start_time(place: Place) -> None:
     terminated = place.start(["there-is-no-such-command"]).ended().terminated() or {}
     assert terminated["startedAt"] == "1970-01-01T00:00:00Z"
 
 
-def test_a_command_without_a_name(place: Place) -> None:
+def test_empty_command_name(place: Place) -> None:
     terminated = place.start([""]).ended().terminated() or {}
     assert (terminated["exitCode"], terminated["reason"]) == (128, "StartError")
     assert 'exec: "": executable file not found in $PATH' in terminated["message"]
 
 
-def test_a_command_that_cannot_be_run_is_tried_again(place: Place) -> None:
+def test_start_error_is_retried(place: Place) -> None:
     pod = place.start(["there-is-no-such-command"], restartPolicy="Always")
     seen = pod.waiting("CrashLoopBackOff")
     assert (seen.phase, seen.last()["exitCode"]) == ("Running", 128)
     assert "there-is-no-such-command" in pod.event("Failed")["message"]
 
 
-def test_a_working_directory_that_is_a_file(place: Place) -> None:
+def test_file_as_working_directory_is_an_error(place: Place) -> None:
     seen = place.start(container("true", workingDir="/etc/passwd")).ended()
     assert (seen.phase, seen.exit_code()) == ("Failed", 128)
 
 
-def test_a_working_directory_that_was_missing_is_made(place: Place) -> None:
+def test_missing_working_directory_is_created(place: Place) -> None:
     """As runc does it."""
     assert place.start(container("pwd", workingDir="/there/was/no/such")).output() == ["/there/was/no/such"]
 
 
-def test_a_mount_over_a_file(place: Place) -> None:
+def test_directory_mount_over_a_file_is_an_error(place: Place) -> None:
     pod = place.start(mounted("true", at="/etc/passwd"), volumes=scratch())
     seen = pod.wait("to fail", lambda seen: seen.is_over or "Error" in seen.waits_for())
     assert seen.phase != "Succeeded"
@@ -73,7 +73,7 @@ def test_a_mount_over_a_file(place: Place) -> None:
     assert "/etc/passwd" in said["message"]
 
 
-def test_children_end_with_the_container(place: Place) -> None:
+def test_child_processes_end_with_the_container(place: Place) -> None:
     """The log of a container ends with its first process, whoever else still holds it."""
     pod = place.start("sleep 100000 & echo done")
     assert pod.output() == ["done"]

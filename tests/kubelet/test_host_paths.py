@@ -14,7 +14,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "words"), REFUSED.items(), ids=REFUSED)
-def test_what_has_to_be_there_is_waited_for(
+def test_pod_waits_for_a_missing_path(
     place: Place, host_folder: str, kind: str, words: str, by_release: str
 ) -> None:
     pod = place.start(mounted("true"), volumes=host_path(host_folder, kind))
@@ -27,7 +27,7 @@ def test_what_has_to_be_there_is_waited_for(
 @pytest.mark.parametrize(
     ("kind", "path"), [("File", "/etc"), ("Directory", "/etc/passwd"), ("Socket", "/etc")]
 )
-def test_something_else_is_there(place: Place, kind: str, path: str) -> None:
+def test_path_of_another_type_is_rejected(place: Place, kind: str, path: str) -> None:
     pod = place.start(mounted("true"), volumes=host_path(path, kind))
     pod.event("FailedMount", f"hostPath type check failed: {path} {REFUSED[kind]}")
 
@@ -36,14 +36,14 @@ def test_something_else_is_there(place: Place, kind: str, path: str) -> None:
     ("kind", "path"),
     [("", "/etc"), ("Directory", "/etc"), ("File", "/etc/passwd"), ("CharDevice", "/dev/null")],
 )
-def test_what_is_there_is_had(place: Place, kind: str, path: str) -> None:
+def test_existing_path_is_mounted(place: Place, kind: str, path: str) -> None:
     pod = place.start(mounted("stat -c %F /at", at="/at"), volumes=host_path(path, kind))
     kinds = {"/etc": "directory", "/etc/passwd": "regular file", "/dev/null": "character special file"}
     assert pod.output() == [kinds[path]]
 
 
 @pytest.mark.parametrize("kind", ["DirectoryOrCreate", ""])
-def test_a_folder_is_made(place: Place, host_folder: str, kind: str) -> None:
+def test_missing_directory_is_created(place: Place, host_folder: str, kind: str) -> None:
     """Without a type nothing is checked; what is not there is made by the container runtime."""
     first = place.start(mounted("echo hello > /data/word"), volumes=host_path(host_folder, kind))
     assert first.output() == []
@@ -51,12 +51,12 @@ def test_a_folder_is_made(place: Place, host_folder: str, kind: str) -> None:
     assert second.output() == ["hello"]
 
 
-def test_a_made_folder_is_not_for_everybody_to_write_to(place: Place, host_folder: str) -> None:
+def test_created_directory_is_not_world_writable(place: Place, host_folder: str) -> None:
     pod = place.start(mounted("stat -c %a /data"), volumes=host_path(host_folder, "DirectoryOrCreate"))
     assert pod.output() == ["755"]
 
 
-def test_a_file_is_made(place: Place, host_folder: str) -> None:
+def test_missing_file_is_created(place: Place, host_folder: str) -> None:
     """In a folder that is there: nobody makes that one."""
     folder = place.start(mounted("true"), volumes=host_path(host_folder, "DirectoryOrCreate"))
     assert folder.output() == []
@@ -65,7 +65,7 @@ def test_a_file_is_made(place: Place, host_folder: str) -> None:
     assert pod.output() == ["644 0", "hello"]
 
 
-def test_it_comes_late(place: Place, host_folder: str) -> None:
+def test_pod_starts_when_the_path_appears(place: Place, host_folder: str) -> None:
     late = place.start(mounted("echo here"), volumes=host_path(host_folder, "Directory"))
     late.event("FailedMount")
     maker = place.start(mounted("true"), volumes=host_path(host_folder, "DirectoryOrCreate"))
@@ -85,7 +85,7 @@ with socket.socket(socket.AF_UNIX) as one:
 CALL = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/at'); print(s.recv(9).decode())"
 
 
-def test_a_socket(place: Place, host_folder: str) -> None:
+def test_socket_is_mounted(place: Place, host_folder: str) -> None:
     server = place.start(
         mounted(["python3", "-c", LISTEN]), volumes=host_path(host_folder, "DirectoryOrCreate")
     )

@@ -10,7 +10,7 @@ from pods.specs import FOREVER, container, mounted, scratch
 from conformance.client import Json
 
 
-def test_they_run_in_order(place: Place) -> None:
+def test_init_containers_run_in_order(place: Place) -> None:
     pod = place.start(
         mounted("cat /data/log"),
         initContainers=[mounted(f"echo {name} >> /data/log", name=name) for name in ("one", "two", "three")],
@@ -24,7 +24,7 @@ def test_they_run_in_order(place: Place) -> None:
         assert seen.container(name)["ready"] is True
 
 
-def test_the_next_one_waits(place: Place) -> None:
+def test_next_init_container_waits(place: Place) -> None:
     inits = [container(FOREVER, "one"), container("true", "two")]
     seen = place.start("true", initContainers=inits).wait("to begin", lambda seen: seen.running("one"))
     assert seen.waits_for("two") == "PodInitializing"
@@ -32,7 +32,7 @@ def test_the_next_one_waits(place: Place) -> None:
     assert seen.conditions["Initialized"].message == message
 
 
-def test_one_fails_for_good(place: Place) -> None:
+def test_failed_init_container_fails_the_pod(place: Place) -> None:
     inits = [container("exit 8", "one"), container("true", "two")]
     seen = place.start("true", initContainers=inits).ended()
     assert (seen.phase, seen.exit_code("one")) == ("Failed", 8)
@@ -42,7 +42,7 @@ def test_one_fails_for_good(place: Place) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
-def test_one_fails_again_and_again(place: Place, policy: str) -> None:
+def test_failing_init_container_is_retried(place: Place, policy: str) -> None:
     pod = place.start("true", initContainers=[container("exit 8", "one")], restartPolicy=policy)
     seen = pod.waiting("CrashLoopBackOff", "one")
     assert seen.phase == "Pending"
@@ -51,14 +51,14 @@ def test_one_fails_again_and_again(place: Place, policy: str) -> None:
     assert "container=one pod=" in (seen.waiting("one") or {})["message"]
 
 
-def test_one_fails_once(place: Place) -> None:
+def test_init_container_succeeds_after_a_retry(place: Place) -> None:
     script = "if [ -e /data/failed ]; then exit 0; fi; touch /data/failed; exit 9"
     first = mounted(script, name="first")
     seen = place.start("true", initContainers=[first], volumes=scratch(), restartPolicy="OnFailure").ended()
     assert (seen.phase, seen.restarts("first"), seen.restarts()) == ("Succeeded", 1, 0)
 
 
-def test_one_has_a_log(place: Place) -> None:
+def test_init_container_has_a_log(place: Place) -> None:
     pod = place.start("echo main", initContainers=[container("echo early", "first")])
     assert pod.output() == ["main"]
     assert pod.log(container="first") == "early\n"
@@ -77,7 +77,7 @@ def sidecar(script: str, **fields: Any) -> Json:
     return mounted(script, name="side", **{"restartPolicy": "Always", **fields})
 
 
-def test_a_sidecar_runs_beside_the_others_and_ends_after_them(sidecars: Place) -> None:
+def test_sidecar_runs_in_parallel_and_ends_last(sidecars: Place) -> None:
     side = sidecar("touch /data/up; trap 'exit 0' TERM; sleep 100000 & wait")
     pod = sidecars.start(
         mounted("until [ -e /data/up ]; do sleep 0.1; done; echo seen"),
@@ -89,13 +89,13 @@ def test_a_sidecar_runs_beside_the_others_and_ends_after_them(sidecars: Place) -
     assert (ended.phase, ended.exit_code("side")) == ("Succeeded", 0)
 
 
-def test_a_sidecar_that_ends_is_started_again(sidecars: Place) -> None:
+def test_ended_sidecar_is_restarted(sidecars: Place) -> None:
     pod = sidecars.start(FOREVER, initContainers=[sidecar("exit 3")], volumes=scratch())
     seen = pod.wait("to restart it", lambda seen: seen.restarts("side") >= 1 and seen.running())
     assert seen.phase == "Running"
 
 
-def test_what_follows_a_sidecar_waits_for_its_startup_probe(sidecars: Place) -> None:
+def test_containers_wait_for_startup_probe_of_a_sidecar(sidecars: Place) -> None:
     probe = {"exec": {"command": ["test", "-e", "/data/up"]}, "periodSeconds": 1, "failureThreshold": 1000}
     pod = sidecars.start("true", initContainers=[sidecar(FOREVER, startupProbe=probe)], volumes=scratch())
     pod.wait("to begin", lambda seen: seen.running("side"))

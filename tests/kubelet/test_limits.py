@@ -10,7 +10,7 @@ HUNGRY = ["sh", "-c", f"sleep 5; python3 -c '{HOARD}'; code=$?; sleep 5; exit $c
 SMALL = {"limits": {"memory": "64Mi"}}
 
 
-def test_a_deadline(place: Place) -> None:
+def test_active_deadline_fails_the_pod(place: Place) -> None:
     pod = place.start(FOREVER, activeDeadlineSeconds=1)
     seen = pod.ended()
     assert (seen.phase, seen.status["reason"]) == ("Failed", "DeadlineExceeded")
@@ -19,19 +19,19 @@ def test_a_deadline(place: Place) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
-def test_a_deadline_ends_every_policy(place: Place, policy: str) -> None:
+def test_active_deadline_applies_to_every_restart_policy(place: Place, policy: str) -> None:
     pod = place.start(FOREVER, activeDeadlineSeconds=1, restartPolicy=policy)
     seen = pod.ended()
     assert (seen.phase, seen.status["reason"], seen.restarts()) == ("Failed", "DeadlineExceeded", 0)
 
 
-def test_a_deadline_counts_for_init_containers(place: Place) -> None:
+def test_active_deadline_includes_init_containers(place: Place) -> None:
     seen = place.start("true", initContainers=[container(FOREVER, "first")], activeDeadlineSeconds=1).ended()
     assert (seen.phase, seen.status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
 @again_if_lost
-def test_a_deadline_may_come_later(place: Place) -> None:
+def test_active_deadline_can_be_set_later(place: Place) -> None:
     """And it is told to end like any other: it has its grace."""
     pod = place.start(
         "trap 'exit 7' TERM; echo armed; sleep 100000 & wait", terminationGracePeriodSeconds=100
@@ -42,24 +42,24 @@ def test_a_deadline_may_come_later(place: Place) -> None:
     assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 7
 
 
-def test_what_ends_in_time_is_not_touched(place: Place) -> None:
+def test_pod_that_ends_before_its_deadline_succeeds(place: Place) -> None:
     seen = place.start("true", activeDeadlineSeconds=100000).ended()
     assert (seen.phase, seen.status.get("reason")) == ("Succeeded", None)
 
 
-def test_memory(place: Place) -> None:
+def test_memory_limit_kills_the_container(place: Place) -> None:
     seen = place.start(container(HUNGRY, resources=SMALL)).ended()
     terminated = seen.terminated() or {}
     assert (seen.phase, terminated["exitCode"], terminated["reason"]) == ("Failed", 137, "OOMKilled")
 
 
-def test_memory_of_one_that_is_started_again(place: Place) -> None:
+def test_oom_killed_container_is_restarted(place: Place) -> None:
     pod = place.start(container(HUNGRY, resources=SMALL), restartPolicy="OnFailure")
     seen = pod.waiting("CrashLoopBackOff")
     assert (seen.last()["exitCode"], seen.last()["reason"]) == (137, "OOMKilled")
 
 
-def test_memory_of_another_container_is_its_own(place: Place) -> None:
+def test_memory_limit_of_another_container_is_separate(place: Place) -> None:
     hungry = container(HUNGRY, "hungry", resources=SMALL)
     pod = place.start(hungry, container(FOREVER, "modest", resources=SMALL))
     seen = pod.wait("to lose one", lambda seen: seen.terminated("hungry"))
@@ -67,7 +67,7 @@ def test_memory_of_another_container_is_its_own(place: Place) -> None:
     pod.stays("running", lambda seen: seen.running("modest"))
 
 
-def test_enough_memory(place: Place) -> None:
+def test_memory_below_the_limit(place: Place) -> None:
     limits = {"limits": {"memory": "512Mi"}}
     run = ["python3", "-c", "hoard = [b'x' * 2**20 for _ in range(50)]; print(len(hoard))"]
     assert place.start(container(run, resources=limits)).output() == ["50"]

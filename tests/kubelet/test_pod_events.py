@@ -18,7 +18,7 @@ def check_about(event: Json, seen: Seen, **more: str) -> None:
     assert named == {**whole, **more}
 
 
-def test_of_an_assignment(place: Place) -> None:
+def test_scheduled_event(place: Place) -> None:
     pod = place.start("true")
     seen = pod.ended()
     event = pod.event("Scheduled")
@@ -27,7 +27,7 @@ def test_of_an_assignment(place: Place) -> None:
 
 
 @pytest.mark.parametrize("reason", ["Pulled", "Created", "Started"])
-def test_of_a_start(place: Place, reason: str, by_release: str) -> None:
+def test_start_events(place: Place, reason: str, by_release: str) -> None:
     pod = place.start("true")
     seen = pod.ended()
     event = pod.event(reason)
@@ -35,7 +35,7 @@ def test_of_a_start(place: Place, reason: str, by_release: str) -> None:
     check_about(event, seen, fieldPath="spec.containers{main}")
 
 
-def test_who_says_it(place: Place) -> None:
+def test_event_source_is_the_kubelet(place: Place) -> None:
     pod = place.start("true")
     seen = pod.ended()
     started, scheduled = pod.event("Started"), pod.event("Scheduled")
@@ -44,7 +44,7 @@ def test_who_says_it(place: Place) -> None:
     assert named == "default-scheduler"
 
 
-def test_of_an_init_container(place: Place) -> None:
+def test_events_of_an_init_container(place: Place) -> None:
     pod = place.start("true", initContainers=[container("true", "first")])
     pod.ended()
     wait_for("two events", lambda: len(pod.events("Started")) == 2)
@@ -52,7 +52,7 @@ def test_of_an_init_container(place: Place) -> None:
     assert paths == {"spec.initContainers{first}", "spec.containers{main}"}
 
 
-def test_of_an_end(place: Place) -> None:
+def test_killing_event(place: Place) -> None:
     pod = place.start(FOREVER)
     pod.running()
     pod.delete()
@@ -62,7 +62,7 @@ def test_of_an_end(place: Place) -> None:
     pod.wait_until_gone()
 
 
-def test_what_is_said_again_is_counted(place: Place) -> None:
+def test_repeated_event_is_counted(place: Place) -> None:
     pod = place.start("exit 1", restartPolicy="Always")
     said = wait_for(
         "it to be said again", lambda: [each for each in pod.events("Started") if each["count"] > 1]
@@ -71,7 +71,7 @@ def test_what_is_said_again_is_counted(place: Place) -> None:
     assert said[0]["firstTimestamp"] <= said[0]["lastTimestamp"]
 
 
-def test_of_something_that_cannot_be_run(place: Place) -> None:
+def test_failed_event_of_an_invalid_command(place: Place) -> None:
     pod = place.start(["there-is-no-such-command"])
     pod.ended()
     event = pod.event("Failed", "there-is-no-such-command")

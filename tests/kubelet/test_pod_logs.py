@@ -13,7 +13,7 @@ from conformance.waiting import wait_for
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d)) (.*)")
 
 
-def test_both_outputs_in_order(place: Place) -> None:
+def test_stdout_and_stderr_in_order(place: Place) -> None:
     pod = place.start("echo one; echo two >&2; echo three")
     assert pod.ended().phase == "Succeeded"
     assert sorted(pod.log().splitlines()) == ["one", "three", "two"]
@@ -35,7 +35,7 @@ PARTS = {
 }
 
 
-def test_parts(place: Place) -> None:
+def test_tail_and_limit(place: Place) -> None:
     pod = place.start("seq 3")
     assert pod.ended().phase == "Succeeded"
     found = {name: pod.log(**params) for name, (params, _) in PARTS.items()}
@@ -51,7 +51,7 @@ REFUSED = {
 }
 
 
-def test_what_makes_no_sense(place: Place) -> None:
+def test_invalid_options_are_rejected(place: Place) -> None:
     pod = place.start("true")
     pod.ended()
     found = {name: pod.read_log(**params).code for name, (params, _) in REFUSED.items()}
@@ -69,7 +69,7 @@ def test_timestamps(place: Place) -> None:
     assert times[0].replace(microsecond=0) >= started
 
 
-def test_since_a_moment(place: Place) -> None:
+def test_since_time(place: Place) -> None:
     """Of a pod whose last line is older than what is asked for."""
     pod = place.start("echo old")
     assert pod.output() == ["old"]
@@ -80,7 +80,7 @@ def test_since_a_moment(place: Place) -> None:
     assert pod.log(sinceSeconds="1") == ""
 
 
-def test_since_the_time_of_a_line(place: Place) -> None:
+def test_since_time_of_a_line_includes_it(place: Place) -> None:
     run = "echo one; until [ -e /data/go ]; do sleep 0.1; done; echo two; sleep 100000"
     pod = place.start(mounted(run), volumes=scratch())
     matched = LINE.fullmatch(pod.says("one", timestamps="true").strip())
@@ -94,7 +94,7 @@ def test_since_the_time_of_a_line(place: Place) -> None:
     assert pod.log(sinceTime=second.strftime("%Y-%m-%dT%H:%M:%SZ")) == "two\n"
 
 
-def test_following(place: Place) -> None:
+def test_follow_until_the_end(place: Place) -> None:
     run = "echo one; until [ -e /data/go ]; do sleep 0.1; done; echo two"
     pod = place.start(mounted(run), volumes=scratch())
     pod.says("one")
@@ -113,7 +113,7 @@ def test_following(place: Place) -> None:
     assert pod.ended().phase == "Succeeded"
 
 
-def test_the_run_before(place: Place) -> None:
+def test_previous_run(place: Place) -> None:
     run = "if [ -e /data/x ]; then echo second; sleep 100000; fi; touch /data/x; echo first; exit 1"
     pod = place.start(mounted(run), volumes=scratch(), restartPolicy="OnFailure")
     pod.says("second")
@@ -121,7 +121,7 @@ def test_the_run_before(place: Place) -> None:
     assert pod.log(previous="true") == "first\n"
 
 
-def test_there_was_no_run_before(place: Place) -> None:
+def test_previous_run_does_not_exist(place: Place) -> None:
     pod = place.start("true")
     pod.ended()
     answer = pod.read_log(previous="true")
@@ -129,7 +129,7 @@ def test_there_was_no_run_before(place: Place) -> None:
     assert answer.message == f'previous terminated container "main" in pod "{pod.name}" not found'
 
 
-def test_a_container_has_to_be_named(place: Place) -> None:
+def test_container_must_be_named(place: Place) -> None:
     pod = place.start(*(container(f"echo {name}", name) for name in ("a", "b")))
     pod.ended()
     assert [pod.log(container=name) for name in ("a", "b")] == ["a\n", "b\n"]
@@ -142,7 +142,7 @@ def test_a_container_has_to_be_named(place: Place) -> None:
     assert answer.message == f"container c is not valid for pod {pod.name}"
 
 
-def test_one_that_waits_has_no_log(place: Place) -> None:
+def test_waiting_container_has_no_log(place: Place) -> None:
     pod = place.start("true", volumes=[{"name": "data", "configMap": {"name": "none"}}])
     pod.waiting("ContainerCreating")
     answer = pod.read_log()
@@ -151,22 +151,22 @@ def test_one_that_waits_has_no_log(place: Place) -> None:
     assert answer.message == words
 
 
-def test_a_long_line_is_one_line(place: Place) -> None:
+def test_long_line_is_one_line(place: Place) -> None:
     pod = place.start(["python3", "-c", "print('x' * 100_000); print('end')"])
     assert [len(line) for line in pod.output()] == [100_000, 3]
 
 
-def test_the_tail_of_a_long_line_is_all_of_it(place: Place) -> None:
+def test_tail_of_a_long_line_is_the_whole_line(place: Place) -> None:
     pod = place.start(["python3", "-c", "print('x' * 100_000); print('end')"])
     assert pod.ended().phase == "Succeeded"
     assert [len(line) for line in pod.log(tailLines="2").splitlines()] == [100_000, 3]
 
 
-def test_a_line_without_an_end(place: Place) -> None:
+def test_line_without_newline(place: Place) -> None:
     assert place.start("printf 'one\\ntwo'").output() == ["one", "two"]
 
 
-def test_bytes_that_are_no_text(place: Place) -> None:
+def test_bytes_that_are_not_utf8(place: Place) -> None:
     pod = place.start(
         ["python3", "-c", "import os; os.write(1, bytes(range(256)).replace(b'\\n', b'') + b'\\n')"]
     )
@@ -184,15 +184,15 @@ def test_many_lines(place: Place) -> None:
     assert pod.log(tailLines="3") == "99998\n99999\n100000\n"
 
 
-def test_many_lines_right_before_the_end(place: Place) -> None:
+def test_many_lines_before_the_end(place: Place) -> None:
     assert place.start("seq 100000").output() == MANY
 
 
-def test_the_log_of_a_pod_that_runs(place: Place) -> None:
+def test_log_of_a_running_pod(place: Place) -> None:
     pod = place.start(f"echo up; {FOREVER}")
     assert pod.says("up") == "up\n"
 
 
 @pytest.mark.parametrize("name", ["none"])
-def test_there_is_no_such_pod(place: Place, name: str) -> None:
+def test_log_of_a_missing_pod(place: Place, name: str) -> None:
     assert place.client.get(place.path("pods", name, "log")).code == 404

@@ -16,7 +16,7 @@ with socket.create_server(("0.0.0.0", int(sys.argv[1]))) as server:
 """
 
 
-def test_forwarding(place: Place) -> None:
+def test_port_forward_connects(place: Place) -> None:
     port = free_port()
     pod = place.start(["python3", "-c", ECHO, str(port)])
     pod.says("listening")
@@ -25,7 +25,7 @@ def test_forwarding(place: Place) -> None:
         assert (answer.data, answer.error) == (b"you said " + word, "")
 
 
-def test_nobody_listens(place: Place) -> None:
+def test_port_forward_to_a_closed_port_fails(place: Place) -> None:
     pod = place.start(FOREVER)
     pod.running()
     answer = streaming.forward(place.client.access, f"{pod.path}/portforward", free_port(), b"hello")

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("main", "words"), CASES.values(), ids=CASES)
-def test_readiness(place: Place, main: dict[str, Any], words: str) -> None:
+def test_readiness_probe(place: Place, main: dict[str, Any], words: str) -> None:
     pod = place.start(main, volumes=scratch())
     assert pod.event("Unhealthy", words)["message"].startswith("Readiness probe failed: ")
     seen = pod.running()
@@ -63,7 +63,7 @@ def test_readiness(place: Place, main: dict[str, Any], words: str) -> None:
     assert (unready.phase, unready.restarts()) == ("Running", 0)
 
 
-def test_without_a_probe_a_container_is_ready_at_once(place: Place) -> None:
+def test_container_without_probe_is_ready_at_once(place: Place) -> None:
     assert place.start(FOREVER).ready().container()["ready"] is True
 
 
@@ -78,7 +78,7 @@ def restarted(pod: Pod) -> None:
 ALIVE = "trap 'exit 5' TERM; rm -f /data/bad; touch /data/good; echo up; sleep 100000 & wait"
 
 
-def test_liveness(place: Place) -> None:
+def test_failed_liveness_probe_restarts_the_container(place: Place) -> None:
     pod = place.start(mounted(ALIVE, livenessProbe=NOT_BAD), volumes=scratch(), restartPolicy="Always")
     pod.says("up")
     pod.stays("alive", lambda seen: seen.restarts() == 0)
@@ -86,7 +86,7 @@ def test_liveness(place: Place) -> None:
     restarted(pod)
 
 
-def test_liveness_of_one_that_is_never_started_again(place: Place) -> None:
+def test_failed_liveness_probe_ends_a_pod_that_never_restarts(place: Place) -> None:
     pod = place.start(mounted(ALIVE, livenessProbe=NOT_BAD), volumes=scratch())
     pod.says("up")
     pod.sh("touch /data/bad")
@@ -94,7 +94,7 @@ def test_liveness_of_one_that_is_never_started_again(place: Place) -> None:
     assert (seen.phase, seen.exit_code(), seen.restarts()) == ("Failed", 5, 0)
 
 
-def test_a_hook_runs_before_one_that_is_not_alive_is_ended(place: Place) -> None:
+def test_pre_stop_hook_runs_before_a_liveness_kill(place: Place) -> None:
     run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; echo up; sleep 100000 & wait"
     hook = {"preStop": {"exec": {"command": ["touch", "/data/hooked"]}}}
     main = mounted(run, livenessProbe=NOT_BAD, lifecycle=hook)
@@ -105,7 +105,7 @@ def test_a_hook_runs_before_one_that_is_not_alive_is_ended(place: Place) -> None
     assert (seen.phase, seen.exit_code()) == ("Failed", 5)
 
 
-def test_liveness_over_http(place: Place) -> None:
+def test_http_liveness_probe(place: Place) -> None:
     """A server that does not answer well is ended."""
     probe = {**QUICK, "httpGet": {"port": PORT + 4, "path": "/good"}}
     pod = place.start(web_server(PORT + 4, livenessProbe=probe), volumes=scratch())
@@ -114,7 +114,7 @@ def test_liveness_over_http(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["readinessProbe", "livenessProbe"])
-def test_one_failure_of_several_does_nothing(place: Place, kind: str) -> None:
+def test_failures_below_the_threshold_have_no_effect(place: Place, kind: str) -> None:
     probes: dict[str, Any] = {kind: {**FILE, "failureThreshold": 1000}}
     pod = place.start(mounted(ALIVE, **probes), volumes=scratch())
     pod.ready()
@@ -123,14 +123,14 @@ def test_one_failure_of_several_does_nothing(place: Place, kind: str) -> None:
     pod.stays("as it was", lambda seen: seen.restarts() == 0 and seen.is_ready)
 
 
-def test_several_successes_are_needed(place: Place) -> None:
+def test_success_threshold(place: Place) -> None:
     probe = {**FILE, "exec": {"command": ["sh", "-c", "echo >> /data/tries; [ -e /data/good ]"]}}
     pod = place.start(mounted(ALIVE, readinessProbe={**probe, "successThreshold": 3}), volumes=scratch())
     pod.ready()
     assert int(pod.sh("wc -l < /data/tries").text) >= 3
 
 
-def test_a_slow_probe_fails(place: Place, by_release: str) -> None:
+def test_slow_probe_times_out(place: Place, by_release: str) -> None:
     slow = {"exec": {"command": ["sleep", "100000"]}, "timeoutSeconds": 1, **QUICK}
     pod = place.start(container(FOREVER, readinessProbe=slow))
     message = pod.event("Unhealthy", "Readiness probe ")["message"]
@@ -138,7 +138,7 @@ def test_a_slow_probe_fails(place: Place, by_release: str) -> None:
     assert not pod.seen().is_ready
 
 
-def test_startup_delays_the_others(place: Place) -> None:
+def test_startup_probe_delays_other_probes(place: Place) -> None:
     startup = {**FILE, "failureThreshold": 1000}
     live = {"exec": {"command": ["false"]}, **QUICK}
     run = "trap 'exit 5' TERM; echo up; sleep 100000 & wait"
@@ -152,7 +152,7 @@ def test_startup_delays_the_others(place: Place) -> None:
     restarted(pod)
 
 
-def test_startup_that_takes_too_long(place: Place) -> None:
+def test_failed_startup_probe_restarts_the_container(place: Place) -> None:
     run = "trap 'exit 5' TERM; sleep 100000 & wait"
     main = mounted(run, startupProbe={**FILE, "failureThreshold": 2})
     pod = place.start(main, volumes=scratch())
@@ -160,7 +160,7 @@ def test_startup_that_takes_too_long(place: Place) -> None:
     assert pod.event("Killing")["message"] == "Stopping container main"
 
 
-def test_of_a_pod_that_goes_on_a_container_is_not_alive(place: Place) -> None:
+def test_liveness_kill_leaves_other_containers_running(place: Place) -> None:
     """Nobody starts it again, and who killed it says why."""
     run = "trap 'exit 5' TERM; echo up; sleep 100000 & wait"
     dead = container(run, livenessProbe={"exec": {"command": ["false"]}, **QUICK})
@@ -170,13 +170,13 @@ def test_of_a_pod_that_goes_on_a_container_is_not_alive(place: Place) -> None:
     assert pod.event("Killing")["message"] == "Container main failed liveness probe"
 
 
-def test_started_after_startup(place: Place) -> None:
+def test_started_is_set_after_the_startup_probe(place: Place) -> None:
     pod = place.start(mounted(ALIVE, startupProbe={**FILE, "failureThreshold": 1000}), volumes=scratch())
     seen = pod.ready()
     assert seen.container()["started"] is True
 
 
-def test_headers_are_sent(place: Place) -> None:
+def test_http_probe_sends_headers(place: Place) -> None:
     serve = """
 import http.server, os
 class Handler(http.server.BaseHTTPRequestHandler):

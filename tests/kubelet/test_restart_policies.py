@@ -15,12 +15,12 @@ ONCE_FAILED = "if [ -e /data/failed ]; then exit 0; fi; touch /data/failed; exit
         ("OnFailure", "exit 0", "Succeeded"),
     ],
 )
-def test_who_is_not_started_again(place: Place, policy: str, script: str, phase: str) -> None:
+def test_pods_that_are_not_restarted(place: Place, policy: str, script: str, phase: str) -> None:
     seen = place.start(script, restartPolicy=policy).ended()
     assert (seen.phase, seen.restarts()) == (phase, 0)
 
 
-def test_a_failure_is_started_again(place: Place) -> None:
+def test_failed_container_is_restarted(place: Place) -> None:
     seen = place.start(mounted(ONCE_FAILED), volumes=scratch(), restartPolicy="OnFailure").ended()
     assert (seen.phase, seen.restarts(), seen.exit_code()) == ("Succeeded", 1, 0)
     assert (seen.last()["exitCode"], seen.last()["reason"]) == (9, "Error")
@@ -35,7 +35,7 @@ def test_a_failure_is_started_again(place: Place) -> None:
         ("OnFailure", "exit 6", 6, "Error"),
     ],
 )
-def test_back_off(place: Place, policy: str, script: str, code: int, reason: str) -> None:
+def test_crash_loop_back_off(place: Place, policy: str, script: str, code: int, reason: str) -> None:
     pod = place.start(script, restartPolicy=policy)
     seen = pod.waiting("CrashLoopBackOff")
     assert seen.phase == "Running"
@@ -58,12 +58,12 @@ def test_back_off_starts_at_ten_seconds_and_doubles(place: Place) -> None:
     assert (seen.waiting() or {})["message"].startswith(f"back-off {expected} ")
 
 
-def test_a_container_starts_again_after_its_back_off(place: Place) -> None:
+def test_container_restarts_after_its_back_off(place: Place) -> None:
     pod = place.start("exit 1", restartPolicy="Always")
     assert pod.wait("to restart twice", lambda seen: seen.restarts() >= 2).phase == "Running"
 
 
-def test_the_other_container_is_left_alone(place: Place) -> None:
+def test_other_container_keeps_running(place: Place) -> None:
     pod = place.start(container("exit 1", "bad"), container(FOREVER, "good"), restartPolicy="Always")
     before = pod.wait("to run", lambda seen: seen.running("good"))
     after = pod.wait("to restart", lambda seen: seen.restarts("bad") >= 1)
@@ -71,7 +71,7 @@ def test_the_other_container_is_left_alone(place: Place) -> None:
     assert after.container("good")["containerID"] == before.container("good")["containerID"]
 
 
-def test_what_a_run_leaves_in_its_own_files_is_gone(place: Place) -> None:
+def test_restart_discards_files_of_the_earlier_run(place: Place) -> None:
     """Each run of a container begins with the files of its image; a volume stays."""
     script = "[ -e /there-was ] && exit 3; touch /there-was; [ -e /data/x ] && exit 0; touch /data/x; exit 1"
     seen = place.start(mounted(script), volumes=scratch(), restartPolicy="OnFailure").ended()

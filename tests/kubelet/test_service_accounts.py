@@ -13,7 +13,7 @@ print(urllib.request.urlopen(request, context=context, timeout=60).status)
 """
 
 
-def test_it_is_mounted(place: Place) -> None:
+def test_service_account_is_mounted(place: Place) -> None:
     script = f"cd {FOLDER}; ls; cat namespace; echo; [ -s token ] && head -n 1 ca.crt; touch x 2> /dev/null || echo no"
     lines = place.start(script).output()
     assert lines[:3] == ["ca.crt", "namespace", "token"]
@@ -22,10 +22,10 @@ def test_it_is_mounted(place: Place) -> None:
     assert lines[-1] == "no"
 
 
-def test_it_may_be_left_out(place: Place) -> None:
+def test_service_account_mount_can_be_disabled(place: Place) -> None:
     pod = place.start(f"ls {FOLDER} 2> /dev/null || echo none", automountServiceAccountToken=False)
     assert pod.output()[-1] == "none"
 
 
-def test_the_server_is_reached_from_inside(place: Place) -> None:
+def test_api_server_is_reachable_from_a_pod(place: Place) -> None:
     assert place.start(["python3", "-c", ASK]).output() == ["200"]

@@ -47,7 +47,7 @@ def check_times(terminated: dict[str, Any]) -> None:
     assert terminated["startedAt"] <= terminated["finishedAt"]
 
 
-def test_while_a_container_is_being_created(place: Place) -> None:
+def test_status_while_a_container_is_created(place: Place) -> None:
     """Which this one never will be: a volume cannot be had."""
     seen = place.start("true", volumes=NEVER_MOUNTED).waiting("ContainerCreating")
     assert seen.phase == "Pending"
@@ -66,7 +66,7 @@ def test_while_a_container_is_being_created(place: Place) -> None:
     }
 
 
-def test_while_init_containers_wait(place: Place) -> None:
+def test_status_while_init_containers_wait(place: Place) -> None:
     first = container("true", "first")
     seen = place.start("true", initContainers=[first], volumes=NEVER_MOUNTED).waiting("PodInitializing")
     assert seen.phase == "Pending"
@@ -75,7 +75,7 @@ def test_while_init_containers_wait(place: Place) -> None:
     assert conditions(seen)["Initialized"] == ("False", "ContainersNotInitialized", message)
 
 
-def test_while_an_init_container_runs(place: Place) -> None:
+def test_status_while_an_init_container_runs(place: Place) -> None:
     pod = place.start("true", initContainers=[container(FOREVER, "first")])
     seen = pod.wait("to initialize", lambda seen: seen.running("first"))
     assert seen.phase == "Pending"
@@ -86,7 +86,7 @@ def test_while_an_init_container_runs(place: Place) -> None:
     assert seen.container("first")["ready"] is False
 
 
-def test_while_it_runs(place: Place) -> None:
+def test_status_while_running(place: Place) -> None:
     seen = place.start(FOREVER).ready()
     assert seen.phase == "Running"
     check_node_fields(seen)
@@ -103,7 +103,7 @@ def test_while_it_runs(place: Place) -> None:
     ("script", "phase", "code", "reason"),
     [("true", "Succeeded", 0, "Completed"), ("exit 3", "Failed", 3, "Error")],
 )
-def test_when_it_has_ended(place: Place, script: str, phase: str, code: int, reason: str) -> None:
+def test_status_after_the_end(place: Place, script: str, phase: str, code: int, reason: str) -> None:
     seen = place.start(script).ended()
     assert seen.phase == phase
     check_node_fields(seen)
@@ -136,11 +136,11 @@ def test_conditions_of_a_failure(place: Place, by_release: str) -> None:
         assert found[name][:2] == ("False", by_release)
 
 
-def test_the_address_is_kept_after_the_end(place: Place) -> None:
+def test_pod_ip_is_kept_after_the_end(place: Place) -> None:
     check_address(place.start("true").ended())
 
 
-def test_two_containers(place: Place) -> None:
+def test_status_of_two_containers(place: Place) -> None:
     """The pod runs as long as one of them does, and fails when one has failed."""
     pod = place.start(
         container("exit 5", "short"),
@@ -167,7 +167,7 @@ def test_times_are_in_order(place: Place) -> None:
     assert created <= started <= terminated["startedAt"] <= terminated["finishedAt"]
 
 
-def test_transitions_have_times(place: Place) -> None:
+def test_conditions_have_transition_times(place: Place) -> None:
     seen = place.start("true").ended()
     for each in seen.status["conditions"]:
         assert TIME.fullmatch(each["lastTransitionTime"]), each
@@ -181,16 +181,16 @@ def test_transitions_have_times(place: Place) -> None:
         ({"limits": {"cpu": "100m", "memory": "256Mi"}}, "Guaranteed"),
     ],
 )
-def test_quality_of_service_stays(place: Place, resources: dict[str, Any], expected: str) -> None:
+def test_qos_class_is_kept(place: Place, resources: dict[str, Any], expected: str) -> None:
     seen = place.start(container("true", resources=resources)).ended()
     assert (seen.phase, seen.status["qosClass"]) == ("Succeeded", expected)
 
 
-def test_the_host_network_has_the_address_of_the_node(place: Place) -> None:
+def test_host_network_pod_has_the_address_of_the_node(place: Place) -> None:
     seen = place.start(FOREVER, hostNetwork=True).running()
     assert seen.address == seen.status["hostIP"]
 
 
-def test_each_pod_has_an_address_of_its_own(place: Place) -> None:
+def test_each_pod_has_its_own_address(place: Place) -> None:
     addresses = [place.start(FOREVER).running().address for _ in range(3)]
     assert len(set(addresses)) == 3

@@ -36,11 +36,13 @@ MESSAGES: dict[str, tuple[str, dict[str, Any], str | None]] = {
 
 
 @pytest.mark.parametrize(("script", "fields", "expected"), MESSAGES.values(), ids=MESSAGES)
-def test_messages(place: Place, script: str, fields: dict[str, Any], expected: str | None) -> None:
+def test_termination_messages(
+    place: Place, script: str, fields: dict[str, Any], expected: str | None
+) -> None:
     assert last_words(place, script, **fields) == expected
 
 
-def test_each_run_has_its_own(place: Place) -> None:
+def test_each_run_has_its_own_message(place: Place) -> None:
     script = """
         [ -s /dev/termination-log ] && exit 9
         if [ -e /data/x ]; then printf second > /dev/termination-log; exit 0; fi
@@ -49,7 +51,7 @@ def test_each_run_has_its_own(place: Place) -> None:
     assert (seen.last()["message"], (seen.terminated() or {})["message"]) == ("first", "second")
 
 
-def test_containers_have_their_own(place: Place) -> None:
+def test_each_container_has_its_own_message(place: Place) -> None:
     both = [container(f"printf {name} > /dev/termination-log", name) for name in ("a", "b")]
     seen = place.start(*both).ended()
     assert [(seen.terminated(name) or {})["message"] for name in ("a", "b")] == ["a", "b"]

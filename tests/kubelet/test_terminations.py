@@ -12,7 +12,7 @@ OBEDIENT = "trap 'exit 7' TERM; echo armed; sleep 100000 & wait"
 
 
 @again_if_lost
-def test_a_container_may_end_itself(place: Place) -> None:
+def test_container_exits_on_sigterm(place: Place) -> None:
     with place.held(OBEDIENT) as pod:
         pod.says("armed")
         assert pod.delete().code == 200
@@ -23,7 +23,7 @@ def test_a_container_may_end_itself(place: Place) -> None:
 
 
 @again_if_lost
-def test_one_that_will_not_is_killed(place: Place) -> None:
+def test_container_is_killed_after_the_grace_period(place: Place) -> None:
     with place.held(STUBBORN, terminationGracePeriodSeconds=1) as pod:
         pod.says("armed")
         pod.delete()
@@ -32,14 +32,14 @@ def test_one_that_will_not_is_killed(place: Place) -> None:
     pod.wait_until_gone()
 
 
-def test_grace_may_be_shortened(place: Place) -> None:
+def test_grace_period_can_be_shortened(place: Place) -> None:
     pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
     pod.says("armed")
     assert pod.delete(grace=1).code == 200
     pod.wait_until_gone()
 
 
-def test_grace_may_be_shortened_later(place: Place) -> None:
+def test_grace_period_can_be_shortened_later(place: Place) -> None:
     pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
     pod.says("armed")
     pod.delete()
@@ -48,7 +48,7 @@ def test_grace_may_be_shortened_later(place: Place) -> None:
     pod.wait_until_gone()
 
 
-def test_a_pod_that_is_ending_still_runs(place: Place) -> None:
+def test_terminating_pod_still_runs(place: Place) -> None:
     pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
     pod.says("armed")
     pod.running()
@@ -58,7 +58,7 @@ def test_a_pod_that_is_ending_still_runs(place: Place) -> None:
     pod.delete(grace=0)
 
 
-def test_force(place: Place) -> None:
+def test_forced_deletion(place: Place) -> None:
     """The object is gone at once; what ran is killed by the way."""
     pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
     pod.says("armed")
@@ -67,14 +67,14 @@ def test_force(place: Place) -> None:
 
 
 @pytest.mark.parametrize("script", ["true", "exit 3"])
-def test_one_that_has_ended(place: Place, script: str) -> None:
+def test_deletion_of_an_ended_pod(place: Place, script: str) -> None:
     pod = place.start(script)
     pod.ended()
     pod.delete()
     pod.wait_until_gone()
 
 
-def test_one_that_never_started(place: Place) -> None:
+def test_deletion_of_a_pod_that_never_started(place: Place) -> None:
     volumes = [{"name": "data", "configMap": {"name": "none"}}]
     pod = place.start("true", volumes=volumes)
     pod.waiting("ContainerCreating")
@@ -82,7 +82,7 @@ def test_one_that_never_started(place: Place) -> None:
     pod.wait_until_gone()
 
 
-def test_one_that_waits_to_be_started_again(place: Place) -> None:
+def test_deletion_of_a_pod_in_back_off(place: Place) -> None:
     pod = place.start("exit 1", restartPolicy="Always")
     pod.waiting("CrashLoopBackOff")
     pod.delete()
@@ -90,7 +90,7 @@ def test_one_that_waits_to_be_started_again(place: Place) -> None:
 
 
 @again_if_lost
-def test_all_containers_are_told(place: Place) -> None:
+def test_all_containers_get_sigterm(place: Place) -> None:
     script = "trap 'exit {code}' TERM; touch /data/{code}; sleep 100000 & wait"
     both = [mounted(script.format(code=code), name=f"c{code}") for code in (11, 12)]
     with place.held(*both, volumes=scratch()) as pod:
@@ -102,7 +102,7 @@ def test_all_containers_are_told(place: Place) -> None:
 
 
 @again_if_lost
-def test_no_container_is_started_again_at_the_end(place: Place) -> None:
+def test_terminating_pod_restarts_no_container(place: Place) -> None:
     with place.held("trap 'exit 1' TERM; echo armed; sleep 100000 & wait", restartPolicy="Always") as pod:
         pod.says("armed")
         pod.delete()
@@ -110,7 +110,7 @@ def test_no_container_is_started_again_at_the_end(place: Place) -> None:
         assert (seen.exit_code(), seen.restarts()) == (1, 0)
 
 
-def test_a_name_can_be_used_again(place: Place) -> None:
+def test_name_can_be_reused(place: Place) -> None:
     for number in range(2):
         pod = place.start(f"echo {number}", name="again")
         assert pod.output() == [str(number)]
@@ -119,7 +119,7 @@ def test_a_name_can_be_used_again(place: Place) -> None:
 
 
 @again_if_lost
-def test_the_watch_tells_the_end(place: Place) -> None:
+def test_watch_reports_the_deletion(place: Place) -> None:
     """The last thing that a watch shows of a pod is how it ended."""
     pod = place.start(OBEDIENT)
     pod.says("armed")
@@ -135,7 +135,7 @@ def test_the_watch_tells_the_end(place: Place) -> None:
     assert state["terminated"]["exitCode"] == 7, json.dumps(state)
 
 
-def test_eviction(place: Place, by_release: str) -> None:
+def test_eviction_deletes_the_pod(place: Place, by_release: str) -> None:
     pod = place.start(FOREVER)
     pod.running()
     body = {"apiVersion": by_release, "kind": "Eviction", "metadata": {"name": pod.name}}
@@ -148,7 +148,7 @@ def hook(script: str) -> Json:
 
 
 @again_if_lost
-def test_a_hook_runs_before_the_signal(place: Place) -> None:
+def test_pre_stop_hook_runs_before_sigterm(place: Place) -> None:
     run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; echo armed; sleep 100000 & wait"
     main = mounted(run, lifecycle={"preStop": hook("touch /data/hooked")})
     with place.held(main, volumes=scratch(), terminationGracePeriodSeconds=30) as pod:
@@ -157,7 +157,7 @@ def test_a_hook_runs_before_the_signal(place: Place) -> None:
         assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 5
 
 
-def test_a_hook_that_takes_too_long(place: Place) -> None:
+def test_slow_pre_stop_hook_is_cut_off(place: Place) -> None:
     main = container(OBEDIENT, lifecycle={"preStop": hook("sleep 100000")})
     pod = place.start(main, terminationGracePeriodSeconds=1)
     pod.says("armed")
@@ -165,13 +165,13 @@ def test_a_hook_that_takes_too_long(place: Place) -> None:
     pod.wait_until_gone()
 
 
-def test_a_hook_after_the_start(place: Place) -> None:
+def test_post_start_hook(place: Place) -> None:
     run = "until [ -e /data/hooked ]; do sleep 0.1; done"
     main = mounted(run, lifecycle={"postStart": hook("touch /data/hooked")})
     assert place.start(main, volumes=scratch()).ended().phase == "Succeeded"
 
 
-def test_a_hook_after_the_start_that_fails(place: Place) -> None:
+def test_failed_post_start_hook_kills_the_container(place: Place) -> None:
     pod = place.start(container(FOREVER, lifecycle={"postStart": hook("exit 1")}))
     assert pod.ended().phase in ("Failed", "Succeeded")
     pod.event("FailedPostStartHook")

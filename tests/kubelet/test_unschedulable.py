@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("main", "spec", "words"), CASES.values(), ids=CASES)
-def test_there_is_no_node(place: Place, main: Any, spec: dict[str, Any], words: str) -> None:
+def test_unschedulable_pod_stays_pending(place: Place, main: Any, spec: dict[str, Any], words: str) -> None:
     pod = place.start(main, **spec)
     seen = pod.wait("to be judged", lambda seen: "PodScheduled" in seen.conditions)
     condition = seen.conditions["PodScheduled"]
@@ -49,30 +49,30 @@ def test_there_is_no_node(place: Place, main: Any, spec: dict[str, Any], words: 
     assert event["message"] == condition.message
 
 
-def test_a_negative_affinity_is_met(place: Place) -> None:
+def test_negative_node_affinity(place: Place) -> None:
     assert place.start("true", affinity=affinity("NotIn", "none")).ended().phase == "Succeeded"
 
 
-def test_one_that_waits_can_be_deleted(place: Place) -> None:
+def test_pending_pod_can_be_deleted(place: Place) -> None:
     pod = place.start("true", nodeSelector={"windlass-test": "none"})
     pod.event("FailedScheduling")
     pod.delete()
     pod.wait_until_gone()
 
 
-def test_a_name_of_a_node_needs_no_scheduler(place: Place) -> None:
+def test_node_name_needs_no_scheduler(place: Place) -> None:
     node = place.client.get("/api/v1/nodes").names[0]
     pod = place.start("true", nodeName=node)
     assert (pod.ended().phase, pod.seen().node) == ("Succeeded", node)
 
 
-def test_another_scheduler_is_waited_for(place: Place) -> None:
+def test_other_scheduler_name_stays_pending(place: Place) -> None:
     pod = place.start("true", schedulerName="somebody-else")
     pod.stays("pending", lambda seen: seen.phase == "Pending" and not seen.node)
     assert "PodScheduled" not in pod.seen().conditions
 
 
-def test_a_node_with_the_label_comes(place: Place) -> None:
+def test_pod_is_scheduled_when_the_label_appears(place: Place) -> None:
     """The label is taken away again: the node belongs to everybody."""
     label = f"windlass-test-{place.namespace}"
     pod = place.start("true", nodeSelector={label: "yes"})
@@ -85,7 +85,7 @@ def test_a_node_with_the_label_comes(place: Place) -> None:
         place.client.patch(node, {"metadata": {"labels": {label: None}}})
 
 
-def test_a_host_port_is_taken_once_on_each_node(place: Place) -> None:
+def test_host_port_is_used_once_per_node(place: Place) -> None:
     nodes = len(place.client.get("/api/v1/nodes").body["items"])
     if nodes > 4:
         pytest.skip("too many nodes to fill")
@@ -104,7 +104,7 @@ def test_a_host_port_is_taken_once_on_each_node(place: Place) -> None:
     late.running()
 
 
-def test_a_tainted_node_is_tolerated_by_who_says_so(place: Place) -> None:
+def test_toleration_allows_a_tainted_node(place: Place) -> None:
     key = f"windlass.test/{place.namespace}"
     nodes = place.client.get("/api/v1/nodes").body["items"]
     if len(nodes) > 1:

@@ -39,19 +39,19 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize(("source", "lines"), CONTENTS.values(), ids=CONTENTS)
-def test_contents(objects: Place, source: dict[str, Any], lines: list[str]) -> None:
+def test_volume_contents(objects: Place, source: dict[str, Any], lines: list[str]) -> None:
     assert objects.start(mounted(SHOW), volumes=volume(**source)).output() == lines
 
 
 @pytest.mark.parametrize("source", [{"configMap": {"name": "words"}}, {"secret": {"secretName": "hidden"}}])
-def test_items(objects: Place, source: dict[str, Any]) -> None:
+def test_selected_items_with_paths_and_modes(objects: Place, source: dict[str, Any]) -> None:
     (kind, fields) = next(iter(source.items()))
     script = "cd /data; stat -L -c '%n %a' deep/er/1 2; ls"
     pod = objects.start(mounted(script), volumes=volume(**{kind: {**fields, "items": ITEMS}}))
     assert pod.output() == ["deep/er/1 644", "2 400", "2", "deep"]
 
 
-def test_bytes_are_kept(place: Place) -> None:
+def test_binary_data_is_unchanged(place: Place) -> None:
     place.create({**config_map("binary"), "binaryData": {"b": "AP+A/g=="}})
     script = "import pathlib; print(pathlib.Path('/data/b').read_bytes().hex())"
     pod = place.start(mounted(["python3", "-c", script]), volumes=volume(configMap={"name": "binary"}))
@@ -69,7 +69,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("source", "message"), MISSING.values(), ids=MISSING)
-def test_what_is_missing_is_waited_for(objects: Place, source: dict[str, Any], message: str) -> None:
+def test_pod_waits_for_a_missing_object(objects: Place, source: dict[str, Any], message: str) -> None:
     pod = objects.start(mounted("true"), volumes=volume(**source))
     event = pod.event("FailedMount", message)
     assert event["message"].startswith('MountVolume.SetUp failed for volume "data" : ')
@@ -77,7 +77,7 @@ def test_what_is_missing_is_waited_for(objects: Place, source: dict[str, Any], m
     assert pod.waiting("ContainerCreating").phase == "Pending"
 
 
-def test_what_was_missing_comes(place: Place) -> None:
+def test_pod_starts_when_the_missing_object_appears(place: Place) -> None:
     pod = place.start(mounted("cat /data/word"), volumes=volume(configMap={"name": "late"}))
     pod.event("FailedMount")
     place.create(config_map("late", word="better than never"))
@@ -87,7 +87,7 @@ def test_what_was_missing_comes(place: Place) -> None:
 FOLLOW = "while true; do cat /data/word; echo; sleep 0.2; done"
 
 
-def test_a_change_reaches_a_running_pod(place: Place) -> None:
+def test_config_map_change_reaches_a_running_pod(place: Place) -> None:
     place.create(config_map("words", word="before", gone="x"))
     pod = place.start(mounted(FOLLOW), volumes=volume(configMap={"name": "words"}))
     pod.says("before")
@@ -97,7 +97,7 @@ def test_a_change_reaches_a_running_pod(place: Place) -> None:
     assert pod.execute("ls", "/data").text.split() == ["new", "word"]
 
 
-def test_a_change_of_a_secret_reaches_a_running_pod(place: Place) -> None:
+def test_secret_change_reaches_a_running_pod(place: Place) -> None:
     place.create(secret("words", word="before"))
     pod = place.start(mounted(FOLLOW), volumes=volume(secret={"secretName": "words"}))
     pod.says("before")
@@ -117,7 +117,7 @@ DOWNWARD = [
 ]
 
 
-def test_fields_of_the_pod(place: Place) -> None:
+def test_downward_api_volume(place: Place) -> None:
     script = 'cd /data; for f in labels annotations me/name me/memory me/cpu; do echo "$(cat $f)"; done'
     limits = {"limits": {"memory": "256Mi", "cpu": "200m"}}
     pod = place.start(
@@ -131,7 +131,7 @@ def test_fields_of_the_pod(place: Place) -> None:
     assert lines[-3:] == [pod.name, str(256 * 1024**2), "200"]
 
 
-def test_a_change_of_a_label_reaches_a_running_pod(place: Place) -> None:
+def test_label_change_reaches_a_running_pod(place: Place) -> None:
     items = [{"path": "word", "fieldRef": {"fieldPath": "metadata.labels['word']"}}]
     pod = place.start(
         mounted(FOLLOW), volumes=volume(downwardAPI={"items": items}), metadata={"labels": {"word": "before"}}
@@ -141,7 +141,7 @@ def test_a_change_of_a_label_reaches_a_running_pod(place: Place) -> None:
     pod.says("after", tailLines="2")
 
 
-def test_several_in_one(objects: Place) -> None:
+def test_projected_volume_merges_sources(objects: Place) -> None:
     sources = [
         {"configMap": {"name": "words", "items": [{"key": "one", "path": "map/one"}]}},
         {"secret": {"name": "hidden", "items": [{"key": "two", "path": "secret", "mode": 0o400}]}},
@@ -155,7 +155,7 @@ def test_several_in_one(objects: Place) -> None:
     assert pod.output() == ["map/one 604", "secret 400", "name 604", "einsdueme"]
 
 
-def test_two_containers_see_the_same(objects: Place) -> None:
+def test_two_containers_see_the_same_files(objects: Place) -> None:
     mounts = [{"name": "data", "mountPath": "/data"}]
     both = [container("cat /data/one", name, volumeMounts=mounts) for name in ("a", "b")]
     pod = objects.start(*both, volumes=volume(configMap={"name": "words"}))

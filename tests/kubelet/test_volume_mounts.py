@@ -15,24 +15,24 @@ def test_two_containers_share_a_volume(place: Place) -> None:
     assert pod.log(container="reader") == "hello\n"
 
 
-def test_two_pods_do_not_share_one(place: Place) -> None:
+def test_two_pods_do_not_share_an_empty_dir(place: Place) -> None:
     first = place.start(mounted("touch /data/x; ls -A /data"), volumes=scratch())
     second = place.start(mounted("ls -A /data"), volumes=scratch())
     assert (first.output(), second.output()) == (["x"], [])
 
 
-def test_a_volume_survives_a_restart(place: Place) -> None:
+def test_empty_dir_survives_a_restart(place: Place) -> None:
     script = "echo run >> /data/runs; [ $(wc -l < /data/runs) = 2 ]"
     pod = place.start(mounted(script), volumes=scratch(), restartPolicy="OnFailure")
     seen = pod.ended()
     assert (seen.phase, seen.restarts()) == ("Succeeded", 1)
 
 
-def test_everybody_may_write_to_a_scratch_volume(place: Place) -> None:
+def test_empty_dir_is_world_writable(place: Place) -> None:
     assert place.start(mounted("stat -c %a /data"), volumes=scratch()).output() == ["777"]
 
 
-def test_memory_is_a_volume_of_limited_size(place: Place) -> None:
+def test_memory_volume_has_a_size_limit(place: Place) -> None:
     script = "stat -f -c %T /data; df -B 1M --output=size /data | tail -n 1; head -c 9000000 /dev/zero 2>&1 > /data/x"
     volumes = scratch(medium="Memory", sizeLimit="8Mi")
     limits = {"limits": {"memory": "512Mi"}}
@@ -46,7 +46,7 @@ def test_memory_is_a_volume_of_limited_size(place: Place) -> None:
 READ_ONLY = "touch /data/x 2>&1 && exit 9; cat /data/word"
 
 
-def test_a_read_only_mount(place: Place) -> None:
+def test_read_only_mount(place: Place) -> None:
     writer = mounted("echo hello > /data/word", name="writer")
     reader = container(READ_ONLY, volumeMounts=[mount("/data", readOnly=True)])
     pod = place.start(reader, initContainers=[writer], volumes=scratch())
@@ -55,23 +55,23 @@ def test_a_read_only_mount(place: Place) -> None:
     assert any("Read-only file system" in line for line in said)
 
 
-def test_a_config_map_cannot_be_written_to(place: Place) -> None:
+def test_config_map_volume_is_read_only(place: Place) -> None:
     place.create(config_map("words", word="hello"))
     volumes = [{"name": "data", "configMap": {"name": "words"}}]
     assert place.start(mounted(READ_ONLY), volumes=volumes).output()[-1] == "hello"
 
 
 @pytest.mark.parametrize("path", ["/there/was/none", "/data", "/usr/local/share/new", "/etc/windlass-test/x"])
-def test_a_mount_path_that_was_not_there(place: Place, path: str) -> None:
+def test_missing_mount_path_is_created(place: Place, path: str) -> None:
     script = f"echo hello > {path}/x && cat {path}/x"
     assert place.start(mounted(script, at=path), volumes=scratch()).output() == ["hello"]
 
 
-def test_a_mount_hides_what_was_there(place: Place) -> None:
+def test_mount_hides_existing_files(place: Place) -> None:
     assert place.start(mounted("ls -A /opt", at="/opt"), volumes=scratch()).output() == []
 
 
-def test_a_mount_in_a_mount(place: Place) -> None:
+def test_nested_mounts(place: Place) -> None:
     place.create(config_map("words", word="hello"))
     volumes = [*scratch(), {"name": "words", "configMap": {"name": "words"}}]
     mounts = [mount("/data/inner/words", "words"), mount("/data")]
@@ -80,13 +80,13 @@ def test_a_mount_in_a_mount(place: Place) -> None:
     assert pod.output() == ["inner", "x", "hello"]
 
 
-def test_one_volume_in_two_places(place: Place) -> None:
+def test_one_volume_mounted_twice(place: Place) -> None:
     mounts = [mount("/one"), mount("/two")]
     pod = place.start(container("echo x > /one/a; cat /two/a", volumeMounts=mounts), volumes=scratch())
     assert pod.output() == ["x"]
 
 
-def test_a_part_of_a_volume(place: Place) -> None:
+def test_sub_path(place: Place) -> None:
     first = mounted("mkdir -p /data/a/b; echo deep > /data/a/b/c; echo top > /data/top", name="first")
     mounts = [mount("/dir", subPath="a/b"), mount("/file", subPath="top"), mount("/new", subPath="not/yet")]
     main = container("cat /dir/c /file; ls -A /dir /new | grep -c top; true", volumeMounts=mounts)
@@ -94,14 +94,14 @@ def test_a_part_of_a_volume(place: Place) -> None:
     assert pod.output() == ["deep", "top", "0"]
 
 
-def test_a_file_of_a_config_map_over_a_file(place: Place) -> None:
+def test_config_map_file_over_an_existing_file(place: Place) -> None:
     place.create(config_map("words", word="hello"))
     volumes = [{"name": "data", "configMap": {"name": "words"}}]
     main = container("cat /etc/issue", volumeMounts=[mount("/etc/issue", subPath="word")])
     assert place.start(main, volumes=volumes).output() == ["hello"]
 
 
-def test_a_part_named_by_a_variable(place: Place) -> None:
+def test_sub_path_expr(place: Place) -> None:
     env = [field("POD_NAME", "metadata.name")]
     mounts = [mount("/mine", subPathExpr="of-$(POD_NAME)"), mount("/all")]
     run = "touch /mine/x; ls /all; ls /all/*"
@@ -109,7 +109,7 @@ def test_a_part_named_by_a_variable(place: Place) -> None:
     assert pod.output() == ["of-me", "x"]
 
 
-def test_devices(place: Place) -> None:
+def test_devices_are_available(place: Place) -> None:
     script = "head -c 3 /dev/zero | wc -c; echo x > /dev/null; head -c 5 /dev/urandom | wc -c"
     script += "; [ -d /dev/shm ] && [ -e /proc/self ] && echo both"
     assert place.start(script).output() == ["3", "5", "both"]
@@ -120,7 +120,7 @@ def claim(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": wanted}
 
 
-def test_a_claim_outlives_its_pods(place: Place, storage: dict[str, Any]) -> None:
+def test_claim_outlives_its_pods(place: Place, storage: dict[str, Any]) -> None:
     place.create(claim("kept", **storage))
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]
     first = place.start(mounted("echo hello > /data/word"), volumes=volumes)
@@ -130,13 +130,13 @@ def test_a_claim_outlives_its_pods(place: Place, storage: dict[str, Any]) -> Non
     assert place.start(mounted("cat /data/word"), volumes=volumes).output() == ["hello"]
 
 
-def test_a_claim_read_only(place: Place, storage: dict[str, Any]) -> None:
+def test_read_only_claim(place: Place, storage: dict[str, Any]) -> None:
     place.create(claim("kept", **storage))
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "kept", "readOnly": True}}]
     assert place.start(mounted("touch /data/x 2> /dev/null || echo no"), volumes=volumes).output()[-1] == "no"
 
 
-def test_a_claim_that_is_not_there(place: Place) -> None:
+def test_pod_waits_for_a_missing_claim(place: Place) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]
     pod = place.start(mounted("true"), volumes=volumes)
     message = pod.event("FailedScheduling")["message"]

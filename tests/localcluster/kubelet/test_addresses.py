@@ -10,7 +10,7 @@ from windlass.localcluster.kubelet import addresses
 POD_NETWORK = "10.86.0.0/16"
 
 
-def test_the_same_name_gets_the_same_address_again_and_from_another_daemon_too() -> None:
+def test_same_name_gets_same_address_even_from_another_daemon() -> None:
     ours = addresses.AddressAllocator(POD_NETWORK)
     first = ours.take("default", "digits-ps-0", "uid-1")
     assert ours.take("default", "digits-ps-0", "uid-1") == first
@@ -20,7 +20,7 @@ def test_the_same_name_gets_the_same_address_again_and_from_another_daemon_too()
     assert addresses.AddressAllocator(POD_NETWORK).take("other", "digits-ps-0", "uid-4") != first
 
 
-def test_an_address_that_lives_on_is_not_given_twice() -> None:
+def test_adopted_address_is_not_assigned_again() -> None:
     address = addresses.AddressAllocator(POD_NETWORK).take("default", "a", "old")
     ours = addresses.AddressAllocator(POD_NETWORK)
     ours.adopt("old", address)
@@ -28,7 +28,7 @@ def test_an_address_that_lives_on_is_not_given_twice() -> None:
     assert ours.take("default", "a", "old") == address
 
 
-def test_a_name_that_had_to_go_elsewhere_comes_back_there() -> None:
+def test_displaced_name_keeps_its_other_address() -> None:
     ours = addresses.AddressAllocator(POD_NETWORK)
     home = ours.take("default", "a", "1")
     elsewhere = ours.take("default", "a", "2")
@@ -50,7 +50,7 @@ def test_a_name_that_had_to_go_elsewhere_comes_back_there() -> None:
         ("127.9.16.0/24", "127.9.16.2", "127.9.16.254", 253),
     ],
 )
-def test_a_network_gives_all_its_good_addresses_and_then_says_that_it_is_full(
+def test_full_network_raises_after_all_usable_addresses(
     network: str, first: str, last: str, count: int
 ) -> None:
     ours = addresses.AddressAllocator(network)
@@ -63,13 +63,13 @@ def test_a_network_gives_all_its_good_addresses_and_then_says_that_it_is_full(
     assert ours.take("default", "one-more", "one-more") in given
 
 
-def test_the_gateway_has_the_first_address_of_a_network_of_their_own() -> None:
+def test_gateway_has_the_first_address_of_the_pod_network() -> None:
     ours = addresses.AddressAllocator.isolated("10.99.0.1", 29)
     given = {ours.take("default", f"pod-{each}", str(each)) for each in range(5)}
     assert given == {f"10.99.0.{each}" for each in range(2, 7)}
 
 
-def test_clusters_in_different_folders_use_different_parts_of_the_loopback_network() -> None:
+def test_data_directories_get_different_loopback_networks() -> None:
     folders = [PurePath(f"/home/somebody/cluster-{each}") for each in range(50)]
     networks = [ipaddress.IPv4Network(addresses.loopback_network(each)) for each in folders]
     assert len(set(networks)) >= 45

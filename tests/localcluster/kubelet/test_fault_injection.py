@@ -26,19 +26,19 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("code", "end", "reported"), ENDS.values(), ids=ENDS)
-def test_what_is_reported(code: int, end: Ended, reported: Ended) -> None:
+def test_injected_exit_code_replaces_a_kill(code: int, end: Ended, reported: Ended) -> None:
     done = FaultInjector()
     done.report("run", code)
     assert done.reported(end) == reported
 
 
-def test_it_is_reported_once() -> None:
+def test_injected_exit_code_is_reported_once() -> None:
     done = FaultInjector()
     done.report("run", 3)
     done.reported(KILLED)
     assert done.reported(KILLED) == KILLED
 
 
-def test_nobody_interferes_unasked() -> None:
+def test_without_faults_nothing_changes() -> None:
     assert FaultInjector().reported(KILLED) == KILLED
     assert FaultInjector().start_delay({"metadata": {}}) == fault_injection.at_once({}) == 0.0

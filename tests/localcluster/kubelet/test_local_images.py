@@ -41,19 +41,19 @@ def kept(tmp_path: Path) -> Images:
         (f"a:1@{DIGEST}", f"docker.io/library/a:1@{DIGEST}"),
     ],
 )
-def test_names_as_docker_completes_them(name: str, whole: str) -> None:
+def test_names_are_completed_like_in_docker(name: str, whole: str) -> None:
     assert images.normalised(name) == whole
     assert images.normalised(whole) == whole
 
 
 @pytest.mark.parametrize("name", ["", "Ubuntu", "a b", "a:", "/a", "a/", "a::b", "a@sha256:12", "-a"])
-def test_what_is_no_name(kept: Images, folder: Path, name: str) -> None:
+def test_invalid_name_is_rejected(kept: Images, folder: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not a valid image name"):
         kept.add(name, folder)
     assert kept.folder_of(name) == ""
 
 
-def test_from_adding_to_removing(kept: Images, folder: Path, tmp_path: Path) -> None:
+def test_images_are_added_replaced_and_removed(kept: Images, folder: Path, tmp_path: Path) -> None:
     assert kept.all() == {}
     kept.add("tf/bench:1", folder)
     kept.add("ubuntu", tmp_path)
@@ -78,14 +78,14 @@ def test_from_adding_to_removing(kept: Images, folder: Path, tmp_path: Path) -> 
         ("{here}/file", "is not a directory"),
     ],
 )
-def test_what_is_no_folder(kept: Images, tmp_path: Path, given: str, problem: str) -> None:
+def test_invalid_directory_is_rejected(kept: Images, tmp_path: Path, given: str, problem: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=problem):
         kept.add("a", given.format(here=tmp_path))
     assert kept.all() == {}
 
 
-def test_a_folder_that_has_vanished(kept: Images, folder: Path) -> None:
+def test_missing_directory_is_a_create_error(kept: Images, folder: Path) -> None:
     kept.add("a", folder)
     folder.rmdir()
     with pytest.raises(SetupError, match='the directory of local image "a:latest" does not exist') as refusal:
@@ -94,7 +94,7 @@ def test_a_folder_that_has_vanished(kept: Images, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"a": 1}', '{"A B": "/"}'])
-def test_a_file_that_cannot_be_read(kept: Images, tmp_path: Path, content: str) -> None:
+def test_unreadable_file_is_reported(kept: Images, tmp_path: Path, content: str) -> None:
     file = tmp_path / "data" / "images.json"
     file.parent.mkdir()
     file.write_text(content)
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read(kept: Images, tmp_path: Path, content: str) 
     assert refusal.value.reason == "CreateContainerError"
 
 
-def test_what_others_write_is_seen_and_kept(tmp_path: Path, folder: Path) -> None:
+def test_changes_by_other_processes_are_kept(tmp_path: Path, folder: Path) -> None:
     """Each of several writers adds names of its own, at the same time."""
     file = tmp_path / "data" / "images.json"
     reader = Images(file)

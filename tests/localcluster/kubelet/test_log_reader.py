@@ -133,7 +133,7 @@ OUTPUT = st.lists(
 
 @settings(deadline=None, max_examples=60)
 @given(OUTPUT, st.integers(1, 2**17), st.sampled_from([1, 100, 2**16, 2**20]), st.integers(0, 14))
-def test_a_tail_of_any_output_in_any_chunks(output: bytes, size: int, max_bytes: int, count: int) -> None:
+def test_tail_of_any_output_in_any_chunks(output: bytes, size: int, max_bytes: int, count: int) -> None:
     lines = re.findall(rb"[^\n]*\n|[^\n]+", output)
     with TemporaryDirectory() as name:
         log = writer(Path(name), max_bytes)
@@ -152,7 +152,7 @@ def test_a_tail_of_any_output_in_any_chunks(output: bytes, size: int, max_bytes:
     st.sampled_from([1, 200, 10**6]),
     st.sampled_from([None, 0, 1, 3]),
 )
-def test_a_follower_loses_and_doubles_nothing(
+def test_follower_gets_every_line_once(
     steps: list[tuple[bytes, int]], max_bytes: int, tail: int | None
 ) -> None:
     """Each step is some output, and how many turns the follower has before there is more."""
@@ -177,7 +177,7 @@ def test_a_follower_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("kernel_tells", [True, False])
-def test_a_follower_is_told_of_news(
+def test_follower_wakes_on_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kernel_tells: bool
 ) -> None:
     """Also with one file only, which is removed as soon as it is rotated, while the follower still reads it."""
@@ -205,7 +205,7 @@ def test_a_follower_is_told_of_news(
     run(follow())
 
 
-def test_two_followers_of_one_folder(tmp_path: Path) -> None:
+def test_two_followers_of_one_directory(tmp_path: Path) -> None:
     async def follow() -> None:
         log = writer(tmp_path)
         with contextlib.closing(DirectoryWatcher()) as news:
@@ -221,7 +221,7 @@ def test_two_followers_of_one_folder(tmp_path: Path) -> None:
     run(follow())
 
 
-def test_a_folder_that_is_removed_under_a_follower(tmp_path: Path) -> None:
+def test_follower_ends_when_directory_is_removed(tmp_path: Path) -> None:
     async def follow() -> None:
         folder = tmp_path / "pod"
         folder.mkdir()
@@ -238,13 +238,13 @@ def test_a_folder_that_is_removed_under_a_follower(tmp_path: Path) -> None:
     run(follow())
 
 
-def test_what_is_not_there_is_empty(tmp_path: Path) -> None:
+def test_missing_log_is_empty(tmp_path: Path) -> None:
     assert text_now(tmp_path / "nowhere", Selection(tail_lines=3)) == b""
     assert text_now(tmp_path, Selection()) == b""
     assert log_reader.last_lines(tmp_path / "nowhere", "0.log", 80, 2048) == []
 
 
-def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
+def test_without_follow_later_lines_are_ignored(tmp_path: Path) -> None:
     async def read() -> None:
         log = writer(tmp_path, max_bytes=50)
         log.write("stdout", b"one\n")
@@ -264,14 +264,14 @@ def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
     run(read())
 
 
-def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
+def test_invalid_content_is_skipped(tmp_path: Path) -> None:
     line = log_format.encoded(b"text", "stdout", BASE)
     (tmp_path / "0.log").write_bytes(bytes(10) + b"\n" + line + bytes(300_000) + b"\n" + line + line[:30])
     for tail, expected in ((None, b"text\ntext\n"), (1, b"text\n"), (9, b"text\ntext\n"), (0, b"")):
         assert text_now(tmp_path, Selection(tail_lines=tail)) == expected
 
 
-def test_a_tail_reads_the_end_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail_reads_only_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = writer(tmp_path, max_bytes=2**20)
     for _ in range(50):
         log.write("stdout", b"a line of some length\n" * 3000)
@@ -290,7 +290,7 @@ def test_a_tail_reads_the_end_only(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert 0 < sum(sizes) < 2**18
 
 
-def test_others_get_a_turn(tmp_path: Path) -> None:
+def test_reading_yields_to_other_tasks(tmp_path: Path) -> None:
     log = writer(tmp_path)
     log.write("stdout", b"x\n" * 100_000)
     log.close()
@@ -320,7 +320,7 @@ def test_others_get_a_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_nothing_stays_open(tmp_path: Path) -> None:
+def test_files_are_closed(tmp_path: Path) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -362,7 +362,7 @@ def test_last_lines(tmp_path: Path, max_bytes: int, count: int, size: int, expec
     assert log_reader.last_lines(tmp_path, "0.log", count, size) == expected
 
 
-def test_last_lines_of_long_ones(tmp_path: Path) -> None:
+def test_last_lines_of_long_lines(tmp_path: Path) -> None:
     log = writer(tmp_path)
     log.write("stdout", b"x" * 10**6 + b"\n" + b"y" * 10**5 + b"\n")
     log.close()

@@ -46,7 +46,7 @@ def sources(root: Path, files: Mapping[str, str] = FILES, **given: Any) -> Sourc
     return Sources(root=root, **(usual | given))
 
 
-def test_a_whole_machine(tmp_path: Path) -> None:
+def test_complete_facts_of_a_linux_machine(tmp_path: Path) -> None:
     found = machine.find_out(tmp_path / "not" / "yet", sources(tmp_path))
     assert (found.host_name, found.architecture, found.operating_system) == ("Lab.example", "amd64", "linux")
     assert (found.cpu, found.memory_bytes, found.storage_bytes, found.gpus) == (8, 8 * GIB, 100 * GIB, 0)
@@ -56,7 +56,7 @@ def test_a_whole_machine(tmp_path: Path) -> None:
     assert found.runtime_version.startswith("windlass://")
 
 
-def test_a_mac(tmp_path: Path) -> None:
+def test_facts_of_a_mac(tmp_path: Path) -> None:
     mac = sources(tmp_path, {}, uname=lambda: uname(system="Darwin", machine="arm64", release="23.5.0"))
     found = machine.find_out(tmp_path, mac)
     assert (found.architecture, found.operating_system, found.os_image) == ("arm64", "darwin", "macOS 14.5")
@@ -64,7 +64,7 @@ def test_a_mac(tmp_path: Path) -> None:
     assert (found.machine_id, found.boot_id) == ("", "")
 
 
-def test_this_machine(tmp_path: Path) -> None:
+def test_facts_of_this_machine(tmp_path: Path) -> None:
     found = machine.find_out(tmp_path)
     assert found.cpu >= 1
     assert found.memory_bytes > 0
@@ -82,7 +82,7 @@ def test_architectures(tmp_path: Path, named: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("address", [refused, lambda: "0.0.0.0", lambda: ""])  # noqa: S104 — nothing is bound
-def test_a_machine_without_network(tmp_path: Path, address: Any) -> None:
+def test_machine_without_network_has_the_loopback_address(tmp_path: Path, address: Any) -> None:
     assert machine.find_out(tmp_path, sources(tmp_path, address=address)).address == "127.0.0.1"
 
 
@@ -122,7 +122,7 @@ V1 = {"proc/self/cgroup": "4:memory:/a/b\n2:cpu,cpuacct:/a\n1:name=systemd:/\n0:
         ),
     ],
 )
-def test_limits_of_control_groups(tmp_path: Path, files: dict[str, str], cpu: int, memory: int) -> None:
+def test_cgroup_limits_reduce_capacity(tmp_path: Path, files: dict[str, str], cpu: int, memory: int) -> None:
     placed = {
         name if name.startswith("proc") else f"sys/fs/cgroup/{name}": text for name, text in files.items()
     }
@@ -150,7 +150,9 @@ DEVICES = {f"dev/{name}": "" for name in ("nvidia0", "nvidia1", "nvidia3", "nvid
         (DEVICES, "GPU-8f2c,MIG-1a", ("GPU-8f2c", "MIG-1a")),
     ],
 )
-def test_gpus(tmp_path: Path, files: dict[str, str], chosen: str | None, expected: tuple[str, ...]) -> None:
+def test_gpus_from_devices_and_visible_devices(
+    tmp_path: Path, files: dict[str, str], chosen: str | None, expected: tuple[str, ...]
+) -> None:
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
     given = sources(tmp_path, FILES | files, environment=environment)
     assert machine.gpu_ids(given) == expected
@@ -158,5 +160,5 @@ def test_gpus(tmp_path: Path, files: dict[str, str], chosen: str | None, expecte
 
 
 @pytest.mark.parametrize(("numbers", "expected"), [((), ""), ((1,), "GPU-b"), ((0, 2), "2,7"), ((0, 9), "2")])
-def test_what_a_pod_sees(numbers: tuple[int, ...], expected: str) -> None:
+def test_visible_devices_of_a_pod(numbers: tuple[int, ...], expected: str) -> None:
     assert machine.visible_devices(("2", "GPU-b", "7"), numbers) == expected

@@ -28,7 +28,7 @@ class World:
         self.runs.append(ContainerRun(uid, "node", container, name, time.time() - age, Target(1)))
 
 
-def test_the_first_look_reaches_back_to_the_start() -> None:
+def test_first_measurement_covers_the_whole_run() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
@@ -41,7 +41,7 @@ def test_the_first_look_reaches_back_to_the_start() -> None:
     asyncio.run(test())
 
 
-def test_later_ones_reach_back_to_the_one_before() -> None:
+def test_later_measurements_cover_the_time_since_the_previous_one() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
@@ -55,7 +55,7 @@ def test_later_ones_reach_back_to_the_one_before() -> None:
     asyncio.run(test())
 
 
-def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
+def test_immediate_second_request_gets_the_cached_result() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
@@ -70,7 +70,7 @@ def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
     asyncio.run(test())
 
 
-def test_it_looks_twice_where_nobody_has_looked_for_long() -> None:
+def test_stale_measurement_is_repeated() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=3600.0)
@@ -90,7 +90,7 @@ def test_it_looks_twice_where_nobody_has_looked_for_long() -> None:
     asyncio.run(test())
 
 
-def test_what_has_ended_is_not_told_of() -> None:
+def test_ended_containers_are_omitted() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=1.0, uid="one", container="first")

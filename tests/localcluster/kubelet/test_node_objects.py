@@ -67,14 +67,16 @@ def world(tmp_path: Path) -> Iterator[World]:
         (2, 1, ["lab"]),
     ],
 )
-def test_as_many_as_were_asked_for(world: World, before: int, after: int, names: list[str]) -> None:
+def test_requested_number_of_nodes_is_created(
+    world: World, before: int, after: int, names: list[str]
+) -> None:
     world.start(before)
     world.create("nodes", {"metadata": {"name": "by-hand"}})
     world.start(after)
     assert sorted(world.names("nodes")) == ["by-hand", *names]
 
 
-def test_what_a_user_added_stays(world: World) -> None:
+def test_changes_by_users_are_kept(world: World) -> None:
     world.start(gpus=2)
     uid = world.node()["metadata"]["uid"]
 
@@ -104,7 +106,7 @@ def test_what_a_user_added_stays(world: World) -> None:
 @pytest.mark.parametrize(
     ("status", "since"), [("True", "2026-01-02T12:00:00Z"), ("Unknown", "2026-01-02T13:00:00Z")]
 )
-def test_a_start_renews_the_times(world: World, status: str, since: str) -> None:
+def test_start_updates_heartbeat_times(world: World, status: str, since: str) -> None:
     def said(node: Json) -> Json:
         conditions = [
             {**one, "status": status} if one["type"] == "Ready" else one
@@ -125,7 +127,7 @@ def test_a_start_renews_the_times(world: World, status: str, since: str) -> None
     assert len(conditions) == 5
 
 
-def test_pods_go_with_their_node(world: World) -> None:
+def test_pods_of_a_deleted_node_are_deleted(world: World) -> None:
     world.start(3)
     seen: list[Json] = []
     world.server.store.listen(lambda change: seen.append({"place": change.key, "after": change.after}))

@@ -74,7 +74,7 @@ def _names(name: str) -> tuple[str, ...]:
     return f"{name}.default.svc.cluster.local", f"{name}.default.svc", f"{name}.default", name
 
 
-def test_lookup(cluster: Cluster) -> None:
+def test_lookup_of_config_maps_and_secrets(cluster: Cluster) -> None:
     cluster.create("configmaps", "settings", data={"level": "debug"})
     lookup = cluster.surroundings.lookup("default")
     assert (lookup("ConfigMap", "settings") or {})["data"] == {"level": "debug"}
@@ -85,7 +85,7 @@ def test_lookup(cluster: Cluster) -> None:
     assert (lookup("ConfigMap", "kube-root-ca.crt") or {})["data"] == {"ca.crt": "another"}
 
 
-def test_claim(cluster: Cluster) -> None:
+def test_lookup_of_claims(cluster: Cluster) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     cluster.create("persistentvolumeclaims", "data", spec=spec)
     claim = cluster.surroundings.claim("default")
@@ -93,7 +93,7 @@ def test_claim(cluster: Cluster) -> None:
     assert claim("absent") is None
 
 
-def test_facts(cluster: Cluster) -> None:
+def test_facts_contain_addresses_allocatable_and_services(cluster: Cluster) -> None:
     cluster.create("nodes", "n0", status={"allocatable": {"cpu": "4"}})
     cluster.add_service("web")
     cluster.add_service("kubernetes")
@@ -108,14 +108,14 @@ def test_facts(cluster: Cluster) -> None:
     assert (api_server["clusterIP"], api_server["ports"][0]["port"]) == ("10.88.0.1", 6443)
 
 
-def test_before_the_api_server_has_an_address(cluster: Cluster) -> None:
+def test_api_server_without_address_is_omitted(cluster: Cluster) -> None:
     cluster.address = None
     assert cluster.surroundings.services(POD) == ()
     assert cluster.surroundings.host_entries(POD) == ()
     assert cluster.surroundings.facts(POD, (), ()).allocatable == {}
 
 
-def test_the_api_server_has_no_short_name_elsewhere(cluster: Cluster) -> None:
+def test_api_server_short_name_exists_only_in_default_namespace(cluster: Cluster) -> None:
     pod = {"metadata": {"namespace": "train"}, "spec": {}}
     assert cluster.surroundings.host_entries(pod) == ((API[0], API[1][:-1]),)
 
@@ -144,7 +144,9 @@ def test_the_api_server_has_no_short_name_elsewhere(cluster: Cluster) -> None:
         ({"type": "ExternalName", "externalName": "example.com"}, []),
     ],
 )
-def test_names(cluster: Cluster, service: Json | None, expected: list[tuple[str, str]]) -> None:
+def test_host_entries_for_pods_and_services(
+    cluster: Cluster, service: Json | None, expected: list[tuple[str, str]]
+) -> None:
     cluster.add_pod("a", "10.88.0.2", hostname="w-0", subdomain="digits")
     cluster.add_pod("b", "10.88.0.3", ready=True, hostname="w-1", subdomain="digits")
     cluster.add_pod("c", "10.88.0.4", hostname="w-2", subdomain="letters")
@@ -155,7 +157,7 @@ def test_names(cluster: Cluster, service: Json | None, expected: list[tuple[str,
     assert cluster.entries() == [(address, _names(name)) for address, name in expected]
 
 
-def test_names_follow_what_changes(cluster: Cluster) -> None:
+def test_host_entries_follow_changes(cluster: Cluster) -> None:
     cluster.add_service("digits", clusterIP="None")
     assert cluster.entries() == []
     cluster.add_pod("a", "10.88.0.2", hostname="w-0", subdomain="digits")
@@ -168,7 +170,7 @@ def test_names_follow_what_changes(cluster: Cluster) -> None:
     assert cluster.entries() == []
 
 
-def test_what_is_not_about_names_is_not_looked_at(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_changes_keep_cached_entries(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.add_service("digits")
     cluster.add_pod("a", "10.88.0.2", ready=True)
     expected = cluster.entries()

@@ -70,7 +70,7 @@ def attach(call: int) -> messages.Attach:
     return messages.Attach(call, "id")
 
 
-def test_a_call_gets_the_answer_of_its_number() -> None:
+def test_call_returns_the_response_with_its_number() -> None:
     async def test(world: World) -> None:
         one = asyncio.create_task(world.connection.call(attach))
         first = await world.asked()
@@ -91,7 +91,7 @@ def test_a_call_gets_the_answer_of_its_number() -> None:
     run(test)
 
 
-def test_a_refusal_is_raised() -> None:
+def test_refused_call_raises() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
@@ -103,7 +103,7 @@ def test_a_refusal_is_raised() -> None:
     run(test)
 
 
-def test_what_answers_no_call_is_news() -> None:
+def test_message_without_call_goes_to_the_listener() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
@@ -120,7 +120,7 @@ def test_what_answers_no_call_is_news() -> None:
     run(test)
 
 
-def test_an_answer_that_nobody_waits_for_any_more_is_news_with_its_descriptors() -> None:
+def test_late_response_goes_to_the_listener_with_its_descriptors() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
@@ -138,7 +138,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_news_with_its_descriptors()
     run(test)
 
 
-def test_an_answer_that_comes_together_with_the_cancellation_leaves_no_descriptor_open() -> None:
+def test_cancelled_call_closes_descriptors_of_its_response() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
@@ -157,7 +157,7 @@ def test_an_answer_that_comes_together_with_the_cancellation_leaves_no_descripto
 
 
 @pytest.mark.parametrize("ending", [b"", b"\0\0\0\3\0abc"], ids=["the end", "nonsense"])
-def test_the_loss_is_told_once_and_refuses_every_call(ending: bytes) -> None:
+def test_lost_connection_is_reported_once_and_fails_pending_calls(ending: bytes) -> None:
     async def test(world: World) -> None:
         calls = [asyncio.create_task(world.connection.call(attach)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -176,7 +176,7 @@ def test_the_loss_is_told_once_and_refuses_every_call(ending: bytes) -> None:
     run(test)
 
 
-def test_what_was_said_before_the_end_is_heard() -> None:
+def test_messages_before_the_end_are_delivered() -> None:
     async def test(world: World) -> None:
         world.other.send(messages.Started("id", 1.0))
         world.other.close()
@@ -186,7 +186,7 @@ def test_what_was_said_before_the_end_is_heard() -> None:
     run(test)
 
 
-def test_a_message_that_cannot_be_sent_is_a_loss() -> None:
+def test_failed_send_loses_the_connection() -> None:
     async def test(world: World) -> None:
         world.other.socket.shutdown(socket.SHUT_RD)
         world.connection.send(messages.End())
@@ -196,7 +196,7 @@ def test_a_message_that_cannot_be_sent_is_a_loss() -> None:
     run(test)
 
 
-def test_one_who_does_not_read_keeps_nobody_waiting_and_gets_all_in_the_end() -> None:
+def test_slow_reader_does_not_block_and_gets_everything() -> None:
     async def test(world: World) -> None:
         sent = [messages.Attach(number, "x" * 1000) for number in range(2000)]
         for message in sent:
@@ -213,7 +213,7 @@ def test_one_who_does_not_read_keeps_nobody_waiting_and_gets_all_in_the_end() ->
     run(test)
 
 
-def test_one_who_does_not_read_can_be_let_go() -> None:
+def test_connection_to_a_stopped_peer_can_be_closed() -> None:
     async def test(world: World) -> None:
         for number in range(2000):
             world.connection.send(messages.Attach(number, "x" * 1000))
@@ -224,7 +224,7 @@ def test_one_who_does_not_read_can_be_let_go() -> None:
     run(test)
 
 
-def test_who_closes_hears_nothing_more() -> None:
+def test_closed_connection_delivers_nothing() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         await world.asked()
@@ -237,7 +237,7 @@ def test_who_closes_hears_nothing_more() -> None:
     run(test)
 
 
-def test_a_call_after_the_end_is_refused() -> None:
+def test_call_on_a_closed_connection_fails() -> None:
     async def test(world: World) -> None:
         world.connection.close()
         with pytest.raises(SandboxCallError):
@@ -247,7 +247,7 @@ def test_a_call_after_the_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 3])
-def test_a_socket_of_any_path(tmp_path: Path, depth: int) -> None:
+def test_connect_accepts_paths_of_any_length(tmp_path: Path, depth: int) -> None:
     folder = tmp_path.joinpath(*["long" * 20] * depth)
     folder.mkdir(parents=True, exist_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -264,7 +264,7 @@ def test_a_socket_of_any_path(tmp_path: Path, depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 3])
-def test_where_nobody_listens(tmp_path: Path, depth: int) -> None:
+def test_connect_fails_without_listener(tmp_path: Path, depth: int) -> None:
     folder = tmp_path.joinpath(*["long" * 20] * depth)
     folder.mkdir(parents=True, exist_ok=True)
     before = len(list(Path("/proc/self/fd").iterdir()))

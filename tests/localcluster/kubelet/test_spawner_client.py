@@ -45,7 +45,7 @@ def spawning(tmp_path: Path) -> SpawnerClient:
     return SpawnerClient(SpawnerOptions(folder=tmp_path, cluster="test"), tmp_path / "pods")
 
 
-def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: SpawnerClient) -> None:
+def test_request_during_loss_of_spawner_restarts_it(spawners: Spawners, spawning: SpawnerClient) -> None:
     """Those who waited are told that it has ended. Who comes before all of them know it waits for the next one."""
 
     async def asked() -> set[str]:
@@ -68,7 +68,7 @@ def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: Spa
     assert asyncio.run(asked()) == {messages.Ready.__name__, CannotSpawnError.__name__}
 
 
-def test_who_is_cancelled_in_the_moment_of_the_answer_ends(
+def test_cancellation_together_with_the_response_is_raised(
     spawners: Spawners, spawning: SpawnerClient
 ) -> None:
     """A cluster that stops waits for everybody whom it has cancelled."""

@@ -91,7 +91,7 @@ def allow_in_words_only(flags: int) -> None:
         (allow_in_words_only, r"writing '.+' to /proc/self/\w+: (Operation not permitted|Permission denied)"),
     ],
 )
-def test_a_refusal_is_the_reason(
+def test_error_is_the_reason(
     unshare: capability_probe.Unshare, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capability_probe, "_SWITCHES", {})
@@ -101,31 +101,31 @@ def test_a_refusal_is_the_reason(
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
-def test_what_an_ordinary_user_can_do() -> None:
+def test_ordinary_user_can_isolate() -> None:
     assert found_by_a_user() == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=True)
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
-def test_with_user_namespaces_switched_off() -> None:
+def test_disabled_user_namespaces_are_named_in_the_reason() -> None:
     found = found_by_a_user(SWITCH_OFF)
     assert not found.can_isolate
     assert "user.max_user_namespaces is 0" in found.reason
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
-def test_inside_of_a_container_that_hides_some_of_proc() -> None:
+def test_masked_proc_cannot_be_mounted() -> None:
     found = found_by_a_user(HIDE_SOME_OF_PROC)
     assert found == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=False)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="not root")
-def test_root_needs_no_user_namespace_but_can_do_with_one() -> None:
+def test_root_needs_no_user_namespace() -> None:
     assert capability_probe.find_out() == Capabilities(can_isolate=True, can_mount_proc=True)
     found = capability_probe.find_out(allow_with_users_only)
     assert (found.can_isolate, found.needs_user_namespace) == (True, True)
 
 
-def test_nothing_is_left_behind() -> None:
+def test_probe_leaves_nothing_behind() -> None:
     before = traces()
     capability_probe.find_out()
     assert traces() == before
@@ -142,7 +142,7 @@ def traces() -> tuple[str, str, list[str], list[str], str]:
     )
 
 
-def test_elsewhere_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_systems_cannot_isolate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert capability_probe.find_out() == Capabilities(reason="darwin has no namespaces")
     with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:

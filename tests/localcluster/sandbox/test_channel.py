@@ -49,13 +49,13 @@ def test_messages_keep_their_order(ends: Ends) -> None:
     assert received(right, 3) == [(message, []) for message in sent]
 
 
-def test_both_ways(ends: Ends) -> None:
+def test_messages_in_both_directions(ends: Ends) -> None:
     left, right = ends
     right.send(messages.Exited(1, 2))
     assert left.receive() == [(messages.Exited(1, 2), [])]
 
 
-def test_a_message_that_comes_in_pieces(ends: Ends) -> None:
+def test_message_in_pieces_is_assembled(ends: Ends) -> None:
     left, right = ends
     body = msgspec.msgpack.encode(Refused(1, "why"))
     data = len(body).to_bytes(4, "big") + b"\0" + body
@@ -68,7 +68,7 @@ def test_a_message_that_comes_in_pieces(ends: Ends) -> None:
 
 @pytest.mark.parametrize("seconds", [None, 60])
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_message_larger_than_a_socket_holds(ends: Ends, count: int, seconds: int | None) -> None:
+def test_message_larger_than_the_socket_buffer(ends: Ends, count: int, seconds: int | None) -> None:
     """One that waits only so long sends a part at a time."""
     left, right = ends
     left.socket.settimeout(seconds)
@@ -84,7 +84,7 @@ def test_a_message_larger_than_a_socket_holds(ends: Ends, count: int, seconds: i
         os.close(each)
 
 
-def test_descriptors_belong_to_their_message(ends: Ends) -> None:
+def test_descriptors_arrive_with_their_message(ends: Ends) -> None:
     left, right = ends
     words = [b"one", b"two", b"three", b"four"]
     given = [pipe_with(word) for word in words]
@@ -106,7 +106,7 @@ def test_descriptors_belong_to_their_message(ends: Ends) -> None:
             os.close(each)
 
 
-def test_nobody_inherits_what_was_received(ends: Ends) -> None:
+def test_received_descriptors_are_close_on_exec(ends: Ends) -> None:
     left, right = ends
     given = pipe_with(b"")
     left.send(Opened(1), given)
@@ -116,7 +116,7 @@ def test_nobody_inherits_what_was_received(ends: Ends) -> None:
     os.close(given)
 
 
-def test_what_nobody_took_is_closed(ends: Ends) -> None:
+def test_unclaimed_descriptors_are_closed(ends: Ends) -> None:
     """Half of a message has come, with its descriptor, when the end is closed."""
     left, right = ends
     reader, writer = os.pipe()
@@ -130,7 +130,7 @@ def test_what_nobody_took_is_closed(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_the_end(ends: Ends, is_reset: bool) -> None:
+def test_end_of_the_connection_raises(ends: Ends, is_reset: bool) -> None:
     left, right = ends
     if is_reset:
         # What the other side has not read makes its end a fault instead of an end.
@@ -142,7 +142,7 @@ def test_the_end(ends: Ends, is_reset: bool) -> None:
         right.send(Done(2))
 
 
-def test_what_was_said_before_the_end_is_heard(ends: Ends) -> None:
+def test_messages_before_the_end_are_received(ends: Ends) -> None:
     left, right = ends
     left.send(Done(1))
     left.close()
@@ -154,13 +154,13 @@ def test_what_was_said_before_the_end_is_heard(ends: Ends) -> None:
 @pytest.mark.parametrize(
     "message", [messages.Exited(1, 2), messages.Spawn(1, messages.PodPlan("", "", "")), messages.End()]
 )
-def test_what_is_not_for_this_end_is_refused(ends: Ends, message: msgspec.Struct) -> None:
+def test_message_of_another_type_is_rejected(ends: Ends, message: msgspec.Struct) -> None:
     left, right = ends
     left.send(message)
     with pytest.raises(msgspec.ValidationError):
         right.receive()
 
 
-def test_a_channel_can_be_waited_for(ends: Ends) -> None:
+def test_channel_can_be_polled(ends: Ends) -> None:
     left, _ = ends
     assert stat.S_ISSOCK(os.fstat(left.fileno()).st_mode)

@@ -35,7 +35,7 @@ LOG = (
         (b"", b""),
     ],
 )
-def test_what_is_a_line(line: bytes, expected: bytes) -> None:
+def test_log_line_format(line: bytes, expected: bytes) -> None:
     assert log_format.shown(line, Selection())[0] == expected
 
 
@@ -101,7 +101,7 @@ def test_shown(wanted: Selection, expected: bytes) -> None:
     assert log_format.shown(LOG, wanted) == (expected, expected == b"")
 
 
-def test_shown_goes_on_within_a_line() -> None:
+def test_shown_continues_within_a_line() -> None:
     first, second = LOG.splitlines(keepends=True)[1:3]
     text, begins_line = log_format.shown(first, Selection(timestamps=True))
     assert (text, begins_line) == (b"2026-01-02T12:00:01.000000000Z tw", False)
@@ -136,14 +136,14 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("turned_back", [timedelta(), timedelta(hours=1), timedelta(microseconds=1)])
-def test_a_rotated_file_is_sorted_after_earlier_ones(turned_back: timedelta) -> None:
+def test_rotated_file_sorts_after_earlier_ones(turned_back: timedelta) -> None:
     now = datetime(2026, 1, 2, 12, 0, 0, 999_999, tzinfo=UTC)
     before = log_format.rotated_name([], "0.log", now)
     assert log_format.rotated_name([before], "0.log", now - turned_back) == "0.log.20260102-120001.000000"
 
 
 @pytest.mark.parametrize(("most", "removed"), [(1, 4), (3, 2), (5, 0), (9, 0)])
-def test_the_oldest_files_go(most: int, removed: int) -> None:
+def test_oldest_files_are_removed(most: int, removed: int) -> None:
     start = datetime(2026, 1, 2, tzinfo=UTC)
     rotated = [log_format.rotated_name([], "0.log", start + timedelta(days=day)) for day in range(4)]
     assert log_format.names_to_remove(["0.log", *reversed(rotated)], "0.log", most) == tuple(

@@ -51,7 +51,7 @@ def world() -> Iterator[World]:
     one.close()
 
 
-def test_what_can_be_read_is_told_until_it_is_read(world: World) -> None:
+def test_readable_descriptor_is_reported_until_it_is_read(world: World) -> None:
     pipe, other = world.pipe(), world.pipe()
     world.loop.add(pipe.reader, lambda: world.do("read"))
     world.loop.add(other.reader, lambda: world.do("other"))
@@ -65,7 +65,7 @@ def test_what_can_be_read_is_told_until_it_is_read(world: World) -> None:
     assert world.done == ["read", "read", "other"]
 
 
-def test_what_is_removed_is_not_told_any_more(world: World) -> None:
+def test_removed_descriptor_is_not_reported(world: World) -> None:
     """Even if it was found together with what removed it, in whichever order."""
     pipes = [world.pipe(), world.pipe()]
 
@@ -81,7 +81,7 @@ def test_what_is_removed_is_not_told_any_more(world: World) -> None:
     assert world.done == ["one"]
 
 
-def test_a_number_that_is_used_again_is_another_descriptor(world: World) -> None:
+def test_reused_descriptor_number_is_another_descriptor(world: World) -> None:
     """What was found for the first is not done for the second, nor done with what the second does."""
     pipes = [world.pipe(), world.pipe()]
     later = world.pipe()
@@ -100,7 +100,7 @@ def test_a_number_that_is_used_again_is_another_descriptor(world: World) -> None
     assert world.done == ["replaced"]
 
 
-def test_removing_what_is_not_watched_is_harmless(world: World) -> None:
+def test_removing_an_unknown_descriptor_is_allowed(world: World) -> None:
     pipe = world.pipe()
     world.loop.remove(pipe.reader)
     world.loop.add(pipe.reader, lambda: world.do("read"))
@@ -109,7 +109,7 @@ def test_removing_what_is_not_watched_is_harmless(world: World) -> None:
     assert world.done == ["read"]
 
 
-def test_moments_come_once_in_their_order(world: World) -> None:
+def test_timers_fire_once_in_order(world: World) -> None:
     world.loop.call_later("late", 0.02, lambda: world.do("late"))
     world.loop.call_later("early", 0, lambda: world.do("early"))
     while len(world.done) < 2:
@@ -119,7 +119,7 @@ def test_moments_come_once_in_their_order(world: World) -> None:
     assert world.done == ["early", "late", "last"]
 
 
-def test_a_moment_can_be_moved_or_forgotten(world: World) -> None:
+def test_timer_can_be_replaced_or_cancelled(world: World) -> None:
     world.loop.call_later("key", 100000, lambda: world.do("first"))
     world.loop.call_later("other", 0, lambda: world.do("other"))
     world.loop.call_later("key", 0, lambda: world.do("second"))
@@ -129,7 +129,7 @@ def test_a_moment_can_be_moved_or_forgotten(world: World) -> None:
     assert world.done == ["second"]
 
 
-def test_what_is_due_may_change_what_else_is(world: World) -> None:
+def test_due_timer_may_cancel_another(world: World) -> None:
     def act() -> None:
         world.do("act")
         world.loop.cancel("forgotten")
@@ -143,7 +143,7 @@ def test_what_is_due_may_change_what_else_is(world: World) -> None:
     assert world.done == ["act", "again"]
 
 
-def test_something_to_read_does_not_wait_for_a_moment(world: World) -> None:
+def test_readable_descriptor_does_not_wait_for_timers(world: World) -> None:
     pipe = world.pipe()
     world.loop.add(pipe.reader, lambda: world.do("read"))
     world.loop.call_later("key", 100000, lambda: world.do("moment"))
@@ -162,7 +162,7 @@ def _own_signals() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_own_signals")
-def test_the_end_of_a_child_wakes(world: World) -> None:
+def test_end_of_a_child_wakes_the_loop(world: World) -> None:
     woken = poll_loop.children_ended()
     world.loop.add(woken, lambda: world.do("woken"))
     # Before anything has ended, there is nothing, and nobody waits for it.
@@ -176,7 +176,7 @@ def test_the_end_of_a_child_wakes(world: World) -> None:
     os.close(woken)
 
 
-def test_all_but_some_are_closed() -> None:
+def test_close_all_except_keeps_given_descriptors() -> None:
     """In a process of its own, with a descriptor in every gap."""
     program = (
         "import os\n"

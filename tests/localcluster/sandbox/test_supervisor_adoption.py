@@ -23,7 +23,7 @@ pytestmark = pytest.mark.pods
 # Others that come later
 
 
-def test_who_connects_later_hears_all(pod: Pod) -> None:
+def test_later_client_gets_all_reports(pod: Pod) -> None:
     ended = pod.start("exit 3")
     pod.ended(ended)
     missing = pod.begin("windlass-none")
@@ -58,7 +58,7 @@ def started_of(pod: Pod, run_id: str) -> Started:
     return pod.hear(Started, lambda said: said.container == run_id)
 
 
-def test_the_last_who_connects_is_the_daemon(pod: Pod) -> None:
+def test_last_client_is_the_daemon(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     before = pod.channel
     pod.connect()
@@ -69,7 +69,7 @@ def test_the_last_who_connects_is_the_daemon(pod: Pod) -> None:
     assert pod.ended(run_id).signal == signal.SIGKILL
 
 
-def test_what_is_not_a_message_ends_the_connection_and_nothing_else(pod: Pod) -> None:
+def test_invalid_message_ends_only_the_connection(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     pod.channel.socket.sendall(b"\0\0\0\3\0abc")
     pod.hear_the_end()
@@ -103,7 +103,7 @@ def networked(request: pytest.FixtureRequest) -> Iterator[Spawner]:
         yield one
 
 
-def test_the_next_spawner_has_the_network_of_the_last(networked: Spawner) -> None:
+def test_next_spawner_joins_the_existing_network(networked: Spawner) -> None:
     address = "10.86.1.77"
     pod = networked.pod(networked.plan(link=messages.Link(address, 16, networked.ready.gateway)))
     run_id = pod.begin(spawner_harness.python(), "-c", ANSWER, address)
@@ -147,7 +147,7 @@ def limited() -> Iterator[Spawner]:
         yield one
 
 
-def test_a_spawner_that_cannot_fork(limited: Spawner) -> None:
+def test_spawner_reports_failed_fork(limited: Spawner) -> None:
     plan = limited.plan()
     many = str(resource.getrlimit(resource.RLIMIT_NPROC)[1])
     limit_processes(limited.process.pid, "0")
@@ -158,7 +158,7 @@ def test_a_spawner_that_cannot_fork(limited: Spawner) -> None:
     assert limited.pod(plan).hello == messages.Hello(())
 
 
-def test_a_supervisor_that_cannot_fork(limited: Spawner) -> None:
+def test_supervisor_reports_failed_fork(limited: Spawner) -> None:
     pod = limited.pod()
     running = pod.start(FOREVER)
     supervisor = spawner_harness.supervisor_of(running)
@@ -178,13 +178,13 @@ def test_a_supervisor_that_cannot_fork(limited: Spawner) -> None:
 
 # Only root has a cgroup, which limits the processes of the container alone.
 @pytest.mark.parametrize("spawner", ["root"], indirect=True)
-def test_an_init_that_cannot_fork(pod: Pod) -> None:
+def test_init_reports_failed_fork(pod: Pod) -> None:
     run_id = pod.begin("true", limits=Limits(processes=1))
     refusal = pod.not_started(run_id)
     assert refusal.message == "cannot fork: Resource temporarily unavailable"
 
 
-def test_a_container_cannot_have_more_processes_than_it_may(pod: Pod, spawner: Spawner) -> None:
+def test_process_limit_of_a_container_is_enforced(pod: Pod, spawner: Spawner) -> None:
     script = "i=0; while [ $i -lt 60 ]; do sleep 100000 & i=$((i+1)); done; echo all; wait"
     run_id = pod.start(script, limits=Limits(processes=20))
     end = pod.ended(run_id)

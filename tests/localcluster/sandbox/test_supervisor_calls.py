@@ -30,7 +30,7 @@ def word() -> str:
 # Exec
 
 
-def test_exec(pod: Pod) -> None:
+def test_exec_returns_streams_and_exit_code(pod: Pod) -> None:
     environment = {b"PATH": PATH, b"WORD": b"of the container"}
     run_id = pod.start(FOREVER, environment=environment, working_directory="/usr")
     shell = pod.execute(run_id, "sh", "-c", 'pwd; echo "$WORD"; cat; echo err >&2; exit 5')
@@ -53,19 +53,19 @@ def test_exec_with_a_terminal(pod: Pod) -> None:
     shell.close()
 
 
-def test_exec_that_a_signal_ends(pod: Pod) -> None:
+def test_exec_killed_by_a_signal(pod: Pod) -> None:
     shell = pod.execute(pod.start(FOREVER), "sh", "-c", "kill -9 $$")
     assert shell.exit_code() == 137
     shell.close()
 
 
-def test_exec_of_what_is_not_there(pod: Pod) -> None:
+def test_exec_of_a_missing_command_is_refused(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     refusal = pod.refusal(lambda call: messages.Execute(call, run_id, (b"windlass-none",)))
     assert refusal == 'exec: "windlass-none": executable file not found in $PATH'
 
 
-def test_many_execs_at_once(pod: Pod) -> None:
+def test_parallel_execs(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     shells = [pod.execute(run_id, "sh", "-c", f"read -r _; exit {code}") for code in range(10)]
     for shell in reversed(shells):
@@ -75,7 +75,7 @@ def test_many_execs_at_once(pod: Pod) -> None:
         shell.close()
 
 
-def test_an_abandoned_exec_is_killed(pod: Pod) -> None:
+def test_abandoned_exec_is_killed(pod: Pod) -> None:
     run_id, word = pod.start(FOREVER), f"100000.{uuid.uuid4().int}"
     shell = pod.execute(run_id, "sh", "-c", f"sleep {word} & sleep {word}")
     wait_for("both", lambda: len(spawner_harness.with_word(f"sleep {word} ")) >= 2)
@@ -88,7 +88,7 @@ def test_an_abandoned_exec_is_killed(pod: Pod) -> None:
 
 @pytest.mark.parametrize("kind", [messages.Execute, messages.Attach])
 @pytest.mark.parametrize("has_run", [True, False])
-def test_nobody_gets_into_what_does_not_run(pod: Pod, kind: type, has_run: bool) -> None:
+def test_exec_in_an_ended_container_is_refused(pod: Pod, kind: type, has_run: bool) -> None:
     run_id = "none"
     if has_run:
         run_id = pod.start("true")
@@ -105,7 +105,7 @@ def test_nobody_gets_into_what_does_not_run(pod: Pod, kind: type, has_run: bool)
 # Attach
 
 
-def test_attached_ones_see_what_comes_from_then_on(pod: Pod) -> None:
+def test_attached_client_sees_later_output(pod: Pod) -> None:
     run_id = pod.start("echo before; read -r _; echo out; echo err >&2; read -r _", has_stdin=True)
     pod.wait_for_line(run_id, "before")
     one, other = pod.attach(run_id), pod.attach(run_id)
@@ -120,7 +120,7 @@ def test_attached_ones_see_what_comes_from_then_on(pod: Pod) -> None:
         shell.close()
 
 
-def test_who_lets_go_sees_no_more(pod: Pod) -> None:
+def test_detached_client_sees_no_more_output(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     shell = pod.attach(run_id)
     assert len(shell.descriptors) == 1
@@ -130,7 +130,7 @@ def test_who_lets_go_sees_no_more(pod: Pod) -> None:
     assert spawner_harness.marked(run_id)
 
 
-def test_who_is_attached_and_does_not_read_keeps_nobody_waiting(pod: Pod) -> None:
+def test_attached_client_that_does_not_read_blocks_nothing(pod: Pod) -> None:
     run_id = pod.start("read -r _; seq 200000; exit 8", has_stdin=True)
     shell = pod.attach(run_id)
     os.write(shell.descriptors[1], b"\n")
@@ -139,7 +139,7 @@ def test_who_is_attached_and_does_not_read_keeps_nobody_waiting(pod: Pod) -> Non
     shell.close()
 
 
-def test_who_is_attached_and_goes_harms_nobody(pod: Pod) -> None:
+def test_closed_attached_client_is_dropped(pod: Pod) -> None:
     run_id = pod.start("read -r _; echo one; read -r _; echo two", has_stdin=True)
     shell, staying = pod.attach(run_id), pod.attach(run_id)
     os.close(shell.descriptors.pop(0))
@@ -165,7 +165,7 @@ while True:
 """
 
 
-def test_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
+def test_connect_to_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
     run_id = pod.begin(spawner_harness.python(), "-c", LISTEN)
     wait_for("the port", lambda: pod.log(run_id))
     port = int(pod.log(run_id)[0][1])
@@ -182,7 +182,7 @@ def said_at(pod: Pod, port: int, host: str = "127.0.0.1") -> bytes:
         return connection.recv(100)
 
 
-def test_a_port_where_nobody_listens(pod: Pod) -> None:
+def test_connect_to_a_closed_port(pod: Pod) -> None:
     with socket.socket() as bound:
         # Taken, so that nobody else listens there meanwhile.
         bound.bind(("127.0.0.1", 0))
@@ -191,7 +191,7 @@ def test_a_port_where_nobody_listens(pod: Pod) -> None:
     assert pod.ended(pod.start("exit 2")).exit_code == 2
 
 
-def test_pods_of_one_network_hear_of_it(spawner: Spawner, pod: Pod) -> None:
+def test_namespaces_are_shared_with_a_pod_network_only(spawner: Spawner, pod: Pod) -> None:
     """The next spawner joins what this one has made."""
     if not spawner.ready.gateway:
         assert pod.refusal(messages.Namespaces) == "pods share the host network"
@@ -203,7 +203,7 @@ def test_pods_of_one_network_hear_of_it(spawner: Spawner, pod: Pod) -> None:
     os.close(hub)
 
 
-def test_an_exec_ends_with_its_container(pod: Pod) -> None:
+def test_exec_ends_with_its_container(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     shell = pod.execute(run_id, "sleep", "100000")
     pod.signal(run_id, signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_an_exec_ends_with_its_container(pod: Pod) -> None:
     shell.close()
 
 
-def test_an_exec_ends_with_the_init_of_its_container(pod: Pod) -> None:
+def test_exec_ends_with_the_init_of_its_container(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     shell = pod.execute(run_id, "sleep", "100000")
     spawner_harness.kill(spawner_harness.init_of(run_id))
@@ -223,7 +223,7 @@ def test_an_exec_ends_with_the_init_of_its_container(pod: Pod) -> None:
     shell.close()
 
 
-def test_an_exec_ends_with_the_daemon_that_asked_for_it(pod: Pod, word: str) -> None:
+def test_exec_ends_with_the_daemon_that_requested_it(pod: Pod, word: str) -> None:
     """The next one knows nothing of it, and counts its calls from the beginning."""
     run_id = pod.start(FOREVER)
     shell = pod.execute(run_id, "sleep", word)
@@ -236,7 +236,7 @@ def test_an_exec_ends_with_the_daemon_that_asked_for_it(pod: Pod, word: str) -> 
 
 
 @pytest.mark.parametrize(("host", "port"), [("windlass-none.invalid", 80), ("127.0.0.1", 70000)])
-def test_an_address_that_is_none_is_refused(doomed: Spawner, host: str, port: int) -> None:
+def test_invalid_address_is_refused(doomed: Spawner, host: str, port: int) -> None:
     """A probe may name any."""
     pod = doomed.pod()
     run_id = pod.start(FOREVER)

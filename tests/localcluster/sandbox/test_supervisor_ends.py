@@ -44,7 +44,7 @@ def sleeping(word: str) -> list[int]:
 # Signals
 
 
-def test_sigterm_is_for_the_first_process_alone(pod: Pod) -> None:
+def test_sigterm_goes_only_to_the_main_process(pod: Pod) -> None:
     inner = "sh -c 'trap \"echo inner\" TERM; while true; do sleep 0.05; done' &"
     script = f"trap 'echo outer; exit 3' TERM; {inner} echo armed; while true; do sleep 0.05; done"
     run_id = pod.start(script)
@@ -55,13 +55,13 @@ def test_sigterm_is_for_the_first_process_alone(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGTERM])
-def test_a_signal_that_is_not_caught_ends_it(pod: Pod, number: signal.Signals) -> None:
+def test_uncaught_signal_ends_the_container(pod: Pod, number: signal.Signals) -> None:
     run_id = pod.start("exec sleep 100000")
     pod.signal(run_id, number)
     assert pod.ended(run_id).signal == number
 
 
-def test_sigkill_ends_all_that_the_container_started(pod: Pod, word: str) -> None:
+def test_sigkill_kills_all_processes_of_the_container(pod: Pod, word: str) -> None:
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
     pod.signal(run_id, signal.SIGKILL)
@@ -70,7 +70,7 @@ def test_sigkill_ends_all_that_the_container_started(pod: Pod, word: str) -> Non
     assert spawner_harness.marked(run_id) == []
 
 
-def test_an_end_of_its_own_ends_all_that_the_container_started(pod: Pod, word: str) -> None:
+def test_exit_of_main_process_kills_all_others(pod: Pod, word: str) -> None:
     """One of them has the container's output, which does not keep the end from being told."""
     run_id = pod.start(with_daemons(word, "read -r _; exit 4"), has_stdin=True)
     wait_for_daemons(pod, run_id, word)
@@ -81,7 +81,7 @@ def test_an_end_of_its_own_ends_all_that_the_container_started(pod: Pod, word: s
     wait_for("none", lambda: not sleeping(word))
 
 
-def test_containers_of_a_pod_end_each_for_itself(pod: Pod) -> None:
+def test_containers_of_a_pod_end_independently(pod: Pod) -> None:
     one, other = pod.start(FOREVER), pod.start(FOREVER)
     pod.signal(one, signal.SIGKILL)
     assert pod.ended(one).signal == signal.SIGKILL
@@ -90,7 +90,7 @@ def test_containers_of_a_pod_end_each_for_itself(pod: Pod) -> None:
     assert pod.ended(other).signal == signal.SIGKILL
 
 
-def test_a_signal_for_what_has_ended_does_nothing(pod: Pod) -> None:
+def test_signal_to_an_ended_container_is_ignored(pod: Pod) -> None:
     run_id = pod.start("true")
     pod.ended(run_id)
     pod.signal(run_id, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_a_signal_for_what_has_ended_does_nothing(pod: Pod) -> None:
 # The end of a pod
 
 
-def test_the_end_of_a_pod(pod: Pod, word: str) -> None:
+def test_end_kills_all_containers_of_a_pod(pod: Pod, word: str) -> None:
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
     everybody = spawner_harness.family(spawner_harness.supervisor_of(run_id))
@@ -116,7 +116,7 @@ def test_the_end_of_a_pod(pod: Pod, word: str) -> None:
     assert isinstance(written.end, Ended)
 
 
-def test_a_pod_that_ends_starts_nothing_more(pod: Pod) -> None:
+def test_ending_pod_starts_no_container(pod: Pod) -> None:
     run_id = pod.start("trap '' TERM; " + FOREVER)
     late = pod.plan("true")
     pod.channel.send(messages.End())
@@ -127,7 +127,7 @@ def test_a_pod_that_ends_starts_nothing_more(pod: Pod) -> None:
     assert not (pod.folder / "containers" / late.id).exists()
 
 
-def test_the_last_words_of_a_pod_are_in_its_log(pod: Pod) -> None:
+def test_last_output_of_a_pod_is_in_its_log(pod: Pod) -> None:
     run_id = pod.start("seq 100000; echo last; " + FOREVER)
     pod.wait_for_line(run_id, "last")
     pod.channel.send(messages.End())
@@ -136,7 +136,7 @@ def test_the_last_words_of_a_pod_are_in_its_log(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("is_spawner_alive", [True, False])
-def test_all_pods_end_with_the_lifeline(doomed: Spawner, word: str, is_spawner_alive: bool) -> None:
+def test_pods_end_when_the_lifeline_closes(doomed: Spawner, word: str, is_spawner_alive: bool) -> None:
     pods = [doomed.pod() for _ in range(3)]
     ids = [pod.start(with_daemons(word)) for pod in pods]
     wait_for("all", lambda: len(sleeping(word)) == 6)
@@ -157,7 +157,7 @@ def test_all_pods_end_with_the_lifeline(doomed: Spawner, word: str, is_spawner_a
 # Killed
 
 
-def test_an_init_that_is_killed(doomed: Spawner, word: str) -> None:
+def test_killed_init_ends_its_container(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
@@ -171,7 +171,7 @@ def test_an_init_that_is_killed(doomed: Spawner, word: str) -> None:
     assert pod.ended(pod.start("exit 2")).exit_code == 2
 
 
-def test_a_supervisor_that_is_killed(doomed: Spawner, word: str) -> None:
+def test_killed_supervisor_ends_its_containers(doomed: Spawner, word: str) -> None:
     pod, other = doomed.pod(), doomed.pod()
     run_id, staying = pod.start(with_daemons(word)), other.start(FOREVER)
     wait_for_daemons(pod, run_id, word)
@@ -186,7 +186,7 @@ def test_a_supervisor_that_is_killed(doomed: Spawner, word: str) -> None:
 
 
 @pytest.mark.parametrize("doomed", spawner_harness.WITH_NAMESPACES, indirect=True)
-def test_an_init_that_stands_still_ends_with_its_supervisor(doomed: Spawner, word: str) -> None:
+def test_stopped_init_ends_with_its_supervisor(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
@@ -197,7 +197,7 @@ def test_an_init_that_stands_still_ends_with_its_supervisor(doomed: Spawner, wor
     spawner_harness.wait_until_gone(everybody)
 
 
-def test_a_supervisor_that_is_killed_while_a_container_starts(doomed: Spawner) -> None:
+def test_killed_supervisor_leaves_no_starting_container(doomed: Spawner) -> None:
     """However far it has come: nothing is left of it."""
     for _ in range(10):
         pod = doomed.pod()
@@ -218,7 +218,7 @@ def supervisor_in(spawner: Spawner, pod: Pod) -> int:
     return found
 
 
-def test_a_spawner_that_is_killed_ends_no_pod(doomed: Spawner, word: str) -> None:
+def test_killed_spawner_keeps_pods_running(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
@@ -235,7 +235,7 @@ def test_a_spawner_that_is_killed_ends_no_pod(doomed: Spawner, word: str) -> Non
     assert sleeping(word) == []
 
 
-def test_all_are_killed_at_once(doomed: Spawner, word: str) -> None:
+def test_killing_all_processes_leaves_nothing(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)

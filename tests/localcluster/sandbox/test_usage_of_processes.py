@@ -56,7 +56,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def test_a_tree_of_processes(init: int, source: str) -> None:
+def test_usage_of_a_process_tree(init: int, source: str) -> None:
     found = usage.read({"a": Target(init), "gone": Target(2**22 + 1)})
     assert list(found) == ["a"]
     load = found["a"]
@@ -66,12 +66,12 @@ def test_a_tree_of_processes(init: int, source: str) -> None:
         assert load.cpu_seconds >= 0.19
 
 
-def test_nothing_is_read_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_targets_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "usage_by_pid", lambda: pytest.fail("nobody runs"))
     assert usage.read({}) == {}
 
 
-def test_the_processes_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_read_once_for_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
 
     def shares() -> dict[int, ProcessStat]:
@@ -130,7 +130,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize(("files", "expected"), GROUPS.values(), ids=GROUPS)
-def test_a_cgroup(
+def test_usage_from_a_cgroup(
     files: Files, expected: ProcessUsage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it does not count is counted of the processes."""
@@ -140,7 +140,7 @@ def test_a_cgroup(
     assert usage.read({"a": Target(1, files.write(tmp_path))}) == {"a": expected}
 
 
-def test_a_cgroup_that_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_cgroup_is_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = UNIFIED.write(tmp_path)
     monkeypatch.setattr(processes, "usage_by_pid", dict)
     assert usage.read({"a": Target(1, groups)}) == {"a": ProcessUsage(2.5, 4400)}
@@ -158,7 +158,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES)
-def test_a_line_of_ps(line: bytes, expected: tuple[int, ProcessStat] | None) -> None:
+def test_usage_from_a_ps_line(line: bytes, expected: tuple[int, ProcessStat] | None) -> None:
     assert processes._usage_from_ps(line) == expected
 
 
@@ -173,7 +173,7 @@ STATS = {
 
 
 @pytest.mark.parametrize(("text", "is_there"), STATS.values(), ids=STATS)
-def test_a_line_of_proc(text: bytes, is_there: bool) -> None:
+def test_usage_from_proc_stat(text: bytes, is_there: bool) -> None:
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     expected = ProcessStat(3, 200 / ticks, 25 / ticks, 25 * page)
     assert processes._usage_from_stat(text) == (expected if is_there else None)

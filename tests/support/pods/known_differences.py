@@ -35,9 +35,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 REAL_FAILS: Final[Mapping[str, Difference]] = {
     **dict.fromkeys(
         (
-            "test_init_containers.py::test_a_sidecar_runs_beside_the_others_and_ends_after_them",
-            "test_init_containers.py::test_a_sidecar_that_ends_is_started_again",
-            "test_init_containers.py::test_what_follows_a_sidecar_waits_for_its_startup_probe",
+            "test_init_containers.py::test_sidecar_runs_in_parallel_and_ends_last",
+            "test_init_containers.py::test_ended_sidecar_is_restarted",
+            "test_init_containers.py::test_containers_wait_for_startup_probe_of_a_sidecar",
         ),
         Difference(
             real="drops the restartPolicy of an init container",
@@ -46,24 +46,24 @@ REAL_FAILS: Final[Mapping[str, Difference]] = {
             before=29,
         ),
     ),
-    "test_volume_mounts.py::test_memory_is_a_volume_of_limited_size": Difference(
+    "test_volume_mounts.py::test_memory_volume_has_a_size_limit": Difference(
         real="limits a volume in memory to half of the node's memory",
         ours="limits it to its sizeLimit",
         why="the size of such volumes came with 1.22",
         before=22,
     ),
-    "test_pod_logs.py::test_the_tail_of_a_long_line_is_all_of_it": Difference(
+    "test_pod_logs.py::test_tail_of_a_long_line_is_the_whole_line": Difference(
         real="tailLines counts a line of more than 16 KiB as several",
         ours="a line is a line",
         why="container runtimes store a long line in parts, and the kubelet counts those",
     ),
-    "test_pod_logs.py::test_many_lines_right_before_the_end": Difference(
+    "test_pod_logs.py::test_many_lines_before_the_end": Difference(
         real="the end of a long output may be missing",
         ours="the log is whole",
         why="containerd 1.6 was seen to lose up to 100 KB that were written right before the end",
         may_pass=True,
     ),
-    "test_terminations.py::test_grace_may_be_shortened_later": Difference(
+    "test_terminations.py::test_grace_period_can_be_shortened_later": Difference(
         real="a second deletion with a shorter grace period does not end the pod sooner; grace 0 removes it",
         ours="the pod ends after the shorter grace period",
         why="seen with kubelet 1.37.1 on containerd 1.6; the kubelet of 1.20 ends the pod as ours does",
@@ -90,32 +90,32 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CHANGES: Final[Mapping[str, Change]] = {
-    "test_host_paths.py::test_what_has_to_be_there_is_waited_for": Change(
+    "test_host_paths.py::test_pod_waits_for_a_missing_path": Change(
         since=31,
         older="hostPath type check failed: {path} {words}",
         newer="hostPath type check failed, {path} {words}, unable to determine its type: "
         'path "{path}" does not exist',
         why="newer releases say what is at the path",
     ),
-    "test_pod_events.py::test_of_a_start[Pulled]": Change(
+    "test_pod_events.py::test_start_events[Pulled]": Change(
         since=32,
         older='Container image "{image}" already present on machine',
         newer='Container image "{image}" already present on machine( and can be accessed by the pod)?',
         why="newer releases ask who may use an image",
     ),
-    "test_pod_events.py::test_of_a_start[Created]": Change(
+    "test_pod_events.py::test_start_events[Created]": Change(
         since=32,
         older="Created container main",
         newer="Created container: main|Container created",
         why="reworded",
     ),
-    "test_pod_events.py::test_of_a_start[Started]": Change(
+    "test_pod_events.py::test_start_events[Started]": Change(
         since=32,
         older="Started container main",
         newer="Started container main|Container started",
         why="reworded",
     ),
-    "test_probing.py::test_a_slow_probe_fails": Change(
+    "test_probing.py::test_slow_probe_times_out": Change(
         since=24,
         older=r"Readiness probe failed: ",
         newer=r"Readiness probe failed: .*(timed out|timeout|DeadlineExceeded).*",
@@ -124,7 +124,7 @@ CHANGES: Final[Mapping[str, Change]] = {
     "test_status_stages.py::test_conditions_of_a_failure": Change(
         since=27, older="ContainersNotReady", newer="PodFailed", why="a reason of its own since 1.27"
     ),
-    "test_terminations.py::test_eviction": Change(
+    "test_terminations.py::test_eviction_deletes_the_pod": Change(
         since=22, older="policy/v1beta1", newer="policy/v1", why="evictions are stable since 1.22"
     ),
 }

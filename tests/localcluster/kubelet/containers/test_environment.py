@@ -63,7 +63,7 @@ def _of_field(path: str) -> Json:
         (_from("secretKeyRef", name="absent", key="user", optional=True), None),
     ],
 )
-def test_values(variable: Json, value: str | None, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_values_of_env(variable: Json, value: str | None, pod: Json, lookup: Lookup, facts: Facts) -> None:
     container = {**pod["spec"]["containers"][0], "env": [variable]}
     assert environment(pod, container, lookup, facts).get("X") == value
 
@@ -103,13 +103,15 @@ def test_values(variable: Json, value: str | None, pod: Json, lookup: Lookup, fa
         ),
     ],
 )
-def test_refusals(container: Json, message: str, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_invalid_reference_is_rejected(
+    container: Json, message: str, pod: Json, lookup: Lookup, facts: Facts
+) -> None:
     with pytest.raises(SetupError) as refused:
         environment(pod, {"name": "main", **container}, lookup, facts)
     assert (refused.value.reason, refused.value.message) == (CONFIG_ERROR, message)
 
 
-def test_a_value_that_no_process_can_be_given(pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_nul_byte_is_rejected(pod: Json, lookup: Lookup, facts: Facts) -> None:
     with pytest.raises(SetupError, match='environment variable "X" contains a NUL byte') as refused:
         environment(
             pod, {"name": "main", "env": [_from("secretKeyRef", name="login", key="nul")]}, lookup, facts
@@ -179,7 +181,9 @@ def _without_services(pod: Json, container: Json, lookup: Lookup, facts: Facts) 
         ),
     ],
 )
-def test_order(container: Json, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_env_overrides_env_from(
+    container: Json, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts
+) -> None:
     assert _without_services(pod, container, lookup, facts) == expected
 
 
@@ -210,12 +214,14 @@ PS = {
 
 
 @pytest.mark.parametrize(("links", "expected"), [(True, KUBERNETES | PS), (False, KUBERNETES)])
-def test_services(links: bool, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_service_variables(
+    links: bool, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts
+) -> None:
     pod["spec"]["enableServiceLinks"] = links
     assert environment(pod, {"name": "main"}, lookup, facts) == expected
 
 
-def test_services_can_be_referred_to_and_replaced(pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_service_variables_can_be_referenced_and_overridden(pod: Json, lookup: Lookup, facts: Facts) -> None:
     variables = [
         {"name": "ADDRESS", "value": "$(PS_0_SERVICE_HOST):$(PS_0_SERVICE_PORT)"},
         {"name": "PS_0_SERVICE_HOST", "value": "mine"},

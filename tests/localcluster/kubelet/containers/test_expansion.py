@@ -44,9 +44,9 @@ def test_expansion(written: str, expanded: str) -> None:
     assert expansion.expand(written, VARIABLES) == expanded
 
 
-def test_the_earlier_mapping_wins() -> None:
+def test_earlier_mapping_takes_precedence() -> None:
     assert expansion.expand("$(A) $(C)", {"A": "first"}, {"A": "second", "C": "c"}) == "first c"
 
 
-def test_references_are_those_that_would_be_expanded() -> None:
+def test_references_are_the_expandable_names() -> None:
     assert [*expansion.references("$(A)/$$(B)/$(C D)/$(E")] == ["A", "C D"]

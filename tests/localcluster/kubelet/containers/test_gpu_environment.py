@@ -42,17 +42,17 @@ def _of(pod: Json, name: str) -> Json:
         ("second", "5,6"),
     ],
 )
-def test_containers_share_out_the_gpus_of_their_pod(name: str, visible: str) -> None:
+def test_containers_get_disjoint_gpus_of_their_pod(name: str, visible: str) -> None:
     found = environment.gpu_environment(POD, _of(POD, name), {}, EIGHT)
     assert found == {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @pytest.mark.parametrize(("gpu_ids", "expected"), [(EIGHT, {"CUDA_VISIBLE_DEVICES": ""}), ((), {})])
-def test_who_asks_for_none_sees_none(gpu_ids: tuple[str, ...], expected: dict[str, str]) -> None:
+def test_container_without_request_sees_no_gpu(gpu_ids: tuple[str, ...], expected: dict[str, str]) -> None:
     assert environment.gpu_environment(POD, _of(POD, "none"), {}, gpu_ids) == expected
 
 
-def test_the_daemon_itself_sees_some_only() -> None:
+def test_gpu_numbers_are_relative_to_visible_devices_of_the_daemon() -> None:
     """Number 1 of what it may use is not the GPU that CUDA calls 1."""
     gpu_ids = ("3", "GPU-7c6b", *EIGHT)
     found = environment.gpu_environment(POD, _of(POD, "sidecar"), {}, gpu_ids)
@@ -63,13 +63,13 @@ def test_the_daemon_itself_sees_some_only() -> None:
     ("written", "visible"),
     [("0", "5"), ("1,0", "6,5"), ("", ""), ("-1", ""), ("0,7,1", "5"), ("GPU-1", ""), (" 1 ", "6")],
 )
-def test_a_container_chooses_among_its_own(written: str, visible: str) -> None:
+def test_container_selects_from_its_own_gpus(written: str, visible: str) -> None:
     found = environment.gpu_environment(POD, _of(POD, "second"), {"CUDA_VISIBLE_DEVICES": written}, EIGHT)
     assert found["CUDA_VISIBLE_DEVICES"] == visible
 
 
 @pytest.mark.parametrize("annotations", [{}, {"windlass.dev/gpus": "0"}, {"windlass.dev/gpus": "mine"}])
-def test_a_pod_that_was_given_none(annotations: dict[str, str]) -> None:
+def test_missing_gpu_annotation_is_rejected(annotations: dict[str, str]) -> None:
     pod = {**POD, "metadata": {"annotations": annotations}}
     with pytest.raises(
         SetupError, match=r"the pod has no GPUs assigned in the annotation windlass\.dev/gpus"

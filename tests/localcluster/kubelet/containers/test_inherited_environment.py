@@ -57,12 +57,14 @@ _DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         ),
     ],
 )
-def test_base_environment(environ: dict[str, str], programs: str, expected: dict[str, str]) -> None:
+def test_inherited_variables(environ: dict[str, str], programs: str, expected: dict[str, str]) -> None:
     assert environment.inherited_environment(environ, programs) == expected
 
 
 @pytest.mark.parametrize(("prefix", "is_found"), [("/machine", False), ("/venv", True)])
-def test_own_programs(monkeypatch: pytest.MonkeyPatch, prefix: str, is_found: bool) -> None:
+def test_virtual_environment_is_first_in_path(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, is_found: bool
+) -> None:
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(sys, "base_prefix", "/machine")
     expected = str(Path(sys.executable).parent) if is_found else ""

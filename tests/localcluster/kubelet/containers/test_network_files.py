@@ -75,7 +75,7 @@ def test_hostname(name: str, spec: Json, expected: str, pod: Json) -> None:
     assert network_files.hostname(pod) == expected
 
 
-def test_a_whole_name_that_is_too_long(pod: Json) -> None:
+def test_too_long_fqdn_is_rejected(pod: Json) -> None:
     pod["metadata"]["name"] = "x" * 39
     pod["spec"] |= {"subdomain": "s", "setHostnameAsFQDN": True}
     with pytest.raises(SetupError) as refused:
@@ -138,6 +138,6 @@ def test_resolv_conf(spec: Json, expected: str, pod: Json) -> None:
     ("searches", "kept"),
     [([f"{number}.example" for number in range(40)], 32), ([f"{number:0>200}" for number in range(11)], 10)],
 )
-def test_no_more_searches_than_a_resolver_takes(searches: list[str], kept: int, pod: Json) -> None:
+def test_search_domains_are_truncated(searches: list[str], kept: int, pod: Json) -> None:
     pod["spec"] |= {"dnsPolicy": "None", "dnsConfig": {"searches": searches}}
     assert resolv_conf(pod, HOST) == f"search {' '.join(searches[:kept])}\n"

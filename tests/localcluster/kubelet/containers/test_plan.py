@@ -60,7 +60,7 @@ def _mounted(name: str, path: str, **more: Any) -> Json:
     return {"name": name, "mountPath": path, **more}
 
 
-def test_a_whole_plan(setting: Setting) -> None:
+def test_complete_plan(setting: Setting) -> None:
     container = {
         "command": ["echo", "$(WHO)"],
         "args": ["$(HOME)"],
@@ -119,7 +119,7 @@ def test_environment(setting: Setting, container: Json, changes: Json, expected:
     assert {key: found.get(key) for key in expected} == expected
 
 
-def test_bytes_that_are_no_text_stay_as_they_are(setting: Setting) -> None:
+def test_bytes_that_are_not_utf8_stay_unchanged(setting: Setting) -> None:
     host = msgspec.structs.replace(HOST, environment={"LANG": "\udcff"})
     plan = _plan(msgspec.structs.replace(setting, host=host), {})
     assert plan.environment[b"LANG"] == b"\xff"
@@ -140,16 +140,16 @@ def test_bytes_that_are_no_text_stay_as_they_are(setting: Setting) -> None:
         ),
     ],
 )
-def test_order_of_mounts(setting: Setting, mounts: list[Json], targets: list[str]) -> None:
+def test_mounts_are_ordered_by_depth(setting: Setting, mounts: list[Json], targets: list[str]) -> None:
     assert [mount.target for mount in _plan(setting, {"volumeMounts": mounts}).mounts] == targets
 
 
-def test_the_way_to_the_api_server(setting: Setting) -> None:
+def test_service_account_is_mounted(setting: Setting) -> None:
     plan = _plan(setting, {}, automountServiceAccountToken=True)
     assert Mount("/access", ACCESS, read_only=True) in plan.mounts
 
 
-def test_parts_of_volumes(setting: Setting) -> None:
+def test_sub_paths_of_volumes(setting: Setting) -> None:
     mounts = [_mounted("data", "/a", subPath="new/one"), _mounted("shm", "/b", subPath="new")]
     plan = _plan(setting, {"volumeMounts": mounts})
     sources = {mount.target: Path(mount.source) for mount in plan.mounts}
@@ -160,7 +160,7 @@ def test_parts_of_volumes(setting: Setting) -> None:
     assert not (setting.folder.volume("shm") / "new").exists()
 
 
-def test_parts_that_are_elsewhere(setting: Setting) -> None:
+def test_sub_path_outside_of_volume_is_rejected(setting: Setting) -> None:
     (setting.folder.volume("data") / "out").symlink_to("/etc")
     with pytest.raises(SetupError) as told:
         _plan(setting, {"volumeMounts": [_mounted("data", "/a", subPath="out")]})
@@ -179,7 +179,7 @@ def plain(setting: Setting) -> Setting:
     return msgspec.structs.replace(setting, host=PLAIN)
 
 
-def test_a_folder_at_its_own_path_needs_no_mount(plain: Setting) -> None:
+def test_volume_at_its_own_path_needs_no_mount(plain: Setting) -> None:
     place = str(plain.folder.volume("data"))
     mounts = [_mounted("data", f"{place}/"), _mounted("data", f"{place}/sub", subPath="sub")]
     assert _plan(plain, {"volumeMounts": mounts}, automountServiceAccountToken=True).mounts == ()
@@ -193,7 +193,9 @@ def test_a_folder_at_its_own_path_needs_no_mount(plain: Setting) -> None:
         ([], "/images/one", 'the files of image "tf"'),
     ],
 )
-def test_what_needs_a_mount_is_refused(plain: Setting, mounts: list[Json], image: str, what: str) -> None:
+def test_mount_is_rejected_where_mounts_are_impossible(
+    plain: Setting, mounts: list[Json], image: str, what: str
+) -> None:
     with pytest.raises(SetupError) as told:
         _plan(plain, {"image": "tf", "volumeMounts": mounts}, image)
     assert told.value.reason == "CreateContainerError"

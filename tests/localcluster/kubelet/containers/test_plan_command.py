@@ -28,7 +28,7 @@ def test_arguments(container: Json, argv: tuple[str, ...]) -> None:
         ({"command": ["a\0b"]}, 'the command of container "main" contains a NUL byte'),
     ],
 )
-def test_no_arguments(container: Json, message: str) -> None:
+def test_missing_or_invalid_command_is_rejected(container: Json, message: str) -> None:
     with pytest.raises(SetupError, match=message) as refused:
         plan.arguments({"name": "main", **container}, {})
     assert refused.value.reason == "CreateContainerError"
@@ -42,6 +42,6 @@ def test_working_directory(written: str | None, folder: str) -> None:
     assert plan.working_directory({"name": "main", "workingDir": written}) == folder
 
 
-def test_a_relative_working_directory() -> None:
+def test_relative_working_directory_is_rejected() -> None:
     with pytest.raises(SetupError, match='workingDir "work" of container "main" is not an absolute path'):
         plan.working_directory({"name": "main", "workingDir": "work"})

@@ -42,7 +42,9 @@ def _user(of_pod: Json, of_container: Json, host: Host) -> User:
         ({"runAsNonRoot": True}, {"runAsNonRoot": False}, ROOT, User()),
     ],
 )
-def test_user(of_pod: Json, of_container: Json, host: Host, expected: User) -> None:
+def test_user_and_groups_from_security_context(
+    of_pod: Json, of_container: Json, host: Host, expected: User
+) -> None:
     assert _user(of_pod, of_container, host) == expected
 
 
@@ -54,7 +56,7 @@ def test_user(of_pod: Json, of_container: Json, host: Host, expected: User) -> N
         ({"runAsNonRoot": True}, {"runAsUser": 0}, "container's runAsUser breaks non-root policy"),
     ],
 )
-def test_root_where_root_must_not_be(of_pod: Json, of_container: Json, problem: str) -> None:
+def test_root_is_rejected_with_run_as_non_root(of_pod: Json, of_container: Json, problem: str) -> None:
     with pytest.raises(SetupError) as told:
         _user(of_pod, of_container, ROOT)
     assert (told.value.reason, told.value.message) == (
@@ -72,7 +74,7 @@ def test_root_where_root_must_not_be(of_pod: Json, of_container: Json, problem: 
         ({"runAsUser": 1, "runAsGroup": 1}, "runAsUser, runAsGroup"),
     ],
 )
-def test_others_where_nobody_is_root(of_pod: Json, named: str) -> None:
+def test_other_user_is_rejected_without_root(of_pod: Json, named: str) -> None:
     with pytest.raises(SetupError) as told:
         _user(of_pod, {}, ANN)
     assert told.value.reason == "CreateContainerError"
@@ -90,7 +92,7 @@ def test_others_where_nobody_is_root(of_pod: Json, named: str) -> None:
         (User(UNKNOWN, 0), {"HOME": "/", "USER": str(UNKNOWN), "LOGNAME": str(UNKNOWN)}),
     ],
 )
-def test_home(user: User, expected: dict[str, str]) -> None:
+def test_home_of_an_unknown_user(user: User, expected: dict[str, str]) -> None:
     assert users.environment(user, ROOT) == expected
 
 

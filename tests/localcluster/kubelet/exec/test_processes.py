@@ -120,7 +120,7 @@ async def read_all(descriptor: int, count: int) -> bytes:
     return found
 
 
-def test_both_streams_and_the_exit_code() -> None:
+def test_exec_returns_both_streams_and_exit_code() -> None:
     async def test(world: World) -> None:
         process, _, stdout, stderr = world.pipes()
         reading = asyncio.create_task(all_of(process))
@@ -137,7 +137,7 @@ def test_both_streams_and_the_exit_code() -> None:
     run(test)
 
 
-def test_much_output_of_one_stream_does_not_hold_up_the_other() -> None:
+def test_large_output_of_one_stream_does_not_block_the_other() -> None:
     async def test(world: World) -> None:
         process, _, stdout, stderr = world.pipes()
         much = os.urandom(1 << 20)
@@ -157,7 +157,7 @@ def test_much_output_of_one_stream_does_not_hold_up_the_other() -> None:
     run(test)
 
 
-def test_input_of_any_length_arrives_and_ends() -> None:
+def test_stdin_of_any_length_arrives_and_ends() -> None:
     async def test(world: World) -> None:
         process, stdin, _, _ = world.pipes()
         much = os.urandom(1 << 20)
@@ -174,7 +174,7 @@ def test_input_of_any_length_arrives_and_ends() -> None:
     run(test)
 
 
-def test_input_that_nobody_reads_any_more_is_refused() -> None:
+def test_writing_to_closed_stdin_fails() -> None:
     """A process may close its stdin and go on: what it says is still heard."""
 
     async def test(world: World) -> None:
@@ -190,7 +190,7 @@ def test_input_that_nobody_reads_any_more_is_refused() -> None:
     run(test)
 
 
-def test_a_terminal() -> None:
+def test_terminal_merges_streams_and_ends_input_with_a_character() -> None:
     async def test(world: World) -> None:
         process, slave = world.terminal()
         await process.resize(100, 40)
@@ -214,7 +214,7 @@ def test_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("has_stdin", [True, False])
-def test_attached(has_stdin: bool) -> None:
+def test_attach_returns_output_and_stdin(has_stdin: bool) -> None:
     async def test(world: World) -> None:
         process, writer, reader = world.attached(has_stdin=has_stdin)
         await process.write_stdin(b"in")
@@ -230,7 +230,7 @@ def test_attached(has_stdin: bool) -> None:
     run(test)
 
 
-def test_attached_to_a_terminal() -> None:
+def test_attach_to_a_terminal() -> None:
     async def test(world: World) -> None:
         process, slave = world.attached_terminal()
         await process.resize(100, 40)
@@ -246,7 +246,7 @@ def test_attached_to_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(("width", "seen"), [(1 << 20, 0xFFFF), (-1, 0)])
-def test_a_size_that_no_terminal_has(width: int, seen: int) -> None:
+def test_invalid_terminal_size_is_clamped(width: int, seen: int) -> None:
     async def test(world: World) -> None:
         process, slave = world.terminal()
         await process.resize(width, 40)
@@ -262,7 +262,7 @@ def size_of(terminal: int) -> tuple[int, int]:
     return rows, columns
 
 
-def test_who_abandons_it_closes_all_and_says_so_once() -> None:
+def test_abandon_closes_descriptors_and_tells_supervisor_once() -> None:
     async def test(world: World) -> None:
         process, *_ = world.pipes()
         await process.abandon()
@@ -273,7 +273,7 @@ def test_who_abandons_it_closes_all_and_says_so_once() -> None:
     run(test)
 
 
-def test_who_stops_reading_closes_all() -> None:
+def test_stopping_to_read_closes_all_descriptors() -> None:
     async def test(world: World) -> None:
         process, _, stdout, _ = world.pipes()
         os.write(stdout, b"out")
@@ -285,7 +285,7 @@ def test_who_stops_reading_closes_all() -> None:
     run(test)
 
 
-def test_a_process_whose_supervisor_has_gone() -> None:
+def test_wait_fails_when_supervisor_has_ended() -> None:
     async def test(world: World) -> None:
         process, *_ = world.pipes()
         world.exit_code.set_exception(SandboxCallError("the pod's supervisor has gone"))

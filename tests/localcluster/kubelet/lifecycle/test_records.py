@@ -37,18 +37,18 @@ POD: dict[str, Any] = {
         ({"exit_code": 1, "was_out_of_memory": True}, 1, "OOMKilled"),
     ],
 )
-def test_an_end_has_a_code_and_a_reason(given: dict[str, Any], code: int, reason: str) -> None:
+def test_end_has_exit_code_and_reason(given: dict[str, Any], code: int, reason: str) -> None:
     end = records.end(RUN, NOW, **given)
     assert (end.exit_code, end.reason) == (code, reason)
     assert (end.started_at, end.finished_at, end.id) == (RUN.started_at, NOW, "id1")
 
 
-def test_what_cannot_be_started() -> None:
+def test_start_error_has_exit_code_128() -> None:
     error = records.start_error("no such file", NOW, "id1")
     assert (error.exit_code, error.reason, error.started_at) == (128, "StartError", None)
 
 
-def test_a_restart_counts_and_keeps_the_last_end() -> None:
+def test_restart_increments_count_and_keeps_last_state() -> None:
     first = restarts.with_started(POD, records.new(POD), "a", RUN)
     assert first.container("a").restart_count == 0
     end = records.end(RUN, NOW, exit_code=1)
@@ -59,7 +59,7 @@ def test_a_restart_counts_and_keeps_the_last_end() -> None:
     assert (container.restart_count, container.last, container.container_id) == (1, end, "id2")
 
 
-def test_a_failed_start_is_no_restart() -> None:
+def test_failed_start_does_not_count_as_restart() -> None:
     record = ContainerRecord("a").with_failed_start("CreateContainerConfigError", "no such map", NOW)
     assert not record.has_run
     started = restarts.with_started(POD, records.new(POD).with_container(record), "a", RUN)
@@ -67,13 +67,13 @@ def test_a_failed_start_is_no_restart() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_at_once"), [("a", True), ("b", False), ("i", True)])
-def test_probes_delay_readiness(name: str, is_at_once: bool) -> None:
+def test_container_with_probes_is_not_ready_at_start(name: str, is_at_once: bool) -> None:
     container = restarts.with_started(POD, records.new(POD), name, RUN).container(name)
     assert (container.has_started, container.is_ready) == (is_at_once, is_at_once)
 
 
 @pytest.mark.parametrize("current", [Waiting("CrashLoopBackOff", "m", NOW), RUN, records.end(RUN, NOW)])
-def test_a_record_can_be_stored(current: Running | Waiting | Terminated) -> None:
+def test_record_survives_serialization(current: Running | Waiting | Terminated) -> None:
     record = PodRecord(
         containers=(ContainerRecord("a", 2, current, records.LOST, back_off_seconds=20),),
         ending=records.Ending(30, "Evicted", "m"),

@@ -92,7 +92,7 @@ OVER = (Finished(),)
         ("Never", "Si", "a", "S+ i!", (StopAll(30, (("S",),)),)),
     ],
 )
-def test_steps(policy: str, init: str, main: str, states: str, steps: tuple[Step, ...]) -> None:
+def test_next_steps(policy: str, init: str, main: str, states: str, steps: tuple[Step, ...]) -> None:
     pod = pod_of(policy, init, main)
     assert restarts.next_steps(pod, record_of(pod, states), NOW) == steps
 
@@ -111,12 +111,12 @@ def test_steps(policy: str, init: str, main: str, states: str, steps: tuple[Step
         ("Always", "", "a", "a+", "a", False),
     ],
 )
-def test_the_last_one(policy: str, init: str, main: str, states: str, name: str, is_last: bool) -> None:
+def test_is_last_container(policy: str, init: str, main: str, states: str, name: str, is_last: bool) -> None:
     pod = pod_of(policy, init, main)
     assert restarts.is_last_container(pod, record_of(pod, states), name) == is_last
 
 
-def test_a_sidecar_that_has_not_started_is_waited_for() -> None:
+def test_containers_wait_for_the_start_of_a_sidecar() -> None:
     pod = pod_of("Never", "S", "a")
     pod["spec"]["initContainers"][0]["startupProbe"] = {}
     record = record_of(pod, "S+")
@@ -134,7 +134,9 @@ def test_a_sidecar_that_has_not_started_is_waited_for() -> None:
         (5, Ending(30, "Evicted", "low"), (StopAll(5, (("a",), ("S",)), "Evicted", "low"),)),
     ],
 )
-def test_deletion(asked: int | None, given_ending: Ending | None, steps: tuple[Step, ...]) -> None:
+def test_deletion_stops_all_containers(
+    asked: int | None, given_ending: Ending | None, steps: tuple[Step, ...]
+) -> None:
     pod = pod_of("Always", "S", "a")
     pod["metadata"]["deletionTimestamp"] = "2026-01-02T12:00:30Z"
     if asked is not None:
@@ -146,7 +148,7 @@ def test_deletion(asked: int | None, given_ending: Ending | None, steps: tuple[S
     assert restarts.next_steps(pod, records.new(pod), NOW) == OVER
 
 
-def test_the_deadline_counts_from_the_start_of_the_pod() -> None:
+def test_deadline_counts_from_start_of_the_pod() -> None:
     pod = pod_of(activeDeadlineSeconds=60)
     pod["status"]["startTime"] = "2026-01-02T12:00:00Z"
     record = record_of(pod, "a+")
@@ -162,13 +164,13 @@ def test_the_deadline_counts_from_the_start_of_the_pod() -> None:
     )
 
 
-def test_a_pod_whose_phase_is_final_is_not_revived() -> None:
+def test_final_phase_is_never_left() -> None:
     pod = pod_of("Always")
     pod["status"]["phase"] = "Failed"
     assert restarts.next_steps(pod, records.new(pod), NOW) == OVER
 
 
-def test_crashes_wait_longer_and_longer() -> None:
+def test_back_off_doubles() -> None:
     pod, record, now = pod_of(), records.new(pod_of()), NOW
     waits = []
     for _ in range(8):
@@ -185,7 +187,7 @@ def test_crashes_wait_longer_and_longer() -> None:
 
 
 @pytest.mark.parametrize(("ran", "waits"), [(timedelta(minutes=10), True), (timedelta(minutes=11), False)])
-def test_a_long_run_is_forgiven(ran: timedelta, waits: bool) -> None:
+def test_long_run_resets_back_off(ran: timedelta, waits: bool) -> None:
     pod = pod_of()
     run = Running(NOW - ran, "x")
     ended = records.ContainerRecord("a", 5, records.end(run, NOW, exit_code=1), back_off_seconds=160)
@@ -194,7 +196,7 @@ def test_a_long_run_is_forgiven(ran: timedelta, waits: bool) -> None:
     assert again.back_off_seconds == (300 if waits else 10)
 
 
-def test_a_shorter_back_off() -> None:
+def test_custom_back_off_policy() -> None:
     pod = pod_of()
     policy = BackOff(base=timedelta(seconds=0.5), limit=timedelta(seconds=1))
     run = Running(NOW, "x")
@@ -207,13 +209,13 @@ def test_a_shorter_back_off() -> None:
     )
 
 
-def test_a_clock_that_jumped_back_delays_nothing() -> None:
+def test_clock_set_back_does_not_delay_restart() -> None:
     end = records.end(Running(NOW, "x"), NOW, exit_code=1)
     record = PodRecord((records.ContainerRecord("a", 1, end, back_off_seconds=300),))
     assert restarts.next_steps(pod_of(), record, NOW - timedelta(hours=5)) == starts("a")
 
 
-def test_a_failed_start_is_tried_again_even_when_nothing_is_restarted() -> None:
+def test_failed_start_is_retried_with_restart_policy_never() -> None:
     pod = pod_of("Never")
     failed = records.ContainerRecord("a", current=Waiting("CreateContainerConfigError", "m", NOW))
     later = NOW + timedelta(seconds=10)
@@ -264,7 +266,7 @@ EVENTS = st.lists(
 
 
 @given(PODS, EVENTS, st.booleans())
-def test_every_history_comes_to_its_end(
+def test_every_history_reaches_the_end(
     pod: dict[str, Any], events: list[tuple[str, int, int]], is_late: bool
 ) -> None:
     pod = {**pod, "metadata": dict(pod["metadata"]), "spec": dict(pod["spec"])}
@@ -296,7 +298,7 @@ def test_every_history_comes_to_its_end(
 
 
 @given(PODS, st.lists(st.sampled_from([0, 1]), max_size=10))
-def test_a_pod_whose_containers_succeed_in_the_end_is_over(pod: dict[str, Any], codes: list[int]) -> None:
+def test_pod_ends_when_all_containers_succeeded(pod: dict[str, Any], codes: list[int]) -> None:
     """Nobody ends it from outside: each run ends by itself, at last with success."""
     machine = Machine({**pod, "spec": {**pod["spec"], "restartPolicy": "OnFailure"}})
     left = list(codes)

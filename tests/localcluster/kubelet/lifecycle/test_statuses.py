@@ -90,7 +90,7 @@ def test_phase(policy: str, init: str, main: str, states: str, phase: str) -> No
     assert statuses.pod_status(pod, record_of(pod, states), NOW)["phase"] == phase
 
 
-def test_a_new_pod_whole() -> None:
+def test_complete_status_of_a_new_pod() -> None:
     pod = pod_of()
     assert statuses.pod_status(pod, records.new(pod), NOW) == {
         "phase": "Pending",
@@ -142,7 +142,7 @@ def test_a_new_pod_whole() -> None:
     }
 
 
-def test_a_running_pod() -> None:
+def test_status_of_a_running_pod() -> None:
     pod = pod_of(main="ba")
     record = msgspec.structs.replace(record_of(pod, "a+ b+"), pod_ips=("10.0.0.2",), host_ips=("10.0.0.1",))
     status = statuses.pod_status(pod, record, NOW)
@@ -166,7 +166,7 @@ def test_a_running_pod() -> None:
     assert status["startTime"] == WRITTEN_START
 
 
-def test_times_of_change_are_kept_and_so_is_what_others_wrote() -> None:
+def test_transition_times_and_foreign_fields_are_kept() -> None:
     pod = pod_of()
     theirs = {"type": "example.com/gate", "status": "True", "lastTransitionTime": WRITTEN_START}
     pod["status"]["conditions"].append(theirs)
@@ -261,7 +261,7 @@ def test_init_containers() -> None:
     }
 
 
-def test_a_crash_loop() -> None:
+def test_crash_loop_is_shown_as_waiting() -> None:
     pod = pod_of()
     container = record_of(pod, "a!").container("a")
     container = msgspec.structs.replace(container, restart_count=4, back_off_seconds=160.0)
@@ -278,7 +278,7 @@ def test_a_crash_loop() -> None:
     assert due["state"]["terminated"]["exitCode"] == 1
 
 
-def test_a_start_that_failed() -> None:
+def test_failed_start_is_shown_as_waiting() -> None:
     pod = pod_of()
     waiting = ContainerRecord("a").with_failed_start("CreateContainerConfigError", "no map", NOW)
     status = statuses.pod_status(pod, PodRecord((waiting,)), NOW)
@@ -299,7 +299,7 @@ def test_a_start_that_failed() -> None:
     assert status["phase"] == "Failed"
 
 
-def test_the_messages_of_all_containers_share_their_room() -> None:
+def test_termination_messages_share_the_limit_of_the_pod() -> None:
     pod = pod_of("Never", main="ab")
     long = records.end(Running(START, "x"), NOW, message="m" * 10_000)
     record = PodRecord((ContainerRecord("a", current=long), ContainerRecord("b", current=long, last=long)))
@@ -308,7 +308,7 @@ def test_the_messages_of_all_containers_share_their_room() -> None:
     assert len(found[1]["lastState"]["terminated"]["message"]) == 6144
 
 
-def test_a_deadline_fails_the_pod_once_nothing_runs() -> None:
+def test_deadline_fails_the_pod_after_all_containers_ended() -> None:
     pod = pod_of("Always", activeDeadlineSeconds=10)
     pod["status"] |= {"phase": "Running", "startTime": WRITTEN_START, "podIP": "10.0.0.2"}
     running = statuses.pod_status(pod, record_of(pod, "a+"), NOW)
@@ -321,7 +321,7 @@ def test_a_deadline_fails_the_pod_once_nothing_runs() -> None:
     assert statuses.pod_status(pod, record_of(pod, "a0"), NOW + timedelta(hours=1)) == over
 
 
-def test_an_eviction() -> None:
+def test_eviction_fails_the_pod() -> None:
     pod = pod_of("Never", "i")
     record = record_of(pod, "i0 a!").with_ending(
         terminations.eviction("The node was low on resource: memory.")
@@ -342,7 +342,7 @@ def test_an_eviction() -> None:
         ("", "a!", "Failed", []),
     ],
 )
-def test_a_deleted_pod_ends_in_a_final_phase(init: str, states: str, phase: str, lost: list[str]) -> None:
+def test_deleted_pod_gets_a_final_phase(init: str, states: str, phase: str, lost: list[str]) -> None:
     pod = pod_of("Always", init)
     pod["metadata"]["deletionTimestamp"] = WRITTEN_NOW
     status = statuses.pod_status(pod, record_of(pod, states), NOW)
@@ -352,21 +352,21 @@ def test_a_deleted_pod_ends_in_a_final_phase(init: str, states: str, phase: str,
     assert [name for name, reason in reasons.items() if reason == "ContainerStatusUnknown"] == lost
 
 
-def test_a_waiting_state_of_the_record_is_shown_as_it_is() -> None:
+def test_recorded_waiting_state_is_shown() -> None:
     pod = pod_of()
     record = PodRecord((ContainerRecord("a", current=Waiting("ErrImagePull", "no", NOW)),))
     state = statuses.pod_status(pod, record, NOW)["containerStatuses"][0]["state"]
     assert state == {"waiting": {"reason": "ErrImagePull", "message": "no"}}
 
 
-def test_a_sidecar_that_starts_again_makes_no_pod_pending() -> None:
+def test_restarting_sidecar_keeps_pod_running() -> None:
     pod = pod_of("Never", "S")
     pod["spec"]["initContainers"][0]["startupProbe"] = {}
     assert statuses.pod_status(pod, record_of(pod, "S+"), NOW)["phase"] == "Pending"
     assert statuses.pod_status(pod, record_of(pod, "S+ a+"), NOW)["phase"] == "Running"
 
 
-def test_a_pod_in_back_off_stays_initialized() -> None:
+def test_pod_in_back_off_stays_initialized() -> None:
     pod = pod_of("Always", "S")
     record = record_of(pod, "S! a!")
     looping = msgspec.structs.replace(record.container("a"), back_off_seconds=300.0)
@@ -375,7 +375,7 @@ def test_a_pod_in_back_off_stays_initialized() -> None:
     assert condition(status, "Initialized")["status"] == "True"
 
 
-def test_nothing_waits_for_a_restart_in_a_pod_that_ends() -> None:
+def test_terminating_pod_shows_no_back_off() -> None:
     pod = pod_of("Always", main="ab")
     record = record_of(pod, "a! b+")
     record = record.with_container(msgspec.structs.replace(record.container("a"), back_off_seconds=300.0))
@@ -384,7 +384,7 @@ def test_nothing_waits_for_a_restart_in_a_pod_that_ends() -> None:
     assert "terminated" in statuses.pod_status(pod, record, NOW)["containerStatuses"][0]["state"]
 
 
-def test_a_stored_reason_is_kept() -> None:
+def test_stored_reason_is_kept() -> None:
     pod = pod_of("Never")
     pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "m"}
     status = statuses.pod_status(pod, record_of(pod, "a0"), NOW)

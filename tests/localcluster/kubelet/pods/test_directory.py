@@ -38,11 +38,11 @@ def test_paths(tmp_path: Path) -> None:
     assert paths == {name: tmp_path / "0b1c" / name for name in paths}
 
 
-def test_nobody_else_may_look_into_it(folder: PodFolder) -> None:
+def test_directory_is_private(folder: PodFolder) -> None:
     assert folder.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_whoever_a_container_is_may_say_why_it_ended(folder: PodFolder) -> None:
+def test_termination_log_is_writable_for_all_users(folder: PodFolder) -> None:
     directory.make_run(folder, "r1", "main")
     assert folder.termination_log("r1").stat().st_mode & 0o777 == 0o666
     assert folder.logs("main").is_dir()
@@ -53,7 +53,7 @@ def test_hostname(spec: Json, name: str) -> None:
     assert directory.hostname({**POD, "spec": spec}, "laptop") == name
 
 
-def test_hosts_are_rewritten_in_the_file_that_containers_have_mounted(folder: PodFolder) -> None:
+def test_hosts_file_is_rewritten_in_place(folder: PodFolder) -> None:
     def write(*entries: tuple[str, tuple[str, ...]]) -> bool:
         return directory.write_hosts(folder, POD, FACTS, entries, node_hosts="")
 
@@ -93,7 +93,7 @@ def test_hostname_file(folder: PodFolder) -> None:
     assert folder.hostname.read_text() == "short\n"
 
 
-def test_a_full_disk_is_told(folder: PodFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported(folder: PodFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, *_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -105,7 +105,7 @@ def test_a_full_disk_is_told(folder: PodFolder, monkeypatch: pytest.MonkeyPatch)
     assert told.value.reason == "FailedCreatePodSandBox"
 
 
-def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
+def test_file_in_place_of_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "pods").write_text("")
     with pytest.raises(SetupError, match="Not a directory"):
         directory.make(directory.of(tmp_path / "pods", "0b1c"))
@@ -114,7 +114,7 @@ def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
 # Removing
 
 
-def test_all_of_it_goes_and_nothing_else(folder: PodFolder, tmp_path: Path) -> None:
+def test_remove_deletes_everything_but_link_targets(folder: PodFolder, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "kept").mkdir(parents=True)
     (folder.path / "link").symlink_to(outside)
@@ -132,7 +132,7 @@ def test_all_of_it_goes_and_nothing_else(folder: PodFolder, tmp_path: Path) -> N
     directory.remove(folder)
 
 
-def test_no_tree_is_too_deep(folder: PodFolder) -> None:
+def test_remove_deletes_trees_of_any_depth(folder: PodFolder) -> None:
     """A folder whose path is too long to be named."""
     name, depth = 200 * "d", 30
     here = os.open(folder.volumes, os.O_RDONLY)

@@ -111,7 +111,7 @@ MAIN = "spec.containers{main}"
         ),
     ],
 )
-def test_what_is_told(
+def test_events_have_reasons_and_messages_of_the_kubelet(
     world: World, tell: Told, type_: str, reason: str, message: str, field_path: str | None
 ) -> None:
     tell(PodEvents(world.recorder), world.pod)
@@ -127,7 +127,7 @@ def test_what_is_told(
     assert (event["count"], event["eventTime"]) == (1, None)
 
 
-def test_a_deletion_is_not_told(world: World) -> None:
+def test_deletion_has_no_event(world: World) -> None:
     PodEvents(world.recorder).ending(world.pod, Ending(30))
     assert not world.events()
 
@@ -142,7 +142,7 @@ def test_a_deletion_is_not_told(world: World) -> None:
         (("Normal", "Started", "Container started", "spec.containers{b}"), 2),
     ],
 )
-def test_the_same_is_counted(world: World, other: tuple[str, str, str, str], count: int) -> None:
+def test_repeated_event_is_counted(world: World, other: tuple[str, str, str, str], count: int) -> None:
     world.recorder.record(world.pod, "Normal", "Started", "Container started", MAIN)
     world.at(timedelta(seconds=90))
     # After a restart nothing else is remembered.
@@ -155,7 +155,7 @@ def test_the_same_is_counted(world: World, other: tuple[str, str, str, str], cou
         assert found[0]["lastTimestamp"] == "2026-01-02T12:01:30Z"
 
 
-def test_what_differs_all_the_time_is_one_event(world: World) -> None:
+def test_similar_events_are_aggregated(world: World) -> None:
     for number in range(30):
         world.recorder.record(world.pod, "Warning", "Unhealthy", f"Liveness probe failed: {number}", MAIN)
     found = world.events()
@@ -170,14 +170,14 @@ def test_what_differs_all_the_time_is_one_event(world: World) -> None:
     assert len(world.events()) == len(found) + 1
 
 
-def test_a_long_message_is_cut(world: World) -> None:
+def test_long_message_is_truncated(world: World) -> None:
     world.recorder.record(world.pod, "Warning", "Failed", "é" * 2000)
     (event,) = world.events()
     assert event["message"].endswith("é ...")
     assert len(event["message"].encode()) <= 1024
 
 
-def test_a_namespace_that_is_going_gets_none(world: World) -> None:
+def test_terminating_namespace_gets_no_events(world: World) -> None:
     namespaces = world.server.registry.find_by_resource("namespaces")
     assert namespaces is not None
     world.lifecycle.create(namespaces, "", {"metadata": {"name": "gone"}}, WriteOptions())
@@ -187,7 +187,7 @@ def test_a_namespace_that_is_going_gets_none(world: World) -> None:
     assert not world.events()
 
 
-def test_a_full_disk_does_not_stop_a_kubelet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_does_not_raise(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> bytes:
         raise StoreError("the disk is full")
 

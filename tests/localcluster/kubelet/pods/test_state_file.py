@@ -40,14 +40,14 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_what_is_written_is_read(tmp_path: Path, state: PodState) -> None:
+def test_written_state_is_read(tmp_path: Path, state: PodState) -> None:
     state_file.write(tmp_path, STATES[0])
     state_file.write(tmp_path, state)
     assert state_file.read(tmp_path) == state
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_where_nothing_was_written_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_state_is_none(tmp_path: Path) -> None:
     assert state_file.read(tmp_path) is None
     assert state_file.read(tmp_path / "none") is None
 
@@ -55,14 +55,14 @@ def test_where_nothing_was_written_nothing_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"record": {}}', b"\xff", b'{"record": {"containers": 1}}']
 )
-def test_what_cannot_be_read_is_as_nothing(tmp_path: Path, text: bytes) -> None:
+def test_invalid_state_is_none(tmp_path: Path, text: bytes) -> None:
     state_file.write(tmp_path, STATES[0])
     (file,) = tmp_path.iterdir()
     file.write_bytes(text)
     assert state_file.read(tmp_path) is None
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_earlier_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state_file.write(tmp_path, STATES[1])
 
     def write_half(path: Path, data: bytes) -> int:

@@ -88,7 +88,7 @@ def test_signals(rows: list[Row]) -> None:
         assert stopping.seconds_left == left
 
 
-def test_the_time_left_is_never_less_than_none() -> None:
+def test_seconds_left_are_never_negative() -> None:
     now = 0.0
     stopping = StopSchedule(lambda: now)
     list(stopping.signals(StopAll(3, ONE)))
@@ -96,7 +96,7 @@ def test_the_time_left_is_never_less_than_none() -> None:
     assert stopping.seconds_left == 0
 
 
-def test_what_was_killed_and_does_not_end_is_overdue() -> None:
+def test_container_running_after_kill_is_overdue() -> None:
     clock = [0.0]
     stopping = StopSchedule(lambda: clock[0])
     seen = []

@@ -82,7 +82,7 @@ def performed(way: FakeWay, **spec: Any) -> tuple[Outcome, str]:
         (never, (Outcome.FAILURE, 'command timed out: "cat /healthy" timed out after 1s')),
     ],
 )
-def test_a_command(
+def test_exec_probe_result(
     answer: Callable[[], Awaitable[Any]], expected: tuple[Outcome, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prober, "SECONDS_TO_KILL", 0)
@@ -95,7 +95,7 @@ def test_a_command(
     ("word", "expanded"),
     [("$(FILE)", "/healthy"), ("$(SECRET)", ""), ("$(OTHER)", "$(OTHER)"), ("$$(FILE)", "$(FILE)")],
 )
-def test_a_command_sees_what_the_spec_writes_out(word: str, expanded: str) -> None:
+def test_exec_probe_expands_literal_variables_only(word: str, expanded: str) -> None:
     way = FakeWay(exec=gives((0, b"")))
     performed(way, exec={"command": [word]}, timeoutSeconds=7)
     assert way.asked == [(expanded, 7.0)]
@@ -139,7 +139,7 @@ def test_a_command_sees_what_the_spec_writes_out(word: str, expanded: str) -> No
         ),
     ],
 )
-def test_no_connection(
+def test_failed_connection_message(
     spec: Json, answer: Callable[[], Awaitable[Any]], expected: tuple[Outcome, str]
 ) -> None:
     assert performed(FakeWay(connect=answer), **spec) == expected
@@ -159,7 +159,7 @@ def test_no_connection(
         ({}, "missing probe handler for p_ns(u):main"),
     ],
 )
-def test_what_cannot_be_performed(spec: Json, message: str) -> None:
+def test_invalid_probe_is_an_error(spec: Json, message: str) -> None:
     way = FakeWay()
     assert performed(way, **spec) == (Outcome.ERROR, message)
     assert not way.asked
@@ -244,21 +244,21 @@ BROKEN = (
         ),
     ],
 )
-def test_an_answer(answer: bytes, expected: tuple[Outcome, str]) -> None:
+def test_http_probe_result(answer: bytes, expected: tuple[Outcome, str]) -> None:
     assert asyncio.run(got(answering(answer), {"httpGet": {"port": "web"}})) == expected
 
 
-def test_a_server_that_listens_is_enough_for_tcp() -> None:
+def test_tcp_probe_succeeds_with_a_listener() -> None:
     assert asyncio.run(got(silent, {"tcpSocket": {"port": "web"}})) == (Outcome.SUCCESS, "")
 
 
-def test_a_server_that_does_not_answer() -> None:
+def test_http_probe_times_out() -> None:
     outcome, text = asyncio.run(got(silent, {"httpGet": {"port": "web", "path": "/x"}}, seconds=1))
     deadline = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
     assert (outcome, text) == (Outcome.FAILURE, f'Get "http://127.0.0.1:PORT/x": {deadline}')
 
 
-def test_a_body_without_end_does_not_matter() -> None:
+def test_endless_body_is_ignored() -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\ndata: ")
         await reader.read()
@@ -272,13 +272,13 @@ def server_context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     return credentials.load_or_create(folder).server_context()
 
 
-def test_an_encrypted_answer_of_anybody(server_context: ssl.SSLContext) -> None:
+def test_https_probe_accepts_any_certificate(server_context: ssl.SSLContext) -> None:
     spec = {"httpGet": {"port": "web", "scheme": "HTTPS"}}
     serve = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     assert asyncio.run(got(serve, spec, context=server_context)) == (Outcome.SUCCESS, "")
 
 
-def test_no_encryption_where_it_is_expected() -> None:
+def test_https_probe_of_a_plain_server_fails() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -327,7 +327,7 @@ def test_no_encryption_where_it_is_expected() -> None:
         ),
     ],
 )
-def test_the_request(action: Json, lines: list[str]) -> None:
+def test_http_request_line_and_headers(action: Json, lines: list[str]) -> None:
     requests: list[bytes] = []
     serve = answering(b"HTTP/1.1 200 OK\r\n\r\n", requests)
     asyncio.run(got(serve, {"httpGet": {"port": "web", **action}}))
@@ -336,7 +336,7 @@ def test_the_request(action: Json, lines: list[str]) -> None:
     assert found.split("\r\n") == [*lines, "Connection: close", "", ""]
 
 
-def test_a_header_that_cannot_be_sent() -> None:
+def test_invalid_header_is_a_failure() -> None:
     headers = [{"name": "X-A", "value": "1\r\nX-B: 2"}]
     outcome, text = asyncio.run(got(silent, {"httpGet": {"port": "web", "httpHeaders": headers}}))
     assert (outcome, text) == (

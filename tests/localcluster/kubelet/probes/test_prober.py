@@ -163,11 +163,13 @@ RESTARTED = "kill in 30: Container main failed liveness probe, will be restarted
         ),
     ],
 )
-def test_a_run(scripts: dict[str, str], probes: list[Json], expected: list[tuple[float, str]]) -> None:
+def test_probes_of_a_run(
+    scripts: dict[str, str], probes: list[Json], expected: list[tuple[float, str]]
+) -> None:
     assert played(Stage(scripts), *probes) == expected
 
 
-def test_an_adopted_run_has_waited_already() -> None:
+def test_adopted_run_counts_its_age() -> None:
     stage = Stage({"readiness": "+"})
     assert played(stage, probe("readiness", initialDelaySeconds=30), age=28)[1] == (2, "readiness +")
 
@@ -180,13 +182,13 @@ def test_an_adopted_run_has_waited_already() -> None:
         ("readiness", [(5, "readiness -"), (5, "Readiness probe failed: no"), (5, "goes on")]),
     ],
 )
-def test_while_a_pod_ends_nothing_but_readiness_matters(kind: str, expected: list[tuple[float, str]]) -> None:
+def test_terminating_pod_is_not_killed_by_liveness(kind: str, expected: list[tuple[float, str]]) -> None:
     stage = Stage({kind: "-" if kind == "readiness" else "---"}, deleted_after=5)
     told = played(stage, probe(kind, initialDelaySeconds=5, failureThreshold=2))
     assert told[1:] == expected
 
 
-def test_a_way_that_breaks_does_not_end_the_prober() -> None:
+def test_unexpected_exception_does_not_end_the_prober() -> None:
     told = played(Stage({"readiness": "", "liveness": "-"}), probe("readiness"), probe("liveness"))
     assert (0, "Readiness probe errored and resulted in unknown state: lost") in told
     assert (0, FAILED) in told

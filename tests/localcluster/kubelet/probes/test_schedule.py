@@ -62,7 +62,7 @@ def test_readiness(results: str, is_ready: bool) -> None:
     [("", False), ("--", False), ("--+--", False), ("---", True), ("+---", True), ("--?-", True)],
 )
 @pytest.mark.parametrize("kind", [Kind.LIVENESS, Kind.STARTUP])
-def test_a_container_is_killed_after_enough_failures(kind: Kind, results: str, is_killed: bool) -> None:
+def test_failure_threshold_kills_the_container(kind: Kind, results: str, is_killed: bool) -> None:
     state = schedule.begin({f"{kind.lower()}Probe": {}}, START)
     for number, result in enumerate(results):
         state = state.with_result(kind, RESULTS[result], after(10 * number))
@@ -72,7 +72,7 @@ def test_a_container_is_killed_after_enough_failures(kind: Kind, results: str, i
     assert (state.next_due() is None) is is_killed
 
 
-def test_times() -> None:
+def test_due_times_follow_delay_and_period() -> None:
     state = schedule.begin({"livenessProbe": {"initialDelaySeconds": 5, "periodSeconds": 3}}, START)
     times = []
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_times() -> None:
     assert late.due_at == after(103)
 
 
-def test_the_others_wait_for_the_startup_probe() -> None:
+def test_other_probes_wait_for_the_startup_probe() -> None:
     container = {
         "startupProbe": {"periodSeconds": 2},
         "livenessProbe": {"initialDelaySeconds": 30},
@@ -108,7 +108,7 @@ def test_the_others_wait_for_the_startup_probe() -> None:
     assert state.liveness.due_at == after(30)
 
 
-def test_while_a_pod_ends_only_readiness_is_probed() -> None:
+def test_terminating_pod_has_only_readiness_probes() -> None:
     state = schedule.begin({"livenessProbe": {}, "readinessProbe": {"initialDelaySeconds": 50}}, START)
     due = state.next_due(is_pod_terminating=True)
     assert due is not None
@@ -116,7 +116,7 @@ def test_while_a_pod_ends_only_readiness_is_probed() -> None:
     assert schedule.begin({"startupProbe": {}}, START).next_due(is_pod_terminating=True) is None
 
 
-def test_nothing_to_probe() -> None:
+def test_container_without_probes_is_ready() -> None:
     state = schedule.begin({}, START)
     assert (state.has_started, state.is_ready, state.next_due()) == (True, True, None)
 
@@ -192,7 +192,7 @@ def test_http_result(code: int, outcome: str) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("+-?"), st.integers(0, 25)), max_size=40))
-def test_a_probe_is_never_due_before_the_last_one(history: list[tuple[str, int]]) -> None:
+def test_due_times_never_go_back(history: list[tuple[str, int]]) -> None:
     state = schedule.begin(
         {"startupProbe": {"failureThreshold": 9}, "livenessProbe": {}, "readinessProbe": {}}, START
     )

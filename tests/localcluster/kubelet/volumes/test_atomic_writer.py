@@ -41,7 +41,7 @@ def _expected(files: Files) -> dict[str, tuple[bytes, int]]:
         {},
     ],
 )
-def test_what_changes_is_written(tmp_path: Path, second: Files) -> None:
+def test_changed_files_are_written(tmp_path: Path, second: Files) -> None:
     folder = tmp_path / "v"
     for files in (FIRST, second, FIRST):
         assert atomic_writer.update(folder, files, NOW)
@@ -51,7 +51,7 @@ def test_what_changes_is_written(tmp_path: Path, second: Files) -> None:
         assert len([path for path in folder.iterdir() if path.name.startswith("..")]) == 2
 
 
-def test_it_looks_as_the_kubelet_writes_it(tmp_path: Path) -> None:
+def test_directory_layout_equals_that_of_the_kubelet(tmp_path: Path) -> None:
     atomic_writer.update(tmp_path, FIRST, NOW)
     current = str((tmp_path / "..data").readlink())
     assert current.startswith("..2024_05_06_07_08_09.")
@@ -59,14 +59,14 @@ def test_it_looks_as_the_kubelet_writes_it(tmp_path: Path) -> None:
     assert links == {"..data": current, "a": "..data/a", "deep": "..data/deep"}
 
 
-def test_an_open_file_keeps_its_content(tmp_path: Path) -> None:
+def test_open_file_keeps_its_content(tmp_path: Path) -> None:
     atomic_writer.update(tmp_path, FIRST, NOW)
     with (tmp_path / "a").open("rb") as file:
         atomic_writer.update(tmp_path, {"a": VolumeFile(b"2", 0o644)}, NOW)
         assert file.read() == b"1"
 
 
-def test_a_group_may_read(tmp_path: Path) -> None:
+def test_group_members_may_read_files(tmp_path: Path) -> None:
     group = os.getgid()
     atomic_writer.update(tmp_path, {"key": VolumeFile(b"1", 0o400)}, NOW, group)
     found = (tmp_path / "key").stat()
@@ -74,7 +74,7 @@ def test_a_group_may_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refused", ["open", "symlink_to", "replace"])
-def test_what_a_full_disk_cuts_off_is_not_used(
+def test_incomplete_write_is_not_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
@@ -94,7 +94,7 @@ def test_what_a_full_disk_cuts_off_is_not_used(
     assert _files(tmp_path) == _expected(second)
 
 
-def test_what_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_daemon_are_replaced(tmp_path: Path) -> None:
     atomic_writer.update(tmp_path, FIRST, NOW)
     name = str((tmp_path / "..data").readlink())
     (tmp_path / "..data").unlink()

@@ -181,7 +181,9 @@ def _at(*paths: str) -> Json:
         (_at("a", "a/b/c"), "invalid path: a/b/c is below a, which is a file"),
     ],
 )
-def test_refusals(volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_invalid_volume_source_is_rejected(
+    volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts
+) -> None:
     with pytest.raises(SetupError) as refused:
         files.files({"name": "v", **volume}, pod, lookup, facts, _token)
     assert refused.value.reason == "FailedMount"
@@ -198,12 +200,14 @@ def test_refusals(volume: Json, problem: str, pod: Json, lookup: Lookup, facts: 
         ("\U000e0001", r'a="\U000e0001"'),
     ],
 )
-def test_quoting(value: str, written: str, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_downward_annotations_are_quoted(
+    value: str, written: str, pod: Json, lookup: Lookup, facts: Facts
+) -> None:
     pod["metadata"]["annotations"] = {"a": value}
     volume = {"name": "v", "downwardAPI": {"items": [_said("f", "metadata.annotations")]}}
     assert files.files(volume, pod, lookup, facts, _token)["f"].content.decode() == written
 
 
 @pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"hostPath": {"path": "/x"}}, {"name": "v"}])
-def test_volumes_without_files_of_the_cluster(volume: Json) -> None:
+def test_other_volumes_hold_no_files(volume: Json) -> None:
     assert not files.holds_files(volume)

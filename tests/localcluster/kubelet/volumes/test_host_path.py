@@ -34,7 +34,7 @@ def _volume(kind: str | None, path: str = "/x") -> dict[str, object]:
         ("BlockDevice", BLOCK, None),
     ],
 )
-def test_what_is_there_or_made(kind: str | None, mode: int | None, expected: Creation | None) -> None:
+def test_existing_or_created_path(kind: str | None, mode: int | None, expected: Creation | None) -> None:
     assert creation(_volume(kind), {"/x": mode}.__getitem__) == expected
 
 
@@ -62,14 +62,14 @@ UNKNOWN = (
         ("Nonsense", FOLDER, "Nonsense is an invalid volume type"),
     ],
 )
-def test_what_is_something_else(kind: str, mode: int | None, problem: str) -> None:
+def test_path_of_another_type_is_rejected(kind: str, mode: int | None, problem: str) -> None:
     with pytest.raises(SetupError) as refused:
         creation(_volume(kind), {"/x": mode}.__getitem__)
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
 
 
-def test_no_way_up() -> None:
+def test_parent_reference_is_rejected() -> None:
     with pytest.raises(SetupError) as refused:
         creation(_volume("", "/x/../etc"), lambda _: FOLDER)
     assert refused.value.message.endswith(" : invalid HostPath `/x/../etc`: must not contain '..'")

@@ -81,13 +81,13 @@ def test_mounts(written: Json, expected: Mount, pod: Json) -> None:
         ),
     ],
 )
-def test_refusals(written: Json, message: str, pod: Json) -> None:
+def test_invalid_mount_is_rejected(written: Json, message: str, pod: Json) -> None:
     with pytest.raises(SetupError) as refused:
         _mounts(pod, written)
     assert (refused.value.reason, refused.value.message) == ("CreateContainerConfigError", message)
 
 
-def test_what_lies_in_another_mount_comes_after_it(pod: Json) -> None:
+def test_nested_mount_comes_after_outer_mount(pod: Json) -> None:
     paths = ("/data/deep/er", "/b", "/data/deep", "/a", "/data", "/")
     found = _mounts(pod, *({"name": "data", "mountPath": path} for path in paths))
     assert [mount.target for mount in found] == ["/", "/b", "/a", "/data", "/data/deep", "/data/deep/er"]

@@ -85,12 +85,12 @@ def _refusal(kept: Kept, volume: Json, host: Host = HOST) -> str:
 
 
 @pytest.mark.parametrize("source", [{}, {"emptyDir": {}}, {"emptyDir": {"medium": "", "sizeLimit": "1Mi"}}])
-def test_empty_folders_are_open_to_all(kept: Kept, source: Json) -> None:
+def test_empty_dir_is_writable_for_all_users(kept: Kept, source: Json) -> None:
     assert _prepared(kept, {"name": "v", **source}) == PodVolumes({"v": str(kept.path("v"))})
     assert kept.path("v").stat().st_mode & 0o7777 == 0o777
 
 
-def test_preparing_once_more_leaves_what_is_there(kept: Kept) -> None:
+def test_preparing_again_keeps_content(kept: Kept) -> None:
     _prepared(kept, {"name": "v", "emptyDir": {}})
     (kept.path("v") / "file").write_text("kept")
     kept.path("v").chmod(0o700)
@@ -107,7 +107,7 @@ def test_preparing_once_more_leaves_what_is_there(kept: Kept) -> None:
         ({"medium": "Memory"}, PLAIN, None),
     ],
 )
-def test_folders_in_memory(kept: Kept, source: Json, host: Host, mounted: MemoryFolder | None) -> None:
+def test_empty_dir_in_memory(kept: Kept, source: Json, host: Host, mounted: MemoryFolder | None) -> None:
     found = _prepared(kept, {"name": "shm", "emptyDir": source}, host=host)
     path = str(kept.path("shm"))
     expected = () if mounted is None else (msgspec.structs.replace(mounted, path=path),)
@@ -125,7 +125,9 @@ def test_folders_in_memory(kept: Kept, source: Json, host: Host, mounted: Memory
         ("here/file", "FileOrCreate", stat.S_IFREG | 0o644),
     ],
 )
-def test_host_paths(kept: Kept, tmp_path: Path, path: str, kind: str, made: int | None) -> None:
+def test_host_path_is_created_if_its_type_allows(
+    kept: Kept, tmp_path: Path, path: str, kind: str, made: int | None
+) -> None:
     (tmp_path / "here").mkdir()
     whole = str(tmp_path / path)
     found = _prepared(kept, {"name": "v", "hostPath": {"path": whole, "type": kind}})
@@ -146,7 +148,7 @@ ABSENT = 'unable to determine its type: path "{}" does not exist'
         ("absent/file", "FileOrCreate", "{}: No such file or directory"),
     ],
 )
-def test_host_paths_that_cannot_be_had(
+def test_host_path_of_another_type_is_rejected(
     kept: Kept, tmp_path: Path, path: str, kind: str, problem: str
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -155,7 +157,7 @@ def test_host_paths_that_cannot_be_had(
     assert message == f'MountVolume.SetUp failed for volume "v" : {problem.replace("{}", whole)}'
 
 
-def test_claims(kept: Kept, tmp_path: Path) -> None:
+def test_bound_claim_uses_its_directory(kept: Kept, tmp_path: Path) -> None:
     found = _prepared(kept, {"name": "v", "persistentVolumeClaim": {"claimName": "bound"}})
     assert found == PodVolumes({"v": str(tmp_path / "c1")})
 
@@ -168,7 +170,7 @@ def test_claims(kept: Kept, tmp_path: Path) -> None:
         ("going", "PVC is being deleted"),
     ],
 )
-def test_claims_that_cannot_be_had(kept: Kept, claim: str, problem: str) -> None:
+def test_unusable_claim_is_rejected(kept: Kept, claim: str, problem: str) -> None:
     message = _refusal(kept, {"persistentVolumeClaim": {"claimName": claim}})
     assert message == (
         "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[],"
@@ -176,12 +178,12 @@ def test_claims_that_cannot_be_had(kept: Kept, claim: str, problem: str) -> None
     )
 
 
-def test_the_folder_of_a_claim_that_is_gone(kept: Kept) -> None:
+def test_missing_directory_of_a_claim_is_rejected(kept: Kept) -> None:
     message = _refusal(kept, {"persistentVolumeClaim": {"claimName": "lost"}})
     assert message.endswith("c2: No such file or directory")
 
 
-def test_nfs(kept: Kept) -> None:
+def test_nfs_volume_needs_mounts(kept: Kept) -> None:
     source = {"server": "nas", "path": "/export", "readOnly": True}
     found = _prepared(kept, {"name": "v", "nfs": source})
     path = str(kept.path("v"))
@@ -194,7 +196,7 @@ def test_nfs(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csi", "awsElasticBlockStore", "ephemeral", "image"])
-def test_other_kinds(kept: Kept, kind: str) -> None:
+def test_unsupported_volume_type_is_rejected(kept: Kept, kind: str) -> None:
     assert _refusal(kept, {kind: {}}) == (
         f'MountVolume.SetUp failed for volume "v" : volume type {kind} is not supported on this cluster.'
         " Use emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs."
@@ -211,13 +213,13 @@ LABELS = {
 }
 
 
-def test_files(kept: Kept) -> None:
+def test_volume_files_are_written(kept: Kept) -> None:
     _prepared(kept, CONFIG, LABELS)
     assert (kept.path("v") / "level").read_text() == "debug"
     assert (kept.path("l") / "labels").read_text() == 'role="ps"'
 
 
-def test_missing_files_are_told(kept: Kept) -> None:
+def test_missing_config_map_is_rejected(kept: Kept) -> None:
     message = _refusal(kept, {"configMap": {"name": "absent"}})
     assert message == 'MountVolume.SetUp failed for volume "v" : configmap "absent" not found'
 
@@ -226,7 +228,7 @@ def _refresh(kept: Kept, pod: Json) -> bool:
     return setup.refresh(pod, kept.folder, kept.sources, HOST, NOW)
 
 
-def test_refreshing_writes_what_changed(kept: Kept) -> None:
+def test_refresh_rewrites_changed_files(kept: Kept) -> None:
     pod = _pod(CONFIG, LABELS, {"name": "e", "emptyDir": {}})
     _prepared(kept, CONFIG, LABELS)
     assert not _refresh(kept, pod)
@@ -238,7 +240,7 @@ def test_refreshing_writes_what_changed(kept: Kept) -> None:
     assert (kept.path("l") / "labels").read_text() == ""
 
 
-def test_refreshing_leaves_what_cannot_be_had_any_more(kept: Kept) -> None:
+def test_refresh_keeps_files_of_a_deleted_object(kept: Kept) -> None:
     pod = _pod(CONFIG, LABELS)
     _prepared(kept, CONFIG, LABELS)
     del kept.objects["settings"]
@@ -252,7 +254,9 @@ def test_refreshing_leaves_what_cannot_be_had_any_more(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("source", "refused"), [({"emptyDir": {}}, "mkdir"), ({"configMap": {"name": "settings"}}, "open")]
 )
-def test_a_full_disk_is_told(kept: Kept, monkeypatch: pytest.MonkeyPatch, source: Json, refused: str) -> None:
+def test_full_disk_is_reported_as_failed_mount(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, source: Json, refused: str
+) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -263,7 +267,7 @@ def test_a_full_disk_is_told(kept: Kept, monkeypatch: pytest.MonkeyPatch, source
 # Groups
 
 
-def test_a_group_gets_volumes_from_root_only(kept: Kept, tmp_path: Path) -> None:
+def test_fs_group_applies_only_for_root(kept: Kept, tmp_path: Path) -> None:
     group = os.getgid()
     volumes = (
         {"name": "e", "emptyDir": {}},
@@ -284,7 +288,7 @@ def test_a_group_gets_volumes_from_root_only(kept: Kept, tmp_path: Path) -> None
 # The API server
 
 
-def test_the_way_to_the_api_server(kept: Kept) -> None:
+def test_service_account_volume_is_prepared(kept: Kept) -> None:
     found = _prepared(kept, automountServiceAccountToken=None)
     (path,) = found.paths.values()
     files = {name: (Path(path) / name).read_text() for name in ("token", "ca.crt", "namespace")}
@@ -292,7 +296,7 @@ def test_the_way_to_the_api_server(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize(("host", "automount"), [(HOST, False), (PLAIN, None), (PLAIN, True)])
-def test_no_way_to_the_api_server(kept: Kept, host: Host, automount: bool | None) -> None:
+def test_service_account_volume_is_omitted(kept: Kept, host: Host, automount: bool | None) -> None:
     found = _prepared(kept, host=host, automountServiceAccountToken=automount)
     assert found == PodVolumes({})
 
@@ -304,7 +308,7 @@ def test_no_way_to_the_api_server(kept: Kept, host: Host, automount: bool | None
         (f"{service_account.MOUNT_PATH}/", [f"{service_account.MOUNT_PATH}/"]),
     ],
 )
-def test_what_a_container_mounts_there_itself_counts(mount_path: str, expected: list[str]) -> None:
+def test_own_mount_replaces_service_account_mount(mount_path: str, expected: list[str]) -> None:
     container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": mount_path}]}
     pod = {"metadata": {}, "spec": {"containers": [container], "initContainers": [{"name": "first"}]}}
     changed = service_account.with_access(pod)["spec"]
@@ -329,7 +333,7 @@ def test_what_a_container_mounts_there_itself_counts(mount_path: str, expected: 
         (None, None, None, None, None),
     ],
 )
-def test_size_in_memory(
+def test_memory_size_is_the_smallest_limit(
     limit: str | None,
     of_main: str | None,
     of_fetch: str | None,
@@ -346,5 +350,5 @@ def test_size_in_memory(
 
 
 @pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"emptyDir": None}, {"hostPath": {"path": "/x"}}])
-def test_what_is_not_in_memory(volume: Json) -> None:
+def test_other_volumes_are_not_in_memory(volume: Json) -> None:
     assert not setup.is_in_memory(volume)

@@ -128,7 +128,7 @@ def test_pods_reach_each_other_and_the_gateway(start: Start, user: int) -> None:
     assert actor.order("ask", "10.86.7.7", "127.0.0.1", port) == "[Errno 111] Connection refused"
 
 
-def test_a_pod_takes_the_address_of_one_that_is_not_quite_gone(start: Start, user: int) -> None:
+def test_pod_takes_over_the_address_of_a_terminating_pod(start: Start, user: int) -> None:
     actor = start("isolated", user=user)
     first = actor.order("serve", "10.86.0.2")
     assert actor.order("ask", "10.86.0.3", "10.86.0.2", "7000") == "10.86.0.2"
@@ -138,7 +138,7 @@ def test_a_pod_takes_the_address_of_one_that_is_not_quite_gone(start: Start, use
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_way_out_by_a_program(start: Start, user: int, program: str, tmp_path: Path) -> None:
+def test_uplink_through_a_program(start: Start, user: int, program: str, tmp_path: Path) -> None:
     actor = start("auto", user=user, programs=only(program, tmp_path))
     assert actor.said["way_out"] == program, actor.said
     assert actor.said["reason"] == ""
@@ -148,7 +148,7 @@ def test_a_way_out_by_a_program(start: Start, user: int, program: str, tmp_path:
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, ""])
-def test_nothing_is_left_after_a_kill(start: Start, user: int, program: str, tmp_path: Path) -> None:
+def test_killed_spawner_leaves_nothing_behind(start: Start, user: int, program: str, tmp_path: Path) -> None:
     before = socket.if_nameindex(), Path("/proc/net/fib_trie").read_text()
     actor = start("isolated", user=user, programs=only(program, tmp_path))
     assert actor.said["way_out"] == program, actor.said["reason"]
@@ -164,9 +164,7 @@ def test_nothing_is_left_after_a_kill(start: Start, user: int, program: str, tmp
 
 
 @pytest.mark.parametrize("program", [*PROGRAMS, ""])
-def test_the_next_spawner_takes_over_pods_that_live_on(
-    start: Start, user: int, program: str, tmp_path: Path
-) -> None:
+def test_next_spawner_adopts_running_pods(start: Start, user: int, program: str, tmp_path: Path) -> None:
     programs = only(program, tmp_path)
     earlier = start("isolated", user=user, programs=programs)
     survivor = int(earlier.order("outlive", "10.86.0.2"))
@@ -200,7 +198,7 @@ NO_UPLINK = "pods cannot reach other networks: pasta: not installed; slirp4netns
         ("shared", "shared", "requested"),
     ],
 )
-def test_without_a_way_out(start: Start, user: int, mode: str, kind: str, reason: str) -> None:
+def test_without_an_uplink(start: Start, user: int, mode: str, kind: str, reason: str) -> None:
     said = start(mode, user=user).said
     assert said[kind].startswith(reason)
     assert reason != NO_UPLINK or said[kind].endswith("Install `passt` or `slirp4netns`.")
@@ -220,7 +218,7 @@ def test_without_namespaces(start: Start, mode: str, kind: str, reason: str) -> 
     assert said[kind].startswith(reason)
 
 
-def test_why_a_program_is_of_no_use(start: Start, user: int, tmp_path: Path) -> None:
+def test_failure_of_a_program_is_reported(start: Start, user: int, tmp_path: Path) -> None:
     program = tmp_path / "pasta"
     program.write_text("#!/bin/sh\necho something is missing >&2\nexit 1\n")
     program.chmod(0o755)
@@ -291,7 +289,7 @@ def machine() -> Iterator[Machine]:
     os.close(outside)
 
 
-def test_a_way_out_by_nat_leaves_nothing_behind(start: Start, machine: Machine) -> None:
+def test_nat_uplink_leaves_nothing_behind(start: Start, machine: Machine) -> None:
     machine.forwards()
     before = machine.look()
     actor = start("auto", machine=machine.namespace)
@@ -307,14 +305,14 @@ def test_a_way_out_by_nat_leaves_nothing_behind(start: Start, machine: Machine) 
     wait_until(lambda: machine.look() == before)
 
 
-def test_no_nat_on_a_machine_that_does_not_forward(start: Start, machine: Machine) -> None:
+def test_no_nat_without_ip_forwarding(start: Start, machine: Machine) -> None:
     before = machine.look()
     actor = start("isolated", machine=machine.namespace)
     assert "NAT: IP forwarding is disabled (net.ipv4.ip_forward is 0)" in actor.said["reason"]
     assert machine.look() == before
 
 
-def test_no_nat_through_a_firewall_that_drops_what_is_forwarded(start: Start, machine: Machine) -> None:
+def test_no_nat_with_a_firewall_that_drops_forwarded_packets(start: Start, machine: Machine) -> None:
     machine.forwards()
     netns_exec.run_in_namespace(machine.namespace, a_dropping_chain)
     before = machine.look()

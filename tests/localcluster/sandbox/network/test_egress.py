@@ -20,7 +20,7 @@ from windlass.localcluster.sandbox.network import egress
         (None, True),
     ],
 )
-def test_pasta_forwards_for_a_nameserver_on_the_loopback_only(
+def test_pasta_forwards_dns_only_for_a_nameserver_on_the_loopback(
     text: str | None, is_forwarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it forwards, those who ask the machine's nameserver itself are not answered any more."""

@@ -153,7 +153,7 @@ def texts(folder: Path, *names: str) -> list[str]:
 # Version 1
 
 
-def test_version_1_has_a_folder_per_hierarchy_below_our_own(kernel: Kernel) -> None:
+def test_version_1_creates_a_directory_per_hierarchy(kernel: Kernel) -> None:
     memory, pids, cpu = (
         kernel.mount("memory", "/us"),
         kernel.mount("pids", "/"),
@@ -181,7 +181,7 @@ def test_version_1_has_a_folder_per_hierarchy_below_our_own(kernel: Kernel) -> N
         (Limits(processes=1, memory_bytes=1), ["memory", "pids"]),
     ],
 )
-def test_only_what_the_limits_need_is_made(limits: Limits, expected: list[str], kernel: Kernel) -> None:
+def test_only_needed_hierarchies_are_used(limits: Limits, expected: list[str], kernel: Kernel) -> None:
     for options in ("memory", "pids", "cpu,cpuacct", "freezer"):
         kernel.mount(options, "/")
     found = kernel.find()
@@ -193,7 +193,7 @@ def test_only_what_the_limits_need_is_made(limits: Limits, expected: list[str], 
     assert not list(kernel.folder.rglob("windlass*"))
 
 
-def test_what_cannot_be_had_is_not_enforced(kernel: Kernel) -> None:
+def test_impossible_limit_is_not_enforced(kernel: Kernel) -> None:
     kernel.denied = {kernel.mount("memory", "/")}
     kernel.mount("pids", "/")
     found = kernel.find()
@@ -212,19 +212,19 @@ def test_what_cannot_be_had_is_not_enforced(kernel: Kernel) -> None:
         ("/", "/gone", None),
     ],
 )
-def test_a_hierarchy_may_be_seen_in_part(root: str, own: str, expected: str | None, kernel: Kernel) -> None:
+def test_partially_visible_hierarchy(root: str, own: str, expected: str | None, kernel: Kernel) -> None:
     point = kernel.mount("pids", own, root=root)
     kernel.mkdir(point / "b")
     found = kernel.find()
     assert (found and found.places[0].folder) == (None if expected is None else point / expected)
 
 
-def test_no_cgroups_at_all_are_none(kernel: Kernel) -> None:
+def test_without_cgroups_find_returns_none(kernel: Kernel) -> None:
     assert kernel.find() is None
     assert cgroups.find("c", mounts=Path("/nowhere"), membership=Path("/nowhere")) is None
 
 
-def test_kills_for_memory_are_those_since_the_start(kernel: Kernel) -> None:
+def test_oom_kills_count_since_the_start(kernel: Kernel) -> None:
     point = kernel.mount("memory", "/")
     found = kernel.find()
     assert found is not None
@@ -238,7 +238,7 @@ def test_kills_for_memory_are_those_since_the_start(kernel: Kernel) -> None:
     assert group.has_run_out_of_memory()
 
 
-def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
+def test_only_leftovers_of_this_cluster_are_removed(kernel: Kernel) -> None:
     memory, pids = kernel.mount("memory", "/"), kernel.mount("pids", "/")
     ours, theirs = kernel.find("ours"), kernel.find("theirs")
     assert ours is not None
@@ -269,7 +269,7 @@ def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
     assert not list(kernel.folder.rglob("windlass-ours"))
 
 
-def test_a_group_with_a_process_is_not_removed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cgroup_with_a_process_is_not_removed(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "_REMOVAL_SECONDS", 0.0)
     kernel.mount("pids", "/")
     found = kernel.find()
@@ -280,9 +280,7 @@ def test_a_group_with_a_process_is_not_removed(kernel: Kernel, monkeypatch: pyte
     assert not group.remove()
 
 
-def test_the_folder_of_all_groups_may_go_at_any_moment(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parent_removed_concurrently_is_recreated(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = kernel.mount("pids", "/") / "windlass-c"
     found = kernel.find()
     assert found is not None
@@ -301,7 +299,7 @@ def test_the_folder_of_all_groups_may_go_at_any_moment(
 # Version 2
 
 
-def test_version_2_makes_groups_beside_our_own(kernel: Kernel) -> None:
+def test_version_2_creates_cgroups_next_to_the_own_one(kernel: Kernel) -> None:
     own = unified(kernel, "/user.slice/app.slice/terminal.scope")
     kernel.denied = {own.parents[2], own.parents[1]}
     found = kernel.find()
@@ -334,7 +332,7 @@ def test_controllers_that_are_not_delegated_are_not_enforced(enabled: str, kerne
     assert found.create("run", ALL).enforced == expected
 
 
-def test_controllers_are_enabled_where_we_may(kernel: Kernel) -> None:
+def test_controllers_are_enabled_where_permitted(kernel: Kernel) -> None:
     own = unified(kernel, "/a.slice/b.scope")
     (own.parent / "cgroup.subtree_control").write_text("")
     found = kernel.find()
@@ -342,7 +340,7 @@ def test_controllers_are_enabled_where_we_may(kernel: Kernel) -> None:
     assert found.create("run", ALL).enforced == ALL
 
 
-def test_the_root_may_have_processes_beside_groups(kernel: Kernel) -> None:
+def test_root_cgroup_may_have_processes_and_children(kernel: Kernel) -> None:
     point = unified(kernel, "/")
     found = kernel.find()
     assert found is not None
@@ -351,7 +349,7 @@ def test_the_root_may_have_processes_beside_groups(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("limit", ["memory.max", "cpu.max"])
-def test_a_limit_that_was_set_for_us_is_not_left(limit: str, kernel: Kernel) -> None:
+def test_cgroup_with_limits_is_not_left(limit: str, kernel: Kernel) -> None:
     """What moves is our own, and the next one who looks finds groups possible beside it."""
     own = unified(kernel, "/a.slice/b.scope")
     (own / limit).write_text("5000000 100000")
@@ -367,7 +365,7 @@ def test_a_limit_that_was_set_for_us_is_not_left(limit: str, kernel: Kernel) -> 
     assert again.places[0].folder == own
 
 
-def test_a_group_that_was_handed_to_us_is_split(kernel: Kernel) -> None:
+def test_delegated_cgroup_moves_processes_to_a_child(kernel: Kernel) -> None:
     own = unified(kernel, "/system.slice/ours.service")
     kernel.denied = {own.parents[0], own.parents[1]}
     found = kernel.find()
@@ -395,7 +393,9 @@ def take_all_controllers(kernel: Kernel, own: Path) -> None:
 
 
 @pytest.mark.parametrize("obstacle", [put_a_stranger_into_it, deny_our_own_too, take_all_controllers])
-def test_what_cannot_be_split_is_left_alone(obstacle: Callable[[Kernel, Path], None], kernel: Kernel) -> None:
+def test_cgroup_with_foreign_processes_is_left_unchanged(
+    obstacle: Callable[[Kernel, Path], None], kernel: Kernel
+) -> None:
     own = unified(kernel, "/a.slice/b.scope")
     obstacle(kernel, own)
     assert kernel.find() is None
@@ -403,7 +403,7 @@ def test_what_cannot_be_split_is_left_alone(obstacle: Callable[[Kernel, Path], N
     assert not list(kernel.folder.rglob("windlass*"))
 
 
-def test_version_1_is_taken_beside_a_unified_hierarchy_without_controllers(kernel: Kernel) -> None:
+def test_version_1_is_used_next_to_a_unified_hierarchy_without_controllers(kernel: Kernel) -> None:
     own = unified(kernel, "/")
     (own / "cgroup.controllers").write_text("")
     kernel.mount("pids", "/")
@@ -457,7 +457,7 @@ def needs(enforced: int | None) -> None:
         pytest.skip("this machine lets us have no such limit")
 
 
-def test_a_real_limit_of_memory(real: cgroups.Cgroups, start: Start) -> None:
+def test_real_memory_limit(real: cgroups.Cgroups, start: Start) -> None:
     group = real.create("run", Limits(memory_bytes=20 << 20))
     needs(group.enforced.memory_bytes)
     process = start("held = b'x' * (100 << 20)")
@@ -485,7 +485,7 @@ os.write(1, b'%d\\n' % count)
 """
 
 
-def test_a_real_limit_of_processes(real: cgroups.Cgroups, start: Start) -> None:
+def test_real_process_limit(real: cgroups.Cgroups, start: Start) -> None:
     group = real.create("run", Limits(processes=20))
     needs(group.enforced.processes)
     process = start(FORKS_AS_OFTEN_AS_IT_MAY)
@@ -497,7 +497,7 @@ def test_a_real_limit_of_processes(real: cgroups.Cgroups, start: Start) -> None:
     assert group.remove()
 
 
-def test_a_real_limit_of_cpu(real: cgroups.Cgroups) -> None:
+def test_real_cpu_limit(real: cgroups.Cgroups) -> None:
     group = real.create("run", Limits(cpu_milli=1500))
     needs(group.enforced.cpu_milli)
     (file,) = (
@@ -509,7 +509,7 @@ def test_a_real_limit_of_cpu(real: cgroups.Cgroups) -> None:
     assert group.remove()
 
 
-def test_every_process_of_a_real_group_is_killed(real: cgroups.Cgroups, start: Start) -> None:
+def test_kill_ends_every_process_of_a_real_cgroup(real: cgroups.Cgroups, start: Start) -> None:
     group = real.create("run", ALL)
     process = start("[os.fork() for _ in range(3)]\nos.write(1, b'there\\n')\nsignal.pause()")
     group.join(process.pid)
@@ -524,7 +524,7 @@ def test_every_process_of_a_real_group_is_killed(real: cgroups.Cgroups, start: S
     assert not any(folder.exists() for folder in group.folders)
 
 
-def test_what_an_earlier_daemon_left_running_is_ended(real: cgroups.Cgroups, start: Start) -> None:
+def test_leftover_processes_of_an_earlier_daemon_are_killed(real: cgroups.Cgroups, start: Start) -> None:
     process = start("signal.pause()")
     other = start("signal.pause()")
     real.create("left", ALL).join(process.pid)
@@ -536,7 +536,7 @@ def test_what_an_earlier_daemon_left_running_is_ended(real: cgroups.Cgroups, sta
     assert other.poll() is None
 
 
-def test_a_named_group_is_ended(real: cgroups.Cgroups, start: Start) -> None:
+def test_named_cgroup_is_removed(real: cgroups.Cgroups, start: Start) -> None:
     process, other = start("signal.pause()"), start("signal.pause()")
     real.create("left", ALL).join(process.pid)
     others = real.create("others", ALL)
@@ -547,7 +547,7 @@ def test_a_named_group_is_ended(real: cgroups.Cgroups, start: Start) -> None:
     assert other.poll() is None
 
 
-def test_a_process_joins_by_itself(real: cgroups.Cgroups) -> None:
+def test_process_joins_by_itself(real: cgroups.Cgroups) -> None:
     group = real.create("run", Limits(processes=20))
     reading, writing = os.pipe()
     child = os.fork()
@@ -564,7 +564,7 @@ def test_a_process_joins_by_itself(real: cgroups.Cgroups) -> None:
     assert group.remove()
 
 
-def test_no_group_is_made_without_limits(real: cgroups.Cgroups, start: Start) -> None:
+def test_without_limits_no_cgroup_is_created(real: cgroups.Cgroups, start: Start) -> None:
     group = real.create("run", Limits())
     process = start("signal.pause()")
     group.join(process.pid)

@@ -13,9 +13,7 @@ pytestmark = pytest.mark.pods
 PATIENCE_SECONDS = 100.0
 
 
-def test_what_a_shell_knows_is_not_to_be_read_in_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spawner_gets_no_secrets_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first process of each is one of the spawner's."""
     monkeypatch.setenv("JUPYTER_PASSWORD", "sesame")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

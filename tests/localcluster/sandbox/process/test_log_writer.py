@@ -48,7 +48,7 @@ def test_lines_of_both_streams(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_is_kept_back_until_it_ends_or_is_long(tmp_path: Path) -> None:
+def test_incomplete_line_is_kept_back(tmp_path: Path) -> None:
     log = writer(tmp_path)
     log.write("stdout", b"x" * log_format.MAX_PART_BYTES)
     assert text(tmp_path) == b""
@@ -59,7 +59,7 @@ def test_a_line_is_kept_back_until_it_ends_or_is_long(tmp_path: Path) -> None:
     log.close()
 
 
-def test_files_are_bounded_in_size_and_number(tmp_path: Path) -> None:
+def test_log_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
     line = b"x" * 59 + b"\n"
     log = writer(tmp_path, max_bytes=1000, max_files=3)
     for _ in range(200):
@@ -83,7 +83,7 @@ def test_rotation_keeps_all_lines_in_order(tmp_path: Path) -> None:
     assert text(tmp_path) == output
 
 
-def test_an_earlier_half_of_a_line_is_ended(tmp_path: Path) -> None:
+def test_incomplete_line_of_an_earlier_write_is_ended(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(TIME + b" stdout F whole\n" + TIME + b" stdo")
     log = writer(tmp_path)
     log.write("stdout", b"next\n")
@@ -97,7 +97,7 @@ def notice(lost: int, number: int) -> bytes:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_full_disk_loses_output_and_reports_it(tmp_path: Path) -> None:
     log = writer(tmp_path)
     log.write("stdout", b"before\n")
     log.close()
@@ -139,7 +139,7 @@ def files_no_longer_than(size: int) -> Iterator[None]:
         (log_format.HEADER_BYTES * 3 + 11, b"one\ntwo\nsix\n", 4),
     ],
 )
-def test_a_disk_that_fills_up_within_a_line(tmp_path: Path, room: int, kept: bytes, lost: int) -> None:
+def test_disk_full_within_a_line(tmp_path: Path, room: int, kept: bytes, lost: int) -> None:
     log = writer(tmp_path)
     with files_no_longer_than(room):
         log.write("stdout", b"one\ntwo\nsix\n")
@@ -149,7 +149,7 @@ def test_a_disk_that_fills_up_within_a_line(tmp_path: Path, room: int, kept: byt
     assert text(tmp_path) == kept + notice(lost, errno.EFBIG) + b"unfinished, and yet whole\n"
 
 
-def test_what_is_lost_at_the_end_is_told_when_it_can_be(tmp_path: Path) -> None:
+def test_loss_at_the_end_is_reported_when_possible(tmp_path: Path) -> None:
     log = writer(tmp_path)
     with files_no_longer_than(0):
         log.write("stdout", b"one\n")
@@ -157,7 +157,7 @@ def test_what_is_lost_at_the_end_is_told_when_it_can_be(tmp_path: Path) -> None:
     assert text(tmp_path) == notice(4, errno.EFBIG)
 
 
-def test_a_log_that_cannot_be_opened_ends_nothing(tmp_path: Path) -> None:
+def test_unopenable_log_does_not_raise(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     log = writer(folder)
     log.write("stdout", b"one\n")

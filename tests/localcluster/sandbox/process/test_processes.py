@@ -71,7 +71,7 @@ def has_ended_unreaped(pid: int) -> bool:
 
 
 @pytest.mark.usefixtures("source")
-def test_a_family_is_known_from_both_ends(start: Start) -> None:
+def test_descendants_and_ancestors(start: Start) -> None:
     first = start(FORKS_TWICE)
     family = {int(line_of(first)) for _ in range(3)}
     child, grandchild = processes.descendants(first.pid)
@@ -82,7 +82,7 @@ def test_a_family_is_known_from_both_ends(start: Start) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_a_mark_is_found_whole(start: Start) -> None:
+def test_marked_process_is_found_by_its_exact_value(start: Start) -> None:
     ours = start(WAITS, WINDLASS_TEST_MARK="one")
     others = [start(WAITS, WINDLASS_TEST_MARK="one more"), start(WAITS, NOT_WINDLASS_TEST_MARK="one")]
     for process in (ours, *others):
@@ -98,11 +98,11 @@ def test_a_mark_is_found_whole(start: Start) -> None:
         (b"  7 /bin/sleep POD=ab\n  8 sh XPOD=a\n  9 sh TERM=x POD=a", [9]),
     ],
 )
-def test_a_mark_is_found_in_what_ps_prints(listing: bytes, expected: list[int]) -> None:
+def test_marked_process_is_found_in_ps_output(listing: bytes, expected: list[int]) -> None:
     assert processes._pids_with(b"POD=a", listing) == expected
 
 
-def test_what_appears_while_others_are_killed_is_killed_too(start: Start) -> None:
+def test_kill_all_kills_new_processes(start: Start) -> None:
     appeared: list[subprocess.Popen[str]] = []
 
     def find() -> list[int]:
@@ -114,7 +114,7 @@ def test_what_appears_while_others_are_killed_is_killed_too(start: Start) -> Non
     assert [process.wait() for process in appeared] == [-signal.SIGKILL] * 3
 
 
-def test_what_would_not_die_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_all_returns_survivors(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start(WAITS)
     killed: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, _: killed.append(pid))
@@ -123,18 +123,18 @@ def test_what_would_not_die_is_told(start: Start, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("pid", [os.getpid(), 1, 0, -1], ids=["itself", "the first", "0", "-1"])
-def test_some_are_spared(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_all_spares_caller_and_pid_1(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("must not be killed"))
     assert processes.kill_all(lambda: [pid]) == []
 
 
-def test_a_zombie_counts_as_dead(start: Start) -> None:
+def test_zombie_is_not_alive(start: Start) -> None:
     process = start("pass")
     assert has_ended_unreaped(process.pid)
     assert processes.kill_all(lambda: [process.pid], seconds=0) == []
 
 
-def test_a_process_is_told_from_a_later_one(start: Start) -> None:
+def test_identity_differs_after_pid_reuse(start: Start) -> None:
     process = start(WAITS)
     line_of(process)
     identity = processes.identity(process.pid)
@@ -163,7 +163,7 @@ STAT = "{pid} ({name}) {state} 4 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 890
         ("python", "Z", 2, False),
     ],
 )
-def test_stat_is_read(name: str, state: str, threads: int, is_zombie: bool) -> None:
+def test_stat_is_parsed(name: str, state: str, threads: int, is_zombie: bool) -> None:
     process = processes._from_stat(STAT.format(pid=12, name=name, state=state, threads=threads).encode())
     assert process is not None
     assert (process.pid, process.parent, process.is_zombie) == (12, 4, is_zombie)
@@ -181,19 +181,19 @@ def test_stat_is_read(name: str, state: str, threads: int, is_zombie: bool) -> N
         (b"12 4 Z+ Mon Nov 13 10:20:30 2025", processes._Process(12, 4, True, "Mon-Nov-13-10:20:30-2025")),
     ],
 )
-def test_a_line_of_ps_is_read(line: bytes, expected: processes._Process | None) -> None:
+def test_ps_line_is_parsed(line: bytes, expected: processes._Process | None) -> None:
     assert processes._from_ps(line) == expected
 
 
 @pytest.mark.usefixtures("source")
-def test_memory_is_weighed(start: Start) -> None:
+def test_memory_of_a_process(start: Start) -> None:
     process = start(HOLDS_50_MB)
     line_of(process)
     assert 50 << 20 <= processes.memory_of([process.pid]) < 90 << 20
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc with smaps_rollup")
-def test_shared_memory_is_shared_out(start: Start) -> None:
+def test_shared_memory_counts_proportionally(start: Start) -> None:
     process = start(f"import os; held = b'x' * (50 << 20); os.fork(); {WAITS}")
     assert [line_of(process), line_of(process)] == ["ready", "ready"]
     both = [process.pid, *processes.descendants(process.pid)]
@@ -202,7 +202,7 @@ def test_shared_memory_is_shared_out(start: Start) -> None:
 
 
 @pytest.mark.skipif(not processes._HAS_PROC, reason="needs /proc")
-def test_memory_is_weighed_where_shares_are_secret(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_without_access_to_proportional_values(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     process = start(HOLDS_50_MB)
     line_of(process)
     read = processes._bytes_of
@@ -211,12 +211,12 @@ def test_memory_is_weighed_where_shares_are_secret(start: Start, monkeypatch: py
 
 
 @pytest.mark.usefixtures("source")
-def test_the_dead_hold_nothing(start: Start) -> None:
+def test_ended_process_uses_no_memory(start: Start) -> None:
     process = start("pass")
     process.wait()
     assert processes.memory_of([process.pid]) == 0
     assert processes.memory_of([]) == 0
 
 
-def test_all_mappings_of_a_process_are_added() -> None:
+def test_proportional_bytes_adds_all_mappings() -> None:
     assert processes.proportional_bytes("Pss: 4 kB\nPss_Dirty: 4 kB\nPss: 8 kB\n") == 12 * 1024

@@ -31,7 +31,7 @@ def _sigquit_is_ignored() -> Iterator[None]:
     signal.signal(signal.SIGQUIT, before)
 
 
-def test_a_new_pod_has_nothing_to_tell(pod: Pod) -> None:
+def test_new_pod_reports_no_runs(pod: Pod) -> None:
     assert pod.hello == messages.Hello(())
 
 
@@ -49,14 +49,14 @@ def test_a_new_pod_has_nothing_to_tell(pod: Pod) -> None:
         ("trap '' TERM; kill -TERM $$; exit 3", 3, 0),
     ],
 )
-def test_how_it_ended(pod: Pod, script: str, exit_code: int, number: int) -> None:
+def test_exit_codes_and_signals_are_reported(pod: Pod, script: str, exit_code: int, number: int) -> None:
     run_id = pod.start(script)
     end = pod.ended(run_id)
     assert (end.exit_code, end.signal, end.was_out_of_memory) == (exit_code, number, False)
     assert end.at >= pod.hear(Started).at
 
 
-def test_what_it_starts_with(pod: Pod) -> None:
+def test_container_gets_arguments_environment_and_directory(pod: Pod) -> None:
     environment = {b"PATH": PATH, b"BYTES": b"\xff\xfe", b"EMPTY": b""}
     script = "pwd; env | sort; printf '%s\\n' \"$@\""
     run_id = pod.begin("sh", "-c", script, b"a", b"\xff b", environment=environment, working_directory="/usr")
@@ -73,14 +73,14 @@ def test_what_it_starts_with(pod: Pod) -> None:
     ]
 
 
-def test_nothing_of_ours_is_open_in_it(pod: Pod) -> None:
+def test_container_inherits_no_descriptors(pod: Pod) -> None:
     run_id = pod.start("ls /proc/self/fd | wc -l; umask")
     pod.ended(run_id)
     # 0, 1, 2, and the folder that is listed.
     assert pod.log(run_id) == [("stdout", "4"), ("stdout", "0022")]
 
 
-def test_signals_are_as_they_should_be(pod: Pod) -> None:
+def test_container_has_default_signal_handlers(pod: Pod) -> None:
     """None ignored and none held back, whatever the spawner does with its own; those from 32 on are not Python's to
     reset, and stay as whoever started everything had them."""
     run_id = pod.begin("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
@@ -98,7 +98,7 @@ def test_both_streams_are_in_the_log(pod: Pod) -> None:
     assert sorted(pod.log(run_id)) == [("stderr", "err"), ("stdout", "out"), ("stdout", "unfinished")]
 
 
-def test_long_output_is_all_there_when_the_end_is_told(pod: Pod) -> None:
+def test_log_is_complete_when_the_end_is_reported(pod: Pod) -> None:
     run_id = pod.start("seq 200000")
     pod.ended(run_id)
     assert [text for _, text in pod.log(run_id)] == [str(number) for number in range(1, 200001)]
@@ -113,7 +113,7 @@ def test_long_output_is_all_there_when_the_end_is_told(pod: Pod) -> None:
         ("/usr", 'exec: "/usr": permission denied'),
     ],
 )
-def test_a_command_that_cannot_be_run(pod: Pod, command: str, message: str) -> None:
+def test_invalid_command_is_a_start_error(pod: Pod, command: str, message: str) -> None:
     run_id = pod.begin(command)
     refusal = pod.not_started(run_id)
     assert (refusal.message, refusal.is_command) == (message, True)
@@ -122,7 +122,7 @@ def test_a_command_that_cannot_be_run(pod: Pod, command: str, message: str) -> N
     assert pod.ended(pod.start("exit 4")).exit_code == 4
 
 
-def test_a_working_directory_that_is_not_there(spawner: Spawner, pod: Pod) -> None:
+def test_missing_working_directory_is_handled(spawner: Spawner, pod: Pod) -> None:
     """It is made where it can be made without a trace."""
     run_id = pod.begin("pwd", working_directory="/windlass-none/deep")
     if spawner.ready.isolates:
@@ -136,7 +136,7 @@ def test_a_working_directory_that_is_not_there(spawner: Spawner, pod: Pod) -> No
 
 
 @pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
-def test_a_mount_that_cannot_be_had(spawner: Spawner, pod: Pod) -> None:
+def test_impossible_mount_is_a_start_error(spawner: Spawner, pod: Pod) -> None:
     source = f"{pod.folder}/none"
     run_id = pod.begin("true", mounts=(Mount(source, "/windlass"),))
     refusal = pod.not_started(run_id)
@@ -144,7 +144,7 @@ def test_a_mount_that_cannot_be_had(spawner: Spawner, pod: Pod) -> None:
     assert (refusal.message, refusal.is_command) == (wanted, False)
 
 
-def test_a_run_is_made_once(pod: Pod) -> None:
+def test_run_is_started_once(pod: Pod) -> None:
     plan = pod.plan("sh", "-c", "echo once")
     pod.channel.send(messages.Start(plan))
     pod.channel.send(messages.Start(plan))
@@ -154,14 +154,14 @@ def test_a_run_is_made_once(pod: Pod) -> None:
     assert pod.log(plan.id) == [("stdout", "once")]
 
 
-def test_ends_are_on_disk_when_they_are_told(pod: Pod) -> None:
+def test_end_is_saved_before_it_is_reported(pod: Pod) -> None:
     run_id = pod.start("exit 9")
     end = pod.ended(run_id)
     written = container_runs.read_run(pod.folder / "containers" / run_id)
     assert written == messages.Run(run_id, pod.hear(Started), end)
 
 
-def test_a_log_that_cannot_be_written_ends_nothing(pod: Pod) -> None:
+def test_unwritable_log_does_not_end_the_container(pod: Pod) -> None:
     run_id = pod.begin("sh", "-c", "echo lost; exit 5", log="/windlass-none/0.log")
     assert pod.ended(run_id).exit_code == 5
 
@@ -170,7 +170,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
-def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
+def test_pod_has_its_own_namespaces(spawner: Spawner) -> None:
     pod = spawner.pod(spawner.plan(hostname="some-host"))
     run_id = pod.start("hostname; test $$ -lt 10 && echo low; test $$ -eq 1 || echo 'not the first'")
     pod.ended(run_id)
@@ -179,7 +179,7 @@ def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
 
 
 @pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
-def test_a_volume_of_memory_is_seen_by_all_containers_and_by_nobody_else(spawner: Spawner) -> None:
+def test_memory_volume_is_visible_only_in_the_pod(spawner: Spawner) -> None:
     plan = spawner.plan()
     volume = Path(plan.folder) / "volume"
     volume.mkdir()
@@ -196,7 +196,7 @@ def test_a_volume_of_memory_is_seen_by_all_containers_and_by_nobody_else(spawner
     assert list(volume.iterdir()) == []
 
 
-def test_a_pod_that_cannot_have_its_volume_says_so(spawner: Spawner) -> None:
+def test_failed_volume_is_reported(spawner: Spawner) -> None:
     plan = spawner.plan()
     if spawner.ready.isolates:
         volumes: tuple[object, ...] = (messages.MemoryFolder(f"{plan.folder}/none"),)
@@ -210,14 +210,14 @@ def test_a_pod_that_cannot_have_its_volume_says_so(spawner: Spawner) -> None:
     pod.hear_the_end()
 
 
-def test_a_pod_without_a_folder_is_refused(spawner: Spawner) -> None:
+def test_pod_without_directory_is_refused(spawner: Spawner) -> None:
     answer = spawner.spawn(spawner.plan(folder="/windlass-none/pod"))
     assert isinstance(answer, Refused)
     assert answer.message.startswith("/windlass-none/pod: ")
     assert "No such file or directory" in answer.message
 
 
-def test_the_path_of_a_pod_may_be_long(spawner: Spawner) -> None:
+def test_pod_directory_may_have_a_long_path(spawner: Spawner) -> None:
     plan = spawner.plan()
     deep = Path(plan.folder, *["long" * 20] * 3)
     deep.mkdir(parents=True)
@@ -230,7 +230,7 @@ def test_the_path_of_a_pod_may_be_long(spawner: Spawner) -> None:
     assert pod.log(run_id) == [("stdout", "here")]
 
 
-def test_memory_has_a_bound(pod: Pod) -> None:
+def test_memory_limit_kills_the_container(pod: Pod) -> None:
     """Held by a cgroup, or by somebody who looks now and then."""
     script = "import time; kept = b'x' * (300 << 20); time.sleep(100000)"
     run_id = pod.begin(spawner_harness.python(), "-c", script, limits=Limits(memory_bytes=100 << 20))
@@ -238,7 +238,7 @@ def test_memory_has_a_bound(pod: Pod) -> None:
     assert (end.signal, end.was_out_of_memory) == (9, True)
 
 
-def test_memory_within_its_bound_ends_nothing(pod: Pod) -> None:
+def test_memory_below_the_limit_is_allowed(pod: Pod) -> None:
     """Which is looked at once more after the start, so that it must have been seen in use."""
     run_id = pod.start("sleep 2; exit 6", limits=Limits(memory_bytes=100 << 20))
     end = pod.ended(run_id)
@@ -248,11 +248,11 @@ def test_memory_within_its_bound_ends_nothing(pod: Pod) -> None:
 # Input and terminals
 
 
-def test_without_an_input_there_is_an_end_of_it_at_once(pod: Pod) -> None:
+def test_without_stdin_input_is_empty(pod: Pod) -> None:
     assert pod.ended(pod.start("cat")).exit_code == 0
 
 
-def test_input_comes_from_who_is_attached(pod: Pod) -> None:
+def test_attached_client_provides_stdin(pod: Pod) -> None:
     run_id = pod.start("read -r word; echo got $word", has_stdin=True)
     shell = pod.attach(run_id)
     output, stdin = shell.descriptors
@@ -263,7 +263,7 @@ def test_input_comes_from_who_is_attached(pod: Pod) -> None:
     shell.close()
 
 
-def test_a_terminal(pod: Pod) -> None:
+def test_container_with_a_terminal(pod: Pod) -> None:
     script = "test -t 0 && test -t 1 && test -t 2 && tty; read -r word; echo got $word; exec sleep 100000"
     run_id = pod.start(script, is_terminal=True)
     shell = pod.attach(run_id)

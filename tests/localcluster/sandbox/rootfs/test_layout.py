@@ -113,7 +113,7 @@ def without_the_usual(operations: Iterable[layout.Operation], *opened: str) -> l
     return found
 
 
-def test_a_root_without_mounts_is_the_host_less_its_processes() -> None:
+def test_root_without_mounts_is_the_host_without_proc() -> None:
     found = made({"bin": ("usr/bin",), "notes": "", "proc": {}, "sys": {}, "usr": {"bin": {}}})
     assert found == (
         MakeLink("/bin", "usr/bin"),
@@ -325,7 +325,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("mounts", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_mounted(mounts: list[Mount], message: str) -> None:
+def test_impossible_mount_is_rejected(mounts: list[Mount], message: str) -> None:
     with pytest.raises(layout.LayoutError) as caught:
         made(HOST, *mounts)
     assert str(caught.value) == message
@@ -396,7 +396,7 @@ def test_images(image: Tree, opened: list[str], expected: list[layout.Operation]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
-def test_a_mount_in_a_folder_of_the_image_opens_that_and_leaves_the_image_alone() -> None:
+def test_mount_in_an_image_directory_does_not_change_the_image() -> None:
     tree = with_image({"srv": {"a": {"f": ""}}})
     assert without_the_usual(made(tree, Mount("/vol/data", "/srv/a/new"), image=ONE)) == [
         MakeFolder("/srv", f"{ONE}/srv"),
@@ -408,7 +408,7 @@ def test_a_mount_in_a_folder_of_the_image_opens_that_and_leaves_the_image_alone(
     ]
 
 
-def test_a_mount_covers_what_the_image_has_there() -> None:
+def test_mount_hides_files_of_the_image() -> None:
     tree = with_image({"opt": {"app": {"f": ""}}})
     mounts = (Mount("/vol/data", "/opt/app"), Mount("/vol/other", "/opt/app/f"))
     *_, last = made(tree, *mounts, image=ONE)
@@ -416,7 +416,7 @@ def test_a_mount_covers_what_the_image_has_there() -> None:
 
 
 @pytest.mark.parametrize("image", ["/images/none", "/notes"])
-def test_an_image_that_is_no_folder(image: str) -> None:
+def test_image_without_directory_is_rejected(image: str) -> None:
     with pytest.raises(layout.LayoutError, match=f"local image {image}: no such directory"):
         made(HOST, image=image)
 
@@ -438,7 +438,7 @@ def test_working_directories(directory: str, opened: list[str], expected: list[l
     assert without_the_usual(made(HOST, directory=directory), *opened) == expected
 
 
-def test_a_folder_of_thousands_is_read_once_and_each_entry_bound_once() -> None:
+def test_large_directory_is_read_once() -> None:
     names = [f"f{number}" for number in range(5000)]
     host = Written({"many": dict.fromkeys(names, ""), "vol": {}})
     mounts = [Mount("/vol", f"/many/new{number}") for number in range(100)]

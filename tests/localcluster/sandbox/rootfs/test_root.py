@@ -158,13 +158,13 @@ def state_of_host() -> tuple[str, list[str]]:
     ]
 
 
-def test_the_host_is_all_there(builder: Builder) -> None:
+def test_root_contains_the_files_of_the_host(builder: Builder) -> None:
     assert builder.look("ls -A /").split() == names_in(pathlib.Path("/"))
     assert builder.look(f"cat {builder.write('file', 'text')}") == "text"
     assert builder.look("test -c /dev/null && test -d /sys/kernel && echo there") == "there"
 
 
-def test_the_process_is_the_first_of_its_own(builder: Builder) -> None:
+def test_process_is_pid_1_of_its_namespace(builder: Builder) -> None:
     assert builder.look("echo $$; id -u; pwd").split() == [
         "1",
         str(builder.user),
@@ -172,7 +172,7 @@ def test_the_process_is_the_first_of_its_own(builder: Builder) -> None:
     ]
 
 
-def test_the_new_root_does_not_appear_in_itself(builder: Builder) -> None:
+def test_new_root_does_not_contain_itself(builder: Builder) -> None:
     assert builder.look(f"ls -A {builder.pod}/scratch; grep -c {builder.pod} /proc/self/mounts") == "0"
     assert builder.look("grep -c unbindable /proc/self/mountinfo") == "0"
 
@@ -211,7 +211,7 @@ def test_mounts(builder: Builder) -> None:
     assert names_in(builder.pod / "volume") == ["inner", "new"]
 
 
-def test_a_link_on_the_way_is_followed_in_the_new_root(builder: Builder) -> None:
+def test_links_are_resolved_in_the_new_root(builder: Builder) -> None:
     image = builder.folder("image")
     builder.write("image/windlass/kept")
     (builder.pod / "image/absolute").symlink_to("/windlass")
@@ -226,7 +226,7 @@ def test_a_link_on_the_way_is_followed_in_the_new_root(builder: Builder) -> None
     assert names_in(builder.pod / "image/windlass") == ["kept"]
 
 
-def test_a_mount_inside_a_mount_gets_its_place_in_the_volume(builder: Builder) -> None:
+def test_nested_mount_point_is_created_in_the_volume(builder: Builder) -> None:
     outer, inner = builder.folder("outer"), builder.folder("inner")
     builder.write("inner/file", "inside")
     mounts = (Mount(outer, "/windlass"), Mount(inner, "/windlass/a/b"), Mount(f"{inner}/file", "/windlass/f"))
@@ -234,14 +234,14 @@ def test_a_mount_inside_a_mount_gets_its_place_in_the_volume(builder: Builder) -
     assert names_in(builder.pod / "outer") == ["a", "f"]
 
 
-def test_a_read_only_mount_keeps_what_is_locked_on_it(builder: Builder) -> None:
+def test_read_only_mount_keeps_locked_flags(builder: Builder) -> None:
     """A remount that leaves out flags of the mount below is refused in a user namespace."""
     look = "grep ' /windlass ' /proc/self/mounts | cut -d' ' -f4 | cut -d, -f1-4"
     mount = Mount("/proc/fs", "/windlass", read_only=True)
     assert builder.look(look, mount, masks_proc=True) == "ro,nosuid,nodev,noexec"
 
 
-def test_an_image_is_merged_over_the_host(builder: Builder) -> None:
+def test_image_is_merged_over_the_host(builder: Builder) -> None:
     image = builder.folder("image")
     builder.write("image/get_ips.sh", "echo 10.0.0.1")
     builder.write("image/benchmarks/scripts/run.py", "run")
@@ -258,26 +258,26 @@ def test_an_image_is_merged_over_the_host(builder: Builder) -> None:
     assert builder.look("; ".join(looks), image=image).splitlines() == expected
 
 
-def test_a_working_directory_is_made(builder: Builder) -> None:
+def test_missing_working_directory_is_created(builder: Builder) -> None:
     """For whoever the container runs as, whatever the daemon keeps to itself."""
     look = "cd /windlass/work && pwd; stat -c %a /windlass/work; umask"
     assert builder.look(look, directory="/windlass/work").split() == ["/windlass/work", "755", "0077"]
 
 
-def test_terminals_can_be_had_where_devices_are_opened(builder: Builder) -> None:
+def test_terminals_work_in_an_opened_dev(builder: Builder) -> None:
     """The kernel finds no terminals for a device that is bound by itself."""
     command = "import os; print(os.ttyname(os.openpty()[1]))"
     for mounts in ((), (Mount(builder.write("log"), "/dev/termination-log"),)):
         assert builder.look(command, *mounts).startswith("/dev/pts/")
 
 
-def test_opened_folders_keep_their_mode(builder: Builder) -> None:
+def test_opened_directories_keep_their_mode(builder: Builder) -> None:
     mode = f"{pathlib.Path(tempfile.gettempdir()).stat().st_mode & 0o7777:o}"
     mount = Mount(builder.folder("volume"), f"{tempfile.gettempdir()}/windlass-none")
     assert builder.look(f"stat -c %a {tempfile.gettempdir()}", mount) == mode
 
 
-def test_without_a_proc_of_its_own_there_is_that_of_the_host(builder: Builder) -> None:
+def test_proc_of_the_host_is_the_fallback(builder: Builder) -> None:
     """The PID in it is not the one that the process has for itself."""
     look = "test $(readlink /proc/self) != $$ && echo other; test -e /proc/self/mounts && echo there"
     assert builder.look(look, masks_proc=True).split() == ["other", "there"]
@@ -301,14 +301,14 @@ def test_without_a_proc_of_its_own_there_is_that_of_the_host(builder: Builder) -
         ),
     ],
 )
-def test_what_cannot_be_had_is_named(builder: Builder, source: str, target: str, message: str) -> None:
+def test_impossible_mount_is_reported(builder: Builder, source: str, target: str, message: str) -> None:
     builder.folder("folder")
     builder.write("file")
     said = builder.look("true", Mount(f"{builder.pod}/{source}", target))
     assert said == f"mounting {builder.pod}/{source} at {target}: {message.format(pod=builder.pod)}"
 
 
-def test_what_the_user_cannot_read_is_not_opened(builder: Builder) -> None:
+def test_unreadable_directory_is_not_opened(builder: Builder) -> None:
     if pathlib.Path("/root").stat().st_mode & 0o004:
         pytest.skip("everybody can read /root here")
     mount = Mount(builder.folder("folder"), "/root/windlass-none")
@@ -316,7 +316,7 @@ def test_what_the_user_cannot_read_is_not_opened(builder: Builder) -> None:
     assert builder.look("echo entered", mount).startswith("entered" if builder.user == 0 else refusal)
 
 
-def test_the_folder_of_the_pod_itself_can_be_opened(builder: Builder) -> None:
+def test_directory_of_the_pod_can_be_opened(builder: Builder) -> None:
     mount = Mount(builder.folder("folder"), f"{builder.pod}/new")
     builder.write("beside")
     assert builder.look(f"ls {builder.pod}", mount).split() == ["beside", "folder", "new"]

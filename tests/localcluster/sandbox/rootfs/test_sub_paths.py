@@ -33,7 +33,7 @@ def volume(tmp_path: Path) -> Path:
         ("dangling", "to/come"),
     ],
 )
-def test_inside(volume: Path, path: str, found: str) -> None:
+def test_sub_path_inside_of_the_volume(volume: Path, path: str, found: str) -> None:
     assert sub_paths.inside(volume, path) == (volume / found).resolve()
     assert (volume / path).exists()
     if not path.startswith(("here", "file", "within")):
@@ -50,7 +50,7 @@ def test_inside(volume: Path, path: str, found: str) -> None:
         ("round", "round"),
     ],
 )
-def test_outside(volume: Path, path: str, message: str) -> None:
+def test_sub_path_outside_of_the_volume_is_rejected(volume: Path, path: str, message: str) -> None:
     with pytest.raises(sub_paths.OutsideError, match=message):
         sub_paths.inside(volume, path)
     assert [*(volume.parent / "outside").iterdir()] == []
