@@ -162,7 +162,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         changed("  ceph:", "  nfs:"),
         9,
         "volumes.nfs",
-        "the claim on the NFS server",
+        "the claim of the NFS server",
     ),
     "a relative need": (changed("/data/a/x", "data/x"), 16, "needs[0]", 'begins with "/"'),
     "a need that climbs": (changed("/data/a/x", "/data/../etc"), 16, "needs[0]", 'without ".."'),

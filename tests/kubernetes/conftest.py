@@ -68,7 +68,7 @@ def hub_image(cluster: Cluster) -> str:
 
 @pytest.fixture
 def nfs_image(cluster: Cluster) -> str:
-    """The image on the NFS server, which includes the client's programs."""
+    """The image of the NFS server, which includes the client's programs."""
     return _on_the_node(cluster, catalogue.nfs(checkout.read()).name, "WINDLASS_TEST_NFS_IMAGE")
 
 
