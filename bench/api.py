@@ -249,7 +249,7 @@ def readiness(sheet: Sheet, data: Path, count: int) -> None:
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--count", type=int, default=2_000, help="requests of a round")
+    parser.add_argument("--count", type=int, default=2_000, help="requests per round")
     arguments = parser.parse_args()
     sheet = Sheet("api")
     sheet.title("The embedded API server; rates are of that of an empty handler:")

@@ -139,7 +139,7 @@ def budget_figures(sheet: Sheet) -> None:
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--frameworks", type=int, default=10_000, help="how many to play")
+    parser.add_argument("--frameworks", type=int, default=10_000, help="number of Frameworks to simulate")
     arguments = parser.parse_args()
     sheet = Sheet("core")
     sheet.title(f"Processor time of the core, with msgspec {msgspec.__version__}:")

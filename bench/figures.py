@@ -137,7 +137,7 @@ class Sheet:
         self._last = _last(self._file, self._run)
         self._before = {figure.what: figure for figure in self._last.figures}
         if self._last.run.machine != self._run.machine:
-            _say(f"the last results are of another machine: {self._last.run.machine}")
+            _say(f"the last results come from another machine: {self._last.run.machine}")
 
     def title(self, text: str) -> None:
         _say(text)
@@ -154,7 +154,7 @@ class Sheet:
         note: str = "",
     ) -> None:
         if what in self._figures:
-            raise ValueError(f"two figures are called {what!r}: give each a name of its own")
+            raise ValueError(f"two figures are named {what!r}: use unique names")
         kept = float(f"{value:.4g}") if unit else float(value)
         aim = (
             None if aim is None else float(aim)
@@ -193,7 +193,7 @@ def _last(file: Path, run: Run) -> Results:
     except FileNotFoundError:
         pass
     except ValueError as error:
-        _say(f"{error}; it is replaced when this run is saved")
+        _say(f"{error}; saving this run replaces it")
     return Results(run, [])
 
 
@@ -201,7 +201,7 @@ def read(file: Path) -> Results:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Results)
     except ValueError as error:
-        raise ValueError(f"{file} holds no figures as they are kept now: {error}") from error
+        raise ValueError(f"{file} does not contain figures in the current format: {error}") from error
 
 
 def this_run() -> Run:
@@ -226,7 +226,7 @@ def argument_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of every benchmark."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "--no-save", dest="save", action="store_false", help="print alone, and leave bench/results as it is"
+        "--no-save", dest="save", action="store_false", help="only print, without updating bench/results"
     )
     return parser
 
@@ -240,13 +240,13 @@ def summary(folder: Path) -> Sequence[str]:
         try:
             results = read(file)
         except ValueError as error:
-            lines.append(f"{error}; the next run that is saved replaces it")
+            lines.append(f"{error}; the next saved run replaces it")
             continue
         marked = [figure for figure in results.figures if verdict(figure) or is_missed(figure)]
         count, bad = count + len(results.figures), bad + len(marked)
         if marked:
             lines += [f"{file.stem}, {results.run.date}:", *map(line, marked)]
-    return [*lines, f"{count:,} figures are kept; {bad:,} of them got worse, changed or miss their aim"]
+    return [*lines, f"{count:,} figures are stored; {bad:,} of them regressed, changed or miss their target"]
 
 
 def main() -> None:

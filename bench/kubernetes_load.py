@@ -57,7 +57,7 @@ def measure(chosen: list[Scenario], commands: list[str], only: str, run: str) ->
                         try:
                             result = scenario.run(stage, contender, pods)
                         except NotServedError as error:
-                            print(f"{scenario.name}: left out: {error}", file=sys.stderr, flush=True)
+                            print(f"{scenario.name}: skipped: {error}", file=sys.stderr, flush=True)
                             continue
                     results.append(msgspec.structs.replace(result, run=run))
                     print(msgspec.json.encode(results[-1]).decode(), flush=True)
@@ -111,11 +111,11 @@ def main() -> int:
         action="append",
         default=[],
         metavar="'CMD'",
-        help="another controller of the same Frameworks, started with KUBECONFIG set",
+        help="command of another Framework controller, started with KUBECONFIG",
     )
     parser.add_argument("--scenario", action="append", default=[], help="only those whose name holds this")
     parser.add_argument("--contender", default="", help="only those whose name holds this")
-    parser.add_argument("--no-save", action="store_true", help="leave the kept results as they are")
+    parser.add_argument("--no-save", action="store_true", help="do not update the stored results")
     arguments = parser.parse_args()
     wanted = [
         scenario
@@ -123,7 +123,7 @@ def main() -> int:
         if not arguments.scenario or any(part in scenario.name for part in arguments.scenario)
     ]
     if not wanted:
-        parser.error(f"no such scenario; there are: {', '.join(each.name for each in scenarios.ALL)}")
+        parser.error(f"unknown scenario; known: {', '.join(each.name for each in scenarios.ALL)}")
     try:
         with kubernetes_api.serve() as api:
             run = described(api.version)

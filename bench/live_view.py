@@ -36,7 +36,7 @@ read = 0
 try:
     while piece := os.read(0, 65536):
         read += len(piece)
-except OSError:  # nobody has the other side open
+except OSError:  # the other side is closed
     pass
 print(read)
 """

@@ -276,7 +276,7 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--network", choices=["auto", "shared"], help="default: both")
     parser.add_argument("--only", choices=["latency", "burst", "run", "idle"])
-    parser.add_argument("--seconds", type=float, default=20, help="how long to look at an idle cluster")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds to observe an idle cluster")
     arguments = parser.parse_args()
     measures: dict[str, Callable[[str], None]] = {
         "latency": lambda network: latency(sheet, network, 30),

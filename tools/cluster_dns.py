@@ -85,7 +85,7 @@ async def reply(zone: Zone, upstream: Upstream | None, wire: bytes, by_udp: bool
             told = answers.failure(query)
         return answers.packed(query, told, by_udp=by_udp)
     except Exception:
-        log.exception("a question of %d bytes could not be answered: %s", len(wire), wire[:600].hex())
+        log.exception("cannot answer a query of %d bytes: %s", len(wire), wire[:600].hex())
         return b""
 
 
@@ -165,13 +165,19 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--kubeconfig", required=True, help="of a user who may list and watch services and endpoints"
+        "--kubeconfig",
+        required=True,
+        help="kubeconfig of a user who may list and watch services and endpoints",
     )
-    parser.add_argument("--address", required=True, help="the one to serve at")
-    parser.add_argument("--port", type=int, default=53, help="of UDP and of TCP (default: 53; 0: a free one)")
-    parser.add_argument("--domain", default="cluster.local", help="of the cluster (default: cluster.local)")
-    parser.add_argument("--upstream", default="", help="the address of a server that knows all other names")
-    parser.add_argument("--upstream-port", type=int, default=53, help="of that server (default: 53)")
+    parser.add_argument("--address", required=True, help="address to listen on")
+    parser.add_argument(
+        "--port", type=int, default=53, help="UDP and TCP port (default: 53; 0: any free port)"
+    )
+    parser.add_argument(
+        "--domain", default="cluster.local", help="domain of the cluster (default: cluster.local)"
+    )
+    parser.add_argument("--upstream", default="", help="address of a DNS server for other names")
+    parser.add_argument("--upstream-port", type=int, default=53, help="port of that server (default: 53)")
     options = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     upstream = Upstream(options.upstream, options.upstream_port) if options.upstream else None

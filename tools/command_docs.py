@@ -14,13 +14,13 @@ _VERBATIM = "\b"
 _INTRODUCTION = """\
 # The command line
 
-Every command says the same with `--help`. What they exit with: [exit codes](exit-codes.md). `windlass --debug COMMAND`
-shows a traceback of what went wrong.
+`COMMAND --help` prints the same text. See also [exit codes](exit-codes.md). `windlass --debug COMMAND` shows the
+traceback of an error.
 
 ## Which cluster
 
-Commands that speak to a cluster find it as kubectl does: by `KUBECONFIG`, by the service account of a pod, or by
-`~/.kube/config`. They all take
+Commands for a cluster find it like kubectl: by `KUBECONFIG`, by the service account of a pod, or by
+`~/.kube/config`. They share these options:
 
 | option | meaning |
 |---|---|
@@ -64,7 +64,7 @@ def _command(command: click.Command, called: str) -> Iterator[str]:
     if own:
         yield "| option | meaning |\n|---|---|\n" + "".join(map(_row, own))
     if is_for_a_cluster:
-        yield "And those that say [which cluster](#which-cluster).\n"
+        yield "Also: the options for [the cluster](#which-cluster).\n"
     if command.epilog:
         yield _text(command.epilog)
 

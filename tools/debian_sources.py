@@ -39,7 +39,7 @@ def for_release(files: Sequence[SourceFile], release: str, wanted: str) -> tuple
     kept = tuple(file for file in rewritten if file.text)
     if not kept:
         raise SourcesError(
-            f"none of this machine's sources of packages names Debian's suite {release} with the component main"
+            f"this machine has no package source for Debian's suite {release} with the component main"
         )
     return kept
 

@@ -47,17 +47,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60, help="how long to send (default: 60)")
-    parser.add_argument("--seed", type=int, default=1, help="another number makes other requests")
-    parser.add_argument("--only", action="append", choices=SHARES, help="this part alone; may be repeated")
-    parser.add_argument("--serve", action="store_true", help="send nothing, and serve until Ctrl-C")
+    parser.add_argument("--seconds", type=float, default=60, help="duration in seconds (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random requests")
+    parser.add_argument("--only", action="append", choices=SHARES, help="run only this part; may be repeated")
+    parser.add_argument("--serve", action="store_true", help="only serve, until Ctrl-C")
     options = parser.parse_args()
     sys.setrecursionlimit(_DEEPEST)
     with programs.cleaning_up_on_sigterm(), _working_folder() as folder:
         if options.serve:
             return _serve(folder)
         session = _fuzzed(folder, options.only or list(SHARES), options.seconds, options.seed)
-    print(f"\nThe slowest answer took {session.slowest[0]:.1f} s: {session.slowest[1]}")
+    print(f"\nThe slowest response took {session.slowest[0]:.1f} s: {session.slowest[1]}")
     print(f"{session.counts.total()} requests, {len(session.findings)} faults")
     for number, finding in enumerate(session.findings.values(), 1):
         print(_shown(number, finding))
@@ -113,7 +113,7 @@ def _start_again(folder: Path, session: Session, kept: integrity.Objects) -> Non
             integrity.compare(session, kept, integrity.everything(session, line))
             _report_part(session)
     except programs.StartError as error:
-        session.find("the server does not start again", str(error))
+        session.find("the server cannot be restarted", str(error))
 
 
 def _prepared(served: server.Server, line: Line) -> Session:
@@ -126,7 +126,7 @@ def _prepared(served: server.Server, line: Line) -> Session:
         headers = (("Content-Type", "application/json"),)
         answer = line.ask(Request("POST", path, headers, wire.json_body(obj)))
         if answer.code != 201:
-            raise programs.StartError(f"a valid object was refused: {answer.body.decode()}")
+            raise programs.StartError(f"a valid object was rejected: {answer.body.decode()}")
     return Session(served, line)
 
 

@@ -40,8 +40,8 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     )
 }
 OF_POLICIES = {
-    "minFailedTaskCount": "So many tasks of the role have to fail for the job to have failed; -1: however many.",
-    "minSucceededTaskCount": "So many have to succeed for the job to have succeeded; -1: however many.",
+    "minFailedTaskCount": "Number of failed tasks of the role that fails the job; -1: any number.",
+    "minSucceededTaskCount": "Number of succeeded tasks of the role that completes the job; -1: any number.",
 }
 """Fields documented here because the Framework documents them in other words."""
 
@@ -100,7 +100,7 @@ def _chosen(struct: str, fields: str | None) -> list[types.Field]:
 
 def _default(field: types.Field) -> str:
     if field.required:
-        return "has to be there"
+        return "required"
     is_said = field.default not in (msgspec.NODEFAULT, None, "", ()) and not isinstance(
         field.default, msgspec.Struct
     )

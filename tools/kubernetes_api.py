@@ -129,14 +129,12 @@ def _of_cluster(named: str) -> Api:
 
     path = Path(named)
     if not path.is_file():
-        raise programs.StartError(
-            f"KUBECONFIG names {named}, which is not one file. Unset it to have a server started."
-        )
+        raise programs.StartError(f"KUBECONFIG={named} is not a single file. Unset it to start a server.")
     try:
         connection = config.new_client_from_config(config_file=str(path))  # type: ignore[no-untyped-call]
         version = client.VersionApi(connection).get_code().git_version
     except (config.ConfigException, client.ApiException, urllib3.exceptions.HTTPError) as error:
-        raise programs.StartError(f"The cluster of KUBECONFIG ({named}) does not answer: {error}") from error
+        raise programs.StartError(f"The cluster of KUBECONFIG ({named}) does not respond: {error}") from error
     header = connection.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     kubectl = shutil.which("kubectl")
     return Api(
@@ -195,7 +193,7 @@ def controllers(api: Api, user: str, which: str, port: int) -> Iterator[programs
     """Run the Kubernetes controllers as that user until the end of the block. The cluster of KUBECONFIG already has
     them."""
     if api.binaries is None:
-        raise programs.StartError("The cluster of KUBECONFIG runs its controllers itself.")
+        raise programs.StartError("The cluster of KUBECONFIG has its own controllers.")
     program = _controller_manager(api.binaries, api.users[user], api.version, port, which)
     with programs.running(program) as manager:
         _wait_for_controllers(manager, port)
@@ -346,8 +344,8 @@ def check(api: Api) -> None:
     found = core.read_namespaced_config_map(name, "default").data
     core.delete_namespaced_config_map(name, "default")
     if found != data:
-        raise programs.StartError(f"{api.url} was given {data} and answered {found}.")
-    print(f"Kubernetes {api.version} at {api.url} stores, answers and deletes.")
+        raise programs.StartError(f"{api.url} stored {data} as {found}.")
+    print(f"Kubernetes {api.version} at {api.url} creates, reads and deletes objects.")
     for kubectl in api.kubectls:
         print(f"{kubectl}: {_version_of(kubectl)}")
 
@@ -360,8 +358,8 @@ def _version_of(kubectl: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Starts a real Kubernetes API server for tests.")
-    parser.add_argument("--check", action="store_true", help="try it once, print the versions, and end")
+    parser = argparse.ArgumentParser(description="Start a real Kubernetes API server for tests.")
+    parser.add_argument("--check", action="store_true", help="check it, print the versions, and exit")
     arguments = parser.parse_args()
     try:
         with serve() as api:

@@ -22,7 +22,7 @@ from one_node.machine import MachineError
 
 def up() -> None:
     if named := os.environ.get("KUBECONFIG"):
-        print(f"export KUBECONFIG={named}  # it was set already: nothing was started")
+        print(f"export KUBECONFIG={named}  # already set: nothing was started")
         return
     started = time.monotonic()
     found = cluster.up()
@@ -32,13 +32,13 @@ def up() -> None:
 
 def down() -> None:
     if named := os.environ.get("KUBECONFIG"):
-        print(f"KUBECONFIG is set: the cluster of {named} is left as it is.")
+        print(f"KUBECONFIG is set: the cluster of {named} is not changed.")
         return
     cluster.down()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A complete Kubernetes with one node on this machine.")
+    parser = argparse.ArgumentParser(description="Run a complete one-node Kubernetes on this machine.")
     parser.add_argument("what", choices=("up", "down"))
     command = up if parser.parse_args().what == "up" else down
     return programs.exit_code(

@@ -63,7 +63,7 @@ def _unpacked_source(shop: Workshop) -> Path:
     archives = [*workshops.fetched(shop, SUITE).glob(f"{SOURCE_PACKAGE}_*.orig.tar.*")]
     if not any(VERSION in archive.name for archive in archives):
         found = ", ".join(archive.name for archive in archives) or "nothing"
-        raise WorkshopError(f"Debian's source package was to hold Kubernetes {VERSION}; it holds {found}.")
+        raise WorkshopError(f"Debian's source package contains Kubernetes {found} instead of {VERSION}.")
     source = shop.folder / "gopath/src/k8s.io/kubernetes"
     source.mkdir(parents=True)
     shop.run(["tar", "-xf", archives[0], "-C", source, "--strip-components=1"], shop.folder, os.environ)
@@ -88,15 +88,15 @@ def _replace_reflect2(vendored: Path, newer: Path) -> None:
 def _distinguish_empty_from_null(source: Path) -> None:
     """Compare values instead of reflect.Values: with Go 1.19, "" in a custom resource is taken for null."""
     compared = "data == nil || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data))"
-    mended = 0
+    patched = 0
     for path in (source / "vendor").glob("**/validate/type.go"):
         text = path.read_text()
         if compared in text:
             path.write_text(text.replace(compared, "data == nil"))
-            mended += 1
-    if not mended:
+            patched += 1
+    if not patched:
         raise WorkshopError(
-            "The check of custom resources looks different from the one that is to be mended."
+            "Cannot patch the check of custom resources: the source differs from the expected one."
         )
 
 
@@ -116,7 +116,7 @@ def _compile(shop: Workshop, source: Path, goroot: Path, target: Path) -> None:
     compiler = goroot / "bin" / "go"
     shop.run([compiler, "build", "-o", generator, "./vendor/k8s.io/kube-openapi/cmd/openapi-gen"], source, go)
     shop.run([generator, *_openapi_arguments(source, shop.folder / "violations")], source, go)
-    shop.say(f"compiling {', '.join(BUILT)} (most of the time goes here)")
+    shop.say(f"compiling {', '.join(BUILT)} (takes most of the time)")
     commands = [f"./cmd/{name}" for name in BUILT]
     shop.run([compiler, "build", "-o", f"{target}/", "-ldflags", _link_flags(), *commands], source, go)
 

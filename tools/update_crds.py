@@ -87,7 +87,7 @@ def main() -> int:
     ]
     for path, text in stale:
         if verify:
-            print(f"{path} is not what the model says", file=sys.stderr)
+            print(f"{path} is out of date; run: make docs", file=sys.stderr)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -94,11 +94,11 @@ def _type(code: CompletionCode) -> str:
 
 
 SOURCES = f"""\
-A value may come from a flag of `windlass controller`, from the environment, or from a configuration file in YAML; the
-first of them that has it decides. The file is the reference controller's: its names, its shape. It is named by
-`--config` or `{environment.CONFIGURATION_FILE}`. Outside of the file, lists are separated by commas, and an empty
-variable counts as one that is not set. A name that nobody knows is an error in the file, and a warning in the
-environment. All faults of all sources are reported at once, and the controller does not start.
+A value comes from a flag of `windlass controller`, from the environment, or from a YAML configuration file, in this
+order of precedence. The file has the format of the reference controller. Its path is given by `--config` or
+`{environment.CONFIGURATION_FILE}`. Outside of the file, lists are separated by commas, and an empty variable counts as
+unset. An unknown name is an error in the file and a warning in the environment. All errors of all sources are reported
+at once, and the controller does not start.
 """
 
 
@@ -108,11 +108,11 @@ def configuration_page() -> str:
     rules = "\n".join(
         (
             *(f"* {order}." for order in settings_file.ORDERS),
-            f"* {settings_file.TIME_TO_RENEW}, since a retry comes up to a fifth later, lest many ask in step.",
-            f"* {settings_file.TIME_TO_ASK}, since between two renewals there has to be time for a request.",
+            f"* {settings_file.TIME_TO_RENEW}, because the retry interval is randomized by up to a fifth.",
+            f"* {settings_file.TIME_TO_ASK}, so that a request can complete between two renewals.",
         )
     )
-    return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## What has to fit together\n\n{rules}\n"
+    return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## Constraints\n\n{rules}\n"
 
 
 def _meanings(struct: type[msgspec.Struct], parents: str = "") -> Iterator[tuple[str, str]]:
@@ -145,12 +145,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--verify", action="store_true", help="change nothing, fail if something differs")
+    parser.add_argument("--verify", action="store_true", help="write nothing; fail if a file is out of date")
     arguments = parser.parse_args()
     stale = [path for path, text in documents().items() if not path.exists() or path.read_text() != text]
     if arguments.verify:
         for path in stale:
-            print(f"{path} is not what the code says; run: make docs", file=sys.stderr)
+            print(f"{path} is out of date; run: make docs", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
         path.write_text(documents()[path])

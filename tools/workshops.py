@@ -40,7 +40,7 @@ def architecture(machine: str) -> str:
     found = ARCHITECTURES.get(machine.lower())
     if found is None:
         known = ", ".join(sorted(set(ARCHITECTURES.values())))
-        raise WorkshopError(f"Nothing is built for this machine ({machine}), only for {known}.")
+        raise WorkshopError(f"Cannot build for this machine ({machine}); supported: {known}.")
     return found
 
 
@@ -115,9 +115,7 @@ def locked(file: Path, what: str) -> Iterator[None]:
 def _require_build_tools(what: str) -> None:
     missing = [program for program in PROGRAMS_NEEDED if shutil.which(program) is None]
     if missing:
-        raise WorkshopError(
-            f"{what} is built from Debian's packages, and this machine has no {', '.join(missing)}."
-        )
+        raise WorkshopError(f"{what} is built from Debian's packages, which requires {', '.join(missing)}.")
 
 
 def _build_into(destination: Path, what: str, build: Callable[[Workshop], Path]) -> None:

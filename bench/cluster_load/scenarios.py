@@ -64,7 +64,7 @@ async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Loa
     await driver.submit({"warm-up": contender.body("warm-up", load, stage.api.version)})
     if not await driver.wait(lambda: "warm-up" in driver.done, WARM_UP_SECONDS):
         raise NotServedError(
-            f"{contender.name} does not get through one job in {WARM_UP_SECONDS:.0f} s. {stage.end_of_log()}"
+            f"{contender.name} does not complete one job within {WARM_UP_SECONDS:.0f} s. {stage.end_of_log()}"
         )
     driver.forget("warm-up")
 

@@ -36,7 +36,7 @@ class Stage(NamedTuple):
     def end_of_log(self) -> str:
         """Return the end of the controller's log for a message."""
         log = self.folder / "controller.log"
-        return f"The end of its log:\n{programs.tail(log)}" if log.exists() else "It has no log here."
+        return f"The end of its log:\n{programs.tail(log)}" if log.exists() else "No log is available."
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ def _define(api: kubernetes_api.Api) -> None:
     environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise RuntimeError(f"the definitions cannot be made: {done.stderr}")
+        raise RuntimeError(f"cannot create the definitions: {done.stderr}")
 
 
 @contextlib.contextmanager

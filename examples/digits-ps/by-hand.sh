@@ -1,16 +1,16 @@
 #!/bin/bash
-# The same four processes, started by hand: what a launcher has to be compared with.
+# The same four processes without a launcher, for comparison.
 #
 #     PYTHON=python3 OUTPUT=folder examples/digits-ps/by-hand.sh [--steps=N]
 #
-# Ends when both workers have ended, and then ends the parameter servers.
+# Exits when both workers have ended, and stops the parameter servers.
 set -eu
 train=$(dirname "$0")/train.py
 python=${PYTHON:-python3}
 export OUTPUT=${OUTPUT:-$(mktemp -d /tmp/digits-ps.XXXXXX)}
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 
-# All four are open at once, so that no two are the same.
+# All four sockets are open at once, so that the ports differ.
 read -r -a ports < <("$python" -c '
 import socket
 open_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]

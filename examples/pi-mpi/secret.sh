@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints a Secret with a key pair made for this one job: whoever has it may start programs in its pods.
-# The workers show the same key as their own, so that the launcher knows whom it speaks to.
+# Print a Secret with a new key pair for this job. Its owner may start programs in the pods.
+# The key is also the host key of the workers, so that the launcher can verify them.
 set -e
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

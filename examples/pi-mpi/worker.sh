@@ -1,6 +1,6 @@
-# Lets mpirun start its daemon here: an sshd, at the address and port by which the others know this task.
+# Run an sshd at the address and port of this task, so that mpirun can start its daemon here.
 me=$(echo "$WORKER_HOSTS" | cut -d, -f$((TASK_INDEX + 1)))
-# As root, sshd insists on this folder.
+# As root, sshd requires this folder.
 mkdir -p -m 755 /run/sshd
 exec /usr/sbin/sshd -D -e -f /dev/null \
     -o ListenAddress="$me" \

@@ -171,7 +171,7 @@ def test_results_of_another_machine_are_shown_but_not_judged(
     measure(tmp_path, MONDAY, a=100, c=1)
     words = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert words[1:] == [
-        "the last results are of another machine: Slow, 64 cores, Python 3.12.0, Linux 5.4",
+        "the last results come from another machine: Slow, 64 cores, Python 3.12.0, Linux 5.4",
         "a 100 ms was 10.0",
         "c 1.00 ms",
     ]
@@ -198,7 +198,7 @@ def test_changed_unit_is_a_new_figure(tmp_path: Path) -> None:
 
 def test_duplicate_name_is_rejected(tmp_path: Path) -> None:
     sheet = measure(tmp_path, MONDAY, a=1)
-    with pytest.raises(ValueError, match="two figures are called 'a'"):
+    with pytest.raises(ValueError, match="two figures are named 'a'"):
         sheet.add("a", 2, "ms")
 
 
@@ -209,7 +209,7 @@ def test_invalid_results_are_reported_once_and_replaced(
     (tmp_path / "some.json").write_bytes(text)
     measure(tmp_path, MONDAY, a=1).save()
     said = capsys.readouterr().out
-    assert said.count("some.json holds no figures as they are kept now: ") == 1
+    assert said.count("some.json does not contain figures in the current format: ") == 1
     assert kept(tmp_path) == {"a": Figure("a", 1, "ms")}
 
 
@@ -220,18 +220,18 @@ def test_summary_lists_marked_figures(tmp_path: Path) -> None:
     sheet.save()
     (tmp_path / "damaged.json").write_text("{")
     damaged, *found = [" ".join(line.split()) for line in figures.summary(tmp_path)]
-    assert "damaged.json holds no figures as they are kept now" in damaged
+    assert "damaged.json does not contain figures in the current format" in damaged
     assert found == [
         "some, 2026-01-06:",
         "slow 20.0 ms was 10.0, ×2.00 SLOWER",
         "missed 3.00 s aim ≤ 2 MISSED",
-        "3 figures are kept; 2 of them got worse, changed or miss their aim",
+        "3 figures are stored; 2 of them regressed, changed or miss their target",
     ]
 
 
 def test_summary_without_results(tmp_path: Path) -> None:
     assert list(figures.summary(tmp_path)) == [
-        "0 figures are kept; 0 of them got worse, changed or miss their aim"
+        "0 figures are stored; 0 of them regressed, changed or miss their target"
     ]
 
 

@@ -154,7 +154,8 @@ def test_key_contains_everything_that_determines_an_image(
 
 def test_unknown_name_lists_the_known_ones(environment: dict[str, str]) -> None:
     with pytest.raises(
-        WorkshopError, match=r"no image windlass/nothing:1, only windlass/pause:1, .*, windlass:"
+        WorkshopError,
+        match=r"Unknown image windlass/nothing:1. Known images: windlass/pause:1, .*, windlass:",
     ):
         building.ensure("windlass/nothing:1", environment)
 

@@ -52,7 +52,7 @@ def test_failed_start_shows_the_log_and_leaves_nothing(
 
 def test_kubeconfig_must_name_a_file(tmp_path: Path) -> None:
     with (
-        pytest.raises(programs.StartError, match=r"KUBECONFIG names .*/nowhere, which is not one file"),
+        pytest.raises(programs.StartError, match=r"KUBECONFIG=.*/nowhere is not a single file"),
         kubernetes_api.serve(environment={"KUBECONFIG": str(tmp_path / "nowhere")}),
     ):
         pytest.fail("there is no cluster")
@@ -63,7 +63,7 @@ def test_unreachable_cluster_is_named(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(kubernetes_api.kubeconfig(f"http://127.0.0.1:{port}", "", "admin", "secret"))
     with (
-        pytest.raises(programs.StartError, match=f"{path}.*does not answer"),
+        pytest.raises(programs.StartError, match=f"{path}.*does not respond"),
         kubernetes_api.serve(environment={"KUBECONFIG": str(path)}),
     ):
         pytest.fail("there is no cluster")

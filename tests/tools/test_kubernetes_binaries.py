@@ -83,7 +83,7 @@ def test_message_says_what_to_do_without_apt(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(
-        kubernetes_binaries.BinariesError, match=r"no apt-get, .*KUBEBUILDER_ASSETS.*KUBECONFIG"
+        kubernetes_binaries.BinariesError, match=r"requires apt-get, .*KUBEBUILDER_ASSETS.*KUBECONFIG"
     ):
         kubernetes_binaries.ensure({"XDG_CACHE_HOME": str(tmp_path), "KUBERNETES": "1.20"})
     assert not cache.parent.exists()

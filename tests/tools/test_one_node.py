@@ -78,7 +78,7 @@ def test_component_that_exits_is_an_error(place: Layout, monkeypatch: pytest.Mon
 
 def test_cluster_of_another_release_is_rejected(place: Layout) -> None:
     with pytest.raises(
-        machine.MachineError, match=r"1\.37 is running, and 1\.20 was asked for.*kubernetes-down"
+        machine.MachineError, match=r"1\.37 is running, but 1\.20 was requested.*kubernetes-down"
     ):
         cluster._require_same_release(dataclasses.replace(place, minor=20))
 
@@ -119,8 +119,8 @@ def test_root_is_required(do: object, monkeypatch: pytest.MonkeyPatch, tmp_path:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("up", "export KUBECONFIG=/some/file  # it was set already: nothing was started\n"),
-        ("down", "KUBECONFIG is set: the cluster of /some/file is left as it is.\n"),
+        ("up", "export KUBECONFIG=/some/file  # already set: nothing was started\n"),
+        ("down", "KUBECONFIG is set: the cluster of /some/file is not changed.\n"),
     ],
 )
 def test_cluster_of_kubeconfig_is_unchanged(

@@ -73,11 +73,9 @@ def _settled(session: Session, line: Line) -> Objects:
         time.sleep(0.2)
         before, now = now, everything(session, line)
     if before != now:
-        session.find("objects still change, though nobody writes", "kubectl get all -A -w")
+        session.find("objects still change although no client writes", "kubectl get all -A -w")
     for path, why in _leftovers(session.surface, now):
-        session.find(
-            f"an object is left that should be gone: {why}", f"GET {path}", afterwards=json.dumps(now[path])
-        )
+        session.find(f"an object was not deleted: {why}", f"GET {path}", afterwards=json.dumps(now[path]))
     return now
 
 
@@ -89,7 +87,7 @@ def _leftovers(surface: Surface, found: Objects) -> Iterator[tuple[str, str]]:
         meta = obj["metadata"]
         is_held = bool(meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"))
         if "deletionTimestamp" in meta and not is_held and obj["kind"] != "Namespace":
-            yield path, "nothing holds it back"
+            yield path, "it has no finalizer"
         if "namespace" in meta and meta["namespace"] not in namespaces:
             yield path, "its namespace is gone"
         owners = meta.get("ownerReferences") or []
@@ -136,7 +134,7 @@ def _check_lists(session: Session, line: Line, resource: Resource, own: Objects)
     partial = _body(session, line, Request("GET", resource.path(), _PARTIAL)) or {}
     if any(len(row["cells"]) != len(table["columnDefinitions"]) for row in rows):
         session.find(
-            "a row of a table has not a cell for each column", Request("GET", resource.path(), _TABLE).curl
+            "a table row does not have a cell for each column", Request("GET", resource.path(), _TABLE).curl
         )
     ways = {
         "in pages": paged,
@@ -167,7 +165,7 @@ def _body(session: Session, line: Line, request: Request) -> Any:
     if answer is None:
         return None
     if answer.code != 200:
-        session.find(f"{answer.code} to a read of what is stored", request.curl, answer)
+        session.find(f"{answer.code} for a read of a stored object", request.curl, answer)
         return None
     if answer.media_type == "application/yaml":
         return yaml.load(answer.body, _Loader)  # noqa: S506 — it is safe, see below

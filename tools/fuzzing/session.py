@@ -72,12 +72,12 @@ class Session:
             answer = line.ask(request)
         except TimeoutError:
             self._count(request.method, "silence")
-            self.find("no answer in time", request.curl)
+            self.find("no response in time", request.curl)
             return None
         except (OSError, http.client.HTTPException) as error:
             self._count(request.method, "closed")
             if len(request.body) <= _LARGEST_BODY:
-                self.find(f"no answer but {type(error).__name__}", request.curl)
+                self.find(f"no response: {type(error).__name__}", request.curl)
             return None
         self._count(request.method, str(answer.code))
         seconds = time.monotonic() - began
@@ -118,7 +118,7 @@ class Session:
     def check_alive(self) -> bool:
         if not self.server.is_alive:
             code = self.server.running.process.returncode
-            self.find(f"the server ended with exit code {code}", "(see its log, and what was sent last)")
+            self.find(f"the server ended with exit code {code}", "(see its log and the last requests)")
         return self.server.is_alive
 
     def check_log(self) -> None:
@@ -127,7 +127,7 @@ class Session:
             news = self._news_of_log()
         if news:
             last = news.rstrip().rpartition("\n")[2]
-            self.find(f"an exception beside the requests: {last}", "(see the log)", log=news)
+            self.find(f"an exception outside of requests: {last}", "(see the log)", log=news)
 
     def _count(self, method: str, code: str) -> None:
         with self._lock:

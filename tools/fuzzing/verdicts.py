@@ -65,7 +65,7 @@ def faults(request: Request, answer: Answer, surface: Surface) -> Iterator[str]:
         return
     body = parsed(answer)
     if not isinstance(body, dict):
-        yield f"{answer.code} with a body that is no object, of the type {answer.media_type!r}"
+        yield f"{answer.code} with a body that is not an object, of type {answer.media_type!r}"
         return
     expected = _kinds(request, place)
     if body.get("kind") not in expected:
@@ -87,7 +87,7 @@ def _load(text: bytes) -> Any:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _faults_of_a_refusal(request: Request, answer: Answer) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _faults_of_a_refusal(request: Request, answer: Answer) -> Iterator[str]:
     if status.get("code") != answer.code:
         yield f"{answer.code} with a Status of the code {status.get('code')!r}"
     if status.get("status") != "Failure" or not isinstance(status.get("message"), str):
-        yield f"{answer.code} with a Status that does not say what failed"
+        yield f"{answer.code} with a Status without reason and message"
         return
     is_meant = any(meant.code == answer.code and meant.applies(request, status) for meant in MEANT)
     if answer.code >= 500 and not is_meant:
@@ -120,12 +120,12 @@ def _faults_of_a_stream(answer: Answer, place: Place) -> Iterator[str]:
             yield "a watch with a line that is not JSON"
             return
         if not isinstance(event, dict) or event.get("type") not in _EVENTS:
-            yield "a watch with a line that is no event"
+            yield "a watch with a line that is not an event"
             return
         shown = event.get("object") or {}
         if event["type"] == "ERROR":
             if shown.get("kind") != "Status":
-                yield "a watch with an ERROR that is no Status"
+                yield "a watch with an ERROR that is not a Status"
             return
         if shown.get("kind") not in {place.resource.kind, *_ENVELOPES}:
             yield f"a watch of {place.resource.kind} with the kind {shown.get('kind')!r}"

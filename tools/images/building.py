@@ -43,7 +43,7 @@ def ensure(name: str, environment: Mapping[str, str] = os.environ) -> Path:
 
 def named(name: str, images: Mapping[str, catalogue.Image]) -> catalogue.Image:
     if name not in images:
-        raise WorkshopError(f"There is no image {name}, only {', '.join(images)}.")
+        raise WorkshopError(f"Unknown image {name}. Known images: {', '.join(images)}.")
     return images[name]
 
 

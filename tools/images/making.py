@@ -40,7 +40,7 @@ DATA: Final = ("etc", "share")
 
 
 def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
-    shop.say(f"making a root of Debian {catalogue.SUITE} with {', '.join(layer.packages)}")
+    shop.say(f"building a Debian root of {catalogue.SUITE} with {', '.join(layer.packages)}")
     _ensure_mmdebstrap(shop)
     _run(
         shop,
@@ -95,10 +95,10 @@ def _ensure_mmdebstrap(shop: Workshop) -> None:
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise WorkshopError(
-            "The images are made by mmdebstrap, which this machine lacks. "
-            "As root on Debian: apt-get install --no-install-recommends mmdebstrap"
+            "mmdebstrap is required to build the images. "
+            "Install it as root on Debian: apt-get install --no-install-recommends mmdebstrap"
         )
-    shop.say("installing mmdebstrap, which makes the images, on this machine")
+    shop.say("installing mmdebstrap, which builds the images, on this machine")
     _run(shop, "apt-get", "--quiet", "update")
     _run(shop, "apt-get", "--quiet", "--yes", "install", "--no-install-recommends", "mmdebstrap")
 

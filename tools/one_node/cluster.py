@@ -236,7 +236,7 @@ def _require_same_release(place: Layout) -> None:
     running = int(place.release.read_text())
     if running != place.minor:
         raise MachineError(
-            f"A cluster of Kubernetes 1.{running} is running, and 1.{place.minor} was asked for. "
+            f"A cluster of Kubernetes 1.{running} is running, but 1.{place.minor} was requested. "
             "Run `make kubernetes-down` first."
         )
 
@@ -259,7 +259,7 @@ def _require_root() -> None:
     if os.geteuid() != 0 or sys.platform != "linux":
         raise MachineError(
             "A complete Kubernetes on this machine needs Linux and root. "
-            "Set KUBECONFIG to use a cluster that is there already."
+            "Set KUBECONFIG to use an existing cluster."
         )
 
 

@@ -110,7 +110,7 @@ def _require_commands(process: subprocess.Popen[bytes], log: Path) -> bool:
     if process.poll() is None:
         return False
     raise MachineError(
-        f"This machine does not let us make namespaces (exit code {process.returncode}). "
+        f"This machine does not allow namespaces (exit code {process.returncode}). "
         f"The end of {log}:\n{programs.tail(log)}"
     )
 
@@ -217,5 +217,5 @@ def wait_for(what: str, look: Callable[[], bool], seconds: float = SECONDS) -> N
     deadline = time.monotonic() + seconds
     while not look():
         if time.monotonic() > deadline:
-            raise MachineError(f"Waited {seconds:.0f} s in vain for {what}.")
+            raise MachineError(f"Timed out after {seconds:.0f} s waiting for {what}.")
         time.sleep(0.05)

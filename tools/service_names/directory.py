@@ -40,7 +40,7 @@ class Directory:
             except Exception:
                 # An object that the server accepted may still have an invalid name. Other services are not
                 # affected.
-                log.exception("%s keeps the records that it had", name)
+                log.exception("%s keeps its former records", name)
 
 
 def _take_in(known: dict[Metadata, T], news: ResourceEvent, kind: type[T]) -> set[Metadata]:
@@ -67,4 +67,4 @@ def _read(items: Iterable[msgspec.Raw], kind: type[T]) -> Iterator[T]:
         try:
             yield msgspec.json.decode(data, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:
-            log.warning("an object was sent that cannot be read, and is left alone: %s", error)
+            log.warning("ignored an object that cannot be decoded: %s", error)
