@@ -95,7 +95,7 @@ NO_RIGHTS: Steps = {
         ({}, {"BARRIER_CHECK_INTERVAL_SEC": "1"}, 210, "BARRIER_CHECK_INTERVAL_SEC: found '1'"),
         ({}, {"FC_TASK_INDEX": "x"}, 210, "FC_TASK_INDEX: found 'x'"),
         ({}, {"KUBE_APISERVER_ADDRESS": ""}, 1, "no API server is configured"),
-        ({}, {"KUBE_APISERVER_ADDRESS": "http://a:b"}, 1, "is no address of an API server"),
+        ({}, {"KUBE_APISERVER_ADDRESS": "http://a:b"}, 1, "invalid address of an API server"),
         (NO_RIGHTS, {}, 1, "not allowed to read Framework research/digits or its Gang"),
     ],
     ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],

@@ -47,9 +47,9 @@ def account(tmp_path: Path) -> Path:
         ),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "Set automountServiceAccountToken: true"),
         ({"KUBECONFIG": "/there/is/no/such/file"}, "/there/is/no/such/file"),
-        ({"KUBE_APISERVER_ADDRESS": "http://"}, "is no address of an API server"),
-        ({"KUBE_APISERVER_ADDRESS": "http://host:port"}, "is no address of an API server"),
-        ({"KUBE_APISERVER_ADDRESS": "ftp://host"}, "is no address of an API server"),
+        ({"KUBE_APISERVER_ADDRESS": "http://"}, "invalid address of an API server"),
+        ({"KUBE_APISERVER_ADDRESS": "http://host:port"}, "invalid address of an API server"),
+        ({"KUBE_APISERVER_ADDRESS": "ftp://host"}, "invalid address of an API server"),
     ],
     ids=["nothing", "no-token", "no-kubeconfig", "no-host", "no-port", "no-http"],
 )

@@ -1,4 +1,4 @@
-"""What is true of every stored status, and of any two that follow each other, whatever happened in between."""
+"""Invariants of every stored status, and of any two consecutive ones."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,20 +9,20 @@ from windlass.model.status import FrameworkStatus, TaskStatus
 
 
 def tasks_of(status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
-    """Every task with the name of its role."""
+    """Yield every task with the name of its role."""
     for role in status.attempt_status.roles:
         for task in role.task_statuses:
             yield role.name, task
 
 
 def uids_of(status: FrameworkStatus) -> set[str]:
-    """Of the objects that the status names."""
+    """Return the UIDs of the objects that the status names."""
     pods = {task.attempt_status.pod_uid for _, task in tasks_of(status)}
     return {uid for uid in pods | {status.attempt_status.config_map_uid} if uid is not None}
 
 
 def check_step(before: FrameworkStatus | None, after: FrameworkStatus, now: datetime) -> None:
-    """What holds between a status and the next one, whatever happened."""
+    """Check the invariants between a status and the next one."""
     assert after.attempt_status.id == after.retry_policy_status.total_retried_count, "statement 4"
     for _, task in tasks_of(after):
         assert task.attempt_status.id == task.retry_policy_status.total_retried_count, "statement 4"
@@ -41,7 +41,7 @@ def check_step(before: FrameworkStatus | None, after: FrameworkStatus, now: date
 def _check_machine(
     before: FrameworkStatus | TaskStatus, after: FrameworkStatus | TaskStatus, now: datetime
 ) -> None:
-    """Statements 10, 11 and 16 for one Framework or one task."""
+    """Check statements 10, 11 and 16 for one Framework or one task."""
     if before.state is State.COMPLETED:
         assert after.state is State.COMPLETED, "statement 10: Completed is final"
     if before.run_time is not None:
@@ -60,7 +60,7 @@ def _check_machine(
 
 
 def _reachable(state: State) -> set[State]:
-    """What may follow within the same attempt, at once or by and by."""
+    """Return the states that can follow within the same attempt, directly or later."""
     retry = (State.ATTEMPT_COMPLETED, State.ATTEMPT_CREATION_PENDING)
     found = {state}
     while True:

@@ -1,4 +1,4 @@
-"""What is retried in the tables of retries: a Framework or a task, under the same policy and by the same steps."""
+"""Subjects of the retry tables: a Framework or a task, under the same policy and with the same steps."""
 
 from builders import framework, role
 from tests.decide.worlds import World
@@ -9,11 +9,11 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
 
 SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
-"""Exit codes, by what is known about them."""
+"""Exit codes by their completion type."""
 
 
 class RetryHistory:
-    """A Framework of one task, or a task of a Framework whose other task runs on: what is retried in a table."""
+    """A Framework with one task, or a task of a Framework whose other task keeps running."""
 
     def __init__(
         self, kind: str, policy: RetryPolicySpec, uid: str = "uid", rules: Rules | None = None
@@ -35,7 +35,7 @@ class RetryHistory:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """In all, and held against maxRetryCount."""
+        """Return the total number of retries, and the number that counts for maxRetryCount."""
         retries = self.status.retry_policy_status
         return retries.total_retried_count, retries.accountable_retried_count
 
@@ -48,7 +48,7 @@ class RetryHistory:
         return self.status.state is State.ATTEMPT_COMPLETED
 
     def end(self, exit_code: int) -> None:
-        """The pod of the attempt ends; no time passes."""
+        """End the pod of the attempt, without time passing."""
         if exit_code == SUCCESS:
             self.world.succeed()
         else:
@@ -56,7 +56,7 @@ class RetryHistory:
         self.world.settle()
 
     def end_and_retry(self, exit_code: int) -> None:
-        """And what is waited for comes, and the next pod runs."""
+        """End the pod, wait for the retry delay, and run the next pod."""
         self.end(exit_code)
         if self.is_waiting:
             self.world.wake()

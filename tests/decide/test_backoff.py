@@ -1,4 +1,4 @@
-"""Limits and delays of retries that the reference does not have (A5): maxTransientRetryCount and retryBackoff."""
+"""Limits and delays of retries beyond the reference (A5): maxTransientRetryCount and retryBackoff."""
 
 import pytest
 from builders import framework, role
@@ -14,7 +14,7 @@ BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 @BOTH
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_transient_retries_stop_at_their_limit(kind: str, limit: int) -> None:
-    """A5: maxTransientRetryCount; counted retries do not use it up."""
+    """A5: maxTransientRetryCount; counted retries do not affect it."""
     policy = RetryPolicySpec(True, 1, max_transient_retry_count=limit)
     subject = RetryHistory(kind, policy)
     subject.end_and_retry(UNKNOWN)
@@ -30,7 +30,7 @@ def test_transient_retries_stop_at_their_limit(kind: str, limit: int) -> None:
 
 @BOTH
 def test_transient_failures_without_a_limit_are_always_retried(kind: str) -> None:
-    """A5: absent = the reference."""
+    """A5: without the field, the reference's behaviour applies."""
     subject = RetryHistory(kind, RetryPolicySpec(fancy_retry_policy=True))
     for _ in range(50):
         subject.end_and_retry(TRANSIENT)
@@ -38,7 +38,7 @@ def test_transient_failures_without_a_limit_are_always_retried(kind: str) -> Non
 
 
 def backoffs(kind: str, policy: RetryPolicySpec, times: int, uid: str = "uid") -> list[int]:
-    """The delays before this many retries, one after the other."""
+    """Return the delays before this many consecutive retries."""
     subject = RetryHistory(kind, policy, uid)
     found = []
     for _ in range(times):
@@ -74,7 +74,7 @@ def test_backoff_doubles_up_to_its_maximum(kind: str, policy: RetryPolicySpec, u
 
 @BOTH
 def test_backoff_depends_only_on_uid_and_attempt(kind: str) -> None:
-    """A5: the same Framework waits the same time; different ones do not."""
+    """A5: the delay is the same for the same Framework, and differs between Frameworks."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(100, 3000))
     first = backoffs(kind, policy, 5, "one")
     assert backoffs(kind, policy, 5, "one") == first
@@ -83,7 +83,7 @@ def test_backoff_depends_only_on_uid_and_attempt(kind: str) -> None:
 
 
 def test_jitter_spreads_the_retries_of_two_tasks() -> None:
-    """A5: tasks that failed together do not come back together."""
+    """A5: tasks that failed together are not retried together."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1000, 3000))
     world = World(framework("job", role(tasks=10, retry=policy)))
     world.start()
@@ -95,7 +95,7 @@ def test_jitter_spreads_the_retries_of_two_tasks() -> None:
 
 
 def test_conflict_delay_exceeds_a_short_backoff() -> None:
-    """Statement 25 with A5: the shorter of the two does not replace the longer."""
+    """Statement 25 with A5: the longer delay applies."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1, 2))
     subject = RetryHistory("framework", policy)
     subject.end(CONFLICT)
@@ -115,7 +115,7 @@ def test_stop_during_the_backoff_ends_the_framework() -> None:
 
 
 def test_framework_end_completes_a_task_in_backoff() -> None:
-    """Statements 15, 33 and A5: a task that waits for its retry had not completed; it is not retried any more."""
+    """Statements 15, 33 and A5: a task that waits for its retry has not completed; it is not retried any more."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
     world = World(framework("job", role("ps", 1, retry=policy), role("worker", 1)))
     world.start()
@@ -131,7 +131,7 @@ def test_framework_end_completes_a_task_in_backoff() -> None:
 
 
 def test_scale_down_completes_a_task_in_backoff() -> None:
-    """Statements 24 and 38 with A5: it goes, and its pod with it."""
+    """Statements 24 and 38 with A5: the task and its pod are deleted."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
     world = World(framework("job", role(tasks=2, retry=policy)))
     world.start()

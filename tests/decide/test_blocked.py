@@ -1,4 +1,4 @@
-"""A Framework about which nothing may be done: what it says, once, and that it goes on when nothing is in the way."""
+"""Blocked Frameworks: the condition is set once, and the Framework is managed again when the cause is gone."""
 
 import builders
 import msgspec
@@ -13,7 +13,7 @@ from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 TWICE = (role("worker", 2), role("worker", 1))
-"""What no definition checks: two roles of one name."""
+"""Two roles of the same name, which a CRD schema cannot reject."""
 RIVAL = Observed(other_controller="frameworkcontroller")
 
 INVALID = (builders.framework("job", *TWICE), Observed(), ConditionType.INVALID, ReasonKind.INVALID)
@@ -88,7 +88,7 @@ def test_message_names_the_other_controller_and_the_remedy() -> None:
 
 @pytest.mark.parametrize("is_wiped", [True, False])
 def test_removed_condition_is_not_added_again(is_wiped: bool) -> None:
-    """Whatever becomes of the status, and be it that there is none any more."""
+    """The condition is not set again after the status was changed or removed."""
     told = status_of(decide(RIVALLED[0], RIVAL, NOW))
     left = None if is_wiped else msgspec.structs.replace(told, conditions=())
     framework = msgspec.structs.replace(RIVALLED[0], status=left)
@@ -98,14 +98,14 @@ def test_removed_condition_is_not_added_again(is_wiped: bool) -> None:
 
 
 def test_condition_of_the_other_controller_is_not_changed() -> None:
-    """It may be us whom it means: two that correct each other would never end."""
+    """The condition may mean this controller: two controllers that correct each other would never stop."""
     theirs = status_of(decide(RIVALLED[0], Observed(other_controller="windlass-ours"), NOW))
     decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
     assert decision == Decision(status=theirs)
 
 
 def test_other_controller_takes_precedence() -> None:
-    """Even before a deletion: whoever runs the Framework has to end it."""
+    """Deletion too is left to the controller that runs the Framework."""
     deleting = msgspec.structs.replace(
         INVALID[0], metadata=msgspec.structs.replace(INVALID[0].metadata, deletion_timestamp=NOW)
     )

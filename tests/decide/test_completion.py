@@ -1,4 +1,4 @@
-"""What completes a Framework attempt (statements 30 to 33, and 17): which rule, which task, and what it leaves."""
+"""Completion of a Framework attempt (statements 17 and 30 to 33): which rule, which task, and the result."""
 
 import pytest
 from builders import framework, role
@@ -12,7 +12,7 @@ End = tuple[str, int, int]
 
 
 def end(world: World, *ends: End) -> None:
-    """These pods end, and all of it is seen at once."""
+    """End these pods in one observation."""
     for name, index, exit_code in ends:
         if exit_code == 0:
             world.succeed(name, index)
@@ -21,14 +21,14 @@ def end(world: World, *ends: End) -> None:
 
 
 def end_apart(world: World, *ends: End) -> None:
-    """These pods end one after the other, ten seconds apart."""
+    """End these pods one after the other, ten seconds apart."""
     for item in ends:
         world.advance(10)
         end(world, item)
         world.settle()
 
 
-# When is it complete, and with which code?
+# Completion and its code
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,8 @@ def test_role_completes_at_its_minimum_counts(
 @pytest.mark.parametrize("off", [0, -1])
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_zero_and_minus_one_disable_a_rule(off: int, exit_code: int) -> None:
-    """Statements 2 and 32: no number of ended tasks decides before all have ended, and then it is a success."""
+    """Statements 2 and 32: no number of completed tasks decides before all have completed, and then the attempt
+    succeeds."""
     world = World(framework("job", role(tasks=3, min_failed=off, min_succeeded=off)))
     world.start()
     end(world, ("worker", 0, exit_code), ("worker", 1, exit_code))
@@ -82,7 +83,7 @@ def test_zero_and_minus_one_disable_a_rule(off: int, exit_code: int) -> None:
 
 @pytest.mark.parametrize("seen", ["apart", "at once"])
 def test_all_tasks_completed_without_a_rule_is_success(seen: str) -> None:
-    """Statement 32: "even where tasks failed", and a role without tasks keeps nobody waiting."""
+    """Statement 32: "even where tasks failed"; a role without tasks does not delay completion."""
     world = World(
         framework("job", role("ps", 1, min_failed=-1), role("worker", 2, min_failed=-1), role("spare", 0))
     )
@@ -123,7 +124,7 @@ def test_roles_are_counted_separately() -> None:
     assert world.code == 5
 
 
-# Scaled away (statement 30, 37).
+# Deleted tasks (statements 30 and 37)
 
 
 @pytest.mark.parametrize("exit_code", [0, 9])
@@ -153,7 +154,7 @@ def test_attempt_does_not_wait_for_deleted_task() -> None:
 
 
 def test_earlier_failure_of_a_deleted_task_does_not_count() -> None:
-    """Statement 30: the failure is there, the task is not wanted any more, and then the rule comes."""
+    """Statement 30: the task failed and was deleted before the rule was added."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
     world.fail(index=1)
@@ -168,7 +169,7 @@ def test_earlier_failure_of_a_deleted_task_does_not_count() -> None:
     assert world.code is None
 
 
-# Which rule decides, which task is the trigger (statements 30 and 31)?
+# The deciding rule and the trigger (statements 30 and 31)
 
 
 def set_policies(world: World, policies: dict[str, tuple[int, int]]) -> None:
@@ -184,7 +185,7 @@ FIRST_PS = [("ps", 0, 3), ("worker", 0, 0), ("worker", 1, 4), ("ps", 1, 0)]
 @pytest.mark.parametrize(
     ("ends", "policies", "code", "trigger"),
     [
-        # The rules come when all these tasks have ended, ten seconds apart: each was met at some time before.
+        # The rules are added when all these tasks have ended, ten seconds apart: each was met at an earlier time.
         pytest.param(FIRST_PS, {"ps": (1, -1), "worker": (1, -1)}, 3, ("ps", 0), id="two roles"),
         pytest.param(FIRST_PS, {"ps": (-1, 1), "worker": (1, -1)}, 4, ("worker", 1), id="failure first"),
         pytest.param(FIRST_PS, {"ps": (-1, 1), "worker": (-1, 1)}, 0, ("worker", 0), id="success first"),
@@ -221,7 +222,7 @@ def test_earliest_met_rule_decides(
     code: int,
     trigger: tuple[str, int],
 ) -> None:
-    """Statement 30: and the k-th task to complete is its trigger, whatever its index and its role's place."""
+    """Statement 30: the k-th task to complete is the trigger, independent of its index and role."""
     world = World(framework("job", role("ps", 3, min_failed=-1), role("worker", 3, min_failed=-1)))
     world.start()
     end_apart(world, *ends)
@@ -286,13 +287,13 @@ def test_attempt_inherits_completion_of_the_deciding_task(
     assert ended.diagnostics
 
 
-# The others (statement 33).
+# The other tasks (statement 33)
 
 
 @pytest.mark.parametrize("deciding", [0, 5])
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "pending"])
 def test_other_tasks_end_with_the_attempt(deciding: int, runs: bool) -> None:
-    """Statement 33: -220 for these, and the others keep what they have."""
+    """Statement 33: running tasks get -220, completed ones keep their code."""
     world = World(framework("job", role("ps", 2), role(tasks=3, min_failed=1, min_succeeded=2)))
     world.settle()
     if runs:
@@ -309,7 +310,7 @@ def test_other_tasks_end_with_the_attempt(deciding: int, runs: bool) -> None:
 
 
 def test_pod_that_ended_at_the_same_time_keeps_its_code() -> None:
-    """Statement 33: it had completed; only one that had not gets -220."""
+    """Statement 33: only a task that has not completed gets -220."""
     world = World(framework("job", role(tasks=3)))
     world.start()
     end(world, ("worker", 0, 5), ("worker", 1, 0))
@@ -319,7 +320,7 @@ def test_pod_that_ended_at_the_same_time_keeps_its_code() -> None:
 
 
 def test_framework_without_tasks_does_not_complete() -> None:
-    """Statement 17: nor does one whose last task is scaled away after it has completed."""
+    """Statement 17: the same applies if the last task is deleted after it has completed."""
     world = World(framework("job", role("ps", 0), role(tasks=2)))
     world.start()
     world.succeed(index=1)
@@ -332,7 +333,7 @@ def test_framework_without_tasks_does_not_complete() -> None:
 
 @pytest.mark.parametrize("exit_code", [0, 9])
 def test_removed_role_does_not_count(exit_code: int) -> None:
-    """Statement 30: "over the roles of the spec", whatever became of its tasks."""
+    """Statement 30: only roles of the spec count, whatever happened to the tasks of others."""
     world = World(framework("job", role("ps", 2, min_failed=-1), role("worker", 2)))
     world.start()
     end(world, ("ps", 0, exit_code))

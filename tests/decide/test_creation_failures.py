@@ -1,4 +1,4 @@
-"""Pods that cannot be created (statement 23): which refusals end a task attempt, and what follows from it."""
+"""Pods that cannot be created (statement 23): which errors end a task attempt, and the consequences."""
 
 import pytest
 from builders import at, framework, role
@@ -31,7 +31,7 @@ FORBIDDEN = ApiFailure(
 def test_rejected_pod_ends_the_task_attempt(
     failure: ApiFailure, code: int, phrase: str, attributes: tuple[str, ...]
 ) -> None:
-    """Statements 18 and 23; the task decides the Framework attempt as any other failed task does."""
+    """Statements 18 and 23; the task decides the Framework attempt like any failed task."""
     world = World(framework("job", role(tasks=2)))
     world.refusals[NAME] = failure
     world.settle()
@@ -78,7 +78,7 @@ def test_other_errors_are_retried(failure: ApiFailure) -> None:
 
 
 def test_postponed_creation_waits() -> None:
-    """Statement 23, "try again later": not before, and then; nobody else waits for it."""
+    """Statement 23, "try again later": the creation waits for its time, and other tasks do not wait for it."""
     world = World(framework("job", role(tasks=2)))
     world.postponed[NAME] = at(30)
     decision = world.settle()
@@ -111,7 +111,7 @@ def test_rejected_pod_is_retried_by_its_completion_type(
     is_retried: bool,
     accountable: int,
 ) -> None:
-    """Statements 23 and 26: and the refusal of one attempt is not held against the next."""
+    """Statements 23 and 26: the rejection of one attempt does not affect the next."""
     if kind == "framework":
         world = World(framework("job", role(tasks=2), retry_policy=policy))
     else:
@@ -146,7 +146,7 @@ def test_rejection_of_another_instance_is_ignored(stale: str) -> None:
 
 
 def test_rejected_task_does_not_make_the_framework_run() -> None:
-    """Statements 11 and 12: CreationPending → AttemptCompleted, and the Framework goes on with the others."""
+    """Statements 11 and 12: CreationPending → AttemptCompleted, and the Framework continues with the other tasks."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.refusals[NAME] = INVALID
     world.settle()
@@ -159,11 +159,11 @@ def test_rejected_task_does_not_make_the_framework_run() -> None:
     assert (world.state, world.code, world.task_code()) == (State.COMPLETED, 0, -200)
 
 
-# Creations without an answer: the pod may be there all the same.
+# Creations without a response: the pod may exist
 
 
 def waiting_for_an_answer(world: World) -> World:
-    """The first task's pod was asked for, nobody answered, and it does not show."""
+    """Create the first task's pod without a response and without the pod becoming visible."""
     world.postponed[NAME] = at(3600)
     world.start()
     world.uncertain.add(NAME)
@@ -172,7 +172,7 @@ def waiting_for_an_answer(world: World) -> World:
 
 
 def test_objects_are_listed_before_a_task_ends_without_a_pod() -> None:
-    """Statements 33 and 40: nothing may run once its attempt completed."""
+    """Statements 33 and 40: nothing runs after its attempt completed."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     world.fail(index=1)
     decision = world.step()
@@ -183,7 +183,7 @@ def test_objects_are_listed_before_a_task_ends_without_a_pod() -> None:
 
 
 def test_config_map_is_kept_while_a_pod_is_uncertain() -> None:
-    """Statements 34 and 40: it has to be there as the pod's owner, until one knows that there is none."""
+    """Statements 34 and 40: the ConfigMap must exist as the pod's owner until the pod is known not to exist."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     world.fail(index=1)
     world.step(acts=0)
@@ -196,7 +196,7 @@ def test_config_map_is_kept_while_a_pod_is_uncertain() -> None:
 
 
 def test_attempt_does_not_complete_while_a_pod_is_uncertain() -> None:
-    """Statements 34 and 40: somebody has deleted the ConfigMap and all pods that one knows of."""
+    """Statements 34 and 40: another client has deleted the ConfigMap and all known pods."""
     world = waiting_for_an_answer(
         World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
     )
@@ -209,7 +209,7 @@ def test_attempt_does_not_complete_while_a_pod_is_uncertain() -> None:
 
 
 def test_deleted_task_waits_while_its_pod_is_uncertain() -> None:
-    """Statements 36 and 40: somebody looks for its pod, and nobody makes one."""
+    """Statements 36 and 40: its pod is listed, and none is created."""
     world = waiting_for_an_answer(World(framework("job", role("ps", 1), role("worker", 1))))
     world.edit_role("worker", task_number=0)
     world.advance(7200)

@@ -1,4 +1,4 @@
-"""Pods that have ended by themselves (A1): their task completes at once, and they stay until their name is needed."""
+"""Completed pods (A1): their task completes at once, and they remain until their name is needed."""
 
 import pytest
 from builders import framework, role
@@ -16,7 +16,7 @@ DELETION_STATES = {State.ATTEMPT_DELETION_PENDING, State.ATTEMPT_DELETION_REQUES
 @pytest.mark.parametrize("was_running", [True, False], ids=["Running", "Preparing"])
 @pytest.mark.parametrize(("exit_code", "code"), [(0, 0), (3, 3)])
 def test_completed_pod_completes_its_task_at_once(was_running: bool, exit_code: int, code: int) -> None:
-    """A1: without any deletion state, and the pod stays where it is."""
+    """A1: no deletion state is passed, and the pod remains."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.settle()
     if was_running:
@@ -35,7 +35,7 @@ def test_completed_pod_completes_its_task_at_once(was_running: bool, exit_code: 
 
 
 def test_completed_pod_is_deleted_when_a_retry_needs_its_name() -> None:
-    """A1: the new pod is created when the old one is gone, and not before."""
+    """A1: the new pod is created only when the old one is deleted."""
     world = World(framework("job", role(tasks=2, retry=ALWAYS)))
     world.start()
     world.completes_deletions = False
@@ -52,7 +52,7 @@ def test_completed_pod_is_deleted_when_a_retry_needs_its_name() -> None:
 
 
 def test_completed_pod_is_deleted_when_its_task_is() -> None:
-    """A1 and statement 38: its name may be wanted again."""
+    """A1 and statement 38: its name may be needed again."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
     world.fail(index=1)
@@ -80,7 +80,7 @@ def test_completed_pod_is_deleted_with_its_attempt() -> None:
 @pytest.mark.parametrize("is_stored", [True, False], ids=["CreationRequested", "CreationPending"])
 @pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 3)])
 def test_pod_first_seen_completed(is_stored: bool, phase: str, exit_code: int) -> None:
-    """A1 and statement 13: everything in between was missed; what it did counts."""
+    """A1 and statement 13: all earlier states were missed; the exit code counts."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.shows_creations = False
     while not world.pods:
@@ -97,7 +97,7 @@ def test_pod_first_seen_completed(is_stored: bool, phase: str, exit_code: int) -
 
 
 def test_failures_of_a_gang_are_reported_individually_up_to_a_limit() -> None:
-    """A1: all of them are completed at once; nobody reads a thousand events."""
+    """A1: all tasks complete at once, with a limited number of events."""
     world = World(framework("job", role(tasks=MAX_REPORTED_FAILURES + 7, min_failed=1)))
     world.start()
     for index in range(MAX_REPORTED_FAILURES + 7):

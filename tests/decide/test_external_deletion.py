@@ -1,4 +1,4 @@
-"""Objects that somebody else deletes (statements 11, 34, -100, -101): what ends, with which code, and what does not."""
+"""Objects deleted by another client (statements 11 and 34, codes -100 and -101)."""
 
 import pytest
 from builders import at, framework, role
@@ -17,7 +17,7 @@ RETRY_IF_FAILED = RetryPolicySpec(max_retry_count=-1)
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
 @pytest.mark.parametrize("is_seen_deleting", [True, False], ids=["deleting", "gone"])
 def test_externally_deleted_pod_ends_its_task_attempt(phase: str, is_seen_deleting: bool) -> None:
-    """Statement 18: -101 PodExternalDeleted, Transient; final only when the pod is gone (statement 40)."""
+    """Statement 18: -101 PodExternalDeleted, Transient; final only when the pod is deleted (statement 40)."""
     world = World(framework("job", role(tasks=2)))
     world.settle()
     world.show_pod(phase)
@@ -44,7 +44,7 @@ def test_externally_deleted_pod_ends_its_task_attempt(phase: str, is_seen_deleti
     ids=["fancy", "if-failed"],
 )
 def test_externally_deleted_pod_is_recreated(policy: RetryPolicySpec, accountable: int) -> None:
-    """Statements 18 and 25: -101 is Transient. The new pod comes when the old one is gone."""
+    """Statements 18 and 25: -101 is Transient. The new pod is created when the old one is deleted."""
     world = World(framework("job", role(tasks=2, retry=policy)))
     world.start()
     old = world.pod().uid
@@ -79,7 +79,7 @@ def test_pod_that_ended_before_its_deletion_keeps_its_code(exit_code: int) -> No
 
 @pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Failed", 137), ("Succeeded", 0)])
 def test_pod_ended_by_its_deletion_is_externally_deleted(phase: str, exit_code: int) -> None:
-    """Statement 18: its container was told to end; that is -101, however it took it."""
+    """Statement 18: the deletion ended its container; the code is -101, whatever the exit code."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
     world.advance(10)
@@ -98,7 +98,7 @@ def test_pod_ended_by_its_deletion_is_externally_deleted(phase: str, exit_code: 
 @pytest.mark.parametrize("has_times", [True, False], ids=["ended later", "nobody knows when"])
 @pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Succeeded", 0)])
 def test_pod_first_seen_terminating_and_ended(phase: str, exit_code: int, has_times: bool) -> None:
-    """Statement 18: as above, seen in one observation; only a container that is known to have ended before counts."""
+    """Statement 18: as above, in one observation; only a container that ended before the deletion counts."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
     world.advance(10)
@@ -114,7 +114,7 @@ def test_pod_first_seen_terminating_and_ended(phase: str, exit_code: int, has_ti
 
 @pytest.mark.parametrize("ends", ["deleting", "gone"])
 def test_deleted_pod_of_a_completed_task_changes_nothing(ends: str) -> None:
-    """Statement 16: its ended pod may go (A1 keeps it for nobody), and nothing changes."""
+    """Statement 16: its completed pod may be deleted (A1), and nothing changes."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.succeed()
@@ -130,7 +130,7 @@ def test_deleted_pod_of_a_completed_task_changes_nothing(ends: str) -> None:
 
 
 def test_externally_deleted_pod_of_an_ending_framework() -> None:
-    """Statements 16 and 33: -220 was said first."""
+    """Statements 16 and 33: -220 was decided first."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False
@@ -143,7 +143,7 @@ def test_externally_deleted_pod_of_an_ending_framework() -> None:
 
 
 def test_pod_deleted_before_the_watch_reports_it() -> None:
-    """Statements 11 and 18: created, answered, and gone."""
+    """Statements 11 and 18: created with a response, then deleted."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.shows_creations = False
     world.settle()
@@ -159,7 +159,7 @@ def test_pod_deleted_before_the_watch_reports_it() -> None:
 
 
 def test_externally_deleted_config_map_ends_the_attempt() -> None:
-    """Statement 34: first seen deleting; its pods go before it does, for its deletion is in the foreground."""
+    """Statement 34: first seen terminating; its pods are deleted first, since the deletion is in the foreground."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False
@@ -182,7 +182,7 @@ def test_externally_deleted_config_map_ends_the_attempt() -> None:
 
 
 def test_vanished_config_map_ends_the_attempt() -> None:
-    """Statement 34: it and its pods are gone before anybody saw them go."""
+    """Statement 34: the ConfigMap and its pods were deleted unobserved."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.remove_config_map(and_pods=True)
@@ -193,7 +193,7 @@ def test_vanished_config_map_ends_the_attempt() -> None:
 
 @pytest.mark.parametrize("first", ["pods", "ConfigMap"])
 def test_config_map_and_pods_vanish_in_any_order(first: str) -> None:
-    """Statement 34: the pods of a deleted ConfigMap go with it; no task policy brings one back meanwhile."""
+    """Statement 34: the pods of a deleted ConfigMap are deleted with it; no task policy recreates one meanwhile."""
     world = World(framework("job", role(tasks=2, retry=RETRY_IF_FAILED)))
     world.start()
     world.completes_deletions = False
@@ -240,7 +240,7 @@ def test_external_deletion_is_retried(
 
 
 def test_remaining_pods_of_a_deleted_config_map_are_deleted() -> None:
-    """Statements 34 and 40: somebody forced it away; no new attempt begins while a pod of the old one is there."""
+    """Statements 34 and 40: after a forced deletion, no new attempt starts while a pod of the old one exists."""
     world = World(framework("job", role(tasks=2), retry_policy=RETRY_IF_FAILED))
     world.start()
     old = {pod.uid for pod in world.pods.values()}
@@ -275,7 +275,7 @@ def test_completed_tasks_keep_their_code(exit_code: int) -> None:
 
 
 def test_externally_deleted_config_map_of_an_ending_framework() -> None:
-    """Statements 11 and 16: how the attempt ended was decided before."""
+    """Statements 11 and 16: the completion was decided before."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False

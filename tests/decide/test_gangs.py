@@ -1,5 +1,4 @@
-"""What a Framework gets that asks for names or for a barrier: the Service before the attempt, the Gang once every task
-has an address (statement 47)."""
+"""Features on request: the Service before the attempt, the Gang once every task has an address (statement 47)."""
 
 from collections.abc import Callable, Mapping
 
@@ -23,7 +22,7 @@ AS_OFTEN_AS_IT_TAKES = RetryPolicySpec(max_retry_count=-1)
 
 
 def world_of(asked: Mapping[str, str], tasks: int = 2) -> World:
-    """A task that fails is tried again, and does not end the attempt."""
+    """A role whose failed tasks are retried without ending the attempt."""
     roles = (
         role("worker", tasks, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
         role("ps", 1, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
@@ -37,13 +36,13 @@ def published(world: World) -> list[str]:
 
 
 def first_actions(world: World) -> list[Action]:
-    """What is done before the first pod is asked for."""
+    """Return the actions before the first pod is created."""
     world.settle()
     until = next(index for index, action in enumerate(world.actions) if isinstance(action, CreatePod))
     return list(world.actions[:until])
 
 
-# Who asks for what
+# Requested features
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_framework_without_annotations_has_no_service_and_no_gang(
 
 
 def test_service_is_created_before_the_config_map() -> None:
-    """An attempt whose Service cannot be had is not begun."""
+    """An attempt does not start without its Service."""
     world = world_of({"runtime": "tensorflow"})
     assert world.step().actions == (CreateService(),)
     assert world.decide().actions == (CreateConfigMap(),)
@@ -120,7 +119,7 @@ def test_taken_name_is_reported_and_retried_until_it_is_free() -> None:
 
 
 def test_every_attempt_creates_the_service() -> None:
-    """Somebody may have deleted it meanwhile."""
+    """Another client may have deleted the Service meanwhile."""
     world = World(
         framework(
             "job",
@@ -138,7 +137,7 @@ def test_every_attempt_creates_the_service() -> None:
     assert creations == [CreateService(), CreateConfigMap()] * 2
 
 
-# Whether every task has an address
+# Members
 
 
 def owner_uid_of(**roles: list[TaskStatus]) -> FrameworkAttemptStatus:
@@ -194,13 +193,13 @@ BOTH = (GangMember("pod-0", A), GangMember("pod-1", B))
 def test_members_are_none_until_all_tasks_have_addresses(
     workers: int, attempt: FrameworkAttemptStatus, members: Members | None
 ) -> None:
-    """Statement 47: every task of the spec, and no others."""
+    """Statement 47: all tasks of the spec, and no others."""
     spec = framework("job", role("worker", workers)).spec
     assert members_of(spec, attempt) == members
 
 
 def test_members_are_in_the_order_of_the_spec() -> None:
-    """The status may have its roles in another one."""
+    """The status may have its roles in another order."""
     spec = framework("job", role("ps", 1), role("worker", 1)).spec
     found = members_of(spec, owner_uid_of(worker=[task(0, A)], ps=[task(0, B, "pod-1")]))
     assert found is not None
@@ -224,7 +223,7 @@ def test_fingerprint_changes_with_pods_and_addresses(other: Members, is_the_same
     assert (fingerprint({"worker": BOTH}) == fingerprint(other)) is is_the_same
 
 
-# When it is told
+# Publication
 
 
 def test_gang_is_published_when_the_last_task_has_an_address() -> None:
@@ -255,7 +254,7 @@ def retry_a_task(world: World) -> None:
 
 
 def lose_an_address(world: World) -> None:
-    """A kubelet that starts anew shows a pod without its address for a moment."""
+    """A restarting kubelet briefly reports a pod without its address."""
     pod = world.pod("worker", 1)
     world.pods[pod.name] = replace(pod, status=replace(pod.status, pod_ip=""))
 
@@ -281,7 +280,8 @@ def restart(world: World) -> None:
 def test_gang_is_published_again_when_an_address_changes(
     change: Callable[[World], None], times_at_first: int, times_at_last: int
 ) -> None:
-    """After the change, and after whoever is new has got an address. A new controller does not know what was told."""
+    """The Gang is published after the change, when the new pod has an address. A new controller does not know what
+    was published."""
     world = world_of({"barrier": "true"})
     world.start()
     assert len(published(world)) == 1
@@ -307,7 +307,7 @@ def test_gang_does_not_wait_for_deleted_tasks() -> None:
 
 
 def test_ending_attempt_publishes_no_gang() -> None:
-    """All of them ran and failed between two looks."""
+    """All tasks ran and failed between two observations."""
     world = World(framework("job", role("worker", 2), annotations={BARRIER: "true"}))
     world.settle()
     world.fail("worker", 0)

@@ -1,4 +1,4 @@
-"""How attempts, roles and tasks are told apart (statement 4)."""
+"""Instance UIDs of attempts, roles and tasks (statement 4)."""
 
 import uuid
 
@@ -30,7 +30,7 @@ def test_instance_uids_consist_of_attempt_and_object() -> None:
 
 
 def test_roles_and_tasks_have_new_uuids() -> None:
-    """Statement 4: unlike in every role, task, Framework attempt and Framework."""
+    """Statement 4: different for every role, task, Framework attempt and Framework."""
     found = []
     for uid in ("one", "two"):
         world = World(framework("job", role("ps", 2), role("worker", 2), uid=uid, retry_policy=ALWAYS))

@@ -1,4 +1,4 @@
-"""`completedPods: Keep` (A2): what stays, what goes, and what is kept of a pod in the status."""
+"""`completedPods: Keep` (A2): which objects are kept, and which texts of a pod the status keeps."""
 
 import pytest
 from builders import framework, role
@@ -44,7 +44,7 @@ def test_default_is_delete() -> None:
 
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Unknown"])
 def test_running_pods_are_deleted(phase: str) -> None:
-    """A2: a ps is deleted, the workers stay, and the Framework is Completed only when the ps is gone."""
+    """A2: a ps is deleted, the workers are kept, and the Framework is Completed only when the ps is deleted."""
     world = World(framework("job", role("ps", 2), role("worker", 2, min_succeeded=2), completed_pods=KEEP))
     world.start()
     world.completes_deletions = False
@@ -87,7 +87,7 @@ def test_stopped_framework_keeps_completed_pods() -> None:
 
 
 def test_framework_retry_deletes_the_earlier_pods() -> None:
-    """A2: "since names are reused"; the pods of the last attempt stay."""
+    """A2: "since names are reused"; the pods of the last attempt are kept."""
     world = World(
         framework("job", role(tasks=2), completed_pods=KEEP, retry_policy=RetryPolicySpec(max_retry_count=1))
     )
@@ -140,7 +140,7 @@ def test_task_retry_deletes_the_earlier_pod() -> None:
 
 
 def test_externally_deleted_kept_pods_change_nothing() -> None:
-    """A2 with statement 10: Completed is final, whatever becomes of what was kept."""
+    """A2 with statement 10: Completed is final, even if kept objects are deleted."""
     world = World(framework("job", role(tasks=2), completed_pods=KEEP))
     world.start()
     for index in range(2):
@@ -171,7 +171,7 @@ def test_kept_pods_remain_until_the_ttl(ttl: int | None, lasts: int) -> None:
     assert DeleteFramework(world.framework.uid) in world.step().actions
 
 
-# What is kept of pods that are gone.
+# Texts of deleted pods
 
 
 def messages(world: World, tasks: int) -> list[str]:

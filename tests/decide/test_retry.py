@@ -1,4 +1,4 @@
-"""When another attempt follows (statements 24 to 29), for Frameworks and for tasks: the same table twice."""
+"""Retries (statements 24 to 29) of Frameworks and of tasks, with the same tables."""
 
 import pytest
 from builders import framework, role
@@ -15,12 +15,12 @@ from windlass.model.states import State
 BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 
 
-# Who is retried, and is it counted (statements 25 and 26)?
+# Which failures are retried and counted (statements 25 and 26)
 
 EXIT_CODES = (SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT)
 COUNTED, FREE, ENDED = "retried and counted", "retried, not counted", "ended"
 FIRST_RETRY = {
-    # fancyRetryPolicy, maxRetryCount: what follows which exit code
+    # fancyRetryPolicy, maxRetryCount, exit code, result
     (False, -2): (COUNTED, COUNTED, COUNTED, COUNTED, COUNTED),
     (False, -1): (ENDED, COUNTED, COUNTED, COUNTED, COUNTED),
     (False, 0): (ENDED, ENDED, ENDED, ENDED, ENDED),
@@ -78,7 +78,7 @@ def test_retries_are_counted_over_several_attempts(
     counts: tuple[int, int],
     is_over: bool,
 ) -> None:
-    """Statement 26: only what is counted is held against maxRetryCount."""
+    """Statement 26: only counted retries are limited by maxRetryCount."""
     subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     for exit_code in exit_codes:
         assert subject.status.state is State.ATTEMPT_RUNNING
@@ -87,7 +87,7 @@ def test_retries_are_counted_over_several_attempts(
     assert (subject.status.state is State.COMPLETED) == is_over
 
 
-# Never (statement 24).
+# Never retried (statement 24)
 
 
 @pytest.mark.parametrize("fancy", [True, False])
@@ -161,7 +161,7 @@ def test_conflict_delays_the_retry_of_a_framework(uid: str) -> None:
 
 
 def test_conflict_delays_have_jitter() -> None:
-    """Statement 25: Frameworks that stood in each other's way do not all come back at once."""
+    """Statement 25: Frameworks that conflicted are not all retried at the same time."""
     delays = set()
     for number in range(40):
         subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
@@ -205,7 +205,8 @@ def test_conflict_delay_bounds_are_configurable(shortest: int, longest: int) -> 
     ],
 )
 def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: int, exit_code: int) -> None:
-    """Statement 25: only a Transient Conflict under fancyRetryPolicy is; and null is left (statement 27)."""
+    """Statement 25: only a Transient Conflict under fancyRetryPolicy is delayed; otherwise the delay is null
+    (statement 27)."""
     subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end(exit_code)
     assert (subject.attempt_id, subject.delay) == (1, None)
@@ -220,7 +221,7 @@ def test_conflict_does_not_delay_a_task() -> None:
 
 
 def test_stop_during_the_delay_ends_the_framework() -> None:
-    """Statement 28: the retry is made at once, and that attempt ends with -210 before it has any object."""
+    """Statement 28: the retry is made at once, and that attempt ends with -210 before it has an object."""
     subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True))
     world = subject.world
     subject.end(CONFLICT)
@@ -236,7 +237,7 @@ def test_stop_during_the_delay_ends_the_framework() -> None:
 
 
 def test_changed_policy_keeps_the_chosen_delay() -> None:
-    """Statement 27: the stored delay stands."""
+    """Statement 27: the stored delay applies."""
     subject = RetryHistory(
         "framework", RetryPolicySpec(True, retry_backoff=RetryBackoff(initial_sec=40, max_sec=40))
     )
@@ -251,7 +252,7 @@ def test_changed_policy_keeps_the_chosen_delay() -> None:
     assert subject.attempt_id == 1
 
 
-# What a Framework retry starts with (statement 29).
+# The new attempt (statement 29)
 
 
 def test_new_attempt_has_new_tasks() -> None:
@@ -285,7 +286,7 @@ def test_new_attempt_has_new_tasks() -> None:
 
 
 def test_old_attempt_is_deleted_before_the_new_one_starts() -> None:
-    """Statements 29 and 40: not one object of the new attempt is made before."""
+    """Statements 29 and 40: no object of the new attempt is created before."""
     subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=-1))
     world = subject.world
     world.completes_deletions = False
@@ -300,7 +301,7 @@ def test_old_attempt_is_deleted_before_the_new_one_starts() -> None:
 
 
 def test_new_attempt_has_the_current_spec() -> None:
-    """Statement 29: roles and tasks that came, and those that went, while the retry was waited for."""
+    """Statement 29: with the roles and tasks added and removed during the delay."""
     world = World(
         framework(
             "job", role("ps", 2), role("worker", 2), retry_policy=RetryPolicySpec(fancy_retry_policy=True)
@@ -327,7 +328,7 @@ def test_current_retry_policy_applies() -> None:
 
 
 def test_stop_while_a_failed_attempt_is_deleted() -> None:
-    """Statements 16 and 28: its end stands, and the retry that follows ends with -210."""
+    """Statements 16 and 28: its completion is kept, and the following retry ends with -210."""
     world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
     world.start()
     world.completes_deletions = False

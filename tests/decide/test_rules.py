@@ -1,4 +1,4 @@
-"""What a configuration (statement 51) has to say reaches the decisions."""
+"""The configuration (statement 51) is passed to the decisions."""
 
 import builders
 from builders import NOW

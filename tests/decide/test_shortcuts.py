@@ -1,4 +1,4 @@
-"""The shortcuts through the states (statement 11): objects that are seen deleting, are gone, or were never made."""
+"""Shortcuts through the states (statement 11): objects that are terminating, deleted, or never created."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ def to_running(world: World) -> None:
 
 
 def to_deletion_pending(world: World) -> None:
-    """The attempt has failed, and the pod of the other task is still there: its ConfigMap cannot go yet."""
+    """The attempt has failed, and the pod of the other task still exists: its ConfigMap cannot be deleted yet."""
     to_running(world)
     world.fail(index=0)
     world.step()

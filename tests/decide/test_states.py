@@ -1,4 +1,4 @@
-"""The states of a Framework and of its tasks (statements 4, 10 to 17, A1): every row and shortcut, and the times."""
+"""The states of a Framework and its tasks (statements 4, 10 to 17, A1): all transitions, and the times."""
 
 import pytest
 from builders import at, framework, role
@@ -21,11 +21,11 @@ ATTEMPT_COMPLETED = State.ATTEMPT_COMPLETED
 COMPLETED = State.COMPLETED
 
 
-# The way through (statement 10).
+# The regular path (statement 10)
 
 
 def test_framework_passes_through_all_states() -> None:
-    """Statement 10, with statement 27's wait as the place where AttemptCompleted is seen."""
+    """Statement 10; AttemptCompleted is observed during the delay of statement 27."""
     retry = RetryPolicySpec(fancy_retry_policy=True)
     world = slow(World(framework("job", role(), retry_policy=retry)))
     world.settle()
@@ -47,7 +47,7 @@ def test_framework_passes_through_all_states() -> None:
 
 
 def test_task_with_a_deleted_pod_passes_through_all_states() -> None:
-    """Statements 10 and 14: the other task's failure ends the attempt, and with it this task's pod."""
+    """Statements 10 and 14: the failure of the other task ends the attempt and deletes this task's pod."""
     world = slow(World(framework("job", role(tasks=2))))
     world.settle()
     world.confirm()
@@ -67,7 +67,7 @@ def test_task_with_a_deleted_pod_passes_through_all_states() -> None:
 
 
 def test_completed_framework_stays_completed() -> None:
-    """Statement 10: nothing that is seen later moves it."""
+    """Statement 10: no later observation changes it."""
     world = World(framework("job", role()))
     world.start()
     world.succeed()
@@ -110,7 +110,7 @@ def test_framework_never_returns_to_preparing(phase: str) -> None:
 
 
 def test_deleted_task_does_not_make_the_framework_run() -> None:
-    """Statements 12 and 37: its pod may run a moment before it goes."""
+    """Statements 12 and 37: its pod may run briefly before it is deleted."""
     world = World(framework("job", role(tasks=2)))
     world.settle()
     world.completes_deletions = False
@@ -177,7 +177,7 @@ def test_addresses_assigned_one_by_one_are_stored() -> None:
 
 
 def failed_and_waiting(world: World) -> World:
-    """The first task has failed, which ends the attempt; nothing that is deleted goes."""
+    """The first task has failed, which ends the attempt; deleted objects remain."""
     world.start()
     world.completes_deletions = False
     world.fail(index=0, exit_code=7)
@@ -187,7 +187,7 @@ def failed_and_waiting(world: World) -> World:
 
 
 def test_completion_is_stored_before_anything_is_deleted() -> None:
-    """Statement 14: the world refuses a deletion whose reason is not stored; here is what is stored with it."""
+    """Statement 14: the world rejects a deletion whose reason is not stored; this is what is stored with it."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.fail(index=0, exit_code=7)
@@ -227,7 +227,7 @@ def test_ending_framework_is_not_rescaled(tasks: int) -> None:
 
 
 def test_no_policy_applies_to_an_ending_framework() -> None:
-    """Statement 15: a success that comes too late decides nothing."""
+    """Statement 15: a later success decides nothing."""
     world = failed_and_waiting(World(framework("job", role(tasks=2, min_succeeded=1))))
     world.succeed(index=1)
     world.settle()
@@ -312,7 +312,7 @@ def test_completion_time_is_the_end_of_the_attempt_not_of_the_retry_decision() -
 
 
 def test_completion_of_a_task_never_changes() -> None:
-    """Statement 16: not even where its pod tells another story later, or goes."""
+    """Statement 16: not even if its pod changes or is deleted later."""
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
     world.succeed(index=0)
@@ -326,7 +326,7 @@ def test_completion_of_a_task_never_changes() -> None:
     assert world.task(index=0) == before
 
 
-# Nothing to do (statement 17).
+# No tasks (statement 17)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`suspend` (A3): the attempt ends, nothing is counted, the Framework waits, and goes on when it may."""
+"""`suspend` (A3): the attempt ends without being counted, and the Framework waits until it is resumed."""
 
 import pytest
 from builders import framework, role
@@ -64,7 +64,7 @@ def test_suspend_ends_the_attempt_under_any_policy(policy: RetryPolicySpec) -> N
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_resumed_framework_starts_a_new_attempt(policy: RetryPolicySpec) -> None:
-    """A3: false starts the next attempt, at once, and it may end as any other."""
+    """A3: false starts the next attempt at once."""
     world = World(framework("job", role(tasks=2), retry_policy=policy))
     world.start()
     suspend(world)
@@ -81,7 +81,7 @@ def test_resumed_framework_starts_a_new_attempt(policy: RetryPolicySpec) -> None
 
 
 def test_tasks_of_a_suspended_attempt_end() -> None:
-    """A3 with statement 33: -220 for what had not completed; their policy brings none of them back."""
+    """A3 with statement 33: -220 for tasks that had not completed; they are not retried."""
     world = World(framework("job", role(tasks=2, retry=RetryPolicySpec(True, -2), min_failed=-1)))
     world.start()
     world.completes_deletions = False
@@ -146,7 +146,7 @@ def test_suspensions_do_not_increase_the_backoff() -> None:
 
 
 def test_suspended_before_the_first_start() -> None:
-    """A3: nothing has begun, so nothing ends; and the task statuses are there to be looked at."""
+    """A3: nothing has started, so nothing ends; the task statuses can be inspected."""
     world = World(framework("job", role(tasks=2), suspend=True))
     world.settle()
     assert (world.state, world.status.attempt_status.id, world.code) == (WAITING, 0, None)
@@ -159,7 +159,7 @@ def test_suspended_before_the_first_start() -> None:
 
 
 def test_resumed_before_the_attempt_is_deleted() -> None:
-    """A3 with statement 16: how the attempt ended stands; the next one follows when it is gone."""
+    """A3 with statement 16: the completion is kept; the next attempt starts when the old one is deleted."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False
@@ -176,7 +176,7 @@ def test_resumed_before_the_attempt_is_deleted() -> None:
     assert (world.status.attempt_status.id, retries.accountable_retried_count) == (1, 0)
 
 
-# Others come first.
+# Precedence
 
 
 @pytest.mark.parametrize("when", ["together", "while suspended", "while running"])
@@ -198,7 +198,7 @@ def test_stop_overrides_suspend(when: str) -> None:
 
 
 def test_stopped_and_suspended_from_the_start() -> None:
-    """A3: Stop comes first, and no object is ever made."""
+    """A3: Stop takes precedence, and no object is created."""
     world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.STOP))
     world.settle()
     assert (world.state, world.code) == (State.COMPLETED, -210)
@@ -206,7 +206,7 @@ def test_stopped_and_suspended_from_the_start() -> None:
 
 
 def test_create_overrides_suspend() -> None:
-    """A3 with statement 35: first it is held by Create, then by suspend, then by nothing."""
+    """A3 with statement 35: the Framework waits because of Create, then of suspend, then runs."""
     world = World(framework("job", role(tasks=2), suspend=True, execution_type=ExecutionType.CREATE))
     world.settle()
     assert (world.state, world.actions) == (WAITING, ())
@@ -220,7 +220,7 @@ def test_create_overrides_suspend() -> None:
 
 
 def test_create_keeps_a_resumed_framework_waiting() -> None:
-    """A3 with statement 35: the other order."""
+    """A3 with statement 35: in the other order."""
     world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.CREATE))
     world.settle()
     world.edit(suspend=False)
@@ -285,7 +285,7 @@ def test_suspended_framework_keeps_no_pods() -> None:
 
 
 def test_suspended_framework_is_rescaled() -> None:
-    """A3 with statements 29 and 36: what starts again is what the spec says then."""
+    """A3 with statements 29 and 36: the new attempt follows the current spec."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     suspend(world)
@@ -305,7 +305,7 @@ def test_suspended_framework_is_rescaled() -> None:
 
 
 def in_the_middle(world: World, passes: int) -> World:
-    """After so many passes; pods run as soon as they are there."""
+    """Return a world after this many passes; pods run as soon as they exist."""
     for _ in range(passes):
         world.step()
         world.run_pods()
@@ -316,7 +316,7 @@ def in_the_middle(world: World, passes: int) -> World:
 @pytest.mark.parametrize("restarts", [False, True], ids=["same-controller", "other-controller"])
 @pytest.mark.parametrize("passes", range(6))
 def test_suspend_at_any_time_deletes_all_objects(passes: int, restarts: bool, shows_creations: bool) -> None:
-    """A3: an object may have been created of which no stored status knows, or that the watch shows only later."""
+    """A3: an object may exist that no stored status names, or that the watch reports later."""
     world = World(framework("job", role(tasks=2)))
     world.shows_creations = shows_creations
     in_the_middle(world, passes)

@@ -1,4 +1,4 @@
-"""Time in which a Framework is held (A3, A4): activeDeadlineSeconds leaves it out."""
+"""Suspended time (A3, A4) does not count for activeDeadlineSeconds."""
 
 import pytest
 from builders import framework, role
@@ -21,7 +21,7 @@ def resume(world: World) -> None:
 
 
 def test_suspended_time_is_not_counted() -> None:
-    """A4: activeDeadlineSeconds runs over all attempts, and stands still while the Framework is suspended."""
+    """A4: activeDeadlineSeconds covers all attempts, and pauses while the Framework is suspended."""
     world = World(framework("job", role(), active_deadline_seconds=100))
     world.start()
     world.advance(50)
@@ -39,7 +39,7 @@ def test_suspended_time_is_not_counted() -> None:
 
 
 def test_deadline_does_not_pass_while_a_suspended_attempt_is_deleted() -> None:
-    """A4: it was suspended in time; how long its pods take to end is time in which it is suspended."""
+    """A4: the time in which its pods terminate is suspended time."""
     world = World(framework("job", role(), active_deadline_seconds=100))
     world.start()
     world.completes_deletions = False
@@ -57,7 +57,7 @@ def test_deadline_does_not_pass_while_a_suspended_attempt_is_deleted() -> None:
 
 
 def test_suspensions_add_up() -> None:
-    """A4: each of them is left out."""
+    """A4: no suspension counts."""
     world = World(framework("job", role(), active_deadline_seconds=100))
     world.start()
     for _ in range(3):

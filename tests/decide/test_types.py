@@ -1,4 +1,4 @@
-"""Properties of the core contract, over small random worlds in which anything may happen between two passes."""
+"""Properties of the core contract, in small random worlds with any events between two passes."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -71,7 +71,7 @@ def frameworks(draw: st.DrawFn, policy: st.SearchStrategy[RetryPolicySpec] = pol
     )
 
 
-# What may happen. An event that has no object to happen to does nothing.
+# Events. An event without an object has no effect.
 
 Event = Callable[[World], None]
 
@@ -188,7 +188,7 @@ of_others: st.SearchStrategy[Event] = st.one_of(
     st.builds(suspend, st.sampled_from([True, False, False])),
 )
 kinds = st.sampled_from([of_pods] * 4 + [of_the_controller] * 4 + [of_others])
-# Hypothesis prefers short lists; short lives see nothing.
+# Hypothesis prefers short lists, which are not interesting.
 events = st.lists(kinds.flatmap(lambda kind: kind), min_size=8, max_size=25)
 
 
@@ -196,7 +196,7 @@ events = st.lists(kinds.flatmap(lambda kind: kind), min_size=8, max_size=25)
 def lives(
     draw: st.DrawFn, policy: st.SearchStrategy[RetryPolicySpec] = policies
 ) -> tuple[World, list[Event]]:
-    """A world, and what happens in it."""
+    """A world and its events."""
     world = World(draw(frameworks(policy)))
     if draw(st.booleans()):
         begin(world)
@@ -237,7 +237,7 @@ def test_deciding_again_on_the_stored_status_gives_the_same_actions(life: tuple[
 @SETTINGS
 @hypothesis.given(lives())
 def test_no_actions_remain_when_the_outcomes_are_observed(life: tuple[World, list[Event]]) -> None:
-    """Core contract: it settles, and stays so until the time that it said, whatever the clock says before."""
+    """Core contract: the status becomes stable, and stays so until wake_at."""
     world, happenings = life
     for event in happenings:
         event(world)
@@ -283,7 +283,7 @@ def test_summary_equals_a_recount(life: tuple[World, list[Event]]) -> None:
 def test_framework_completes_when_all_pods_finish(
     life: tuple[World, list[Event]], data: st.DataObject
 ) -> None:
-    """After whatever happened; and no retry count exceeds its policy (statements 10 and 26, A5)."""
+    """After any events; no retry count exceeds its policy (statements 10 and 26, A5)."""
     world, happenings = life
     for event in happenings:
         event(world)
@@ -314,7 +314,7 @@ def test_framework_completes_when_all_pods_finish(
 def test_stop_and_suspend_delete_all_objects(
     life: tuple[World, list[Event]], stops: bool, restarts: bool
 ) -> None:
-    """Statement 24 and A3, after whatever happened: no object of an attempt that is over is left."""
+    """Statement 24 and A3, after any events: no object of a completed attempt remains."""
     world, happenings = life
     for event in happenings:
         event(world)
@@ -352,7 +352,7 @@ def check_retry_counts(world: World) -> None:
 
 @pytest.mark.parametrize("passes", range(12))
 def test_crash_at_any_pass_loses_nothing(passes: int) -> None:
-    """Core contract: after so many passes, and after so many acts of the next, another controller goes on."""
+    """Core contract: after any number of passes and actions, another controller continues."""
     for acts in range(6):
         crash_and_go_on(passes, acts)
 
@@ -378,7 +378,7 @@ def crash_and_go_on(passes: int, acts: int) -> None:
 
 
 def test_decision_does_not_change_its_input() -> None:
-    """Core contract: values are frozen; what goes in comes out of the pass as it was."""
+    """Core contract: values are frozen; the input is the same after the pass."""
     world = World(builders.framework("job", builders.role(tasks=2)))
     world.start()
     world.fail()
@@ -389,7 +389,7 @@ def test_decision_does_not_change_its_input() -> None:
 
 
 LONG = 2**53
-"""The model admits so many seconds; no calendar holds them."""
+"""The maximum number of seconds in the model; too many for a datetime."""
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,7 @@ LONG = 2**53
     ids=["active", "pending", "ttl", "backoff", "graceful", "task-backoff"],
 )
 def test_extreme_durations_do_not_break_a_decision(spec: dict[str, object]) -> None:
-    """A4, A5 and statement 42: a very long time is one that does not come."""
+    """A4, A5 and statement 42: a deadline that never comes."""
     world = World(builders.framework("job", builders.role()))
     world.edit(**spec)
     world.start()

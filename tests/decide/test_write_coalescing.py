@@ -1,4 +1,4 @@
-"""What has to be stored before anything is done, and what may be stored later."""
+"""Which statuses must be stored before acting, and which may be stored later."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 
 
 def started(tasks: int = 3) -> Framework:
-    """Its ConfigMap is there, and stored."""
+    """Return a Framework whose ConfigMap exists and is stored."""
     made = builders.framework("job", builders.role("worker", tasks))
     status = initial_status.framework_status(made, NOW)
     attempt = replace(status.attempt_status, config_map_uid="cm-1")
@@ -48,7 +48,7 @@ def tasks_of(framework: Framework) -> tuple[TaskStatus, ...]:
 
 FIRST, SECOND, THIRD = tasks_of(JOB)
 SHOWN = replace(FIRST, state=State.ATTEMPT_PREPARING)
-"""The first pod is there now: this is what would be stored."""
+"""The status to store after the first pod was created."""
 PROGRESS = with_tasks(JOB, SHOWN, SECOND, THIRD)
 REST = (CreatePod("worker", 1), CreatePod("worker", 2))
 
@@ -91,6 +91,6 @@ def test_may_wait_if_no_action_needs_the_stored_status(
 
 
 def test_equal_task_is_not_the_stored_task() -> None:
-    """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
+    """A task with the same IDs is not sufficient: the created task must be the stored one."""
     reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
     assert not write_coalescing.may_wait(JOB, reborn, REST)

@@ -73,11 +73,11 @@ class World:
         self.published_gang = ""
 
         self.refusals: dict[str, ApiFailure] = {}
-        """What the API server says to the creation of the pod of this name."""
+        """Errors of the API server for the creation of pods, by name."""
         self.shows_creations = True
-        """The watch shows a created object at once; otherwise when `confirm` is called."""
+        """Whether the watch reports a created object at once; otherwise when `confirm` is called."""
         self.completes_deletions = True
-        """What is deleted is gone at once; otherwise when the test says so."""
+        """Whether a deleted object disappears at once; otherwise when the test says so."""
         self.history: list[FrameworkStatus] = []
         self.decisions: list[Decision] = []
         self._serial = itertools.count()
@@ -107,11 +107,11 @@ class World:
         )
 
     def decide(self) -> Decision:
-        """Decides, and neither stores nor acts."""
+        """Decide without storing and acting."""
         return decide(self.framework, self.observed, self.now, self.rules)
 
     def step(self, acts: int | None = None) -> Decision:
-        """One pass: decide, store, act; or only so many of the acts."""
+        """Make one pass: decide, store, act; or perform only this many actions."""
         decision = self.decide()
         self.decisions.append(decision)
         if decision.status is not None:
@@ -121,7 +121,7 @@ class World:
         return decision
 
     def restart(self) -> None:
-        """Another controller takes over: it has listed what there is, and knows of nothing that came before."""
+        """Replace the controller: the new one has listed all objects and knows nothing else."""
         self.known = {pod.uid for pod in self.pods.values()}
         if self.config_map is not None:
             self.known.add(self.config_map.uid)
@@ -133,7 +133,7 @@ class World:
         self.name_taken, self.service_of_attempt, self.published_gang = "", -1, ""
 
     def settle(self) -> Decision:
-        """Passes until one neither changes the status nor acts; returns that one."""
+        """Make passes until one neither changes the status nor acts; return that decision."""
         for _ in range(200):
             before = self.framework.status
             decision = self.step()
@@ -142,7 +142,7 @@ class World:
         raise AssertionError(f"nothing settles: {decision.actions}, {self.framework.status}")
 
     def wake(self) -> None:
-        """Lets the time pass that the last decision wanted to wait, and settles."""
+        """Advance the clock to wake_at, and settle."""
         due = self.settle().wake_at
         assert due is not None, "nothing is waited for"
         self.now = max(self.now, due)
@@ -151,7 +151,7 @@ class World:
     def advance(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    # What a test asks about.
+    # Queries
 
     @property
     def status(self) -> FrameworkStatus:
@@ -164,12 +164,12 @@ class World:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Every action so far, in order."""
+        """All actions so far, in order."""
         return tuple(action for decision in self.decisions for action in decision.actions)
 
     @property
     def code(self) -> int | None:
-        """How the current Framework attempt ended."""
+        """Completion of the current Framework attempt."""
         ended = self.status.attempt_status.completion_status
         return None if ended is None else ended.code
 
@@ -181,7 +181,7 @@ class World:
         return None if ended is None else ended.code
 
     def states(self) -> list[State]:
-        """The states that the Framework was stored in, one after the other."""
+        """Consecutive stored states of the Framework."""
         return [state for state, _ in itertools.groupby(status.state for status in self.history)]
 
     def task_states(self, role: str = "worker", index: int = 0) -> list[State]:
@@ -189,7 +189,7 @@ class World:
         return [state for state, _ in itertools.groupby(task.state for task in found if task.index == index)]
 
     def attempt(self, attempt_id: int) -> FrameworkAttemptStatus:
-        """The Framework attempt of this id as it was last stored, or announced before a retry wiped it."""
+        """Return the Framework attempt with this ID as last stored, or as reported before a retry replaced it."""
         announced = [
             reason.status
             for decision in self.decisions
@@ -209,7 +209,7 @@ class World:
     def has_pod(self, role: str = "worker", index: int = 0) -> bool:
         return names.pod_name(self.framework.name, role, index) in self.pods
 
-    # The user.
+    # The user
 
     def edit(self, **spec: Any) -> None:
         self.framework = replace(self.framework, spec=replace(self.framework.spec, **spec))
@@ -220,7 +220,7 @@ class World:
         )
         self.edit(task_roles=tuple(roles))
 
-    # The kubelet, and everybody else.
+    # The kubelet and other clients
 
     def show_pod(
         self,
@@ -233,7 +233,7 @@ class World:
         message: str = "",
         finished_at: datetime | None = None,
     ) -> None:
-        """The pod in this phase; with an exit code its container has ended, and left the message."""
+        """Set the phase of the pod; with an exit code, its container has terminated with the message."""
         pod = self.pod(role, index)
         containers: tuple[ContainerStatus, ...] = ()
         if exit_code is not None:
@@ -259,7 +259,7 @@ class World:
         self.show_pod("Running", role, index)
 
     def run_pods(self) -> None:
-        """Every pod that waits runs."""
+        """Run every pending pod."""
         for pod in list(self.pods.values()):
             if pod.status.phase == "Pending" and not pod.is_deleting:
                 self.run(pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
@@ -271,7 +271,7 @@ class World:
         self.show_pod("Failed", role, index, exit_code=exit_code, message=message)
 
     def start(self) -> None:
-        """From the beginning to where every task that can runs."""
+        """Start the Framework and run every task that can run."""
         self.settle()
         self.run_pods()
         self.settle()
@@ -299,11 +299,11 @@ class World:
             self.pods.clear()
 
     def confirm(self) -> None:
-        """The watch shows everything that there is."""
+        """Let the watch report all objects."""
         self.unconfirmed.clear()
 
     def finish_deletions(self) -> None:
-        """Everything whose deletion was asked for is gone."""
+        """Remove all objects whose deletion was requested."""
         for pod in list(self.pods.values()):
             if self._is_deletion_wanted(pod):
                 del self.pods[pod.name]
@@ -371,7 +371,7 @@ class World:
                 self.uncertain.clear()
 
     def _insist_on_addresses(self) -> None:
-        """What is published is what is stored: store before you act."""
+        """Check that the published Gang is stored: store before acting."""
         for role in self.framework.spec.task_roles:
             for index in range(role.task_number):
                 attempt = self.task(role.name, index).attempt_status
@@ -418,7 +418,7 @@ class World:
 
 
 def slow(world: World) -> World:
-    """The watch and the deletions wait for the test."""
+    """A world in which the test triggers watch events and deletions."""
     world.shows_creations = False
     world.completes_deletions = False
     return world

@@ -29,7 +29,7 @@ from windlass.model.status import FrameworkStatus, TaskStatus
 SEPARATOR = "\n---\n"
 _RELATIVE = re.compile(r"<Now>(?:([+-]\d+(?:\.\d+)?)s)?")
 _IDENTITIES = ("name", "index", "type")
-"""By which field the elements of a list in the status are told apart."""
+"""Fields that identify the elements of a list in the status."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -51,9 +51,9 @@ class SeenPod(Sparse, frozen=True):
     deletion_began: datetime | None = None
     grace: int = 30
     config_map_uid: str | None = None
-    """Of the ConfigMap that owns it; if absent, that of the status."""
+    """UID of the ConfigMap that owns it. Default: that of the status."""
     task_uid: str | None = None
-    """Of the task that it was made for; if absent, that of the status, and so on."""
+    """UID of its task. Default: that of the status."""
     task_attempt_id: int | None = None
 
 
@@ -81,7 +81,7 @@ class Case(msgspec.Struct, frozen=True):
         self.path.write_text(self.given.rstrip() + SEPARATOR + text, encoding="utf-8")
 
     def decide(self) -> Json:
-        """The decision, as it is written down."""
+        """Return the decision as it is written to the file."""
         given = yaml.safe_load(self.given)
         now = datetime.fromisoformat(given["now"])
         given = _with_absolute_times(given, now)
@@ -153,7 +153,7 @@ def _pod(framework: Framework, name: str, given: Json) -> PodView:
 
 
 def _task_of(status: FrameworkStatus, role_name: str, index: int, seen: SeenPod) -> TaskStatus:
-    """The task that the pod was made for, as it was then."""
+    """Return the task for which the pod was created."""
     roles = (role for role in status.attempt_status.roles if role.name == role_name)
     task = next(task for role in roles for task in role.task_statuses if task.index == index)
     attempt = task.attempt_status
@@ -166,7 +166,7 @@ def _task_of(status: FrameworkStatus, role_name: str, index: int, seen: SeenPod)
 
 
 def _fields(given: Json, kind: type[msgspec.Struct]) -> Json:
-    """The contract has no names on the wire; here its fields are written as if it had."""
+    """Convert the JSON names of the file to field names."""
     fields = {wire_name(field): field for field in kind.__struct_fields__}
     return {fields[key]: value for key, value in given.items()}
 
@@ -202,7 +202,7 @@ def _reason(reason: Reason) -> Json:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON, with the times still times, and lists of named things by their names."""
+    """Convert to JSON with datetimes, and lists of named elements as mappings."""
     return _by_identity(msgspec.to_builtins(value, builtin_types=(datetime,)))
 
 
@@ -218,7 +218,7 @@ def _by_identity(value: Any) -> Any:
 
 
 def _difference(before: Any, after: Any) -> Any:
-    """What is new or other in `after`; what it does not have any more is `<gone>`."""
+    """Return what is new or changed in `after`; removed parts are `<gone>`."""
     if not isinstance(after, dict):
         return after
     if not isinstance(before, dict):

@@ -1,4 +1,4 @@
-"""Framework + observed → decision: one file per case in `cases/`, which walk a chief/worker/ps job through its life."""
+"""Framework + observed → decision: one file per case in `cases/`, for the life of a chief/worker/ps job."""
 
 import os
 from collections.abc import Callable
@@ -25,5 +25,5 @@ def test_decision_matches_golden_file(path: Path, read_case: "Callable[[Path], C
 
 
 def test_golden_cases_exist() -> None:
-    """A folder that was moved away would pass everything."""
+    """Without cases, every test would pass."""
     assert len(CASES) >= 25
