@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["idle", "large"])
     arguments = parser.parse_args()
     sheet = Sheet("controller")
-    sheet.title("The controller, on the embedded API server with a hollow kubelet:")
+    sheet.title("The controller, on the embedded API server with a fake kubelet:")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.only != "large":
             (Path(folder) / "idle").mkdir()

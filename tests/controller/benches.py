@@ -1,4 +1,4 @@
-"""An executor on the test bench: a port that writes down what it is asked for, and a clock that is set by hand."""
+"""An executor with a recording port and a manual clock."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from windlass.model.status import FrameworkStatus
 
 
 class RecordingPort:
-    """Does what it is told, writes down the order, and fails where a test says so."""
+    """A port that records all calls and fails where a test says so."""
 
     def __init__(self) -> None:
         self.log: list[str] = []
@@ -36,10 +36,10 @@ class RecordingPort:
         self.failures: list[str] = []
         self.stored: Framework | None = None
         self.is_unknown = False
-        """No Framework is found, as on a server that has just started."""
+        """Whether Frameworks are not found, as on a server that has just started."""
         self._pods: dict[str, int] = {}
         self.manifests: list[Json] = []
-        """Of what it was asked to make, whether it did or not; a Gang as often as it was published."""
+        """The manifests of all creations, including failed ones and repeated Gangs."""
 
     def _do(self, what: str) -> None:
         self.log.append(what)
@@ -52,7 +52,7 @@ class RecordingPort:
         return manifest | {"metadata": metadata}
 
     def _new_uid(self, name: str) -> str:
-        """Of a pod: the next one of the same name has another."""
+        """Return a UID that differs for each pod of the same name."""
         self._pods[name] = self._pods.get(name, 0) + 1
         return f"uid-{name}" if self._pods[name] == 1 else f"uid-{name}-{self._pods[name]}"
 
@@ -128,7 +128,7 @@ class RecordingPort:
 
 
 class Bench:
-    """An executor on the test bench, with a clock that is set by hand."""
+    """An executor with a recording port and a manual clock."""
 
     def __init__(
         self, framework: Framework, barrier_image: str = "", choose_ports: ChoosePorts | None = None
@@ -157,7 +157,7 @@ class Bench:
         return NOW + timedelta(seconds=self.seconds) - self.steps_back
 
     def run(self) -> list[str]:
-        """One pass; returns what it did."""
+        """Run one pass and return the recorded calls."""
         self.port.log.clear()
         self.queue.add(self.key)
         assert self.queue.take(self.seconds) == self.key
@@ -166,7 +166,7 @@ class Bench:
         return list(self.port.log)
 
     def run_when_due(self) -> list[str]:
-        """Not before its backoff is over."""
+        """Run one pass after the next timer."""
         due = self.queue.next_time()
         assert due is not None
         self.seconds = max(self.seconds, due)
@@ -176,7 +176,7 @@ class Bench:
         self.seconds += seconds
 
     def show(self) -> None:
-        """The watch catches up with everything that was answered."""
+        """Let the watch confirm all cached objects."""
         observed = self.cache.observe(self.key, NOW, 0.0)
         if observed.config_map is not None:
             self.cache.put_config_map(observed.config_map)
@@ -188,7 +188,7 @@ class Bench:
             self.set_pod(pod.name, phase=phase)
 
     def set_pod(self, name: str, **status: Any) -> None:
-        """What its kubelet says of it."""
+        """Change the status of a pod, as its kubelet would."""
         pod = self.cache.observe(self.key, NOW, 0.0).pods[name]
         self.port.version += 1
         metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))

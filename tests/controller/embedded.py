@@ -38,7 +38,7 @@ WRITES = frozenset({Verb.CREATE, Verb.UPDATE, Verb.PATCH, Verb.DELETE, Verb.DELE
 
 
 class Sent:
-    """Every request of everybody but the user; some may be held up on their way."""
+    """All requests except those of the user; some may be delayed."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -62,7 +62,7 @@ class Sent:
             await self._may_go_on.wait()
 
     def withhold_answers(self, is_withheld: Callable[[Request], bool]) -> None:
-        """They are done, and nobody hears of it."""
+        """The requests are processed and their answers are lost."""
         self._is_withheld = is_withheld
 
     async def pass_back(self, request: Request) -> None:
@@ -88,7 +88,7 @@ class Cluster:
         self._user = user
 
     async def ask(self, request: Request) -> Any:
-        """None: there is no such thing."""
+        """Return None if the object does not exist."""
         try:
             return json.loads(await self._user.send(request))
         except NotFoundError:
@@ -139,13 +139,13 @@ class Cluster:
         await self.until(are_there)
 
     async def lease(self, name: str = "windlass-controller") -> Json:
-        """Its spec; empty when there is none."""
+        """Return the spec of the lease; empty if there is none."""
         found = await self.ask(requests.get(LEASES, "default", name))
         spec: Json = (found or {}).get("spec", {})
         return spec
 
     async def give_lease_to(self, holder: str, name: str = "windlass-controller") -> None:
-        """As if somebody who keeps to no rules took it, for an hour."""
+        """Let another holder take the lease for an hour, against the protocol."""
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600}
         if await self.lease(name):
             await self.ask(requests.merge_patch(LEASES, "default", name, msgspec.json.encode({"spec": spec})))
@@ -210,7 +210,7 @@ def _record(monkeypatch: pytest.MonkeyPatch, sent: Sent) -> None:
 
 
 def restore_once(monkeypatch: pytest.MonkeyPatch, resource: Resource) -> asyncio.Event:
-    """When the event is set, whoever watches the resource learns that the server has gone back to its beginning."""
+    """When the event is set, watches of the resource see a server that was restored from a backup."""
     is_restored, has_told = asyncio.Event(), asyncio.Event()
     watch = Reflector._watch
 

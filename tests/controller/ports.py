@@ -1,4 +1,4 @@
-"""An API port on the test bench: a server that answers what a test says, and whoever listens."""
+"""An ApiPort with a scripted server and a recording observer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,7 +61,7 @@ STORED = with_version({"kind": "PartialObjectMetadata", "metadata": {"name": "jo
 
 
 class Bench:
-    """A server that answers what a test says, in its order; whoever listens; and a clock that is set by hand."""
+    """An ApiPort with scripted answers, a recording observer and a manual clock."""
 
     def __init__(self, *answers: Answer, guard: LeaseGuard | None = None) -> None:
         self.answers = list(answers)

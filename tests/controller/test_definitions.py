@@ -1,4 +1,4 @@
-"""The definitions of Frameworks and Gangs: what is said about them at the start, and their upkeep (statement 1, A8)."""
+"""Checks and updates of the CustomResourceDefinitions (statement 1, A8)."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who is at work on the same statuses, and who only was (A8)."""
+"""Detection of other controllers that write the same statuses (A8)."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -68,7 +68,7 @@ def test_forgotten_framework_starts_again() -> None:
 
 
 class Status:
-    """Of one Framework, on a server that notes down who wrote it when."""
+    """A Framework on a server that records managedFields."""
 
     def __init__(self) -> None:
         made = builders.framework("job", resource_version="1")

@@ -46,7 +46,7 @@ class Authority:
 
 
 def server_context(folder: Path, pair: Pair, clients: Authority | None = None) -> ssl.SSLContext:
-    """One that wants to see a certificate of its clients, if it is told whose."""
+    """Return a server context that requires client certificates of the given authority, if any."""
     certificate, key = folder / "server.crt", folder / "server.key"
     certificate.write_bytes(pair.certificate)
     key.write_bytes(pair.key)

@@ -32,7 +32,7 @@ class Received(NamedTuple):
 
 
 class Script:
-    """One answer after the other. Whoever asks after the last one is kept waiting, and `over` is set."""
+    """Gives one answer after the other. A request after the last one blocks, and `over` is set."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)

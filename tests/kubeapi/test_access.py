@@ -1,4 +1,4 @@
-"""Which file counts, what is read from it, and what is said when it cannot be used."""
+"""Sources of the cluster configuration, its contents and its errors."""
 
 import base64
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_context_without_a_user_is_accepted(tmp_path: Path) -> None:
 
 
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
-    """Paths are relative to the file that they stand in, when several are joined."""
+    """Paths are relative to the file that contains them."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "token").write_text(name)

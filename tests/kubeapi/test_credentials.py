@@ -1,4 +1,4 @@
-"""Who is let in, and who is believed to be the server; and that it stays so when credentials change under way."""
+"""Authentication of client and server, and renewal of credentials."""
 
 import asyncio
 import base64
@@ -251,7 +251,7 @@ def test_many_rejections_share_one_renewal(
 
 
 async def token_after(way: Access, clock: Clock, seconds: float) -> str:
-    """What is sent then, once whatever was begun for that is done."""
+    """Return what is sent after a running renewal has ended."""
     clock.now += seconds
     way.identity()
     if way._renewal is not None:

@@ -40,7 +40,7 @@ def told(news: ResourceEvent) -> str:
 
 
 class Followed:
-    """What a follower asked, was told, and how long it waited: with a randomness of 1, and in no time."""
+    """Records requests, events and delays of a reflector without waiting; the randomness is 1."""
 
     def __init__(self, script: Script) -> None:
         self.script = script

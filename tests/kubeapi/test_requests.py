@@ -1,4 +1,4 @@
-"""What goes over the wire for each builder."""
+"""Method, path and body of each request builder."""
 
 import json
 from typing import Any

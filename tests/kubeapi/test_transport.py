@@ -1,4 +1,4 @@
-"""What becomes of a request, whatever the server does."""
+"""How the transport handles all kinds of servers and responses."""
 
 import asyncio
 import json
@@ -312,7 +312,7 @@ GOODBYE = b"\x88\x02\x03\xe8"
 
 @pytest.mark.parametrize("last_words", [GOODBYE, b""], ids=["after-a-goodbye", "without"])
 def test_websocket_closed_by_the_server(last_words: bytes) -> None:
-    """Kubelets do so as soon as they have said goodbye: nobody can answer that any more, and nothing is lost."""
+    """Kubelets close the connection right after the close frame, and nothing is lost."""
 
     async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
         websocket = web.WebSocketResponse(protocols=port_forwards.PROTOCOLS)

@@ -46,7 +46,7 @@ def submit(place: Place, numbers: Iterable[int] = range(FRAMEWORKS)) -> None:
 
 
 def completed(place: Place) -> list[dict[str, Any]]:
-    """All of them, when they are. What became of each is said where they are not."""
+    """Return all completed Frameworks; on a timeout, fail with the state of each."""
     seen: list[dict[str, Any]] = []
 
     def all_completed() -> bool:
@@ -99,7 +99,7 @@ def test_jobs_complete_despite_random_failures(shaken: Place, storm: str) -> Non
 
 
 def test_forbidden_after_server_start_is_retried(shaken: Place) -> None:
-    """A real one that has just started refuses everybody who is no administrator, until it has read its roles."""
+    """A real server that has just started rejects all users but administrators until it has read the roles."""
     said = 'pods is forbidden: User "controller" cannot create resource "pods" in API group "" in the namespace "x"'
     befall = share(0.5, Verdict(code=403, message=said))
     controller_of(shaken).proxy.mischief = lambda asked: (
@@ -117,7 +117,7 @@ def test_late_answers_are_tolerated(shaken: Place) -> None:
 
 
 def every(acts: int, times: int, then: Callable[[], object]) -> Mischief:
-    """Does something each time the controller has acted so often."""
+    """Call a function each time the controller has made a number of write requests."""
     count = 0
 
     def mischief(asked: Asked) -> Verdict:

@@ -1,4 +1,4 @@
-"""What makes no sense, what the server refuses, and what is somebody else's. The other jobs go on."""
+"""Invalid Frameworks, rejected pods and objects of other owners do not affect other jobs."""
 
 from collections.abc import Iterator
 
@@ -110,7 +110,7 @@ def lax(group: str) -> Json:
 
 @pytest.fixture
 def lax_place(shared_world: World, place: Place) -> Iterator[Place]:
-    """Nothing is checked by the server, as where somebody else installed the definition."""
+    """The definition has no schema, e.g. because FrameworkController installed it."""
     group = names.LAUNCHER_GROUP
     allowed = {**framework("bad", group=group), "spec": SENSELESS["a-number-that-is-a-text"]}
     shared_world.cluster.put_definition(lax(group), allowed)
@@ -165,7 +165,7 @@ def test_corrected_framework_runs(lax_place: Place) -> None:
     ids=["unknown-state", "bad-time", "bad-attempt"],
 )
 def test_invalid_status_is_reported_and_kept(lax_place: Place, status: Json) -> None:
-    """It is not written over: somebody's truth may be in it."""
+    """The invalid status is not overwritten, because it may contain valid data."""
     group = names.LAUNCHER_GROUP
     lax_place.submit(framework("bad", role(), group=group, executionType="Create"))
     lax_place.wait_for_state("bad", "AttemptCreationPending", group)

@@ -1,4 +1,4 @@
-"""A controller is told by a file, by the environment and by flags what to do, and which namespaces to mind."""
+"""Configuration by file, environment and flags, and the watched namespaces."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Configured(msgspec.Struct, frozen=True):
 
 @pytest.fixture(scope="module")
 def configured(second_world: World) -> Iterator[Configured]:
-    """A controller that is told something by a file, something by the environment and something by flags."""
+    """A controller that is configured by file, environment and flags."""
     entry = {
         "code": -2000,
         "phrase": "Unlucky",
@@ -47,7 +47,7 @@ def test_file_environment_and_flags_are_combined(configured: Configured) -> None
 
 
 def test_only_configured_namespaces_are_watched(configured: Configured) -> None:
-    """It minds those that it is told to, and asks about no other."""
+    """The controller watches the configured namespaces only."""
     configured.other.submit(framework("job", role()))
     uid = configured.minded.submit(framework("job", role()))["metadata"]["uid"]
     configured.minded.wait_for_events(uid, "FrameworkCompleted")

@@ -25,8 +25,8 @@ def test_deleting_a_job_deletes_kept_pods(place: Place) -> None:
     place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
 
 
-def test_orphaned_objects_are_deleted(place: Place) -> None:
-    """The Framework goes and its name is free or taken, but never half of each."""
+def test_orphan_propagation_does_not_block_a_new_job(place: Place) -> None:
+    """After an orphaning deletion the name is either free or taken."""
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
     place.delete("job", "Orphan")
@@ -45,8 +45,8 @@ def test_orphaned_objects_are_deleted(place: Place) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background"])
-def test_recreated_job_runs(place: Place, propagation: str) -> None:
-    """The new one waits for the name, and never takes what was the old one's."""
+def test_recreated_job_does_not_adopt_old_objects(place: Place, propagation: str) -> None:
+    """The new job waits for the name and never adopts objects of the old one."""
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     old = place.wait_for_running("job", 2)
     place.delete("job", propagation)
@@ -71,7 +71,7 @@ def _resubmitted(place: Place) -> dict[str, dict[str, str]] | None:
 
 
 def test_deleting_the_namespace_deletes_everything(place: Place) -> None:
-    """It goes as a whole, and the controller does not stand in its way."""
+    """The namespace is deleted completely, without interference of the controller."""
     other = place.world.new_place()
     other.submit(framework("job", role(tasks=2, life=FOREVER)))
     other.wait_for_running("job", 2)

@@ -100,7 +100,7 @@ def test_gang_starts_and_ends_together(minded: Place) -> None:
     assert phases(minded) == {"member-0": "Pending", "member-1": "Pending", "alone": "Succeeded"}
     create(minded, "member-2", owner, gang=3, runs_for="never")
     minded.world.wait_for("all to run", lambda: list(phases(minded).values()).count("Running") == 3)
-    minded.world.tell(minded, "job", Life(gang=3))
+    minded.world.override_life(minded, "job", Life(gang=3))
     minded.world.wait_for("all to end", lambda: list(phases(minded).values()).count("Succeeded") == 4)
 
 
@@ -109,7 +109,7 @@ def test_command_prints_a_summary_when_it_is_stopped(monkeypatch: pytest.MonkeyP
     with clusters.running() as cluster:
         command = [sys.executable, "-m", "fake_kubelet.kubelet"]
         options = ["--kubeconfig", str(cluster.kubelets_kubeconfig), "--namespace", "default"]
-        process = Spawned("hollow kubelet", [*command, *options], cluster.folder / "hollow.log")
+        process = Spawned("fake kubelet", [*command, *options], cluster.folder / "hollow.log")
         try:
             place = Place(cluster.client, "default", None)  # type: ignore[arg-type]
             create(place, "commanded")

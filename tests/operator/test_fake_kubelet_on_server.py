@@ -1,4 +1,4 @@
-"""The hollow kubelet against a transport that the test holds in its hand."""
+"""The fake kubelet with a scripted transport."""
 
 import asyncio
 import contextlib

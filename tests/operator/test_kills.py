@@ -40,7 +40,7 @@ SHORT = lifecycle.annotations(runs_for=0.2)
 
 
 class Assassin:
-    """Kills whoever makes the n-th request that changes something."""
+    """Kills the controller that sends the n-th write request."""
 
     def __init__(self, acts: int, verdict: Verdict) -> None:
         self._acts = acts

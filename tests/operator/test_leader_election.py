@@ -22,7 +22,7 @@ LONG = options(
     lease_retry_period_sec="0.2",
     request_timeout_sec="2",
 )
-"""Whoever waits for this lease to run out waits in vain."""
+"""A lease duration that does not end during a test."""
 
 
 TWO_SECONDS = options(
@@ -77,7 +77,7 @@ def test_standby_takes_over_from_a_stopped_leader(own_world: World) -> None:
 
 
 def test_disconnected_leader_stops_acting(own_world: World) -> None:
-    """It cannot renew its lease, the other takes over, and what it comes back to is no longer its own."""
+    """A leader that cannot renew its lease is replaced, and does not act after it reconnects."""
     place = own_world.new_place()
     leader, standby = leader_and_standby(own_world, place, *TWO_SECONDS)
     leader.proxy.is_refusing = True

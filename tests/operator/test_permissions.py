@@ -55,7 +55,7 @@ def live_through_everything(own: World, group: str) -> None:
 
 
 def meet(place: Place, group: str) -> None:
-    """A Framework that asks for names and a barrier: somebody has its Service's name, and a task is tried again."""
+    """A Framework with discovery and a barrier, whose Service name is taken and one of whose tasks is retried."""
     stranger = {
         "kind": "Service",
         "metadata": {"name": "meets"},

@@ -24,9 +24,9 @@ REMOVED = 9
 def test_write_budget_is_kept(place: Place, controller: Controller, tasks: int, completed_pods: str) -> None:
     place.submit(framework("job", role(tasks=tasks, life=PENDING), completedPods=completed_pods))
     place.wait("job", lambda body: _are_all(body, "AttemptPreparing", tasks), "its pods")
-    place.world.tell(place, "job", Life(gang=tasks, runs_for=None))
+    place.world.override_life(place, "job", Life(gang=tasks, runs_for=None))
     place.wait_for_running("job", tasks)
-    place.world.tell(place, "job", Life(gang=tasks))
+    place.world.override_life(place, "job", Life(gang=tasks))
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
     place.world.wait_for("the answer to its last status", lambda: _is_last_status_answered(place, controller))
@@ -44,7 +44,7 @@ def test_write_budget_is_kept(place: Place, controller: Controller, tasks: int, 
 
 
 def _are_all(body: Json, state: str, tasks: int) -> bool:
-    """The status tells of each burst before the next one comes: none is spared for being quick."""
+    """Wait until the status has each burst before the next one starts."""
     return [task["state"] for task in tasks_of(body)] == [state] * tasks if body.get("status") else False
 
 
@@ -53,7 +53,7 @@ def _exchanges(place: Place, controller: Controller) -> list[Exchange]:
 
 
 def _is_last_status_answered(place: Place, controller: Controller) -> bool:
-    """Watches tell of it earlier than the server answers who wrote it, or has it in its log."""
+    """A watch event may arrive before the answer to the writer and before the audit log."""
     return any(
         each.asked.method == "PATCH" and b'"state":"Completed"' in each.asked.body.replace(b" ", b"")
         for each in _exchanges(place, controller)

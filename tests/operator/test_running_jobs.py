@@ -26,9 +26,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 0
     phrase: str = ""
     made: dict[str, int]
-    """How many pods each task had, by role and index."""
+    """Return the number of pods of each task, by role and index."""
     is_cut_short: bool = False
-    """A deadline of seconds: on a slow machine it is over before there are so many pods."""
+    """The deadline may pass on a slow machine before all pods exist."""
     left: tuple[str, ...] = ()
     """The tasks whose pods are still there."""
     retries: int = 0
@@ -174,8 +174,8 @@ def _codes(found: Json, role_name: str) -> list[int]:
     return [task["attemptStatus"]["completionStatus"]["code"] for task in tasks_of(found, role_name)]
 
 
-def test_pods_have_the_environment_of_their_task(submitted: Place) -> None:
-    """Instances, labels, annotations, owners and environment (statements 3 to 7)."""
+def test_pods_have_metadata_and_environment_of_their_task(submitted: Place) -> None:
+    """Check instance UIDs, labels, annotations, owners and environment (statements 3 to 7)."""
     found = submitted.wait_for_completed("success-kept")
     attempt = found["status"]["attemptStatus"]
     config_map = submitted.config_maps("success-kept")["success-kept-attempt"]
@@ -253,7 +253,7 @@ def test_completion_policy_that_is_never_met(place: Place) -> None:
     assert completion_of(place.wait_for_completed("empty"))["code"] == 0
 
 
-def test_pods_have_labels_annotations_and_owner(place: Place) -> None:
+def test_placeholders_in_pod_templates_are_filled(place: Place) -> None:
     """Placeholders (statement 9) and the termination message policy (statement 8)."""
     pod = jobs.template(FOREVER, hostname="{{FC_TASKROLE_NAME}}-{{FC_TASK_INDEX}}")
     place.submit(framework("filled", role(pod=pod)))

@@ -1,4 +1,4 @@
-"""What users change while a job runs, and what time does to it."""
+"""Changes of a running job by users, deadlines and TTLs."""
 
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, state_of, tasks_of
@@ -88,7 +88,7 @@ def test_deleted_pod_is_retried(place: Place) -> None:
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
 
-def test_deleted_config_map_is_retried(place: Place) -> None:
+def test_deleted_config_map_ends_the_attempt(place: Place) -> None:
     place.submit(framework("job", role(tasks=2, life=FOREVER)))
     place.wait_for_running("job", 2)
     place.client.delete(place.path("configmaps", "job-attempt")).expect(200)
@@ -97,7 +97,7 @@ def test_deleted_config_map_is_retried(place: Place) -> None:
 
 
 def test_stuck_pod_is_deleted_by_force(place: Place) -> None:
-    """It is removed without grace when its time is over (statement 42)."""
+    """The pod is deleted by force after its timeout (statement 42)."""
     life = {**FOREVER, "hollow.windlass.dev/stops-after": "never"}
     place.submit(framework("job", role(life=life, graceful_timeout=1)))
     place.wait_for_running("job", 1)
@@ -121,7 +121,7 @@ def test_job_within_its_ttl_is_kept(place: Place) -> None:
 
 
 def test_change_after_completion_has_no_effect(place: Place) -> None:
-    """What has completed stays so, whatever its spec says."""
+    """A completed job stays completed."""
     place.submit(framework("job", role(tasks=1)))
     done = place.wait_for_completed("job")
     place.scale("job", 0, 3)

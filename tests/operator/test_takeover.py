@@ -38,7 +38,7 @@ ONCE_MORE = {"maxRetryCount": 1}
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 0
     new: int = 0
-    """How many pods the controller made; what was there is adopted and not made again."""
+    """Return the number of pods that the controller created; existing ones are adopted."""
     retries: int = 0
 
 
@@ -236,7 +236,7 @@ def go_on(controller: Controller) -> None:
 
 
 def test_lost_status_subresource_pauses_the_controller(own_world: World) -> None:
-    """The controller says so, does nothing and forgets nothing; with the right one it goes on."""
+    """The controller reports it and waits; it continues after the definition is corrected."""
     cluster, place, group = own_world.cluster, own_world.new_place(), names.CONTROLLER_GROUP
     controller = own_world.controller("patient", "--no-leader-election")
     place.submit(framework("job", role(tasks=2, life=FOREVER)))

@@ -55,7 +55,7 @@ class World:
 
 
 class Fate(NamedTuple):
-    """What the network and the server do to a request."""
+    """Faults of the network and the server."""
 
     there: float = 0.01
     back: float = 0.01

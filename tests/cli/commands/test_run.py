@@ -41,7 +41,7 @@ CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}
 
 
 def job(called: str = "job", **annotations: str) -> dict[str, Any]:
-    """Two workers, and a life of their pods as the hollow kubelet reads it."""
+    """Two workers, and a life of their pods as the fake kubelet reads it."""
     life = {f"hollow.windlass.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
     pod = {
         "metadata": {"annotations": life},

@@ -1,4 +1,4 @@
-"""How many pods a pass creates at a time, and how long a status may wait: what the last ones took decides it."""
+"""Batch sizes and status delays adapt to measured durations."""
 
 import pytest
 

@@ -222,7 +222,7 @@ def test_missing_or_replaced_object_counts_as_deleted(answer: errors.ApiError) -
 
 
 def test_changed_framework_is_not_deleted() -> None:
-    """Its version is a precondition too: somebody may have prolonged its life."""
+    """The resourceVersion is a precondition too, because the TTL may have been changed."""
     with pytest.raises(ConflictError):
         Bench(failure(409, "Conflict")).run(lambda port: port.delete_framework(JOB))
 
@@ -273,7 +273,7 @@ not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata"
     ],
 )
 def test_invalid_answer_is_an_unanswered_error(act: Act, answer: bytes) -> None:
-    """It may have been done: whoever asked has to look."""
+    """The request may have been processed, so the caller must read the object."""
     with pytest.raises(UnansweredError, match="invalid response from the API server"):
         Bench(answer).run(act)
 

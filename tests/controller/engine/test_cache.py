@@ -299,7 +299,7 @@ def test_answers_for_a_deleted_framework_are_ignored() -> None:
 
 
 def test_deletecollection_does_not_cover_pods_created_later() -> None:
-    """It was made by a request that was late, and nobody has asked for its deletion yet."""
+    """A late request has created the pod, and its deletion was not requested yet."""
     cache = cache_with()
     asked_for = cache.pods_of_attempt(JOB, "cm-0")
     cache.put_pod(pod("late"))

@@ -1,4 +1,4 @@
-"""What waits to be stored: it stays as it was seen, with its date, and is told once."""
+"""Deferred statuses keep what was observed and when, and are announced once."""
 
 import builders
 import msgspec
@@ -63,7 +63,7 @@ def task_of(bench: Bench, index: int) -> TaskStatus:
 
 
 def test_deferred_result_survives_the_deletion_of_its_pod() -> None:
-    """Somebody may tidy up after pods that have ended, at once."""
+    """A user may delete ended pods at once."""
     bench = running(builders.role("worker", 2))
     end(bench, 0, code=0)
     assert bench.run() == [], "it waits"
@@ -149,7 +149,7 @@ def test_first_of_many_failures_are_reported_by_name() -> None:
 
 
 def test_spec_change_drops_the_deferred_decision() -> None:
-    """What was decided on another spec may not hold any more: it is decided again."""
+    """A decision on another spec may be wrong, so it is made again."""
     bench = running(builders.role("worker", 6, min_failed=2))
     end(bench, 5, code=5)
     assert bench.run() == []
@@ -186,7 +186,7 @@ def test_failed_store_is_retried_and_announced_once(error: Exception) -> None:
 
 
 def test_missing_framework_is_read_again_after_an_unanswered_store() -> None:
-    """A server that has just started may not know the definition of Frameworks yet; no watch tells of that."""
+    """A server that has just started may not serve Frameworks yet, and no watch reports that."""
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)
     bench.run()

@@ -1,4 +1,4 @@
-"""What lists and watches say, and what the cache and the handlers make of it."""
+"""How informers update the cache and call the handlers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -53,7 +53,7 @@ class Following:
 
 
 class Bench:
-    """Informers, and everybody who hears of something."""
+    """Informers with handlers that record their calls."""
 
     def __init__(self, namespaces: Sequence[str] = (), wanted: LogObjectSnapshot = EVERYTHING) -> None:
         self.cache = Cache()
@@ -134,7 +134,7 @@ def unreadable(framework: Framework) -> msgspec.Raw:
 
 
 def deep(framework: Framework) -> msgspec.Raw:
-    """Of more levels than a decoder goes down."""
+    """Return JSON with more levels than the decoder supports."""
     marked = bytes(edited(framework, "spec.taskRoles.0.task.pod", "deep"))
     return msgspec.Raw(marked.replace(b'"pod":"deep"', b'"pod":' + b'{"a":' * 5000 + b"1" + b"}" * 5000))
 
@@ -293,7 +293,7 @@ def test_invalid_framework_does_not_affect_others(
 
 
 def test_deleted_invalid_framework_is_not_reported() -> None:
-    """It cannot be told so any more."""
+    """A deleted Framework cannot have a condition."""
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([unreadable(JOB)], "20"))
@@ -313,7 +313,7 @@ def test_framework_deleted_while_invalid_is_removed() -> None:
 
 
 def test_objects_of_framework_deleted_while_invalid_between_lists_are_deleted() -> None:
-    """Between two lists, while nobody watched."""
+    """The Framework is deleted between two lists, without a watch."""
     bench = Bench()
     (reflector,) = bench.frameworks()
     reflector.says(Listed([raw(JOB)], "20"))
@@ -522,7 +522,7 @@ def test_failed_event_is_logged_and_the_next_one_is_processed(
 
 @pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
 def test_failed_list_raises(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """What is not in the cache would be taken for gone."""
+    """An incomplete list would make other objects look deleted."""
     bench = Bench()
     (reflector,) = getattr(bench, kind)()
     monkeypatch.setattr(bench.cache, f"replace_{kind}", _fail)

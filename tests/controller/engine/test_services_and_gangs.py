@@ -1,4 +1,4 @@
-"""What the executor does for a Framework that asks for names or for a barrier: the Service, the ports, the Gang."""
+"""Services, ports and Gangs of Frameworks with discovery or a barrier."""
 
 import json
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ def run_until(act: str, bench: Bench) -> None:
 
 
 def condition(bench: Bench) -> str:
-    """What NameTaken says; empty if it is not so."""
+    """Return the message of the NameTaken condition; empty if it is not true."""
     framework = bench.cache.framework(bench.key)
     assert framework is not None
     if framework.status is None:
@@ -161,7 +161,7 @@ def started(annotations: dict[str, str], choose_ports: ChoosePorts | None = None
 
 
 def workers_told(bench: Bench) -> list[str]:
-    """Where the last pod that was made finds its peers."""
+    """Return the peer addresses of the last created pod."""
     (container,) = last_of(bench, "Pod")["spec"]["containers"]
     variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
     found: list[str] = json.loads(variables["TF_CONFIG"])["cluster"]["worker"]
@@ -248,7 +248,7 @@ def members(gang: Json) -> list[tuple[str, str]]:
 
 
 def told(bench: Bench) -> list[str]:
-    """What is done now, and after whatever may wait has waited."""
+    """Run passes until deferred statuses are stored, and return the calls."""
     done = bench.run()
     bench.wait(1)
     return [*done, *bench.run()]

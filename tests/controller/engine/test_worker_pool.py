@@ -1,4 +1,4 @@
-"""What runs the passes: how many at a time, one for each Framework, whatever becomes of any of them."""
+"""The worker pool: parallel passes, one per Framework, and failing passes."""
 
 import asyncio
 import logging
@@ -57,7 +57,7 @@ class Passes(Executor):
         return self._may_end.setdefault(key, asyncio.Event())
 
     def let_end(self, *keys: FrameworkKey) -> None:
-        """Those that run, and all later ones of these keys."""
+        """Block running and later passes of these keys."""
         for each in keys:
             self._door(each).set()
 

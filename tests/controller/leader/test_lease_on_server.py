@@ -34,7 +34,7 @@ class _Candidates:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
         self.answered: list[str] = []
-        """Who got an answer, in order."""
+        """The candidates that got an answer, in order."""
 
     def __call__(self, identity: str, timings: Timings) -> Elector:
         async def send(request: Request, timeout: float) -> bytes:

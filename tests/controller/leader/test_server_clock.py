@@ -1,4 +1,4 @@
-"""Whose time it is: the machine's, unless the API server's is clearly another."""
+"""The machine's clock is used unless the API server's differs clearly."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ HOUR = 3600.0
 
 
 class Machine:
-    """Whose clock is set by hand."""
+    """A machine with a manual clock."""
 
     def __init__(self) -> None:
         self.time = NOON
@@ -26,7 +26,7 @@ class Machine:
 
 
 def written(seconds: float) -> str:
-    """As a server writes the time that is so many seconds after noon: without fractions."""
+    """Return a Date header for a time in seconds after noon."""
     return format_datetime((NOON + timedelta(seconds=seconds)).replace(microsecond=0), usegmt=True)
 
 

@@ -1,4 +1,4 @@
-"""A term of leadership on a real server: what it waits for, what it does without, and how it ends."""
+"""A leader session on the embedded API server: start, missing permissions and definitions, end."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the controller answers over HTTP."""
+"""The HTTP endpoints of the controller."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ Answer = tuple[int, str, str]
 
 
 class Controller:
-    """What the endpoints ask."""
+    """The state that the endpoints report."""
 
     def __init__(self, alive: str = "", ready: str = "") -> None:
         self.alive = alive

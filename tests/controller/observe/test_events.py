@@ -1,4 +1,4 @@
-"""Kubernetes events: how they look, how many there are, and that they are in nobody's way."""
+"""Kubernetes events: their fields, their number, and that recording never blocks."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Frameworks that nobody can read: their owners are told once, and nobody else waits for that."""
+"""Invalid Frameworks are reported once, without delaying others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

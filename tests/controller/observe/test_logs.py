@@ -1,4 +1,4 @@
-"""How log lines look, and how they and snapshots get out."""
+"""The format and output of log lines and snapshots."""
 
 import io
 import json
@@ -106,7 +106,7 @@ def test_text_line_is_followed_by_the_traceback() -> None:
 
 @pytest.fixture
 def untouched_logging() -> Iterator[None]:
-    """What `configure` changes belongs to the process."""
+    """Restore the global logging configuration."""
     root, ours = logging.getLogger(), logging.getLogger("windlass")
     before = root.level, tuple(root.handlers), ours.level
     yield

@@ -1,4 +1,4 @@
-"""What /metrics says, and that saying it costs little."""
+"""The metrics and their cost."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Who hears of what: events, metrics, the log and the snapshots in it."""
+"""How observers pass reasons and failures to events, metrics, logs and snapshots."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Statement 49: what a decision is about to wipe leaves a line in the log, as it was."""
+"""Statement 49: a status that a decision removes is logged as a snapshot."""
 
 import json
 import re
@@ -18,7 +18,7 @@ COLLECTOR = re.compile(r": (On\w+): ObjectSnapshot: (.+)")
 
 
 def failed(retry_of_task: int, retry_of_job: int, tasks: int = 1) -> tuple[Framework, Observed]:
-    """A Framework whose first pod has just failed with 7."""
+    """Return a Framework whose first pod has just failed with exit code 7."""
     job = builders.framework(
         "job",
         builders.role("worker", tasks, retry=RetryPolicySpec(max_retry_count=retry_of_task)),

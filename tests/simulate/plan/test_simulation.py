@@ -90,7 +90,7 @@ class Reality:
         self._stage.wait(self._transport.send(create))
         wait_for("the faults to be over, or the job", lambda: self._are_faults_over(name))
         # What was not disturbed comes to its end.
-        self._stage.call(functools.partial(self._kubelet.tell, NAMESPACE, name, Life()))
+        self._stage.call(functools.partial(self._kubelet.override, NAMESPACE, name, Life()))
         status = wait_for("the job to complete", lambda: self._completed(name))
         return status, len(self._kubelet.history.of(NAMESPACE, name))
 

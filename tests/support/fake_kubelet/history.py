@@ -1,6 +1,6 @@
-"""What a hollow kubelet saw of each pod: the truth that "no task ever ran twice, and none was lost" is checked against.
+"""Records what the fake kubelet observed of each pod, for checks that no task ran twice or was lost.
 
-A name may be borne by several pods, one after the other: each has its UID, and each its sighting. No I/O.
+Several pods may have the same name one after the other; each UID has its own record.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from windlass.model import names
 
 
 class Sighting(msgspec.Struct):
-    """One pod. Times are seconds of a monotonic clock; None: it has not come to that."""
+    """One pod. Times are in seconds of a monotonic clock; None if it has not happened."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class Sighting(msgspec.Struct):
     created: float
     started: float | None = None
     ended: float | None = None
-    """When it came to its end by itself, or was gone."""
+    """When it ended by itself or was removed."""
     exit_code: int | None = None
     removed: float | None = None
 
@@ -44,7 +44,7 @@ class History:
 
     @property
     def pods(self) -> tuple[Sighting, ...]:
-        """All that ever were, in the order in which they were first seen."""
+        """Return all pods in the order in which they were first seen."""
         return tuple(self._by_uid.values())
 
     def of(self, namespace: str, framework: str) -> tuple[Sighting, ...]:
@@ -52,7 +52,7 @@ class History:
 
     @property
     def alive(self) -> tuple[Sighting, ...]:
-        """Those that started and have neither ended nor gone."""
+        """Return the pods that have started and not ended."""
         return tuple(pod for pod in self.pods if pod.started is not None and pod.ended is None)
 
 
@@ -64,13 +64,13 @@ def by_name(pods: Iterable[Sighting]) -> dict[tuple[str, str], list[Sighting]]:
 
 
 def started_more_than_once(pods: Iterable[Sighting]) -> dict[tuple[str, str], list[Sighting]]:
-    """Per name, where that is more than one pod: without any retry there may be none."""
+    """Return names with more than one started pod. Without retries there are none."""
     started = by_name(pod for pod in pods if pod.started is not None)
     return {name: each for name, each in started.items() if len(each) > 1}
 
 
 def started_together(pods: Iterable[Sighting]) -> list[tuple[Sighting, Sighting]]:
-    """Pairs of pods of one name of which the second started before the first had ended. There may never be one."""
+    """Return pairs of pods of one name of which the second started before the first had ended. Must be empty."""
     pairs = []
     for each in by_name(pod for pod in pods if pod.started is not None).values():
         ordered = sorted(each, key=lambda pod: pod.started or 0.0)

@@ -1,9 +1,8 @@
-"""A hollow kubelet: a simulated part. It says of the pods of Frameworks that they run and end, and nothing runs.
+"""A fake kubelet: sets the status of pods without running containers.
 
-It speaks the Kubernetes API like any kubelet, so that the controller can be tested and measured against the embedded
-API server and against a real one: pods get a node, run, succeed or fail, and go when they are deleted. What becomes of
-a pod is data (`hollow_lives`), what was seen of it is kept (`hollow_history`). It holds no decision of the controller's
-and minds nothing but pods that have a label, by default a Framework's.
+It uses the Kubernetes API like any kubelet, so that the controller can be tested and measured against the embedded API
+server and a real one: pods get a node, run, succeed or fail, and are removed when they are deleted. `lifecycle` has
+the behaviour of pods as data, `history` what was observed. It handles only pods with a label, by default a Framework's.
 
     python -m fake_kubelet.kubelet --kubeconfig FILE [--runs-for 10]
 """
@@ -33,11 +32,11 @@ from windlass.model import names
 from windlass.model.base import Json
 
 REQUEST_SECONDS = 30.0
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
+INITIAL_DELAY = 0.05
+MAX_DELAY = 1.0
 
 Shown = Callable[[int], Awaitable[None]]
-"""Returns when those who matter have been shown pods of that version."""
+"""Returns when the relevant watches have received pods of that version."""
 
 _decode = msgspec.json.Decoder(Pod).decode
 
@@ -56,8 +55,8 @@ class Stage(Enum):
     ENDED = auto()
 
 
-class _Minded:
-    """A pod, and how far it has come."""
+class _TrackedPod:
+    """A pod and its stage."""
 
     def __init__(self, pod: Pod, life: Life, sighting: Sighting) -> None:
         self.pod = pod
@@ -69,12 +68,12 @@ class _Minded:
 
     @property
     def is_phase_shown(self) -> bool:
-        """The watch has shown what the last step led to."""
+        """Whether the watch has shown the result of the last step."""
         phase = self.pod.status.phase
         return phase != "Pending" if self.stage is Stage.RUNNING else self.pod.is_ended
 
-    def set_out(self, step: Step) -> None:
-        """From here on and not from the first request on: what the watch says meanwhile plans no second one."""
+    def begin(self, step: Step) -> None:
+        """Enter the stage before the request is sent, so that watch events do not start the step again."""
         self.stop_timer()
         self.stage = {Step.START: Stage.STARTING, Step.END: Stage.ENDING}.get(step, self.stage)
 
@@ -85,7 +84,7 @@ class _Minded:
 
 
 class _Gang:
-    """The pods of one attempt that start and end in one step."""
+    """The pods of one attempt that start and end together."""
 
     def __init__(self) -> None:
         self.waiting: set[str] = set()
@@ -103,7 +102,7 @@ class _Gang:
 
 
 class FakeKubelet:
-    """Everything happens on one event loop, that of `run`."""
+    """Runs on the event loop of `run`."""
 
     def __init__(
         self,
@@ -116,9 +115,10 @@ class FakeKubelet:
         connections: int = 16,
         around_burst: Callable[[], AbstractContextManager[Shown]] | None = None,
     ) -> None:
-        """With an empty `node` pods are not bound: their deletion then needs nobody's consent. `around_burst` is
-        entered while a gang is on the move, and left when the watch has shown all of it, here and to whomever its
-        function waits for."""
+        """With an empty `node` pods are not bound, so that the server removes them without a kubelet.
+
+        `around_burst` is entered while a gang starts or ends, and left when all watches have received the changes.
+        """
         self.history = History()
         self._transport = transport
         self._play = play or lifecycle.by_annotations(Life())
@@ -127,14 +127,14 @@ class FakeKubelet:
         self._node = node
         self._around_burst = around_burst
         self._connections = asyncio.Semaphore(connections)
-        self._pods: dict[str, _Minded] = {}
+        self._pods: dict[str, _TrackedPod] = {}
         self._gangs: dict[tuple[str, str], _Gang] = {}
-        self._told: dict[tuple[str, str], Life] = {}
+        self._overrides: dict[tuple[str, str], Life] = {}
         self._addresses = itertools.count(1)
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled. A server that is away is waited for."""
+        """Run until cancelled. Wait for a server that is down."""
         follower = Reflector(
             self._transport,
             resources.PODS,
@@ -147,100 +147,100 @@ class FakeKubelet:
                 self._tasks.create_task(follower.run())
         finally:
             self._tasks = None
-            for minded in self._pods.values():
-                minded.stop_timer()
+            for tracked in self._pods.values():
+                tracked.stop_timer()
 
-    def tell(self, namespace: str, framework: str, life: Life) -> None:
-        """From now on all pods of that Framework live so, whatever they say themselves."""
-        self._told[namespace, framework] = life
-        for minded in tuple(self._pods.values()):
-            if _framework_of(minded.pod) == (namespace, framework):
-                self._live(minded, life)
+    def override(self, namespace: str, framework: str, life: Life) -> None:
+        """Override the life of all pods of the Framework."""
+        self._overrides[namespace, framework] = life
+        for tracked in tuple(self._pods.values()):
+            if _framework_of(tracked.pod) == (namespace, framework):
+                self._schedule(tracked, life)
 
-    # What the watch says
+    # Watch events
 
     def _receive(self, news: ResourceEvent) -> None:
         match news:
             case Listed(items=items):
                 pods = [_decode(item) for item in items]
                 for uid in self._pods.keys() - {pod.uid for pod in pods}:
-                    self._lose(uid)
+                    self._remove_pod(uid)
                 for pod in pods:
                     self._see(pod)
             case Changed(object=changed):
                 self._see(_decode(changed))
             case Deleted(object=deleted):
-                self._lose(_decode(deleted).uid)
+                self._remove_pod(_decode(deleted).uid)
 
     def _see(self, pod: Pod) -> None:
-        life = self._told.get(_framework_of(pod)) or self._play(pod)
-        minded = self._pods.get(pod.uid)
-        if minded is None:
+        life = self._overrides.get(_framework_of(pod)) or self._play(pod)
+        tracked = self._pods.get(pod.uid)
+        if tracked is None:
             sighting = self.history.saw(pod, time.monotonic())
-            minded = self._pods[pod.uid] = _Minded(pod, life, sighting)
-            self._adopt(minded)
-        minded.pod = pod
-        self._live(minded, life)
+            tracked = self._pods[pod.uid] = _TrackedPod(pod, life, sighting)
+            self._adopt(tracked)
+        tracked.pod = pod
+        self._schedule(tracked, life)
 
-    def _adopt(self, minded: _Minded) -> None:
-        """It may have come far before this kubelet saw it."""
-        if minded.pod.is_ended:
-            minded.stage = Stage.ENDED
-        elif minded.pod.status.phase == "Running":
-            minded.stage = Stage.RUNNING
-            minded.sighting.started = minded.sighting.created
+    def _adopt(self, tracked: _TrackedPod) -> None:
+        """Set the stage of a pod that was started before this kubelet saw it."""
+        if tracked.pod.is_ended:
+            tracked.stage = Stage.ENDED
+        elif tracked.pod.status.phase == "Running":
+            tracked.stage = Stage.RUNNING
+            tracked.sighting.started = tracked.sighting.created
 
-    def _lose(self, uid: str) -> None:
-        minded = self._pods.pop(uid, None)
-        if minded is None:
+    def _remove_pod(self, uid: str) -> None:
+        tracked = self._pods.pop(uid, None)
+        if tracked is None:
             return
-        minded.stop_timer()
-        minded.sighting.removed = time.monotonic()
-        minded.sighting.ended = minded.sighting.ended or minded.sighting.removed
-        self._leave_gang(minded)
+        tracked.stop_timer()
+        tracked.sighting.removed = time.monotonic()
+        tracked.sighting.ended = tracked.sighting.ended or tracked.sighting.removed
+        self._leave_gang(tracked)
 
-    # What comes next
+    # Scheduling
 
-    def _live(self, minded: _Minded, life: Life) -> None:
-        if life != minded.life:
-            minded.stop_timer()
-            minded.life = life
-        if minded.pod.is_deleting:
-            self._leave_gang(minded)
-            self._plan_removal(minded)
-        elif minded.timer is None and minded.stage is Stage.WAITING and life.starts_after is not None:
-            self._plan(minded, life.starts_after)
-        elif minded.timer is None and minded.stage is Stage.RUNNING:
+    def _schedule(self, tracked: _TrackedPod, life: Life) -> None:
+        if life != tracked.life:
+            tracked.stop_timer()
+            tracked.life = life
+        if tracked.pod.is_deleting:
+            self._leave_gang(tracked)
+            self._plan_removal(tracked)
+        elif tracked.timer is None and tracked.stage is Stage.WAITING and life.starts_after is not None:
+            self._plan(tracked, life.starts_after)
+        elif tracked.timer is None and tracked.stage is Stage.RUNNING:
             if life.gang > 1 and life.runs_for is not None:
-                self._gang_of(minded).running.add(minded.pod.uid)
+                self._gang_of(tracked).running.add(tracked.pod.uid)
             if life.runs_for is not None:
-                self._plan(minded, life.runs_for)
+                self._plan(tracked, life.runs_for)
 
-    def _plan(self, minded: _Minded, seconds: float) -> None:
-        minded.timer = asyncio.get_running_loop().call_later(seconds, self._due, minded)
+    def _plan(self, tracked: _TrackedPod, seconds: float) -> None:
+        tracked.timer = asyncio.get_running_loop().call_later(seconds, self._due, tracked)
 
-    def _plan_removal(self, minded: _Minded) -> None:
-        if minded.is_removal_planned:
+    def _plan_removal(self, tracked: _TrackedPod) -> None:
+        if tracked.is_removal_planned:
             return
-        minded.stop_timer()
-        if minded.life.stops_after is None:
+        tracked.stop_timer()
+        if tracked.life.stops_after is None:
             return
-        minded.is_removal_planned = True
-        minded.timer = asyncio.get_running_loop().call_later(
-            minded.life.stops_after, self._do, minded, Step.REMOVE
+        tracked.is_removal_planned = True
+        tracked.timer = asyncio.get_running_loop().call_later(
+            tracked.life.stops_after, self._start_step, tracked, Step.REMOVE
         )
 
-    def _due(self, minded: _Minded) -> None:
-        step = Step.START if minded.stage is Stage.WAITING else Step.END
-        if minded.life.gang <= 1:
-            self._do(minded, step)
+    def _due(self, tracked: _TrackedPod) -> None:
+        step = Step.START if tracked.stage is Stage.WAITING else Step.END
+        if tracked.life.gang <= 1:
+            self._start_step(tracked, step)
             return
-        gang, uid = self._gang_of(minded), minded.pod.uid
+        gang, uid = self._gang_of(tracked), tracked.pod.uid
         if step is Step.START:
             gang.waiting.add(uid)
-            if len(gang.waiting) >= minded.life.gang:
+            if len(gang.waiting) >= tracked.life.gang:
                 gang.starting, gang.waiting = gang.waiting, set()
-                self._do_together(gang.starting, step)
+                self._start_step_of_gang(gang.starting, step)
         else:
             gang.due.add(uid)
             self._end_if_all_are_due(gang)
@@ -248,104 +248,104 @@ class FakeKubelet:
     def _end_if_all_are_due(self, gang: _Gang) -> None:
         if gang.is_due_to_end:
             ending, gang.running, gang.due = gang.due, set(), set()
-            self._do_together(ending, Step.END)
+            self._start_step_of_gang(ending, Step.END)
 
-    def _gang_of(self, minded: _Minded) -> _Gang:
-        key = (minded.pod.metadata.namespace, minded.pod.owner_uid)
+    def _gang_of(self, tracked: _TrackedPod) -> _Gang:
+        key = (tracked.pod.metadata.namespace, tracked.pod.owner_uid)
         return self._gangs.setdefault(key, _Gang())
 
-    def _leave_gang(self, minded: _Minded) -> None:
-        key = (minded.pod.metadata.namespace, minded.pod.owner_uid)
+    def _leave_gang(self, tracked: _TrackedPod) -> None:
+        key = (tracked.pod.metadata.namespace, tracked.pod.owner_uid)
         gang = self._gangs.get(key)
         if gang is not None:
-            gang.lose(minded.pod.uid)
+            gang.lose(tracked.pod.uid)
             self._end_if_all_are_due(gang)
 
-    # Doing it
+    # Requests
 
-    def _do(self, minded: _Minded, step: Step) -> None:
-        minded.set_out(step)
+    def _start_step(self, tracked: _TrackedPod, step: Step) -> None:
+        tracked.begin(step)
         if self._tasks is not None:
-            self._tasks.create_task(self._carry_out(minded, step))
+            self._tasks.create_task(self._apply(tracked, step))
 
-    def _do_together(self, uids: Iterable[str], step: Step) -> None:
-        together = [minded for uid in uids if (minded := self._pods.get(uid)) is not None]
-        for minded in together:
-            minded.set_out(step)
+    def _start_step_of_gang(self, uids: Iterable[str], step: Step) -> None:
+        together = [tracked for uid in uids if (tracked := self._pods.get(uid)) is not None]
+        for tracked in together:
+            tracked.begin(step)
         if self._tasks is not None:
-            self._tasks.create_task(self._move(together, step))
+            self._tasks.create_task(self._apply_to_gang(together, step))
 
-    async def _move(self, together: list[_Minded], step: Step) -> None:
+    async def _apply_to_gang(self, together: list[_TrackedPod], step: Step) -> None:
         if self._around_burst is None:
-            await asyncio.gather(*(self._carry_out(minded, step) for minded in together))
+            await asyncio.gather(*(self._apply(tracked, step) for tracked in together))
             return
         with self._around_burst() as shown:
-            await asyncio.gather(*(self._carry_out(minded, step) for minded in together))
-            while any(self._is_unshown(minded) for minded in together):
-                await asyncio.sleep(FIRST_PAUSE)
-            await shown(max((int(minded.pod.metadata.resource_version) for minded in together), default=0))
+            await asyncio.gather(*(self._apply(tracked, step) for tracked in together))
+            while any(self._is_unshown(tracked) for tracked in together):
+                await asyncio.sleep(INITIAL_DELAY)
+            await shown(max((int(tracked.pod.metadata.resource_version) for tracked in together), default=0))
 
-    def _is_unshown(self, minded: _Minded) -> bool:
-        return minded.pod.uid in self._pods and not minded.pod.is_deleting and not minded.is_phase_shown
+    def _is_unshown(self, tracked: _TrackedPod) -> bool:
+        return tracked.pod.uid in self._pods and not tracked.pod.is_deleting and not tracked.is_phase_shown
 
-    async def _carry_out(self, minded: _Minded, step: Step) -> None:
-        """Again and again, until the server has done it or the pod is another's or gone."""
-        pause = FIRST_PAUSE
-        while self._is_wanted(minded, step):
+    async def _apply(self, tracked: _TrackedPod, step: Step) -> None:
+        """Retry until the request succeeds or the pod is replaced or removed."""
+        pause = INITIAL_DELAY
+        while self._is_wanted(tracked, step):
             try:
                 async with self._connections:
-                    await self._perform(minded, step)
+                    await self._perform(tracked, step)
                 return
             except (errors.NotFoundError, errors.ConflictError):
                 return
             except (errors.UnansweredError, errors.TooManyRequestsError, errors.ServerError):
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, MAX_DELAY)
 
-    def _is_wanted(self, minded: _Minded, step: Step) -> bool:
-        is_there = self._pods.get(minded.pod.uid) is minded
-        return is_there and (step is Step.REMOVE or not minded.pod.is_deleting)
+    def _is_wanted(self, tracked: _TrackedPod, step: Step) -> bool:
+        is_there = self._pods.get(tracked.pod.uid) is tracked
+        return is_there and (step is Step.REMOVE or not tracked.pod.is_deleting)
 
-    async def _perform(self, minded: _Minded, step: Step) -> None:
+    async def _perform(self, tracked: _TrackedPod, step: Step) -> None:
         match step:
             case Step.START:
-                await self._start(minded)
+                await self._start(tracked)
             case Step.END:
-                await self._end(minded)
+                await self._end(tracked)
             case Step.REMOVE:
-                await self._remove(minded)
+                await self._remove(tracked)
 
-    async def _start(self, minded: _Minded) -> None:
-        pod = minded.pod
+    async def _start(self, tracked: _TrackedPod) -> None:
+        pod = tracked.pod
         if self._node and not pod.spec.node_name:
-            # It has its node already where an earlier answer got lost.
+            # After a lost answer the pod is already bound.
             with contextlib.suppress(errors.ConflictError):
                 await self._transport.send(_binding(pod, self._node), REQUEST_SECONDS)
-        # A container runs before its kubelet says so, and even if nobody ever hears of it.
-        minded.sighting.started = minded.sighting.started or time.monotonic()
+        # A container runs before its kubelet reports it.
+        tracked.sighting.started = tracked.sighting.started or time.monotonic()
         address = _address(next(self._addresses))
         await self._patch(pod, lifecycle.running_status(pod, address, _now()))
-        minded.stage = Stage.RUNNING
-        if minded.life.gang > 1:
-            self._gang_of(minded).starting.discard(pod.uid)
-        self._live(minded, minded.life)
+        tracked.stage = Stage.RUNNING
+        if tracked.life.gang > 1:
+            self._gang_of(tracked).starting.discard(pod.uid)
+        self._schedule(tracked, tracked.life)
 
-    async def _end(self, minded: _Minded) -> None:
-        minded.sighting.ended = minded.sighting.ended or time.monotonic()
-        minded.sighting.exit_code = minded.life.exit_code
-        await self._patch(minded.pod, lifecycle.ended_status(minded.pod, minded.life, _now()))
-        minded.stage = Stage.ENDED
+    async def _end(self, tracked: _TrackedPod) -> None:
+        tracked.sighting.ended = tracked.sighting.ended or time.monotonic()
+        tracked.sighting.exit_code = tracked.life.exit_code
+        await self._patch(tracked.pod, lifecycle.ended_status(tracked.pod, tracked.life, _now()))
+        tracked.stage = Stage.ENDED
 
-    async def _remove(self, minded: _Minded) -> None:
-        minded.sighting.ended = minded.sighting.ended or time.monotonic()
-        metadata = minded.pod.metadata
+    async def _remove(self, tracked: _TrackedPod) -> None:
+        tracked.sighting.ended = tracked.sighting.ended or time.monotonic()
+        metadata = tracked.pod.metadata
         request = requests.delete(
             resources.PODS, metadata.namespace, metadata.name, uid=metadata.uid, grace_seconds=0
         )
         await self._transport.send(request, REQUEST_SECONDS)
 
     async def _patch(self, pod: Pod, status: Json) -> None:
-        # The UID is a precondition: a pod of the same name that came later is another one.
+        # The UID is a precondition, because another pod may have the same name.
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
         metadata = pod.metadata
         request = requests.merge_patch(
@@ -419,16 +419,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fake_kubelet.kubelet", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--kubeconfig", default="", help="default: as kubectl finds it")
-    parser.add_argument("--namespace", default="", help="default: all of them")
+    parser.add_argument("--kubeconfig", default="", help="kubeconfig file (default: as in kubectl)")
+    parser.add_argument("--namespace", default="", help="namespace (default: all)")
     parser.add_argument(
-        "--runs-for", default="0", help="seconds that a pod runs, or never, unless it says so itself"
+        "--runs-for", default="0", help="run time of pods in seconds, or never, unless annotated (default: 0)"
     )
     parser.add_argument(
-        "--label", default=names.FRAMEWORK_NAME, help="pods without it are left alone (default: %(default)s)"
+        "--label", default=names.FRAMEWORK_NAME, help="label of the handled pods (default: %(default)s)"
     )
-    parser.add_argument("--node", default="hollow", help="that pods are bound to; empty: they are not")
-    parser.add_argument("--connections", type=int, default=16, help="how many requests at a time")
+    parser.add_argument(
+        "--node",
+        default="hollow",
+        help="node that pods are bound to; empty to leave them unbound (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--connections",
+        type=int,
+        default=16,
+        help="maximum number of parallel requests (default: %(default)s)",
+    )
     kubelet = asyncio.run(_serve(parser.parse_args()))
     pods = kubelet.history.pods
     started = sum(pod.started is not None for pod in pods)

@@ -1,16 +1,16 @@
-"""What becomes of a pod that a hollow kubelet minds, as data, and the statuses that tell of it.
+"""The behaviour of pods under the fake kubelet as data, and the statuses that it writes.
 
-A pod carries its own life in annotations, so that a job file alone says what a test or a benchmark is going to see:
+The behaviour is in annotations of the pod, so that a job file alone defines what a test or a benchmark observes:
 
-    hollow.windlass.dev/starts-after: "0.5"    seconds until it runs; never: it stays Pending
-    hollow.windlass.dev/runs-for: never        seconds until it ends by itself; never: a parameter server
-    hollow.windlass.dev/exit-code: "1"         of its containers
-    hollow.windlass.dev/reason: Evicted        of the pod, once it has failed
-    hollow.windlass.dev/message: text          what its containers leave as termination message
-    hollow.windlass.dev/stops-after: never     seconds from its deletion until it is gone
-    hollow.windlass.dev/gang: "50"             it starts, and ends, in one step with so many pods of its attempt
+    hollow.windlass.dev/starts-after: "0.5"    seconds until it runs, or never
+    hollow.windlass.dev/runs-for: never        seconds until it ends by itself, or never
+    hollow.windlass.dev/exit-code: "1"         exit code of its containers
+    hollow.windlass.dev/reason: Evicted        reason of the pod after a failure
+    hollow.windlass.dev/message: text          termination message of its containers
+    hollow.windlass.dev/stops-after: never     seconds from its deletion until it is removed, or never
+    hollow.windlass.dev/gang: "50"             starts and ends together with this number of pods of its attempt
 
-They are read anew whenever the pod changes: a pod that runs for ever ends when somebody sets runs-for to 0. Pure.
+They are read whenever the pod changes: a pod that runs forever ends when its runs-for is set to 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ HOST_ADDRESS: Final = "192.0.2.1"
 
 
 class Life(msgspec.Struct, frozen=True):
-    """By default a pod starts at once, succeeds at once, and goes as soon as it is deleted."""
+    """How a pod behaves. By default it starts and succeeds at once, and is removed as soon as it is deleted."""
 
     starts_after: float | None = 0.0
     runs_for: float | None = 0.0
@@ -54,7 +54,7 @@ class PodStatus(Sparse, frozen=True):
 
 
 class Pod(Sparse, frozen=True):
-    """Of a pod, what a kubelet without containers reads."""
+    """The fields of a pod that the fake kubelet reads."""
 
     metadata: OwnedObjectMeta
     spec: PodSpec = PodSpec()
@@ -78,11 +78,11 @@ class Pod(Sparse, frozen=True):
 
 
 Play = Callable[[Pod], Life]
-"""What is to become of a pod. Asked whenever the pod changes."""
+"""Returns the life of a pod. Called whenever the pod changes."""
 
 
 def by_annotations(default: Life) -> Play:
-    """Each annotation takes the place of one field of the default."""
+    """Return a function that applies the annotations of a pod to the default."""
 
     def play(pod: Pod) -> Life:
         said = {
@@ -105,7 +105,7 @@ def annotations(
     stops_after: float | str | None = None,
     gang: int | None = None,
 ) -> dict[str, str]:
-    """Those that are given, to be put into a pod template."""
+    """Return the annotations for a pod template."""
     given = {
         "starts-after": starts_after,
         "runs-for": runs_for,

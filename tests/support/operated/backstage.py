@@ -32,7 +32,7 @@ class Backstage:
         return running
 
     def insist(self) -> None:
-        """What runs in the background is to go on for ever: raises what ended it."""
+        """Raise the error that has ended a background task."""
         for running in self._running:
             if running.done() and not running.cancelled():
                 running.result()

@@ -33,7 +33,7 @@ DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Cluster:
-    """What both servers have. The tester is an administrator."""
+    """What the embedded and the real server have in common. The tester is an administrator."""
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class Cluster:
         return name
 
     def install(self) -> None:
-        """What a controller needs: the definitions, and the right to do its work."""
+        """Install the definitions and the permissions of the controller."""
         for definition in manifests.definitions():
             self.put_definition(definition)
         self.grant(Settings())
@@ -219,7 +219,7 @@ class Real(Cluster):
 
 
 def _is_bound_to_the_account(manifest: Json) -> bool:
-    """And not to everybody's accounts, which is nothing that the controller may make use of."""
+    """Bind the role to the controller's account only."""
     return any(subject["kind"] == "ServiceAccount" for subject in manifest.get("subjects", ()))
 
 

@@ -67,12 +67,12 @@ class Controller:
         return [json.loads(line) for line in self.process.text().splitlines() if line.startswith("{")]
 
     def insist_on_sanity(self) -> None:
-        """Whatever happens to it, an exception that nobody expected is a fault of its own."""
+        """Fail if the log contains an unexpected exception."""
         surprises = [line["exception"] for line in self.lines() if "exception" in line]
         assert not surprises, f"{self.name} was surprised:\n{surprises[0]}"
 
     def ask(self, path: str) -> tuple[int, str]:
-        """Of its own endpoints."""
+        """Request one of the controller's own endpoints."""
         try:
             with urllib.request.urlopen(f"http://{self.address()}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
@@ -80,7 +80,7 @@ class Controller:
             return error.code, error.read().decode()
 
     def address(self) -> str:
-        """Where it serves /metrics, /healthz and /readyz."""
+        """Return the address of /metrics, /healthz and /readyz."""
         return wait_for(f"{self.name} to say where it serves\n{self.process.tail()}", lambda: self._address())
 
     def _address(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Frameworks as a user writes them, whose pods carry in annotations what the hollow kubelet shall make of them."""
+"""Frameworks whose pods have annotations for the fake kubelet."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a request needs to be allowed, as the API server finds it out: from its method and its path alone."""
+"""The permissions that a request needs, derived from its method and path as in the API server."""
 
 import json
 
@@ -19,7 +19,7 @@ def needed_by(asked: Asked) -> Grant:
 
 
 def needed_for_owners(asked: Asked) -> set[Grant]:
-    """Where OwnerReferencesPermissionEnforcement is on: the right to set the finalizers of what is held up."""
+    """The permission that OwnerReferencesPermissionEnforcement requires: to update the finalizers of the owner."""
     if asked.method != "POST":
         return set()
     namespace = needed_by(asked).namespace

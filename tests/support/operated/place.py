@@ -122,7 +122,7 @@ class Namespace:
 
 
 class Place(Namespace):
-    """In a world whose parts are watched while one waits, and whose kubelet can be told what becomes of a pod."""
+    """A namespace in a World, whose kubelet can be told how pods behave."""
 
     def __init__(self, client: Client, name: str, world: "World") -> None:
         super().__init__(client, name)
@@ -156,7 +156,7 @@ def condition_of(framework: Json, kind: str) -> Json:
 
 
 def completion_of(framework: Json) -> Json:
-    """How its current attempt ended."""
+    """Return the completion status of the current attempt."""
     return status_of(framework)["attemptStatus"]["completionStatus"]
 
 

@@ -1,4 +1,4 @@
-"""Programs that a test starts: each with its log, each of which ends with the test process, however that ends."""
+"""Programs that a test starts. Each has a log and ends with the test process."""
 
 import os
 import signal
@@ -11,11 +11,11 @@ import programs
 from conformance.waiting import wait_for
 
 STARTED: "list[Process]" = []
-"""All that ran during the current test, so that their logs can be shown when it fails."""
+"""The processes of the current test, whose logs are shown when it fails."""
 
 
 class Process:
-    """How it was started is known to its subclass."""
+    """A running process. Subclasses start it."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -29,26 +29,26 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return the exit code; None while it runs."""
         raise NotImplementedError
 
     def _end(self) -> None:
-        """With -9; returns when it has ended."""
+        """Kill the process with SIGKILL and wait for its end."""
         raise NotImplementedError
 
     def kill(self) -> None:
-        """With -9: it has no chance to say good-bye."""
+        """Kill the process with SIGKILL."""
         self._end()
         self._last_words = self.tail()
 
     def stop(self) -> int:
-        """With SIGTERM, as Kubernetes does it; waits for its end."""
+        """Send SIGTERM, as Kubernetes does, and wait for the end."""
         os.kill(self.pid, signal.SIGTERM)
         code = wait_for(f"{self.name} to end\n{self.text()}", lambda: self._ended())
         return code - 1
 
     def _ended(self) -> int | None:
-        """One more than its exit code, which may be zero and thereby look like nothing."""
+        """Return the exit code plus one, so that zero is not falsy."""
         code = self.code
         return None if code is None else code + 1
 
@@ -59,7 +59,7 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def tail(self, lines: int = 60) -> str:
-        """The end of its log, even when the folder that held it is gone."""
+        """Return the end of the log, even after its folder was deleted."""
         if not self.log.exists():
             return self._last_words
         return "\n".join(line[:600] for line in self.text().splitlines()[-lines:])

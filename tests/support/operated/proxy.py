@@ -82,7 +82,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def is_counted(self) -> bool:
-        """What the write budget counts."""
+        """Whether the write budget counts the request."""
         return not (self.is_watch or self.is_of_lease or self.is_of_event)
 
     @property
@@ -97,11 +97,11 @@ class Asked(msgspec.Struct, frozen=True):
 class Exchange(msgspec.Struct, frozen=True):
     asked: Asked
     code: int
-    """Of the server's answer; 0: there was none."""
+    """The status code of the answer; 0 if there was none."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What happens to a request. By default nothing does."""
+    """What the proxy does with a request; by default it passes it on."""
 
     delay: float = 0.0
     is_lost: bool = False
@@ -256,7 +256,7 @@ class Proxy:
     async def _stream(
         self, request: web.BaseRequest, asked: Asked, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
-        """What is held is read all the same: whoever holds it wants to know what has come."""
+        """Read the body of a held request too, because tests inspect it."""
         response = web.StreamResponse(status=answer.status, headers=_passed_back(answer))
         await response.prepare(request)
         chunks: asyncio.Queue[bytes] = asyncio.Queue()
@@ -342,7 +342,7 @@ def _kubeconfig(url: str) -> str:
 
 
 def upstream_of_kubeconfig(path: Path) -> Upstream:
-    """Of one that `tools/kubernetes_api.py` writes."""
+    """Read the audit log that `tools/kubernetes_api.py` writes."""
     config = json.loads(path.read_text(encoding="utf-8"))
     cluster = config["clusters"][0]["cluster"]
     return Upstream(

@@ -50,13 +50,13 @@ WITH_CONFIG_MAP: Final = frozenset(
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one task has come."""
+    """The progress of one task."""
 
     state: str = "AttemptCreationPending"
     phase: str = ""
-    """Of its pod; empty: as the state lets one expect."""
+    """The phase of its pod; empty for the phase that fits the state."""
     ended: Json | None = None
-    """How its attempt ended, where the status says so."""
+    """The completion status of its attempt, if any."""
     is_pod_gone: bool = False
     """Deleted while no controller was there to see it."""
 
@@ -72,7 +72,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one Framework has come."""
+    """The progress of one Framework."""
 
     state: str
     tasks: tuple[Task, ...] = (Task(), Task())
@@ -116,7 +116,7 @@ class Predecessor:
         return jobs.role(tasks=len(left.tasks), retry=left.task_retry)
 
     def delete_objects(self, name: str, left: Left) -> None:
-        """What the states say is being deleted is."""
+        """Delete the objects that are being deleted according to the states."""
         for index, task in enumerate(left.tasks):
             if task.has_pod and task.state == "AttemptDeleting":
                 self._client.delete(self._path("pods", names.pod_name(name, "worker", index))).expect(200)

@@ -1,4 +1,4 @@
-"""A test's world: an API server, a hollow kubelet, controllers as processes, and a proxy in front of each of them."""
+"""The environment of a test: an API server, a fake kubelet, and controllers as processes behind a proxy each."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class World:
 
     @property
     def history(self) -> History:
-        """What the kubelet saw."""
+        """The history of the fake kubelet."""
         assert self.kubelet is not None
         return self.kubelet.history
 
@@ -42,7 +42,7 @@ class World:
         return self._places[-1]
 
     def leave_places(self) -> None:
-        """What is in them goes in its own time."""
+        """Delete the namespaces without waiting for their contents."""
         for place in self._places:
             place.client.delete(f"/api/v1/namespaces/{place.name}")
         self._places.clear()
@@ -71,9 +71,9 @@ class World:
 
             yield shown
 
-    def tell(self, place: Place, framework: str, life: Life) -> None:
+    def override_life(self, place: Place, framework: str, life: Life) -> None:
         assert self.kubelet is not None
-        self.stage.call(functools.partial(self.kubelet.tell, place.name, framework, life))
+        self.stage.call(functools.partial(self.kubelet.override, place.name, framework, life))
 
     def controller(
         self,
@@ -101,7 +101,7 @@ class World:
         self.controllers.clear()
 
     def wait_for(self, what: str, look: Callable[[], T | None]) -> T:
-        """What `look` returns, as soon as that is true; fails at once when a part of the world has broken down."""
+        """Return the result of `look` as soon as it is true. Fail at once if a process has ended."""
 
         def look_around() -> T | None:
             self.stage.insist()
