@@ -109,7 +109,7 @@ def test_kept_companion_holds_the_run_open_and_keeps_its_exit_code(
     with watching(best, SERVES) as home:
         watched = Watched(home, open_folder, code=3, keep=True)
         command = home.begin_run(watched.job)
-        command.says(f"tensorboard  is ready: {watched.url}")
+        command.says(f"tensorboard  ready at {watched.url}")
         watched.gate.touch()
         command.says(f"failed; tensorboard keeps running at {watched.url} (Ctrl-C stops it)")
         assert served(watched.url) == WORDS
@@ -146,7 +146,7 @@ def test_companions_run_without_their_job(best: levels.Level, open_folder: Path)
     with watching(best, SERVES) as home:
         watched = Watched(home, open_folder)
         command = home.begin_run(watched.job, options=("--companions-only",))
-        command.says(f"tensorboard  is ready: {watched.url}")
+        command.says(f"tensorboard  ready at {watched.url}")
         assert served(watched.url) == WORDS
         traces = home.traces()
         command.press_ctrl_c()
