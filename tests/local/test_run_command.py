@@ -68,9 +68,9 @@ BAD_FILES = {
         written({**JOB, "spec": {**JOB["spec"], "taskRoels": []}}),
         'Did you mean "taskRoles"?',
     ),
-    "twice": (written(JOB, JOB), 'found "job", the name of the job in line'),
-    "no-framework": (written(config_map("words", a="b")), "there is no job and no Framework in the file"),
-    "empty": ("", "there is no job and no Framework in the file"),
+    "twice": (written(JOB, JOB), 'found "job", which is also the name of the job in line'),
+    "no-framework": (written(config_map("words", a="b")), "the file has no job and no Framework"),
+    "empty": ("", "the file has no job and no Framework"),
     "misspelt-field-of-a-job": (
         "name: a\ncommand: b\nrols: {w: {}}\nroles: {w: {}}",
         'Did you mean "roles"?',

@@ -54,19 +54,25 @@ def test_a_list() -> None:
 
 
 BAD: dict[str, tuple[str, int, str, str]] = {
+<<<<<<< HEAD
     "an empty file": ("", 1, "", "there is no job and no Framework in the file"),
     "others only": (CONFIG_MAP, 1, "", "there is no job and no Framework in the file"),
     "no YAML": (JOB + "---\na: [\n", 6, "", "invalid YAML"),
+=======
+    "an empty file": ("", 1, "", "the file has no job and no Framework"),
+    "others only": (CONFIG_MAP, 1, "", "the file has no job and no Framework"),
+    "no YAML": (JOB + "---\na: [\n", 6, "", "not YAML"),
+>>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
     "a text": (f"{JOB}---\nhello\n", 6, "", "expected a job file, or an object"),
     "an object without a name": (
         f"{JOB}---\napiVersion: v1\nkind: Secret\n", 6, "metadata", 'missing required field "name"',
     ),
-    "two jobs of one name": (f"{JOB}---\n{JOB}", 6, "name", "the name of the job in line 1 too"),
+    "two jobs of one name": (f"{JOB}---\n{JOB}", 6, "name", "also the name of the job in line 1"),
     "a job and a Framework of one name": (
-        f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name", "in line 1 too",
+        f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name", "also the name of the job in line 1",
     ),
     "in a list": (
-        f"apiVersion: v1\nkind: List\nitems: [{INLINE}, {INLINE}]\n", 3, "items[1].metadata.name", "in line 3 too",
+        f"apiVersion: v1\nkind: List\nitems: [{INLINE}, {INLINE}]\n", 3, "items[1].metadata.name", "also the name of the job in line 3",
     ),
     "a misspelt field of a pod": (
         FRAMEWORK.replace("image", "imaeg"), 8, "spec.taskRoles[0].task.pod.spec.containers[0].imaeg", '"image"?',

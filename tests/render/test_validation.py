@@ -15,7 +15,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     "nothing": ("name: a\ncommand: b\nroles: {c: {}}", []),
     "no command": (
         "name: a\nroles:\n  c: {}\n  d: {command: e}",
-        [(ERROR, 3, "roles.c", "there is no command")],
+        [(ERROR, 3, "roles.c", "neither the role nor the job has a command")],
     ),
     "no command of a role without tasks": ("name: a\nroles: {c: {tasks: 0}, d: {command: e}}", []),
     "an idle server": (
@@ -24,7 +24,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "no command of a notebook": (
         "name: a\nruntime: tensorflow\nroles:\n  worker: {command: e}\n  jupyter: {}",
-        [(ERROR, 5, "roles.jupyter", "there is no command")],
+        [(ERROR, 5, "roles.jupyter", "neither the role nor the job has a command")],
     ),
     "a job that never ends": (
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}",
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "two leaders beside a ps": (
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}\n  worker: {}\n  workers: {}",
-        [(WARNING, 7, "roles.workers", "worker and workers all lead the job")],
+        [(WARNING, 7, "roles.workers", "worker and workers all decide the result")],
     ),
     "two leaders alone": (
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  worker: {}\n  workers: {}",
@@ -44,15 +44,15 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
     ),
     "a volume where shared memory is": (
         "name: a\ncommand: b\nshmSize: 1Gi\nvolumes:\n  v: {emptyDir: {}, at: /dev/shm/}\nroles: {c: {}}",
-        [(ERROR, 5, "volumes.v.at", "which is where shmSize is")],
+        [(ERROR, 5, "volumes.v.at", "which is the path of shmSize")],
     ),
     "a volume where the code is": (
         "name: a\ncommand: b\ncode: .\nvolumes:\n  v: {emptyDir: {}, at: /windlass/code}\nroles: {c: {}}",
-        [(ERROR, 5, "volumes.v.at", "which is where code is")],
+        [(ERROR, 5, "volumes.v.at", "which is the path of code")],
     ),
     "a volume where a companion has its own": (
         "name: a\ncommand: b\njupyter: {}\nvolumes:\n  v: {pvc: p, at: /windlass/home/x}\nroles: {c: {}}",
-        [(ERROR, 5, "volumes.v.at", "which is where what jupyter and hub need is")],
+        [(ERROR, 5, "volumes.v.at", "which is the path of a folder of jupyter and hub")],
     ),
     "a volume there without companions": (
         "name: a\ncommand: b\nvolumes:\n  v: {pvc: p, at: /windlass/home}\nroles: {c: {}}",

@@ -18,7 +18,7 @@ from windlass.render.storage.nfs_shares import Share
 
 
 def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
-    """Why it cannot be had. `prefix` is as `plain.plain` has it."""
+    """Yield the reasons why a job cannot be rendered. `prefix` is that of `plain.manifests.plain`."""
     templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
     for clash in host_ports.clashes(templates):
         yield f"the job {job.name}: {clash}"
@@ -27,12 +27,12 @@ def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator
 
 
 def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
-    """What is lost, and is not refused for that."""
+    """Yield warnings about features that are lost."""
     has_own_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
     if has_own_volumes and not job.namespace:
         yield (
-            f"the job {job.name} names no namespace, and its PersistentVolumes are for claims in the namespace "
-            f"{names.DEFAULT_NAMESPACE}: in another one they are never bound. Name it with --namespace"
+            f"the job {job.name} has no namespace, so its PersistentVolumes are for claims in the namespace "
+            f"{names.DEFAULT_NAMESPACE} and are not bound in another one. Set it with --namespace"
         )
     if is_plain:
         yield from unsupported.notes(job)

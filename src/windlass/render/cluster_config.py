@@ -1,7 +1,7 @@
-"""A config with imports and resources → jobs, and what goes with them.
+"""Render a config with imports and resources to jobs and other objects.
 
-A tensorflow-cluster is a job whose tasks are idle servers of TensorFlow. As plain objects its Services are called
-`{job}-{task}`, after its own jobs and not after the cluster: notebooks of that time have these names in them.
+A tensorflow-cluster is a job whose tasks are idle TensorFlow servers. Its plain Services are called `{job}-{task}`
+after its TensorFlow jobs, not after the cluster, because old notebooks contain these names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ _LIST = "List"
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """A notebook server, and its password."""
+    """A notebook server with its password."""
 
     properties: JupyterService
     name: str
@@ -44,19 +44,19 @@ class Configured(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
     notebooks: tuple[_Wanted, ...] = ()
     objects: tuple[Json, ...] = ()
-    """Of the user's own templates."""
+    """Objects from templates of the user."""
     prefix: str = _PREFIX
-    """With which the names of tasks begin in plain objects."""
+    """Prefix of task names in plain objects."""
 
     @property
     def generated_passwords(self) -> dict[str, str]:
-        """Passwords that were made up, to be shown once: by the names of the notebooks."""
+        """Generated passwords, by notebook. They are shown once."""
         return {wanted.name: wanted.password for wanted in self.notebooks if wanted.is_made_up}
 
     def pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
-        """All but the jobs. A notebook is told of the first cluster, and what that is called depends on the target.
+        """Return all objects but the jobs. A notebook gets the addresses of the first cluster.
 
-        Its password is hashed anew each time, with another salt.
+        Each call hashes its password with another salt.
         """
         return (
             *(Piece(Part.OTHERS, body) for body in self.objects),
@@ -90,7 +90,7 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """All faults of a config that stands at `path` of its document. `templates` are the files beside it, by path."""
+    """Yield the diagnostics of a config at `path` of its document. `templates` are the imported files, by path."""
     found = list(wire.check(node, path, templates))
     yield from found
     if any(diagnostic.is_error for diagnostic in found):
@@ -109,7 +109,7 @@ def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[
 
 
 def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
-    """Of a node of which `check` finds no error."""
+    """Read a config without errors."""
     config = wire.config_of(node)
     jobs: list[Job] = []
     notebooks: list[_Wanted] = []
@@ -125,11 +125,11 @@ def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
     return Configured(tuple(jobs), tuple(notebooks), tuple(objects))
 
 
-# What Windlass makes itself
+# Built-in types
 
 
 def _job(resource: Resource) -> Job:
-    """Without a command: its tasks are given a server of TensorFlow to run."""
+    """Return a job without a command, whose tasks run a TensorFlow server."""
     properties = msgspec.convert(tree.without_nulls(resource.properties), TensorFlowCluster)
     return Job(
         name=resource.name or str(ResourceType.TENSORFLOW_CLUSTER),
@@ -151,7 +151,7 @@ def _wanted(resource: Resource) -> _Wanted:
 
 
 def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
-    """From the ConfigMap that the tasks have too, where the notebook can see it."""
+    """Return the variable with the cluster spec: from the ConfigMap of the tasks, if it is in the same namespace."""
     if is_plain and job.namespace == namespace:
         key = {"name": manifests.cluster_name(job.name), "key": manifests.CLUSTER_SPEC}
         return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}
@@ -166,21 +166,18 @@ def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Diagnostic]:
 
 
 def _check_password(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """Without quoting it: what is printed may be seen by others."""
+    """Check a password without quoting it."""
     found = tree.dig(node, "properties", "password")
     text = tree.text_of(found)
     problem = "" if text is None else passwords.why_not(text)
     if found is not None and problem:
-        message = (
-            f"the password cannot be used: {problem}. Choose another one, or remove it: then one is made up, and shown "
-            "once"
-        )
+        message = f"invalid password: {problem}. Choose another one, or remove it: then one is generated and shown once"
         yield diagnostics.error(
             found, diagnostics.field(diagnostics.field(path, "properties"), "password"), message
         )
 
 
-# What templates make
+# Templates
 
 
 def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tree.Parsed:
@@ -200,7 +197,7 @@ def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tr
 
 
 def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
-    """Those of lists one by one."""
+    """Yield the objects, and the items of Lists."""
     for document in parsed.documents:
         if document.is_empty:
             continue
@@ -211,7 +208,7 @@ def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
 def _check_template(
     node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
 ) -> Iterator[Diagnostic]:
-    """What stands in no file is told by the line of what came out."""
+    """Check the output of a template. Diagnostics name the line of the output."""
     from windlass.render.templates import jinja
 
     at = diagnostics.field(path, "type")
@@ -225,11 +222,9 @@ def _check_template(
     found += [diagnostic for document in parsed.documents for diagnostic in document.diagnostics]
     found += [diagnostic for each in _objects(parsed) for diagnostic in _check_object(each)]
     if not found and not any(_objects(parsed)):
-        yield diagnostics.error(place, at, f"nothing comes out of {template}, expected Kubernetes objects")
+        yield diagnostics.error(place, at, f"{template} renders nothing, expected Kubernetes objects")
     for diagnostic in found[:1]:
-        message = (
-            f"what {template} renders cannot be used: in line {diagnostic.line} of it, {diagnostic.message}"
-        )
+        message = f"the output of {template} is invalid: line {diagnostic.line}: {diagnostic.message}"
         yield diagnostics.error(place, at, message, diagnostic.rule)
 
 
@@ -242,5 +237,5 @@ def _check_object(node: tree.Node) -> Iterator[Diagnostic]:
     for keys in (("apiVersion",), ("kind",), ("metadata", "name")):
         if not tree.text_of(tree.dig(node, *keys)):
             yield diagnostics.error(
-                node, "", f"an object begins that has no {'.'.join(keys)}", diagnostics.Rule.MISSING_FIELD
+                node, "", f"this object has no {'.'.join(keys)}", diagnostics.Rule.MISSING_FIELD
             )

@@ -1,6 +1,6 @@
-"""Who the tasks of a job are, as text: for whoever stands beside them, before any of them runs.
+"""Addresses of the tasks of a job as text, for companions, which may start before the tasks.
 
-On a network that tasks share they have other ports, which nobody knows before: `windlass env` does, when they run.
+On a shared network tasks have other ports, which are known only when they run: see `windlass env`.
 """
 
 import msgspec
@@ -17,8 +17,10 @@ VARIABLE = "CLUSTER_CONFIG"
 
 
 def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | None = None) -> str:
-    """For somebody in `namespace`. Tasks are called as those of a Framework, or as those of plain objects are, whose
-    names begin with `prefix` if that is given."""
+    """Return the addresses for a reader in `namespace`.
+
+    Tasks have the names of a Framework, or those of plain objects, which begin with `prefix`.
+    """
     if is_plain:
         members = roles.peers_of(job, roles.roles_of(job, prefix=prefix))
     else:
@@ -29,7 +31,7 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
 
 
 def text(job: Job, members: Peers) -> str:
-    """The addresses by role, or by what TensorFlow calls it: to that, a master is a chief."""
+    """Return the addresses by role, or by TensorFlow's name for it: a master is a chief."""
     if job.runtime is Runtime.TENSORFLOW:
         told = environment.variables_for_peers(job.runtime, members, job.name)
         return told(next(iter(job.roles)), 0)[VARIABLE]
@@ -39,7 +41,7 @@ def text(job: Job, members: Peers) -> str:
 
 
 def _in_full(members: Peers, namespace: str) -> Peers:
-    """For whoever is in another namespace. Nothing is added to a namespace that nobody knows yet."""
+    """Return fully qualified names for a reader in another namespace, if the namespace is known."""
     domain = f".{namespace}.{roles.CLUSTER_DOMAIN}" if namespace else ""
     return Peers(
         {

@@ -1,13 +1,13 @@
-"""How the code of a job reaches its tasks: it is there already, or it comes in a ConfigMap."""
+"""How the code of a job reaches its tasks: in place, or in a ConfigMap."""
 
 import msgspec
 
 from windlass.model.base import Json
 
 FOLDER = "/windlass/code"
-"""Where tasks find code that came with the job: they start in it."""
+"""Folder with the unpacked code, in which tasks start."""
 ARCHIVE = "code.tar.gz"
-"""The entry of the ConfigMap, under binaryData."""
+"""Key in the binaryData of the ConfigMap."""
 VOLUME = "windlass-code"
 _ARCHIVE_VOLUME = "windlass-archive"
 _ARCHIVE_FOLDER = "/windlass/archive"
@@ -19,14 +19,14 @@ _UNPACK = (
 
 
 class InPlace(msgspec.Struct, frozen=True):
-    """The tasks run on this machine, and start in this folder of it."""
+    """Tasks run on this machine and start in this folder."""
 
     path: str
     """Absolute."""
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """An init container unpacks it from this ConfigMap."""
+    """An init container unpacks the code from this ConfigMap."""
 
     config_map: str
 
@@ -39,7 +39,7 @@ def config_map_name(job: str) -> str:
 
 
 def with_code(spec: Json, code: Code | None) -> Json:
-    """The pod's spec, whose first container is the task's own, so that it starts in the code."""
+    """Let the first container of a pod spec, which is that of the task, start in the code."""
     match code:
         case None:
             return spec
@@ -82,7 +82,7 @@ def _with_first(spec: Json, fields: Json) -> Json:
 
 
 def _without_gpus(resources: Json) -> Json:
-    """As much as the task has, so that the pod's class of service stays what it is: they never run at the same time."""
+    """Request as much as the task, which runs later, so that the QoS class of the pod does not change."""
     found = {
         kind: {name: amount for name, amount in amounts.items() if name in ("cpu", "memory")}
         for kind, amounts in resources.items()

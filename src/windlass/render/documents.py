@@ -1,6 +1,6 @@
-"""Files that are run and submitted: jobs, Frameworks, configs, and what is needed before them. Bytes in, values out.
+"""Decode files with jobs, Frameworks, configs and other objects: bytes in, values out. Nothing is rendered here.
 
-What only a job needs is imported when there is one: `windlass lint` of a Framework should not wait for it.
+Modules that only jobs need are imported on demand, because `windlass lint` of a Framework should be quick.
 """
 
 import functools
@@ -106,7 +106,7 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class _Item(msgspec.Struct, frozen=True):
-    """A document, or an item of a list."""
+    """A document, or an item of a List."""
 
     node: tree.Node
     path: str = ""
@@ -125,7 +125,7 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def is_framework(self) -> bool:
-        """Or was meant to be one."""
+        """Whether it is a Framework, or looks like one with a misspelt kind."""
         is_called_so = self.kind is None or diagnostics.nearest(self.kind, (names.KIND,)) is not None
         return not self.is_job and not self.is_config and is_called_so
 
@@ -139,7 +139,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def template_paths(data: bytes) -> tuple[str, ...]:
-    """Where configs say that templates are, relative to the file. Whoever reads files hands in those that exist."""
+    """Return the paths of templates that configs import, relative to the file. The caller reads those that exist."""
     if b"imports" not in data:
         return ()
     roots = (document.root for document in yaml_parse.parse(data).documents)
@@ -149,10 +149,10 @@ def template_paths(data: bytes) -> tuple[str, ...]:
 
 
 def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
-    """Jobs and Frameworks are held to what `windlass lint` holds them to; the rest is for the API server to judge.
+    """Decode a file and check its jobs and Frameworks as `windlass lint` does. Other objects are not checked.
 
-    `namespace` is where those go that leave it open, if that is known. `templates` are the texts of those files that
-    `template_paths` asks for, by path.
+    `namespace` is that of jobs that name none, if it is known. `templates` are the texts of the files of
+    `template_paths`, by path.
     """
     templates = templates or {}
     parsed = yaml_parse.parse(data)
@@ -177,7 +177,7 @@ def _found(
     namespace: str,
     templates: Mapping[str, str],
 ) -> Iterator[Diagnostic]:
-    """No further than somebody reads on: a file may have more faults than anybody wants to hear of."""
+    """Yield diagnostics lazily, because their number is limited."""
     if parsed.failure is not None:
         yield parsed.failure
     for document in documents:
@@ -221,7 +221,7 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
 
 
 def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Only what is needed to send it to the right place."""
+    """Check the fields that are needed to send the object to the API server."""
     metadata = diagnostics.field(path, "metadata")
     for outer, name, value in (
         (path, "apiVersion", tree.dig(node, "apiVersion")),
@@ -231,19 +231,23 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         if value is not None and tree.text_of(value) is None:
             yield from structural_validation.wrong_type(value, "a string", diagnostics.field(outer, name))
         elif value is None and name != "namespace":
+<<<<<<< HEAD
             message = f'missing required field "{name}"'
+=======
+            message = f'the field "{name}" is missing: every object requires it'
+>>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 
 def _check_number(items: Sequence[_Item]) -> Iterator[Diagnostic]:
     if all(item.is_other for item in items):
         at = items[0].node if items else text.Position(1, 1)
-        message = "there is no job and no Framework in the file, expected at least one"
+        message = "the file has no job and no Framework, expected at least one"
         yield diagnostics.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
 
 
 def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]:
-    """Two of one name are one to a cluster, whatever their groups."""
+    """Names must be unique in a namespace, even among Frameworks of different groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
         above = () if item.is_job else ("metadata",)
@@ -257,28 +261,27 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
             yield diagnostics.error(
                 node,
                 path,
-                f"found {diagnostics.quoted(name)}, the name of the job in line "
-                f"{first_lines[identity]} too: expected a "
-                "name of its own for every job",
+                f"found {diagnostics.quoted(name)}, which is also the name of the job in line "
+                f"{first_lines[identity]}: expected a unique name",
                 Rule.DUPLICATE_NAME,
             )
         first_lines.setdefault(identity, node.line)
 
 
 def _as_an_obstacle(diagnostic: Diagnostic) -> Diagnostic:
-    """As lint has it: whoever starts a job should not find out at its end that a field was misspelt."""
+    """Turn a misspelt field, which lint warns about, into an error."""
     return diagnostic.with_severity(Severity.ERROR) if diagnostic.rule == Rule.MISSPELT_FIELD else diagnostic
 
 
 def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":
-    """Of a file without errors."""
+    """Read a config of a file without errors."""
     from windlass.render import cluster_config as configuring
 
     return configuring.configured(item.node, templates)
 
 
 def _submission(item: _Item) -> Submission:
-    """Of a file without errors."""
+    """Read a job or Framework of a file without errors."""
     if item.is_job:
         return Submission(job=reader.job_of(item.node))
     return Submission(framework=tree.plain(item.node))

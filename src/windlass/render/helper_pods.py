@@ -1,6 +1,6 @@
-"""What works for a job beside its tasks: pods with their folders, on their machines, and how such objects are called.
+"""Pods that work for a job beside its tasks, e.g. the preflight: with its volumes, on nodes of its tasks.
 
-No process of these is one of the job's own, so they have neither its variables nor its GPUs.
+They have neither the variables nor the GPUs of tasks.
 """
 
 import re
@@ -29,7 +29,7 @@ _MEANT_BY_KUBERNETES = re.compile(r"\$(?=[$(])")
 
 
 def metadata(job: Job, name: str, namespace: str = "") -> Json:
-    """`namespace` is for a job that leaves it open, if that is known."""
+    """Return the metadata of an object of a job. `namespace` is for a job that names none."""
     place = job.namespace or namespace
     return {
         "name": name,
@@ -39,19 +39,19 @@ def metadata(job: Job, name: str, namespace: str = "") -> Json:
 
 
 def leading_role(job: Job) -> Role:
-    """The one whose image and machines are taken."""
+    """Return the role whose image and nodes are used."""
     leaders = completion.leaders(job)
     with_tasks = (role for role in job.roles.values() if role.tasks > 0)
     return job.roles[leaders[0]] if leaders else next(with_tasks, Role())
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
-    """Without containers: those have `mounts`."""
+    """Return a pod spec without containers, which need `mounts`."""
     spec: Json = pods.template(job, leading_role(job), None, share, has_mounts=False).get("spec") or {}
     nodes = (spec.get("affinity") or {}).get("nodeAffinity")
     return {
         "restartPolicy": "Never",
-        # Nothing here speaks to the API server.
+        # These pods do not use the API server.
         "automountServiceAccountToken": False,
         **{field: spec[field] for field in _OF_THE_POD if spec.get(field)},
         **({"affinity": {"nodeAffinity": nodes}} if nodes else {}),
@@ -60,7 +60,7 @@ def pod_spec(job: Job, share: Share | None) -> Json:
 
 
 def mounts(job: Job, share: Share | None, *, are_written: bool = False) -> list[Json]:
-    """Whoever fills a volume may write to one that tasks only read."""
+    """Return the mounts of the job's volumes. `are_written`: also of those that tasks only read."""
     found = volumes.own_mounts(job, share)
     if not are_written:
         return found
@@ -68,7 +68,7 @@ def mounts(job: Job, share: Share | None, *, are_written: bool = False) -> list[
 
 
 def container(job: Job, name: str, command: list[str], image: str = "") -> Json:
-    """As the user that tasks are, if `pod` says so."""
+    """Return a container with the securityContext of the tasks."""
     role = leading_role(job)
     found: Json = {
         "name": name,
@@ -81,12 +81,12 @@ def container(job: Job, name: str, command: list[str], image: str = "") -> Json:
 
 
 def script(text: str, arguments: Sequence[str]) -> list[str]:
-    """The words that have a shell run it, with whatever the arguments are."""
+    """Return the command that runs a shell script with arguments."""
     return [*_SHELL, literal(text), "windlass", *(literal(argument) for argument in arguments)]
 
 
 def literal(text: str) -> str:
-    """So written that a container gets it as it is: to Kubernetes `$$` is one `$`, and `$(` begins a variable."""
+    """Escape text for a container's command: Kubernetes reads `$$` as `$`, and `$(` begins a variable."""
     return _MEANT_BY_KUBERNETES.sub("$$", text)
 
 

@@ -1,4 +1,4 @@
-"""What a job becomes, piece by piece, in the order in which a cluster is given it."""
+"""The parts of a rendered job, in the order of their creation."""
 
 from enum import StrEnum
 
@@ -8,17 +8,17 @@ from windlass.model.base import Json
 
 
 class Part(StrEnum):
-    """What `--only` asks for. The order is that of the file."""
+    """Part of the output, as `--only` selects it, in the order of the output."""
 
     OTHERS = "others"
-    """What stands in the file as it is, and what templates of one's own make."""
+    """Other objects of the file, and objects from templates of the user."""
     SECRETS = "secrets"
     VOLUMES = "volumes"
     """PersistentVolumes and their claims."""
     NFS = "nfs"
     """The NFS server in the cluster."""
     CODE = "code"
-    """The ConfigMap with the code that travels."""
+    """The ConfigMap with the code."""
     LOAD_DATA = "load-data"
     PREFLIGHT = "preflight"
     TENSORBOARD = "tensorboard"
@@ -26,14 +26,14 @@ class Part(StrEnum):
     HUB = "hub"
     FRAMEWORK = "framework"
     CLUSTER = "cluster"
-    """The ConfigMap that says who the tasks are."""
+    """The ConfigMap with the addresses of the tasks."""
     SERVICES = "services"
     ROLES = "roles"
     """Jobs and StatefulSets."""
 
 
 COMPANIONS = (Part.TENSORBOARD, Part.JUPYTER, Part.HUB)
-"""They are for people: a job neither waits for them nor ends with them."""
+"""Interactive servers. A job neither waits for them nor ends with them."""
 
 
 class Piece(msgspec.Struct, frozen=True):

@@ -1,7 +1,4 @@
-"""All that has to be there before the tasks of a job: its secrets, its storage, its code, its data, and a last look.
-
-A job that asks for none of it has none of it.
-"""
+"""Render the prerequisites of a job: secrets, storage, code, data, preflight and companions."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -27,11 +24,10 @@ def preparations(
     folders: Mapping[str, Folder] | None = None,
     resolved: ResolvedCompanions | None = None,
 ) -> tuple[Piece, ...]:
-    """In the order in which a cluster is given them.
+    """Return the objects in the order of their creation.
 
-    `namespace` is for a job that leaves it open. `archive` is the code, where that travels. `share` says how the job's
-    own NFS server is reached: by its name, where nobody says. `folders` are those of `loadData`, each by what the job
-    calls it. `resolved` is what the job file leaves open of its companions.
+    `namespace` is for a job that names none. `archive` is the code. `share` is the job's own NFS server (default: by
+    its DNS name). `folders` are those of `loadData`, by the paths in the job file.
     """
     made: dict[Part, Iterator[Json]] = {
         Part.SECRETS: _secrets(job, namespace),

@@ -1,7 +1,4 @@
-"""A Framework that was made of a job file, as a tree whose parts stand where they were written.
-
-So whatever is found wrong with the Framework is said of the line of the job file that it comes from.
-"""
+"""Map a rendered Framework to the job file, so that its diagnostics refer to lines of the job file."""
 
 import functools
 from collections.abc import Iterator
@@ -47,7 +44,7 @@ _OF_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION
 class Placed(msgspec.Struct, frozen=True):
     root: tree.Mapping
     origins: dict[str, str]
-    """For each path in the Framework, the one in the job file."""
+    """Path in the job file by path in the Framework."""
 
     def said_of_the_job(self, diagnostic: Diagnostic) -> Diagnostic:
         """Return the diagnostic with its path in the job file, and its fix only where both paths name one field."""
@@ -62,7 +59,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 def placed(framework: Json, job: tree.Mapping, path: str) -> Placed:
-    """`path` is where the job stands in its document."""
+    """Return the Framework as a tree with positions. `path` is that of the job in its document."""
     origins: dict[str, str] = {}
 
     def node(value: Any, keys: Keys, where: str) -> tree.Node:
@@ -92,7 +89,7 @@ def _last(path: str) -> str:
 
 
 def _origin(framework: Json, job: tree.Mapping, keys: Keys, path: str) -> tuple[diagnostics.Located, str]:
-    """The first part of the job file that says something of it; the whole file where none does."""
+    """Return the first part of the job file that a value comes from, or else the whole file."""
     for candidate in _candidates(framework, keys):
         *above, last = candidate
         around = tree.dig(job, *above)
@@ -120,7 +117,7 @@ def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
 
 
 def _candidates_of_role(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
-    """Of the role, or else of the whole job."""
+    """Yield fields of the role, then those of the job."""
     fields: tuple[str, ...] = ()
     match keys:
         case ("taskNumber",):

@@ -1,7 +1,6 @@
-"""Everything that is wrong with a job: with its file, with what it means for its runtime, and with its Framework.
+"""Check a job: its file, its roles for its runtime, and the Framework that is rendered from it.
 
-The Framework that a job makes is held to what every Framework is held to, and what is wrong with it is said of the
-line that it comes from.
+The Framework is checked like any other. Its diagnostics refer to the lines of the job file that they come from.
 """
 
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
 _FILE = "job"
-_OF_COMPANIONS = "/windlass/"
-"""In it are the folders of JupyterLab and JupyterHub."""
+_COMPANION_FOLDER = "/windlass/"
+"""Parent of the folders of JupyterLab and JupyterHub."""
 
 
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -66,25 +65,23 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
             yield diagnostics.warning(
                 place,
                 at,
-                "there is no command: its tasks are idle TensorFlow servers, which others drive. If that is not meant, "
-                "add a command",
+                "the role has no command: its tasks are idle TensorFlow servers, which other programs drive. If that "
+                "is not intended, add a command",
             )
         else:
-            message = (
-                "there is no command, of the role or of the job: nothing says what its tasks do. Add one"
-            )
+            message = "neither the role nor the job has a command: add one"
             yield diagnostics.error(place, at, message, Rule.MISSING_FIELD)
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    """Nobody ends the job, or whoever is done first does."""
+    """Warn if no role ends the job, or if the first of several does."""
     leading = completion.leaders(job)
     deciding = [name for name in leading if job.roles[name].completion is None]
     has_a_decision = any(role.completion is not None for role in job.roles.values())
     if not leading and not has_a_decision:
         message = (
-            "no role ends by itself: the job goes on until somebody stops it. Where that is not meant, add a role that "
-            "does, such as worker, or give one a completion"
+            "no role ends by itself: the job runs until it is stopped. If that is not intended, add a role that ends, "
+            "e.g. worker, or set a completion"
         )
         yield diagnostics.warning(
             node.keys["roles"], diagnostics.field(path, "roles"), message, Rule.NEVER_EXITS
@@ -94,13 +91,13 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
         yield diagnostics.warning(
             place,
             at,
-            f"{' and '.join(deciding)} all lead the job, and others in it never end: it ends with the first of them "
-            "whose tasks have all succeeded. Make one role of them, or give them a completion",
+            f"{' and '.join(deciding)} all decide the result, and other roles never end: the job ends when all tasks "
+            "of the first of them have succeeded. Merge these roles, or set a completion",
         )
 
 
 def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    taken = {volumes.STATE_FOLDER: "what a task says about its progress"}
+    taken = {volumes.STATE_FOLDER: "the progress of a task"}
     if job.shm_size is not None:
         taken[volumes.SHM_FOLDER] = "shmSize"
     if job.code:
@@ -108,14 +105,14 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnosti
     has_more_folders = job.jupyter is not None or job.hub is not None
     for name, volume in job.volumes.items():
         place = jobfile_volumes.normalize(volume.at)
-        if has_more_folders and f"{place}/".startswith(_OF_COMPANIONS):
-            taken.setdefault(place, "what jupyter and hub need")
+        if has_more_folders and f"{place}/".startswith(_COMPANION_FOLDER):
+            taken.setdefault(place, "a folder of jupyter and hub")
         if place in taken:
             at = tree.dig(node, "volumes", name, "at") or node
             yield diagnostics.error(
                 at,
                 diagnostics.field(diagnostics.field(diagnostics.field(path, "volumes"), name), "at"),
-                f"found {diagnostics.quoted(volume.at)}, which is where {taken[place]} is: expected another path",
+                f"found {diagnostics.quoted(volume.at)}, which is the path of {taken[place]}: expected another path",
             )
 
 
@@ -131,7 +128,7 @@ def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagno
 
 
 def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:
-    """A job file has a field for what a Framework can only say in a roundabout way."""
+    """Replace advice for a Framework by advice for a job file, which has a field for it."""
     if diagnostic.rule != Rule.HOST_PATH:
         return diagnostic
     what = diagnostic.message.partition(" Pin them")[0]

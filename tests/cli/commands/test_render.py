@@ -248,11 +248,11 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "no image": ({"image": ""}, (), "the job digits has no image"),
     "no image, plain": ({"image": ""}, ("--target", "plain"), "the job digits has no image"),
     "mpi": ({"runtime": "mpi"}, ("--target", "plain"), "the job digits has the runtime mpi"),
-    "one port for two": (ON_THE_NODE, (), "the roles ps and worker both want the port 2222"),
+    "one port for two": (ON_THE_NODE, (), "the roles ps and worker both use port 2222"),
     "one port for two, plain": (
         ON_THE_NODE,
         ("--target", "plain"),
-        "the roles ps and worker both want the port 2222",
+        "the roles ps and worker both use port 2222",
     ),
     "another namespace": ({"namespace": "a"}, ("-n", "b"), "has the namespace a, and --namespace is b"),
     "no code": ({"code": "nowhere"}, (), "nowhere does not exist"),
@@ -318,7 +318,7 @@ def test_a_persistent_volume_is_for_one_namespace(tmp_path: Path) -> None:
         tmp_path, volumes={"d": {"at": "/d", "cephfs": {"clusterID": "a", "fsName": "b", "secret": "c"}}}
     )
     assert (
-        "names no namespace, and its PersistentVolumes are for claims in the namespace default"
+        "has no namespace, so its PersistentVolumes are for claims in the namespace default"
         in render(file).stderr
     )
     assert render(file, "-n", "other").stderr == ""

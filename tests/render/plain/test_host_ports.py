@@ -39,6 +39,6 @@ def test_clashes(case: str) -> None:
 def test_what_is_said() -> None:
     (message,) = host_ports.clashes({"ps": template(2222), "worker": template(2222)})
     assert message == (
-        "the roles ps and worker both want the port 2222 of their node (hostNetwork): on one node, only one of them "
-        "can have it. Give one of them another port"
+        "the roles ps and worker both use port 2222 of their node (hostNetwork), which only one pod "
+        "can use. Set another port for one of them"
     )

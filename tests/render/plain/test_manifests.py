@@ -230,7 +230,7 @@ REFUSED: dict[str, tuple[Job, str]] = {
         "has 53 characters, and may have 52",
     ),
     "a digit first": (job(name="1st"), "1st begins with a digit"),
-    "arguments only": (job(command=None, pod=ARGUMENTS), "has args and no command"),
+    "arguments only": (job(command=None, pod=ARGUMENTS), "has args but no command"),
     "our folder": (job(pod=OWN_MOUNT), "has a volume at /windlass/cluster"),
     "too many tasks": (
         job(roles={"worker": Role(tasks=9999), "a": Role(tasks=9999)}),
@@ -257,7 +257,7 @@ NOTES = {
     "a barrier": (job(barrier=True), "barrier"),
     "a deadline": (job(pending_deadline=60), "pendingDeadline"),
     "a variable of the controller": (job(env={"OUTPUT": "/output/$(FC_FRAMEWORK_UID)"}), "FC_FRAMEWORK_UID"),
-    "completion": (job(roles={"worker": Role(completion=CompletionPolicySpec())}), "says of worker"),
+    "completion": (job(roles={"worker": Role(completion=CompletionPolicySpec())}), "sets the completion of worker"),
 }
 
 

@@ -1,6 +1,6 @@
-"""JupyterHub, whose users get servers next to the job's data: pods of a cluster, or processes beside the hub.
+"""Render JupyterHub, whose users get servers with the job's data: pods on a cluster, processes on one machine.
 
-What it is told stands in hub.json; what it does with that, in `files/`.
+Its settings are in hub.json; its configuration, which reads them, is in `files/`.
 """
 
 import functools
@@ -20,7 +20,7 @@ from windlass.render.companions.servers import ResolvedCompanions, Server
 from windlass.render.storage.nfs_shares import Share
 
 HUB_IMAGE = f"windlass-hub:{__version__}"
-"""Where a job names no other one: JupyterHub with KubeSpawner."""
+"""Default image: JupyterHub with KubeSpawner."""
 
 _FILES = (
     *("files/jupyterhub_config.py", "files/hub_proxy.py"),
@@ -67,8 +67,8 @@ shift
 export JUPYTERHUB_ROOT_DIR="$HOME"
 exec "$@"
 """
-"""Of each user's server, in a home of its own: how the folder of the notebooks is called, a link to each volume, as
-NAME=PATH says, then -- and the server."""
+"""Start script of a user's server. Arguments: the name of the notebook folder, a link NAME=PATH for each volume, `--`,
+and the command."""
 
 
 def objects(
@@ -87,16 +87,16 @@ def objects(
     return (*own, *servers.objects(server))
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """Of hub.json."""
+class _Settings(msgspec.Struct, frozen=True):
+    """The fields of hub.json that are read here."""
 
     users: tuple[str, ...] = ()
 
 
 def users_in(files: Mapping[str, str]) -> list[str]:
-    """As the hub knows them, of the data of its ConfigMap; none where everybody may come in."""
+    """Return the users in the data of a hub's ConfigMap, in lower case as the hub has them. Empty: everyone."""
     try:
-        told = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Told)
+        told = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Settings)
     except msgspec.MsgspecError:
         return []
     return [user.lower() for user in told.users]
@@ -106,7 +106,7 @@ def users_in(files: Mapping[str, str]) -> list[str]:
 
 
 def _container(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
-    """On one machine it has what the job's tasks have, since so have the servers that it starts."""
+    """Render the hub. On one machine it has the environment of the tasks, which the servers that it starts inherit."""
     own = (
         servers.address_variable(),
         {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.OF_HUB}"},
@@ -141,7 +141,7 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
     }
 
 
-# What it is told
+# Settings
 
 
 def _files(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
@@ -181,7 +181,7 @@ def _settings(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share 
 def _pod_of_a_user(
     job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
 ) -> Json:
-    """Without the hub's label, so that nobody who looks for the hub finds a user."""
+    """Render the pod of a user, without the label of the hub, which selects only the hub."""
     spec = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, wanted.user_image)
     user = container.get("securityContext")

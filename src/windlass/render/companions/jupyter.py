@@ -1,6 +1,6 @@
-"""JupyterLab behind a password, with the folders of a job and a notebook that begins with its tasks.
+"""Render JupyterLab with a password, the volumes of a job, and a first notebook about its tasks.
 
-The password itself stands in no object: a Secret has what Jupyter makes of one, from which nobody gets it back.
+No object contains the password: a Secret has its hash.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ CONFIG_FOLDER = "/windlass/jupyter"
 STARTER_FOLDER = "/windlass/starter"
 NOTEBOOKS = "notebooks"
 READY_AT = "/api"
-"""Answers without a password."""
+"""Path that needs no password."""
 
 _ALSO_NOTEBOOKS = "windlass-notebooks"
-"""Where a volume of the job has the other name. No volume has this one."""
+"""Name used if a volume of the job is called `notebooks`. No volume can have this name."""
 _CONFIG, _STARTER = "windlass-jupyter", "windlass-starter"
 
 _SCRIPT = f"""\
@@ -61,18 +61,18 @@ fi
 exec jupyter-notebook "$@" --NotebookApp.allow_remote_access=True --NotebookApp.notebook_dir="$home" \
   --NotebookApp.default_url="/$page"
 """
-"""Older images have no JupyterLab."""
+"""The script falls back to jupyter-notebook for older images."""
 
 
 class Desk(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody finds who comes in."""
+    """The contents of a user's home folder."""
 
     folders: Mapping[str, str] = {}
-    """By name: where it is."""
+    """Paths by name."""
     kept: str = ""
-    """The folder of the notebooks, if they are kept."""
+    """Folder for the notebooks, if they are kept."""
     first: str = ""
-    """The notebook with which somebody begins, if there is one."""
+    """Text of the first notebook. Empty: none."""
 
 
 def objects(
@@ -106,14 +106,14 @@ def _container(job: Job, wanted: Jupyter, resolved: ResolvedCompanions, share: S
     }
 
 
-# Of a server beside anything
+# Servers with or without a job
 
 
 def with_desk(server: Server, desk: Desk) -> Server:
-    """JupyterLab in a container that has an image, and a pod that has what else is to be seen there."""
+    """Add JupyterLab to a server whose container has an image."""
     own = {
         "JUPYTER_CONFIG_PATH": CONFIG_FOLDER,
-        # What it writes about itself belongs to nobody's home folder.
+        # Runtime files do not belong into the home folder.
         "JUPYTER_CONFIG_DIR": f"{servers.HOME}/.jupyter",
         "JUPYTER_RUNTIME_DIR": f"{servers.HOME}/.jupyter/runtime",
     }
@@ -147,7 +147,7 @@ def _command(server: Server, desk: Desk) -> list[str]:
 
 
 def own_folder(folders: Mapping[str, str], kept: str) -> str:
-    """What the folder of the notebooks is called. A volume may have that name, and may be that folder."""
+    """Return the name of the notebook folder, which a volume may have too."""
     at = folders.get(NOTEBOOKS)
     is_free = at is None or (kept and volumes.normalize(at) == volumes.normalize(kept))
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS

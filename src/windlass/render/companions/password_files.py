@@ -1,7 +1,4 @@
-"""What a Secret has of the passwords of a companion: hashes, in files as its server reads them.
-
-How a password is hashed is in `passwords`, which a hub has too.
-"""
+"""The password files in the Secret of a companion, in the format of its server. `passwords` computes the hashes."""
 
 from collections.abc import Mapping
 
@@ -17,12 +14,12 @@ ByUser = Mapping[str, str]
 
 OF_JUPYTER = "jupyter_server_config.json"
 OF_OLD_NOTEBOOKS = "jupyter_notebook_config.json"
-"""Of before 2021."""
+"""Name before 2021."""
 OF_HUB = "passwords.json"
 
 
 def hashed(companion: Companion, password: str) -> str:
-    """With a salt of its own, and not in a moment: as its server asks for it."""
+    """Hash a password for the server, with a new salt. This is slow on purpose."""
     is_hub = companion is Companion.HUB
     return passwords.for_hub(password) if is_hub else passwords.for_jupyter(password)
 
@@ -33,7 +30,7 @@ def fits(companion: Companion, known: str, password: str) -> bool:
 
 
 def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
-    """By their names."""
+    """Return the contents of the files by name."""
     if companion is Companion.HUB:
         return {OF_HUB: msgspec.json.encode(dict(hashes), order="sorted").decode()}
     own = hashes.get(ALL_USERS, "")
@@ -45,7 +42,7 @@ def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
 
 
 def hashes_in(companion: Companion, found: dict[str, str]) -> dict[str, str]:
-    """What `files` has written, as the data of a Secret. Empty where somebody has written something else into it."""
+    """Return the hashes in the data of a Secret. Empty if `files` did not write it."""
     try:
         if companion is Companion.HUB:
             hashes = msgspec.json.decode(_decoded(found, OF_HUB), type=dict[str, str])

@@ -1,4 +1,4 @@
-"""As whom a companion speaks to the API server, and what it may do there: in its own namespace, and no more."""
+"""ServiceAccounts of companions, with permissions in their own namespace only."""
 
 from windlass.model import names
 from windlass.model.base import Json
@@ -9,7 +9,7 @@ _MAKING = (*_LOOKING, "create", "delete")
 
 
 def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
-    """For whoever asks what `windlass status`, `logs`, `env` and `why` ask. Of Secrets there is nothing among it."""
+    """Return an account that may read what `windlass status`, `logs`, `env` and `why` need, but no Secrets."""
     rules: list[Json] = [
         {"apiGroups": list(names.GROUPS), "resources": [names.PLURAL], "verbs": list(_LOOKING)},
         {
@@ -23,7 +23,7 @@ def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
 
 
 def to_give_users_pods(metadata: Json) -> tuple[Json, ...]:
-    """For a hub, which is the owner of them: what KubeSpawner asks for, and no more."""
+    """Return an account for a hub that creates pods for its users: the permissions of KubeSpawner."""
     own = [metadata["name"]]
     rules: list[Json] = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": list(_MAKING)},
@@ -34,7 +34,7 @@ def to_give_users_pods(metadata: Json) -> tuple[Json, ...]:
 
 
 def _account_with(metadata: Json, rules: list[Json]) -> tuple[Json, ...]:
-    """A ServiceAccount that may do this, and what says so. All three have the same name."""
+    """Return a ServiceAccount, a Role and a RoleBinding of the same name."""
     name = metadata["name"]
     place = {"namespace": metadata["namespace"]} if "namespace" in metadata else {}
     return (

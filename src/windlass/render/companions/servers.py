@@ -1,4 +1,4 @@
-"""What all companions are made of: one pod that is replaced when it ends, a Service before it, and hashed passwords."""
+"""Render what all companions have: a Deployment with one pod, a Service, and a Secret with password hashes."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -17,9 +17,9 @@ from windlass.render.framework import pods
 from windlass.render.storage.nfs_shares import Share
 
 ADDRESS = "WINDLASS_ADDRESS"
-"""In the container: the address of its pod."""
+"""Variable with the address of the pod."""
 JOB = "WINDLASS_JOB"
-"""In the container: the name of the job."""
+"""Variable with the name of the job."""
 LISTEN = f"""\
 case ${ADDRESS} in
 127.*) host=${ADDRESS} ;;
@@ -27,17 +27,17 @@ case ${ADDRESS} in
 *) host=0.0.0.0 ;;
 esac
 """
-"""The beginning of a script. A pod on the network of its machine has a loopback address to itself, and nothing else
-there is its own; any other pod is reached by its own loopback too, through port-forward."""
+"""First lines of a start script: set the address to listen on. A pod on a shared network owns only its loopback
+address; any other pod also listens on its loopback for port-forward."""
 HOME = "/windlass/home"
-"""The root of a Jupyter server: what people see are links in it."""
+"""Root of a Jupyter server, with links to the volumes."""
 HOME_VOLUME: Json = {"name": "windlass-home", "emptyDir": {}}
 HOME_MOUNT: Json = {"name": HOME_VOLUME["name"], "mountPath": HOME}
 WITHOUT_LINKS: Json = {"enableServiceLinks": False}
-"""Of a pod's spec. A Service called jupyter would set JUPYTER_PORT, where Jupyter looks for a number."""
+"""Field of a pod spec. A Service called jupyter would set JUPYTER_PORT, which Jupyter expects to be a number."""
 
 _PROBED_EVERY_SECONDS = 2
-"""Somebody waits for it, and the first time is always too early."""
+"""Probe interval: short, because users wait for readiness."""
 _DIGITS = 16
 
 
@@ -62,38 +62,36 @@ class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     companion: Companion
     job: str
-    """Whose it is."""
     namespace: str = ""
-    """Empty where it is left open."""
     labels: dict[str, str] = {}
-    """Of the job."""
+    """Labels of the job."""
     name: str
-    """Of all its objects, but for the Service where that has another one."""
+    """Name of all its objects, except a Service with another name."""
     service: str = ""
     service_type: ServiceType
     port: int
     ready_at: str
-    """The path that answers as soon as it is ready."""
+    """Path of the readiness probe."""
     container: Json = {}
     pod: Json = {}
-    """The rest of its pod's spec."""
+    """Other fields of its pod spec."""
     hashes: ByUser = {}
-    """Of its passwords, for a Secret of its own. When they change, the pod is replaced."""
+    """Password hashes for its Secret. A change replaces the pod."""
     secret: str = ""
-    """The name of one of somebody's own, which has them."""
+    """Name of a Secret of the user that has the hashes."""
     files: Mapping[str, str] = {}
-    """For a ConfigMap of its own."""
+    """Files for its ConfigMap."""
     annotations: Mapping[str, str] = {}
-    """Of the pod: when one of these changes, the pod is replaced."""
+    """Annotations of the pod. A change replaces the pod."""
 
     @property
     def passwords(self) -> Json:
-        """A volume with the hashes."""
+        """The volume source with the hashes."""
         return {"secret": {"secretName": self.secret or self.name}}
 
 
 def name_of(job: str, companion: Companion) -> str:
-    """Of all that belongs to one, but for TensorBoard's Service."""
+    """Return the name of a companion's objects, except TensorBoard's Service."""
     return f"{job}-{companion}"
 
 
@@ -106,7 +104,7 @@ def begun(
     *,
     ready_at: str,
 ) -> Server:
-    """What is known of one without knowing what it is. `namespace` is for a job that leaves it open."""
+    """Return the common fields of a server. `namespace` is for a job that names none."""
     chosen = password_source(wanted).secret
     return Server(
         companion=companion,
@@ -123,12 +121,12 @@ def begun(
 
 
 def labels_of(job: str, companion: Companion) -> dict[str, str]:
-    """By which all that belongs to one is found."""
+    """Return the labels that select the objects of a companion."""
     return {names.JOB_LABEL: job, names.COMPANION_LABEL: str(companion)}
 
 
 def objects(server: Server) -> tuple[Json, ...]:
-    """The Secret and the ConfigMap, if there is something in them, the Deployment and the Service."""
+    """Return the Secret and the ConfigMap, if they are not empty, the Deployment and the Service."""
     return (
         *((_secret(server),) if server.hashes else ()),
         *((_config_map(server),) if server.files else ()),
@@ -143,7 +141,7 @@ def metadata(server: Server, name: str = "") -> Json:
 
 
 def password_annotation(companion: Companion, hashes: ByUser) -> dict[str, str]:
-    """Of a pod: another one for other hashes."""
+    """Return a pod annotation that changes with the hashes."""
     return {names.PASSWORD_ANNOTATION: digest(password_files.files(companion, hashes))}
 
 
@@ -152,13 +150,13 @@ def digest(files: Mapping[str, str]) -> str:
 
 
 def amounts(resources: Resources | None) -> Json:
-    """`resources` of a container, where there are any."""
+    """Return the field `resources` of a container, if there are any."""
     found = pods.resources_of(resources)
     return {"resources": found} if found else {}
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
-    """Of a companion that sees the job's volumes, where its tasks do. Without containers."""
+    """Return a pod spec without containers, with the job's volumes and nodes."""
     spec = helper_pods.pod_spec(job, share)
     del spec["restartPolicy"]
     return {**WITHOUT_LINKS, **spec}
@@ -169,8 +167,10 @@ def address_variable() -> Json:
 
 
 def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
-    """`env` and `envFrom` of a container for people who work on the job: they have its variables, and are told who its
-    tasks are. What is `own` counts before what the job says."""
+    """Return `env` and `envFrom` of a container with the job's variables and the addresses of its tasks.
+
+    The variables in `own` override those of the job.
+    """
     told = (
         {"name": JOB, "value": job.name},
         {
@@ -187,7 +187,7 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
 
 
 def _if_it_is_there(variable: Json) -> Json:
-    """A companion may stay when the job goes, and what the job kept in a Secret goes with it."""
+    """Make a Secret variable optional: a companion may outlive the job, which owns the Secret."""
     key = (variable.get("valueFrom") or {}).get("secretKeyRef")
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}
 
@@ -224,7 +224,7 @@ def _deployment(server: Server) -> Json:
         "metadata": metadata(server),
         "spec": {
             "replicas": 1,
-            # Two of them would write to the same files.
+            # Two pods would write to the same files.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
             "template": {"metadata": of_the_pod, "spec": {**server.pod, "containers": [container]}},

@@ -1,6 +1,6 @@
-"""The notebook with which somebody begins: it asks who the tasks of the job are, has them compute, and reads logs.
+"""The first notebook of a job: it lists the tasks, computes on their TensorFlow servers, and reads logs.
 
-It needs nothing of Windlass where that is not installed: then it knows what was known before the job began.
+Without Windlass in its image, it uses the addresses that were known before the job started.
 """
 
 import msgspec
@@ -144,7 +144,7 @@ else:
 
 
 def notebook(job: Job) -> str:
-    """The same job has the same, to the letter."""
+    """Return the notebook as text, which is deterministic."""
     is_tensorflow = job.runtime is Runtime.TENSORFLOW
     ask = _ASK.format(task=_first_task(job))
     cells = [

@@ -1,4 +1,4 @@
-"""TensorBoard, on a folder of the job."""
+"""Render TensorBoard for a folder of the job."""
 
 import msgspec
 
@@ -33,8 +33,8 @@ socket.socket.connect_ex = lambda *_: errno.ECONNREFUSED
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""TensorBoard gives up where anybody answers at its port of `localhost`, whatever its own address is. So it asks, and
-nothing else in it asks so: a pod with a loopback address to itself is told that nobody does."""
+"""TensorBoard refuses to start if any program listens on its port of `localhost`, even with another address of its own.
+This program disables that check, for a pod with its own loopback address."""
 _RELOAD_SECONDS = 5
 
 

@@ -1,6 +1,6 @@
-"""The volumes of a job as links in a folder, which is all that a Jupyter server shows.
+"""Volumes of a job as links in the root of a Jupyter server.
 
-Tornado serves nothing that lies outside of that folder, also where a link leads there.
+By default, Tornado does not follow links out of that folder.
 """
 
 from importlib import resources
@@ -19,4 +19,4 @@ export JUPYTER_CONFIG_PATH="$PWD/{_FOLDER}${{JUPYTER_CONFIG_PATH:+:$JUPYTER_CONF
 
 
 FOLLOW = _script()
-"""A part of a script, in that folder: from then on the server serves what links there lead to."""
+"""Lines of a start script that let the server follow the links."""

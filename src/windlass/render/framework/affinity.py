@@ -1,4 +1,4 @@
-"""On which machines tasks may run whose folders are there only."""
+"""Restrict tasks to the nodes that have their host folders."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def nodes_of(job: Job) -> tuple[str, ...] | None:
-    """Those that have every folder, in the order of the first volume that names some. None: nobody names any."""
+    """Return the nodes that have every folder, in the order of the first volume that names nodes. None: all nodes."""
     named = [volume.nodes for volume in job.volumes.values() if volume.nodes]
     if not named:
         return None
@@ -20,7 +20,7 @@ def nodes_of(job: Job) -> tuple[str, ...] | None:
 
 
 def held_to(spec: Json, nodes: Sequence[str]) -> Json:
-    """The pod's spec, with what it asks for itself: of its own terms one has to hold, and this besides."""
+    """Add the nodes to each nodeSelectorTerm of a pod spec."""
     asked: Json = {"key": HOSTNAME, "operator": "In", "values": list(nodes)}
     affinity: Json = spec.get("affinity") or {}
     of_nodes: Json = affinity.get("nodeAffinity") or {}

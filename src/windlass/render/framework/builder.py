@@ -1,4 +1,4 @@
-"""A job → the Framework that runs it. The same job gives the same Framework, with nothing left to a default."""
+"""Render a job to a Framework. The result is deterministic and leaves nothing to defaults."""
 
 import math
 
@@ -15,7 +15,7 @@ from windlass.wire import durations
 def framework(
     job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
 ) -> Json:
-    """`has_mounts`: whether pods have mounts of their own. Without, they have no file to tell their progress in."""
+    """`has_mounts`: whether pods have mounts of their own. Without them there is no progress file."""
     return {
         "apiVersion": names.api_version(names.CONTROLLER_GROUP),
         "kind": names.KIND,

@@ -1,13 +1,12 @@
-"""Which roles decide a job, as its runtime has it, unless they say so themselves.
+"""Derive completion policies from the runtime, unless a role sets one.
 
-The first failure of any task ends the attempt, but for a notebook's or a TensorBoard's, which only look on. How it
-succeeds:
+The first failure of a task ends the attempt, except for the tasks of notebooks and TensorBoards. A job succeeds as
+follows:
 
-* Some roles never end by themselves: a parameter server, an evaluator, an idle server, a notebook. Nobody waits for
-  them.
-* Of the others, some lead: TensorFlow's chief, or without one its workers; MPI's launcher; with any other runtime, all.
-  The job has succeeded when all tasks of the role that leads have.
-* Where all roles lead, nothing has to be counted: a job whose tasks have all ended well has succeeded.
+* Endless roles (parameter servers, evaluators, idle servers, notebooks) are not waited for.
+* Of the others, some are leaders: TensorFlow's chief, or its workers if it has none; MPI's launcher; with any other
+  runtime, all. The job succeeds when all tasks of a leader have succeeded.
+* If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ _NEVER = -1
 
 
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
-    """By role."""
+    """Return the policies by role."""
     leading = leaders(job)
     are_all_leading = len(leading) == len(job.roles)
     return {
@@ -35,13 +34,13 @@ def policies(job: Job) -> dict[str, CompletionPolicySpec]:
 
 
 def leaders(job: Job) -> tuple[str, ...]:
-    """The roles whose success is that of the job, in the order of the file. None: it never ends by itself."""
+    """Return the roles that decide the success of the job, in the order of the file. Empty: it never ends by itself."""
     ending = {name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)}
     return next((chosen for chosen in _choices(job.runtime, ending) if chosen), ())
 
 
 def is_endless(job: Job, name: str) -> bool:
-    """Whether the tasks of the role go on until somebody ends them."""
+    """Return whether the tasks of the role run until they are stopped."""
     if name in role_names.NON_MEMBERS:
         return True
     if job.runtime is not Runtime.TENSORFLOW:
@@ -50,13 +49,13 @@ def is_endless(job: Job, name: str) -> bool:
 
 
 def is_idle_server(job: Job, name: str) -> bool:
-    """Whether its tasks are given a server of TensorFlow to run, since they have nothing else."""
+    """Return whether its tasks have no command and run a TensorFlow server."""
     is_a_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
     return is_a_member and not has_command(job, job.roles[name])
 
 
 def has_command(job: Job, role: Role) -> bool:
-    """Its own, the job's, or one under `pod`."""
+    """Return whether the role, the job or `pod` sets a command."""
     is_written = role.command is not None or job.command is not None
     return is_written or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
 
@@ -72,7 +71,7 @@ def _has_command(pod: Json, name: str) -> bool:
 
 
 def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
-    """The first of these that is not empty leads."""
+    """Return candidates for the leaders. The first that is not empty is used."""
     types = {name: role_names.type_of(name) for name in ending}
     everybody = tuple(ending)
     if runtime is Runtime.TENSORFLOW:

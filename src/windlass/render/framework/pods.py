@@ -16,20 +16,19 @@ from windlass.render.storage.nfs_shares import Share
 from windlass.wire import commands
 
 NO_IMAGE = "windlass.dev/this-machine"
-"""Where a job names no image. It is in no registry: only the embedded cluster runs it, with what the machine has."""
+"""Image of a job that names none. No registry has it: only the embedded cluster runs it, with the host's programs."""
 PROGRESS_VARIABLE = "WINDLASS_PROGRESS"
 PROGRESS_FILE = f"{volumes.STATE_FOLDER}/progress"
-"""A program writes `STEP/TOTAL key=value` there, and whoever watches the job sees how far it is."""
+"""File into which a program writes its progress as `STEP/TOTAL key=value`."""
 
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
-"""Their tasks listen for nobody, unless the job says where."""
+"""Runtimes whose tasks have no port by default."""
 
 
 def template(
     job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_mounts: bool = True
 ) -> Json:
-    """What a role says counts before what the job says, and `pod` before all else. Where its folders are nobody can
-    say otherwise."""
+    """Render a pod template. A role overrides the job, and `pod` overrides both, except nodes of host folders."""
     spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
     whole = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
@@ -46,13 +45,13 @@ def image_of(job: Job, role: Role) -> str:
 
 
 def port_of(job: Job, role: Role) -> int | None:
-    """None where nothing is declared."""
+    """Return the declared port, or None."""
     otherwise = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
     return role.port or job.port or otherwise
 
 
 def secret_name(job: str) -> str:
-    """Of the Secret with the variables that belong in no manifest."""
+    """Return the name of the Secret with the secret variables."""
     return f"{job}-secrets"
 
 
@@ -70,7 +69,7 @@ def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Jso
 
 
 def container(job: Job, role: Role) -> Json:
-    """The task's own, as the job has it without code and mounts, and before `pod` is merged into it."""
+    """Return the container of a task without code and mounts, and without `pod`."""
     return _container(job, role, None, has_mounts=False)
 
 
@@ -99,8 +98,8 @@ def _secrets(job: Job) -> dict[str, Value]:
 
 
 def _env(variables: dict[str, Value], *, has_mounts: bool) -> list[Json]:
-    """Ours first: the job's may refer to them, and take their place."""
-    # A program whose output nobody sees before its end looks as if it hung.
+    """Put our variables first: those of the job may refer to them or override them."""
+    # Buffered output would appear only at the end.
     own: dict[str, Value] = {"PYTHONUNBUFFERED": "1"}
     if has_mounts:
         own[PROGRESS_VARIABLE] = PROGRESS_FILE
@@ -114,7 +113,7 @@ def _variable(name: str, value: Value) -> Json:
 
 
 def resources_of(resources: Resources | None) -> Json:
-    """Requests are what is asked of the scheduler, limits what the task is held to: here they are the same."""
+    """Return requests and limits, which are equal."""
     if resources is None:
         return {}
     amounts = {

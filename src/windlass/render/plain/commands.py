@@ -1,7 +1,6 @@
-"""The command of a task, so that it starts with what the script of its role says.
+"""Wrap the command of a task so that it starts with the variables that the script of its role sets.
 
-Kubernetes fills `$(NAME)` into commands and variables, but it does not know what a script sets. Where such a name is
-meant, the shell fills it in; all else is left to Kubernetes, as it was.
+Kubernetes expands `$(NAME)` in commands and variables, but not names that a script sets: the shell expands those.
 """
 
 import re
@@ -19,7 +18,7 @@ _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Wrapped(msgspec.Struct, frozen=True):
     container: Json
     exports: tuple[str, ...]
-    """Variables of its own that refer to those of the script: they are lines of it."""
+    """Lines of the script for variables that refer to variables of the script."""
 
 
 def own_names(container: Json) -> frozenset[str]:
@@ -27,7 +26,7 @@ def own_names(container: Json) -> frozenset[str]:
 
 
 def wrapped(container: Json, script: str, told: Collection[str]) -> Wrapped:
-    """`script` is the file, and `told` are the names that it sets. The container has a command."""
+    """Wrap a container that has a command. `script` is the file, and `told` are the names that it sets."""
     late = dict(_late(container.get("env") or (), told))
     words = [*container["command"], *(container.get("args") or ())]
     run, parts = _run(words, {*told, *late})
@@ -41,7 +40,7 @@ def wrapped(container: Json, script: str, told: Collection[str]) -> Wrapped:
 
 
 def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
-    """What the shell is to run, and what it is given for that: text of people never stands in a script."""
+    """Return the shell text and its arguments. Text of the user is passed as an argument, never as part of a script."""
     if not any(name in known for word in words for name in _references(word)):
         return '"$@"', words
     parts: list[str] = []
@@ -59,7 +58,7 @@ def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
 
 
 def _late(variables: Collection[Json], told: Collection[str]) -> Iterator[tuple[str, str]]:
-    """By name, the line that sets it, for those that refer to what the script says."""
+    """Yield the lines for variables that refer to variables of the script, by name."""
     known = set(told)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""
@@ -70,7 +69,7 @@ def _late(variables: Collection[Json], told: Collection[str]) -> Iterator[tuple[
 
 
 def _for_a_shell(value: str) -> str:
-    """As Kubernetes would fill it in: a name that nobody knows stays as it is written."""
+    """Write a value for a shell that expands it as Kubernetes would: unknown names are not changed."""
     written, end = [], 0
     for found in _REFERENCE.finditer(value):
         name = found[1]
@@ -90,7 +89,7 @@ def _quoted(text: str) -> str:
 
 
 def _pieces(word: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Text, and the name that follows it."""
+    """Yield text and the name that follows it."""
     start = 0
     for found in _REFERENCE.finditer(word):
         if found[1] is not None and found[1] in known:

@@ -1,4 +1,4 @@
-"""Roles whose pods use the network of their node: there, each port can be had once."""
+"""Find roles on the host network that need the same port."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,15 +10,15 @@ Port = tuple[Any, str]
 
 
 def clashes(templates: dict[str, Json]) -> Iterator[str]:
-    """Of pod templates by role, those with tasks: each two roles that want the same port of a node."""
+    """Yield a message for each two roles that need the same port. `templates` are those of roles with tasks."""
     owners: dict[Port, str] = {}
     for role, template in templates.items():
         for port in _on_the_node(template):
             owner = owners.setdefault(port, role)
             if owner != role:
                 yield (
-                    f"the roles {owner} and {role} both want the port {port[0]} of their node (hostNetwork): on one "
-                    "node, only one of them can have it. Give one of them another port"
+                    f"the roles {owner} and {role} both use port {port[0]} of their node (hostNetwork), which only one "
+                    "pod can use. Set another port for one of them"
                 )
 
 

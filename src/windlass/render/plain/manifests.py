@@ -1,12 +1,12 @@
-"""A job → objects that Kubernetes runs by itself, with nothing of Windlass in the cluster.
+"""Render a job to plain objects, for a cluster without Windlass.
 
-    ConfigMap    digits-cluster    who the tasks are: cluster.json, and a script for each role (`plain_scripts`)
-    Service      digits            of all pods, without an address of its own
-    Service      digits-worker-0   of one task, likewise: its name stays when the task is tried again
-    StatefulSet  digits-ps         a role whose tasks go on until somebody ends them
+    ConfigMap    digits-cluster    addresses of the tasks: cluster.json, and a script for each role (`scripts`)
+    Service      digits            headless, for all pods
+    Service      digits-worker-0   headless, for one task: its name stays when the task is retried
+    StatefulSet  digits-ps         a role whose tasks run until they are stopped
     Job          digits-worker     a role whose tasks end
 
-What no such object can say is told by `plain_refusals`: nothing here asks for it a second time.
+`unsupported` rejects jobs that these objects cannot express.
 """
 
 import math
@@ -36,17 +36,17 @@ from windlass.wire import durations
 CLUSTER_VOLUME = "windlass-cluster"
 CLUSTER_FOLDER = "/windlass/cluster"
 CLUSTER_SPEC = "cluster.json"
-"""In the ConfigMap and in the folder: the addresses of the tasks by role, or by what TensorFlow calls it."""
+"""File with the addresses of the tasks by role, or by TensorFlow's name for it."""
 WAITING_SECONDS = 600
-"""So long a task waits for files that the job names and that are not there."""
+"""How long a task waits for required files."""
 
 _COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-"""A label of the pods of Indexed Jobs since 1.28."""
+"""Label of the pods of Indexed Jobs since Kubernetes 1.28."""
 _POD_NAME = "statefulset.kubernetes.io/pod-name"
 
 
 def cluster_name(job: str) -> str:
-    """Of the ConfigMap that says who the tasks are."""
+    """Return the name of the ConfigMap with the addresses of the tasks."""
     return f"{job}-cluster"
 
 
@@ -181,7 +181,7 @@ def _stateful_set(job: Job, role: PlainRole, container: Json, first: tuple[Json,
 
 
 def _job(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
-    """One task alone needs no index, which releases before 1.21 do not know."""
+    """Render a Job. A single task has no index, which Kubernetes before 1.21 does not support."""
     is_restarted = role.template["spec"].get("restartPolicy") == "OnFailure"
     limits = {"activeDeadlineSeconds": job.active_deadline, "ttlSecondsAfterFinished": job.ttl}
     return {
@@ -228,7 +228,7 @@ def _template(
 
 
 def _named(job: Job, spec: Json) -> Json:
-    """On the node's network the cluster's name servers are asked only by whoever says so."""
+    """Set the subdomain, and the DNS policy that pods on the host network need to resolve Services."""
     named = {"subdomain": names.service_name(job.name), **spec}
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
         named["dnsPolicy"] = "ClusterFirstWithHostNet"

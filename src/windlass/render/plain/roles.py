@@ -1,4 +1,4 @@
-"""The roles of a job as a cluster without a controller has them: what each becomes, and what its tasks are called."""
+"""Roles of a job as plain objects: their kind, and the names of their tasks."""
 
 import msgspec
 
@@ -19,11 +19,11 @@ class PlainRole(msgspec.Struct, frozen=True):
     name: str
     tasks: int
     workload: str
-    """The name of its Job or StatefulSet."""
+    """Name of its Job or StatefulSet."""
     is_endless: bool
-    """Its tasks go on until somebody ends them: they are a StatefulSet's. Others are a Job's."""
+    """Whether its tasks run until they are stopped: then it is a StatefulSet, otherwise a Job."""
     template: Json
-    """Of its pods, with a command where one is known."""
+    """Pod template, with a command if it is known."""
 
     @property
     def port(self) -> int:
@@ -31,7 +31,7 @@ class PlainRole(msgspec.Struct, frozen=True):
 
     @property
     def main(self) -> Json:
-        """The task's own container."""
+        """The container of the task."""
         container: Json = self.template["spec"]["containers"][0]
         return container
 
@@ -42,14 +42,14 @@ class PlainRole(msgspec.Struct, frozen=True):
         return Counted.ALONE if self.tasks == 1 else Counted.BY_KUBERNETES
 
     def task(self, index: int) -> str:
-        """The name of its Service, and of its pod where that is a StatefulSet's."""
+        """Return the name of a task's Service, which is also the name of its pod in a StatefulSet."""
         return f"{self.workload}-{index}"
 
 
 def roles_of(
     job: Job, code: Code | None = None, share: Share | None = None, prefix: str | None = None
 ) -> tuple[PlainRole, ...]:
-    """Also those without a task. `prefix` begins the names of all of them: without it, that is the name of the job."""
+    """Return all roles, also without tasks. `prefix` is that of their names (default: the name of the job)."""
     return tuple(
         PlainRole(
             name=name,
@@ -64,7 +64,7 @@ def roles_of(
 
 
 def peers_of(job: Job, roles: tuple[PlainRole, ...]) -> Peers:
-    """`digits-worker-0:2222`, which the name servers of the namespace complete; in full where the job names that."""
+    """Return addresses, e.g. `digits-worker-0:2222`, or fully qualified if the job has a namespace."""
     domain = f".{job.namespace}.{CLUSTER_DOMAIN}" if job.namespace else ""
     return peers.Peers(
         {
@@ -75,7 +75,7 @@ def peers_of(job: Job, roles: tuple[PlainRole, ...]) -> Peers:
 
 
 def labels(job: Job, role: PlainRole) -> dict[str, str]:
-    """By which the pods of a role are found."""
+    """Return the labels that select the pods of a role."""
     return {names.JOB_LABEL: job.name, names.ROLE_LABEL: role.name}
 
 
@@ -89,6 +89,6 @@ def _with_a_server(job: Job, name: str, template: Json) -> Json:
 
 
 def _is_a_server(template: Json) -> bool:
-    """Whether that is what its tasks are told to run, whatever their role is called."""
+    """Return whether its tasks run a TensorFlow server, whatever the name of the role."""
     command = template["spec"]["containers"][0].get("command") or ()
     return tuple(command) == tf_server.COMMAND

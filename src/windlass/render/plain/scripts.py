@@ -1,9 +1,8 @@
-"""What the tasks of a role are told of their peers where no controller tells them: a script for a shell.
+"""Shell scripts that set the variables about peers where no controller does.
 
-There is one for each role, and not one for each task: every task has the addresses of all, so that many scripts would
-grow as the square of the tasks. A script finds out which task it is, and works out what depends on that. What the
-variables are is for `discovery` to say: it is asked for the first three tasks, and what differs among them is written
-down as a shell computes it.
+There is one script per role, because scripts per task, each with all addresses, would grow with the square of
+the number of tasks. A script determines the index of its task and computes the values that depend on it. `discovery`
+provides the variables of the first three tasks; differences between them are written as shell expressions.
 
     windlass_index="${JOB_COMPLETION_INDEX}"
     export WORKER_HOSTS=digits-worker-0:2222,digits-worker-1:2222
@@ -19,7 +18,7 @@ from enum import StrEnum
 from windlass.discovery.environment import Variables
 
 POD_VARIABLE = "WINDLASS_POD_NAME"
-"""In a pod of a StatefulSet: its own name. The embedded cluster has another use for WINDLASS_POD."""
+"""Variable with the name of a StatefulSet's pod. The embedded cluster uses WINDLASS_POD otherwise."""
 
 _INDEX = "windlass_index"
 _PROBES = (0, 1, 2)
@@ -27,13 +26,13 @@ _NUMBER = re.compile(r"[0-9]+")
 
 
 class Counted(StrEnum):
-    """How a task knows which one it is, as a shell reads it."""
+    """Shell expression for the index of a task."""
 
     ALONE = "0"
     BY_KUBERNETES = "${JOB_COMPLETION_INDEX}"
-    """The tasks of an Indexed Job are told."""
+    """The tasks of an Indexed Job have this variable."""
     BY_NAME = f"${{{POD_VARIABLE}##*-}}"
-    """The pods of a StatefulSet are called by their numbers."""
+    """The names of a StatefulSet's pods end with the index."""
 
 
 def names(variables: Variables, role: str) -> tuple[str, ...]:
@@ -47,7 +46,7 @@ def script(
     left_out: Collection[str] = (),
     more: Iterable[str] = (),
 ) -> str:
-    """`left_out`: what the role says itself. `more`: lines that may refer to the variables."""
+    """Return the script. `left_out`: variables that the role sets. `more`: lines that may refer to the variables."""
     told = [variables(role, index) for index in _PROBES]
     exports = [
         f"export {name}={_value([each[name] for each in told], counted)}"
@@ -58,7 +57,7 @@ def script(
 
 
 def _value(found: Sequence[str], counted: Counted) -> str:
-    """Of tasks 0, 1 and 2. It is the same for all, or a number in it counts up, or that of the first is its own."""
+    """Return an expression for the values of tasks 0, 1 and 2: a constant, a counter, or an exception for task 0."""
     first, second, third = found
     if first == second == third or counted is Counted.ALONE:
         return shlex.quote(first)
@@ -69,12 +68,12 @@ def _value(found: Sequence[str], counted: Counted) -> str:
     if [f"{before}{offset + index}{after}" for index in _PROBES] == list(found):
         return f'{_quoted(before)}"$(({offset} + {_INDEX}))"{_quoted(after)}'
     if second != third:
-        raise ValueError(f"no shell can work out {first!r}, {second!r}, {third!r}")
+        raise ValueError(f"cannot write a shell expression for {first!r}, {second!r}, {third!r}")
     return f'"$(if [ "${_INDEX}" = 0 ]; then echo {shlex.quote(first)}; else echo {shlex.quote(second)}; fi)"'
 
 
 def _first_difference(one: str, other: str) -> int:
-    """Where they begin to differ, or where the number begins in which they do."""
+    """Return the position of the first difference, or of the number that contains it."""
     same = next(
         (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
         min(len(one), len(other)),

@@ -1,4 +1,4 @@
-"""What a job says that no plain object can: refused, or left out with a word about it."""
+"""Features of a job that plain objects cannot express: errors and warnings."""
 
 import re
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from windlass.render.plain import roles as plain_roles
 from windlass.render.plain.roles import PlainRole
 
 _STATEFUL_SET_LIMIT = 52
-"""Its pods have a label that is its name and eleven characters more."""
+"""A label of its pods has its name and eleven more characters."""
 _CONFIG_MAP_LIMIT = 1024 * 1024
 _FC_VARIABLES = re.compile(r"(?<!\$)\$\((FC_[A-Z_]+)\)")
-_FRAMEWORK = "render it with --target framework, for a cluster where Windlass is installed"
+_FRAMEWORK = "use --target framework, for a cluster with Windlass"
 
 
 def refusals(job: Job, prefix: str | None = None) -> Iterator[str]:
-    """Why it cannot be had without a controller. `prefix` is as `plain.plain` has it."""
+    """Yield the reasons why a job needs a controller. `prefix` is that of `manifests.plain`."""
     if job.runtime is Runtime.MPI:
         yield (
-            f"the job {job.name} has the runtime mpi: mpirun reaches its other tasks by what the controller of "
-            f"Windlass writes into their pods, and without it nobody does. Write another runtime, or {_FRAMEWORK}"
+            f"the job {job.name} has the runtime mpi, which needs the Windlass controller: mpirun finds its tasks by "
+            f"files that the controller writes. Choose another runtime, or {_FRAMEWORK}"
         )
         return
     roles = tuple(role for role in plain_roles.roles_of(job, prefix=prefix) if role.tasks > 0)
@@ -36,22 +36,22 @@ def refusals(job: Job, prefix: str | None = None) -> Iterator[str]:
 
 
 def notes(job: Job) -> Iterator[str]:
-    """What is lost without a controller, and is not refused for that."""
+    """Yield warnings about features that are lost without a controller."""
     if job.barrier:
-        yield f"the job {job.name} has a barrier: without the controller its tasks start one by one, as they can"
+        yield f"the job {job.name} has a barrier, which needs the controller: its tasks start independently"
     if job.pending_deadline is not None:
-        yield f"the job {job.name} has a pendingDeadline: without the controller its tasks wait for as long as it takes"
+        yield f"the job {job.name} has a pendingDeadline, which needs the controller: its tasks may stay pending"
     decided = [name for name, role in job.roles.items() if role.completion is not None]
     if decided:
         yield (
-            f"the job {job.name} says of {' and '.join(decided)} when it has succeeded or failed: without the "
-            "controller each role ends by itself, and ends no other one"
+            f"the job {job.name} sets the completion of {' and '.join(decided)}, which needs the controller: each role "
+            "ends independently of the others"
         )
     unknown = sorted({name for role in job.roles.values() for name in _of_the_controller(job, role)})
     if unknown:
         yield (
-            f"the job {job.name} uses {' and '.join(unknown)}, which only the controller says: without it the text "
-            "stays as it is written"
+            f"the job {job.name} uses {' and '.join(unknown)}, which only the controller sets: the text is not "
+            "expanded"
         )
 
 
@@ -60,14 +60,14 @@ def _of_the_controller(job: Job, role: Role) -> list[str]:
 
 
 def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> Iterator[str]:
-    """A Service is called as a host is, from a letter on."""
+    """Check names of Services, which must begin with a letter, and lengths of names."""
     first = job.name if prefix is None else prefix
     begins_with_a_digit = [
         each for each in (first, *(role.name for role in roles if not first)) if each[:1].isdigit()
     ]
     for each in begins_with_a_digit:
         yield (
-            f"the job {job.name}: {each} begins with a digit: expected a letter, for Services are called after it. "
+            f"the job {job.name}: {each} begins with a digit: expected a letter, because it is part of Service names. "
             "Rename it"
         )
     for role in roles:
@@ -85,14 +85,11 @@ def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> 
 def _check_role(job: Job, role: PlainRole) -> Iterator[str]:
     where = f"the job {job.name}: the role {role.name}"
     if not role.main.get("command"):
-        yield (
-            f"{where} has args and no command: what its image runs is not known, and cannot be told of the other "
-            "tasks. Write the command"
-        )
+        yield (f"{where} has args but no command: the command of its image is not known. Set the command")
     mounts = role.main.get("volumeMounts") or ()
     if any(mount.get("mountPath") == manifests.CLUSTER_FOLDER for mount in mounts):
         yield (
-            f"{where} has a volume at {manifests.CLUSTER_FOLDER}, where tasks find who the others are. "
+            f"{where} has a volume at {manifests.CLUSTER_FOLDER}, the folder with the addresses of the tasks. "
             "Choose another path"
         )
 
@@ -103,6 +100,6 @@ def _check_size(job: Job, prefix: str | None) -> Iterator[str]:
     size = sum(len(text.encode()) for text in cluster.body["data"].values())
     if size > _CONFIG_MAP_LIMIT:
         yield (
-            f"the job {job.name} has so many tasks that what each is told of the others is {size} bytes, and a "
-            f"ConfigMap holds {_CONFIG_MAP_LIMIT}. Write fewer tasks, or {_FRAMEWORK}"
+            f"the job {job.name} has too many tasks: their addresses take {size} bytes, and a ConfigMap holds "
+            f"{_CONFIG_MAP_LIMIT}. Use fewer tasks, or {_FRAMEWORK}"
         )
