@@ -350,27 +350,15 @@ BAD_TEMPLATES = {
     "no Jinja": ("\n\n{% if %}", "own.jinja:3: this is no Jinja"),
     "a template that is not imported": ("{% include 'x' %}", 'own.jinja:1: the template "x" is not among'),
     "no end": ("{% for i in range(10**9) %}{% endfor %}", "own.jinja:1: the ranges of the template"),
-<<<<<<< HEAD
-    "nothing": ("\n", "nothing comes out of own.jinja"),
-    "no YAML": ("a: 1\nb: [", "what own.jinja renders cannot be used: in line 2 of it, invalid YAML"),
-    "a text": ("hello", "in line 1 of it, found the string \"hello\", expected a Kubernetes object"),
-    "no kind": ("apiVersion: v1\nmetadata: {name: a}", "in line 1 of it, an object begins that has no kind"),
-    "no name": ("\napiVersion: v1\nkind: A", "in line 2 of it, an object begins that has no metadata.name"),
-=======
     "nothing": ("\n", "own.jinja renders nothing"),
-    "no YAML": ("a: 1\nb: [", "the output of own.jinja is invalid: line 2: this is not YAML"),
+    "no YAML": ("a: 1\nb: [", "the output of own.jinja is invalid: line 2: invalid YAML"),
     "a text": ("hello", "line 1: found the string \"hello\", expected a Kubernetes object"),
     "no kind": ("apiVersion: v1\nmetadata: {name: a}", "line 1: this object has no kind"),
     "no name": ("\napiVersion: v1\nkind: A", "line 2: this object has no metadata.name"),
->>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
     "a name that is a number": (
         "{apiVersion: v1, kind: A, metadata: {name: 1}}", "line 1: this object has no metadata.name"
     ),
-<<<<<<< HEAD
-    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'in line 5 of it, duplicate key "data", already in line 4'),
-=======
-    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'line 5: the key "data" stands in this mapping already'),
->>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
+    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'line 5: duplicate key "data", already in line 4'),
 }  # fmt: skip
 
 

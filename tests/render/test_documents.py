@@ -54,15 +54,9 @@ def test_a_list() -> None:
 
 
 BAD: dict[str, tuple[str, int, str, str]] = {
-<<<<<<< HEAD
-    "an empty file": ("", 1, "", "there is no job and no Framework in the file"),
-    "others only": (CONFIG_MAP, 1, "", "there is no job and no Framework in the file"),
-    "no YAML": (JOB + "---\na: [\n", 6, "", "invalid YAML"),
-=======
     "an empty file": ("", 1, "", "the file has no job and no Framework"),
     "others only": (CONFIG_MAP, 1, "", "the file has no job and no Framework"),
-    "no YAML": (JOB + "---\na: [\n", 6, "", "not YAML"),
->>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
+    "no YAML": (JOB + "---\na: [\n", 6, "", "invalid YAML"),
     "a text": (f"{JOB}---\nhello\n", 6, "", "expected a job file, or an object"),
     "an object without a name": (
         f"{JOB}---\napiVersion: v1\nkind: Secret\n", 6, "metadata", 'missing required field "name"',

@@ -231,11 +231,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         if value is not None and tree.text_of(value) is None:
             yield from structural_validation.wrong_type(value, "a string", diagnostics.field(outer, name))
         elif value is None and name != "namespace":
-<<<<<<< HEAD
             message = f'missing required field "{name}"'
-=======
-            message = f'the field "{name}" is missing: every object requires it'
->>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 

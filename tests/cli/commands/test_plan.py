@@ -166,13 +166,8 @@ def test_a_wrong_command(arguments: list[str], words: str) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-<<<<<<< HEAD
-        (b"", "there is no job and no Framework in the file"),
-        (b"a: [", "invalid YAML"),
-=======
         (b"", "the file has no job and no Framework"),
-        (b"a: [", "this is not YAML"),
->>>>>>> 4ac06a6 (render: describe modules and functions in plain words)
+        (b"a: [", "invalid YAML"),
         (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'Did you mean "taskNumber"?'),
     ],
     ids=["empty", "not YAML", "a misspelt field"],

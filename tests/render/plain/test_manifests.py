@@ -257,7 +257,10 @@ NOTES = {
     "a barrier": (job(barrier=True), "barrier"),
     "a deadline": (job(pending_deadline=60), "pendingDeadline"),
     "a variable of the controller": (job(env={"OUTPUT": "/output/$(FC_FRAMEWORK_UID)"}), "FC_FRAMEWORK_UID"),
-    "completion": (job(roles={"worker": Role(completion=CompletionPolicySpec())}), "sets the completion of worker"),
+    "completion": (
+        job(roles={"worker": Role(completion=CompletionPolicySpec())}),
+        "sets the completion of worker",
+    ),
 }
 
 
