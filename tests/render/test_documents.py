@@ -63,10 +63,12 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     ),
     "two jobs of one name": (f"{JOB}---\n{JOB}", 6, "name", "also the name of the job in line 1"),
     "a job and a Framework of one name": (
-        f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name", "also the name of the job in line 1",
+        f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name",
+        "also the name of the job in line 1",
     ),
     "in a list": (
-        f"apiVersion: v1\nkind: List\nitems: [{INLINE}, {INLINE}]\n", 3, "items[1].metadata.name", "also the name of the job in line 3",
+        f"apiVersion: v1\nkind: List\nitems: [{INLINE}, {INLINE}]\n", 3, "items[1].metadata.name",
+        "also the name of the job in line 3",
     ),
     "a misspelt field of a pod": (
         FRAMEWORK.replace("image", "imaeg"), 8, "spec.taskRoles[0].task.pod.spec.containers[0].imaeg", '"image"?',

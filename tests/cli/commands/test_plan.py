@@ -168,7 +168,7 @@ def test_a_wrong_command(arguments: list[str], words: str) -> None:
     [
         (b"", "the file has no job and no Framework"),
         (b"a: [", "invalid YAML"),
-        (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'Did you mean "taskNumber"?'),
+        (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'did you mean "taskNumber"?'),
     ],
     ids=["empty", "not YAML", "a misspelt field"],
 )
