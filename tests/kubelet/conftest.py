@@ -38,7 +38,7 @@ def place(cluster: Cluster) -> Iterator[Place]:
 
 @pytest.fixture
 def by_release(request: pytest.FixtureRequest, cluster: Cluster) -> str:
-    """What the test has to expect of this release of Kubernetes."""
+    """Return the value that the test must expect from this release of Kubernetes."""
     return known_differences.of_release(_names_of(request.node), cluster.minor)
 
 
@@ -61,7 +61,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def storage(cluster: Cluster, place: Place, host_folder: str) -> Iterator[dict[str, Any]]:
-    """What a claim has to say to be bound: on a real cluster there may be nobody who makes volumes, so there is one."""
+    """Return fields that bind a claim. A real cluster may have no provisioner, so this creates a volume."""
     if not cluster.is_real:
         yield {}
         return

@@ -1,4 +1,4 @@
-"""Who the processes of a container are."""
+"""Users and groups of containers."""
 
 import os
 
@@ -11,7 +11,7 @@ from pods.specs import container, mounted, scratch
 @pytest.fixture
 def anybody(cluster: Cluster, place: Place) -> Place:
     if not cluster.is_real and os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
+        pytest.skip("only root can start processes as another user")
     return place
 
 

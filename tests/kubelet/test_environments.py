@@ -12,7 +12,7 @@ Env = list[dict[str, Any]]
 
 
 def shown(place: Place, env: Env, names: str, **fields: Any) -> list[str]:
-    """What a container has in these variables, a line each; `-` where there is none."""
+    """Return the values of these variables in a container, one per line; `-` if unset."""
     script = "; ".join(f'printf "%s\\n" "${{{name}--}}"' for name in names.split())
     return place.start(container(script, env=env, **fields)).output()
 

@@ -44,7 +44,7 @@ def test_large_streams(pod: Pod) -> None:
 
 
 def test_command_runs_inside_of_the_container(pod: Pod) -> None:
-    """Where the container is: its files, its name, its environment and its folder."""
+    """The command has the files, hostname, environment and working directory of the container."""
     pod.sh("echo hello > /data/word")
     done = pod.sh("cat /data/word; uname -n; echo $COLOUR; pwd")
     assert done.text.split() == ["hello", "inside", "blue", "/usr"]
@@ -74,12 +74,12 @@ def test_invalid_terminal_size_is_ignored(pod: Pod) -> None:
 
 
 def test_terminal_echoes_input(pod: Pod) -> None:
-    """With an echo, as a terminal does."""
+    """A terminal echoes its input before the output."""
     done = pod.execute("sh", "-c", "read line; echo got $line", tty=True, stdin=b"word\n")
     assert done.stdout.endswith(b"got word\r\n")
 
 
-def test_container_must_be_named(place: Place) -> None:
+def test_exec_selects_the_container(place: Place) -> None:
     pod = place.start(*(container(FOREVER, name, env=[{"name": "ME", "value": name}]) for name in ("a", "b")))
     pod.running()
     assert [pod.sh("echo $ME", container=name).text for name in ("a", "b")] == ["a\n", "b\n"]

@@ -1,4 +1,4 @@
-"""How a container ended: by itself, by a signal, or before it began."""
+"""Exit codes of containers: own exit, signal, or start error."""
 
 import pytest
 from pods.place import Place
@@ -15,7 +15,7 @@ def test_exit_code_is_reported(place: Place, code: int) -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
 def test_signal_is_reported_as_128_plus_number(place: Place, name: str, code: int) -> None:
-    """Of a child, since what is process 1 of a PID namespace cannot kill itself. Of two dollars one is left."""
+    """The signal ends a child, since PID 1 cannot kill itself. `$$$$` is expanded to `$$`."""
     seen = place.start(f"sh -c 'kill -{name} $$$$'; exit $?").ended()
     assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (code, "Error")
 
@@ -74,6 +74,6 @@ def test_directory_mount_over_a_file_is_an_error(place: Place) -> None:
 
 
 def test_child_processes_end_with_the_container(place: Place) -> None:
-    """The log of a container ends with its first process, whoever else still holds it."""
+    """The log of a container ends with its main process, even if other processes hold it open."""
     pod = place.start("sleep 100000 & echo done")
     assert pod.output() == ["done"]

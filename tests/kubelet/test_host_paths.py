@@ -57,7 +57,7 @@ def test_created_directory_is_not_world_writable(place: Place, host_folder: str)
 
 
 def test_missing_file_is_created(place: Place, host_folder: str) -> None:
-    """In a folder that is there: nobody makes that one."""
+    """The parent directory must exist: it is not created."""
     folder = place.start(mounted("true"), volumes=host_path(host_folder, "DirectoryOrCreate"))
     assert folder.output() == []
     script = "stat -c '%a %s' /file; echo hello >> /file; cat /file"

@@ -1,4 +1,4 @@
-"""What runs before the containers, and what runs beside them from the beginning."""
+"""Init containers and sidecars."""
 
 from typing import Any
 

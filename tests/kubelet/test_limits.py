@@ -32,7 +32,7 @@ def test_active_deadline_includes_init_containers(place: Place) -> None:
 
 @again_if_lost
 def test_active_deadline_can_be_set_later(place: Place) -> None:
-    """And it is told to end like any other: it has its grace."""
+    """Its containers get SIGTERM and the grace period."""
     pod = place.start(
         "trap 'exit 7' TERM; echo armed; sleep 100000 & wait", terminationGracePeriodSeconds=100
     )

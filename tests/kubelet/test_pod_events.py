@@ -1,4 +1,4 @@
-"""What is said of a pod in events, and who says it."""
+"""Events of pods and their sources."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What containers wrote, and the part of it that was asked for."""
+"""Logs of containers and the selection of lines."""
 
 import http.client
 import re
@@ -70,7 +70,7 @@ def test_timestamps(place: Place) -> None:
 
 
 def test_since_time(place: Place) -> None:
-    """Of a pod whose last line is older than what is asked for."""
+    """The last line of the pod is older than the requested time."""
     pod = place.start("echo old")
     assert pod.output() == ["old"]
     matched = LINE.fullmatch(pod.log(timestamps="true").strip())

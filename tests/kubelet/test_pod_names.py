@@ -1,4 +1,4 @@
-"""What a pod is called inside: its hostname, and its own /etc/hosts."""
+"""The hostname of a pod and its /etc/hosts."""
 
 from pods.place import Place
 from pods.specs import FOREVER, container

@@ -161,7 +161,7 @@ def test_failed_startup_probe_restarts_the_container(place: Place) -> None:
 
 
 def test_liveness_kill_leaves_other_containers_running(place: Place) -> None:
-    """Nobody starts it again, and who killed it says why."""
+    """The container is not restarted, and the event has the cause of the kill."""
     run = "trap 'exit 5' TERM; echo up; sleep 100000 & wait"
     dead = container(run, livenessProbe={"exec": {"command": ["false"]}, **QUICK})
     pod = place.start(dead, container(FOREVER, "other"))

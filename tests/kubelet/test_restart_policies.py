@@ -1,4 +1,4 @@
-"""Who is started again, when, and what is said meanwhile."""
+"""Restart policies and back-off."""
 
 import pytest
 from pods.place import Place

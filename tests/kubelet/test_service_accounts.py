@@ -1,4 +1,4 @@
-"""What a pod needs to speak to the API server: a token, a certificate, an address."""
+"""Access to the API server from a pod: token, certificate and address."""
 
 from pods.place import Place
 

@@ -48,7 +48,7 @@ def check_times(terminated: dict[str, Any]) -> None:
 
 
 def test_status_while_a_container_is_created(place: Place) -> None:
-    """Which this one never will be: a volume cannot be had."""
+    """It is never created, since a volume is missing."""
     seen = place.start("true", volumes=NEVER_MOUNTED).waiting("ContainerCreating")
     assert seen.phase == "Pending"
     check_node_fields(seen)

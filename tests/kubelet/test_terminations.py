@@ -1,4 +1,4 @@
-"""The end of a pod that somebody asked for: signals, grace, hooks, and what is left to be seen."""
+"""Deletion of pods: signals, grace period, hooks and the final status."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Pods for which there is no node: they wait, and the scheduler says why."""
+"""Unschedulable pods stay pending, with an event of the scheduler."""
 
 from typing import Any
 
@@ -67,13 +67,13 @@ def test_node_name_needs_no_scheduler(place: Place) -> None:
 
 
 def test_other_scheduler_name_stays_pending(place: Place) -> None:
-    pod = place.start("true", schedulerName="somebody-else")
+    pod = place.start("true", schedulerName="another-scheduler")
     pod.stays("pending", lambda seen: seen.phase == "Pending" and not seen.node)
     assert "PodScheduled" not in pod.seen().conditions
 
 
 def test_pod_is_scheduled_when_the_label_appears(place: Place) -> None:
-    """The label is taken away again: the node belongs to everybody."""
+    """The label is removed again, since all tests share the node."""
     label = f"windlass-test-{place.namespace}"
     pod = place.start("true", nodeSelector={label: "yes"})
     pod.event("FailedScheduling")

@@ -1,4 +1,4 @@
-"""What is reported of a run that somebody has killed on purpose."""
+"""Exit codes of containers with injected faults."""
 
 import signal
 

@@ -221,7 +221,7 @@ def test_two_followers_of_one_directory(tmp_path: Path) -> None:
     run(follow())
 
 
-def test_follower_ends_when_directory_is_removed(tmp_path: Path) -> None:
+def test_follower_survives_removal_of_the_directory(tmp_path: Path) -> None:
     async def follow() -> None:
         folder = tmp_path / "pod"
         folder.mkdir()

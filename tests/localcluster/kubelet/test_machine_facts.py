@@ -1,4 +1,4 @@
-"""What is found out about a machine, from the files of a made-up one."""
+"""Facts about a machine, from the files of an invented one."""
 
 import platform
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage
 
 
 class World:
-    """A clock that stands still until it is told otherwise, and containers that use what a test says."""
+    """A manual clock, and containers with prepared usage."""
 
     def __init__(self) -> None:
         self.now = 1000.0

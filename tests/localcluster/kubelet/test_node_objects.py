@@ -106,7 +106,7 @@ def test_changes_by_users_are_kept(world: World) -> None:
 @pytest.mark.parametrize(
     ("status", "since"), [("True", "2026-01-02T12:00:00Z"), ("Unknown", "2026-01-02T13:00:00Z")]
 )
-def test_start_updates_heartbeat_times(world: World, status: str, since: str) -> None:
+def test_start_updates_node_conditions(world: World, status: str, since: str) -> None:
     def said(node: Json) -> Json:
         conditions = [
             {**one, "status": status} if one["type"] == "Ready" else one

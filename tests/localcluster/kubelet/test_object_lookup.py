@@ -1,4 +1,4 @@
-"""What the store knows of a pod's surroundings."""
+"""Lookup of the objects that a pod depends on."""
 
 from collections.abc import Iterator
 from pathlib import Path

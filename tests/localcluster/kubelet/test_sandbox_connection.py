@@ -39,7 +39,7 @@ class World:
         self.lost.set()
 
     async def asked(self) -> Any:
-        """What arrives at the other end."""
+        """Return the messages that the peer has received."""
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self.other.fileno(), ready.set)
         try:

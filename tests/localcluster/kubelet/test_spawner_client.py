@@ -45,8 +45,10 @@ def spawning(tmp_path: Path) -> SpawnerClient:
     return SpawnerClient(SpawnerOptions(folder=tmp_path, cluster="test"), tmp_path / "pods")
 
 
-def test_request_during_loss_of_spawner_restarts_it(spawners: Spawners, spawning: SpawnerClient) -> None:
-    """Those who waited are told that it has ended. Who comes before all of them know it waits for the next one."""
+def test_caller_during_loss_of_spawner_waits_for_the_next_one(
+    spawners: Spawners, spawning: SpawnerClient
+) -> None:
+    """Earlier callers get an error. A caller that comes before they have got it waits for the next spawner."""
 
     async def asked() -> set[str]:
         asking = [asyncio.create_task(spawning.ready())]
@@ -56,7 +58,7 @@ def test_request_during_loss_of_spawner_restarts_it(spawners: Spawners, spawning
         while not asking[0].done():
             asking.append(asyncio.create_task(spawning.ready()))
             await asyncio.sleep(0)
-        assert len(spawners.ends) == 2, "somebody came in between"
+        assert len(spawners.ends) == 2, "no caller came in between"
         spawners.ends[1].send(READY)
         _, waiting = await asyncio.wait(asking, timeout=PATIENCE_SECONDS)
         for each in waiting:
@@ -71,7 +73,7 @@ def test_request_during_loss_of_spawner_restarts_it(spawners: Spawners, spawning
 def test_cancellation_together_with_the_response_is_raised(
     spawners: Spawners, spawning: SpawnerClient
 ) -> None:
-    """A cluster that stops waits for everybody whom it has cancelled."""
+    """A cluster that stops waits for all cancelled tasks."""
 
     async def asked() -> bool:
         asking = asyncio.create_task(spawning.ready())

@@ -1,4 +1,4 @@
-"""What the machine allows is found out by trying, and why it does not is said in words."""
+"""The isolation that this machine allows, and the reason if it allows none."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.pods
 
 NOBODY = 65534
 
-# Whoever is to find out is become here, and not before Python starts, which may be where only its owner can read.
+# The user is changed here and not before Python starts, since only its owner may be able to read it.
 PROGRAM = """
 import ctypes, os, sys
 import msgspec

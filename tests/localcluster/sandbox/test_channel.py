@@ -92,7 +92,7 @@ def test_descriptors_arrive_with_their_message(ends: Ends) -> None:
     left.send(Done(2))
     left.send(Opened(3), *given[1:])
     for each in given:
-        # They stay open for whoever sent them.
+        # They stay open for the sender.
         os.close(each)
     answers = received(right, 3)
     assert [message for message, _ in answers] == [Opened(1), Done(2), Opened(3)]

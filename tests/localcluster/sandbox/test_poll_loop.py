@@ -1,4 +1,4 @@
-"""What is watched is done when it is due, and not once more."""
+"""Callbacks for descriptors and timers run when they are due, and only once."""
 
 import os
 import signal
@@ -82,7 +82,7 @@ def test_removed_descriptor_is_not_reported(world: World) -> None:
 
 
 def test_reused_descriptor_number_is_another_descriptor(world: World) -> None:
-    """What was found for the first is not done for the second, nor done with what the second does."""
+    """An event of the first descriptor does not trigger the callback of the second one."""
     pipes = [world.pipe(), world.pipe()]
     later = world.pipe()
 
@@ -165,7 +165,7 @@ def _own_signals() -> Iterator[None]:
 def test_end_of_a_child_wakes_the_loop(world: World) -> None:
     woken = poll_loop.children_ended()
     world.loop.add(woken, lambda: world.do("woken"))
-    # Before anything has ended, there is nothing, and nobody waits for it.
+    # Without an ended child nothing is readable, and the call does not block.
     poll_loop.drain(woken)
     for _ in range(2):
         with subprocess.Popen(["/bin/sh", "-c", "exit 3"]) as child:

@@ -126,7 +126,7 @@ def test_next_spawner_joins_the_existing_network(networked: Spawner) -> None:
         os.close(hub)
 
 
-# What cannot be had
+# Failures
 
 
 def limit_processes(pid: int, most: str) -> None:
@@ -140,7 +140,7 @@ def limit_processes(pid: int, most: str) -> None:
 
 @pytest.fixture
 def limited() -> Iterator[Spawner]:
-    """Of a user whom the kernel lets have so many processes and no more: root is none."""
+    """A spawner of a user with a process limit, which does not apply to root."""
     if reason := levels.why_not("nobody"):
         pytest.skip(reason)
     with spawner_harness.spawner(levels.level("nobody")) as one:

@@ -184,7 +184,7 @@ def said_at(pod: Pod, port: int, host: str = "127.0.0.1") -> bytes:
 
 def test_connect_to_a_closed_port(pod: Pod) -> None:
     with socket.socket() as bound:
-        # Taken, so that nobody else listens there meanwhile.
+        # Bound, so that no other process listens there.
         bound.bind(("127.0.0.1", 0))
         with pytest.raises((AssertionError, ConnectionRefusedError), match="refused"):
             said_at(pod, bound.getsockname()[1])

@@ -104,11 +104,11 @@ def test_signal_to_an_ended_container_is_ignored(pod: Pod) -> None:
 def test_end_kills_all_containers_of_a_pod(pod: Pod, word: str) -> None:
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = spawner_harness.family(spawner_harness.supervisor_of(run_id))
+    pids = spawner_harness.family(spawner_harness.supervisor_of(run_id))
     pod.channel.send(messages.End())
     assert pod.ended(run_id).signal == signal.SIGKILL
     pod.hear_the_end()
-    spawner_harness.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(pids)
     assert sleeping(word) == []
     assert not (pod.folder / "socket").exists()
     written = container_runs.read_run(pod.folder / "containers" / run_id)
@@ -141,13 +141,13 @@ def test_pods_end_when_the_lifeline_closes(doomed: Spawner, word: str, is_spawne
     ids = [pod.start(with_daemons(word)) for pod in pods]
     wait_for("all", lambda: len(sleeping(word)) == 6)
     supervisors = [spawner_harness.supervisor_of(run_id) for run_id in ids]
-    everybody = [each for pid in supervisors for each in spawner_harness.family(pid)]
+    pids = [each for pid in supervisors for each in spawner_harness.family(pid)]
     if not is_spawner_alive:
         doomed.leave()
     assert len(sleeping(word)) == 6
     doomed.cut_lifeline()
     wait_for("none", lambda: not sleeping(word))
-    spawner_harness.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(pids)
     for pod, run_id in zip(pods, ids, strict=True):
         written = container_runs.read_run(pod.folder / "containers" / run_id)
         assert written is not None
@@ -176,10 +176,10 @@ def test_killed_supervisor_ends_its_containers(doomed: Spawner, word: str) -> No
     run_id, staying = pod.start(with_daemons(word)), other.start(FOREVER)
     wait_for_daemons(pod, run_id, word)
     supervisor = spawner_harness.supervisor_of(run_id)
-    everybody = spawner_harness.family(supervisor)
+    pids = spawner_harness.family(supervisor)
     spawner_harness.kill(supervisor)
     pod.hear_the_end()
-    spawner_harness.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(pids)
     assert sleeping(word) == []
     assert spawner_harness.marked(staying)
     assert doomed.pod().hello == messages.Hello(())
@@ -191,10 +191,10 @@ def test_stopped_init_ends_with_its_supervisor(doomed: Spawner, word: str) -> No
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
     supervisor, init = spawner_harness.supervisor_of(run_id), spawner_harness.init_of(run_id)
-    everybody = spawner_harness.family(supervisor)
+    pids = spawner_harness.family(supervisor)
     os.kill(init, signal.SIGSTOP)
     spawner_harness.kill(supervisor)
-    spawner_harness.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(pids)
 
 
 def test_killed_supervisor_leaves_no_starting_container(doomed: Spawner) -> None:
@@ -204,9 +204,9 @@ def test_killed_supervisor_leaves_no_starting_container(doomed: Spawner) -> None
         supervisor = supervisor_in(doomed, pod)
         ids = [pod.begin("sleep", "100000") for _ in range(3)]
         pod.hear(Started)
-        everybody = spawner_harness.family(supervisor)
+        pids = spawner_harness.family(supervisor)
         spawner_harness.kill(supervisor)
-        spawner_harness.wait_until_gone(everybody)
+        spawner_harness.wait_until_gone(pids)
         wait_for("none", lambda ids=ids: not any(map(spawner_harness.marked, ids)))  # type: ignore[misc]
 
 
@@ -222,7 +222,7 @@ def test_killed_spawner_keeps_pods_running(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = spawner_harness.family(doomed.process.pid)
+    pids = spawner_harness.family(doomed.process.pid)
     spawner_harness.kill(doomed.process.pid)
     doomed.process.wait(spawner_harness.PATIENCE_SECONDS)
     with pytest.raises(EOFError):
@@ -231,7 +231,7 @@ def test_killed_spawner_keeps_pods_running(doomed: Spawner, word: str) -> None:
     assert len(sleeping(word)) == 2
     pod.channel.send(messages.End())
     pod.hear_the_end()
-    spawner_harness.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(pids)
     assert sleeping(word) == []
 
 
@@ -239,15 +239,15 @@ def test_killing_all_processes_leaves_nothing(doomed: Spawner, word: str) -> Non
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = spawner_harness.family(doomed.process.pid)
+    pids = spawner_harness.family(doomed.process.pid)
     victims = [doomed.process.pid, spawner_harness.supervisor_of(run_id), spawner_harness.init_of(run_id)]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
             os.kill(pid, number)
     if doomed.ready.isolates:
-        spawner_harness.wait_until_gone(everybody)
+        spawner_harness.wait_until_gone(pids)
         assert sleeping(word) == []
         return
-    # Nobody was left who could have ended these; they are found by what they carry.
+    # No process was left to kill these; they are found by their marker.
     left = processes.kill_all(lambda: [*spawner_harness.marked(run_id), *sleeping(word)])
     assert left == []

@@ -1,4 +1,4 @@
-"""What the processes of containers have used and hold: from cgroups of either version, and from /proc."""
+"""Resource usage of containers from cgroups v1, v2 and /proc."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def test_usage_of_a_process_tree(init: int, source: str) -> None:
 
 
 def test_without_targets_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "usage_by_pid", lambda: pytest.fail("nobody runs"))
+    monkeypatch.setattr(processes, "usage_by_pid", lambda: pytest.fail("no container is running"))
     assert usage.read({}) == {}
 
 
@@ -93,7 +93,7 @@ def test_processes_are_read_once_for_all_targets(monkeypatch: pytest.MonkeyPatch
 
 
 class Files(dict[str, str]):
-    """Of a cgroup, by their paths below one folder."""
+    """The files of a cgroup by their relative paths."""
 
     def write(self, folder: Path) -> tuple[str, ...]:
         for name, text in self.items():
@@ -133,7 +133,7 @@ GROUPS = {
 def test_usage_from_a_cgroup(
     files: Files, expected: ProcessUsage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it does not count is counted of the processes."""
+    """Values that the cgroup does not count come from /proc."""
     monkeypatch.setattr(
         processes, "usage_by_pid", lambda: {1: ProcessStat(0, 9, 0, 900), 2: ProcessStat(1, 7.0, 0, 70)}
     )

@@ -28,7 +28,7 @@ from conformance.waiting import wait_for
 
 GROUP: Final = "frameworkcontroller.microsoft.com/v1"
 SECONDS: Final = 240.0
-"""How long a command may take. Only a broken one ever takes so long."""
+"""Timeout of a command, which only a broken one reaches."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Command:
 
 
 class Home:
-    """Of somebody who may do what the level allows. What they start carries a mark."""
+    """The home directory of a user with the permissions of the level. Its processes carry a mark."""
 
     def __init__(self, level: Level) -> None:
         self.level = level
@@ -106,7 +106,7 @@ class Home:
             os.chown(self.folder, level.user, level.user)
 
     def windlass(self, *arguments: str | Path, given: bytes = b"") -> Done:
-        """What it did and said, once it has ended."""
+        """Wait for the end, and return exit code and output."""
         return self.begin(*arguments, given=given).done()
 
     def begin(self, *arguments: str | Path, given: bytes = b"") -> Command:
@@ -144,7 +144,7 @@ class Home:
         return path
 
     def container(self, run: str | list[str], **fields: Any) -> Json:
-        """With the mark, which nobody but the pod's author can give to what runs in it."""
+        """Return a container with the mark in its environment."""
         env = [*fields.pop("env", ()), {"name": machine.MARKER, "value": self.mark}]
         return specs.container(run, env=env, **fields)
 
@@ -170,7 +170,7 @@ class Home:
 
 
 def best() -> Level:
-    """As much as whoever runs the tests may have."""
+    """Return the highest level that the user of the tests may have."""
     names: tuple[Name, ...] = ("root", "nobody", "plain")
     return levels.level(next(name for name in names if not levels.why_not(name)))
 
@@ -185,7 +185,7 @@ def home(level: Level) -> Iterator[Home]:
 
 
 class Local:
-    """A cluster of `windlass local`, in the default folder of that home unless it is told another."""
+    """A cluster of `windlass local`, by default in the default directory of the home."""
 
     def __init__(self, home: Home, data: Path | None = None) -> None:
         self.home = home
@@ -210,7 +210,7 @@ class Local:
         self._clients.append(self.client)
 
     def status(self) -> Json:
-        """Of one that runs."""
+        """Return the status of a running cluster."""
         return json.loads(self.tell("status", "--output", "json").expect(0).stdout)
 
     def daemon(self) -> Process:

@@ -24,7 +24,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     since: int = 0
     """Releases before this minor one do as ours."""
     may_pass: bool = False
-    """It is a race."""
+    """The result depends on timing."""
     runs: bool = True
     """False for a test that would wait minutes for something that never happens."""
 
@@ -75,7 +75,7 @@ REAL_FAILS: Final[Mapping[str, Difference]] = {
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What a test expects of older releases, and of those since."""
+    """The values that a test expects from older and from newer releases."""
 
     since: int
     older: str
@@ -128,23 +128,23 @@ CHANGES: Final[Mapping[str, Change]] = {
         since=22, older="policy/v1beta1", newer="policy/v1", why="evictions are stable since 1.22"
     ),
 }
-"""What the fixture `by_release` gives to a test."""
+"""Values of the fixture `by_release`."""
 
 
 def of_failure(test: str, minor: int) -> Difference | None:
-    """Why a test has to fail on a real cluster of that release."""
+    """Return why a test must fail on a real cluster of that release; None if it must pass."""
     found = REAL_FAILS.get(test)
     return found if found and found.since <= minor < found.before else None
 
 
 def of_release(names: Iterable[str], minor: int) -> str:
-    """What a test, by any of its names, has to expect."""
+    """Return the entry of a test, by its full name or without its parameters."""
     (found,) = (CHANGES[name] for name in names if name in CHANGES)
     return found.of(minor)
 
 
 def told(test: str, minor: int) -> str | None:
-    """What is to be reported of a test on a real cluster of that release."""
+    """Return the difference to report for a test on a real cluster of that release."""
     found = of_failure(test, minor)
     if found:
         return found.told(test)

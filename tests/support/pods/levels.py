@@ -24,23 +24,23 @@ Name = Literal["root", "nobody", "unnamespaced", "plain"]
 PLAIN: Final = "WINDLASS_SANDBOX"
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOBODY: Final = 65534
-# Not nobody: in a user namespace whatever belongs to somebody outside seems to belong to nobody.
+# Not `nobody`: in a user namespace, files of unmapped users seem to belong to `nobody`.
 SOMEBODY: Final = 1
 FORBID: Final = (
     'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
 )
 
 
-# Where the way out of a network is root's alone, everybody gets one, in a mount namespace that nobody else sees.
+# If only root may open /dev/net/tun, provide a copy in a private mount namespace.
 OPEN_TUNNEL: Final = 'mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec "$@"'
 
 
 class Level(msgspec.Struct, frozen=True):
     name: Name
-    # Who the cluster is; None: whoever runs the tests.
+    # User of the cluster; None: the user of the tests.
     user: int | None
     environment: Mapping[str, str]
-    # What is done as whoever runs the tests, and what as the cluster's own user.
+    # Commands to run as the user of the tests, and as the user of the cluster.
     first: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
     has_mounts: bool = True
@@ -90,7 +90,7 @@ def _with_tunnel() -> tuple[str, ...]:
 
 
 def why_not(name: Name) -> str:
-    """Why this machine, or whoever runs the tests, cannot make that level; empty where it can."""
+    """Return why this machine or user cannot provide the level; empty if it can."""
     is_root = os.geteuid() == 0
     if sys.platform != "linux":
         return "" if name == "plain" else "needs Linux"

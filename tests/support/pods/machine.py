@@ -67,7 +67,7 @@ class Network(msgspec.Struct, frozen=True, order=True):
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """What a cluster has on a machine."""
+    """The processes and kernel objects of a cluster."""
 
     mark: str
     folder: str
@@ -79,7 +79,7 @@ class Traces(msgspec.Struct, frozen=True):
     interfaces: frozenset[tuple[str, int]]
 
     def left(self) -> dict[str, list[str]]:
-        """What of it is still there, by kind."""
+        """Return what still exists, by kind."""
         found = {
             "processes": [f"{each.pid} {' '.join(each.command)[:200]}" for each in marked(self.mark)],
             "mounts": [line for line in _lines("/proc/self/mountinfo") if self._is_of_ours(line)],
@@ -127,7 +127,7 @@ def traces(mark: str, folder: Path) -> Traces:
             str(found)
             for each in processes
             for found in set(_control_groups(each)) - set(_control_groups(Path("/proc/self")))
-            # Others may move a process too, such as whoever started the tests.
+            # Other processes may move it, too.
             if any(part.startswith("windlass-") for part in found.parts)
         ),
         networks=networks,
@@ -235,13 +235,13 @@ def _address(text: str) -> str:
 
 
 def _interfaces() -> Iterator[tuple[str, int]]:
-    for each in _told_as_json("ip", "-j", "addr"):
+    for each in _json_output("ip", "-j", "addr"):
         yield each["ifname"], each["ifindex"]
 
 
 def _interfaces_of(gateways: set[str]) -> Iterator[tuple[str, int]]:
     """The interfaces of the machine that have one of these addresses, and those that are ports of them."""
-    every = list(_told_as_json("ip", "-j", "addr"))
+    every = list(_json_output("ip", "-j", "addr"))
     bridges = {
         each["ifname"] for each in every if gateways & {at.get("local") for at in each.get("addr_info", ())}
     }
@@ -250,17 +250,17 @@ def _interfaces_of(gateways: set[str]) -> Iterator[tuple[str, int]]:
             yield each["ifname"], each["ifindex"]
 
 
-def _told_as_json(*command: str) -> Iterator[dict[str, Any]]:
-    text = _told(*command)
+def _json_output(*command: str) -> Iterator[dict[str, Any]]:
+    text = _output(*command)
     yield from json.loads(text) if text else ()
 
 
 def _rules() -> list[str]:
-    """Of the packet filter, however it was told them."""
-    return [*_told("nft", "list", "ruleset").splitlines(), *_told("iptables-save").splitlines()]
+    """Return the rules of the packet filter, from both interfaces."""
+    return [*_output("nft", "list", "ruleset").splitlines(), *_output("iptables-save").splitlines()]
 
 
-def _told(*command: str) -> str:
+def _output(*command: str) -> str:
     if shutil.which(command[0]) is None:
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603

@@ -1,4 +1,4 @@
-"""Somebody beyond the machine: a server in a network of its own, which the machine reaches by a wire. Needs root."""
+"""A server outside of the machine: in a network namespace that is linked to the machine. Needs root."""
 
 import contextlib
 import ipaddress
@@ -14,7 +14,7 @@ from conformance.waiting import wait_for
 
 PORT: Final = 7777
 WORDS: Final = "hello from outside"
-# A part of what is kept for tests of networks, so that nobody else is there.
+# A network that is reserved for tests.
 SPACE: Final = ipaddress.ip_network("198.19.0.0/16")
 SERVE: Final = f"""
 import ctypes, signal, socket
@@ -29,7 +29,7 @@ with socket.create_server(("0.0.0.0", {PORT})) as server:
 
 @contextlib.contextmanager
 def somebody() -> Iterator[str]:
-    """The address at which PORT says WORDS to whoever connects."""
+    """Yield the address of a server that sends WORDS to every client at PORT."""
     start = int(SPACE.network_address) + 4 * random.randrange(SPACE.num_addresses // 4)
     here, there = (str(ipaddress.ip_address(start + offset)) for offset in (1, 2))
     wire = f"wt{uuid.uuid4().hex[:10]}"

@@ -27,10 +27,10 @@ PLURALS: Final = {
     "StatefulSet": "statefulsets",
 }
 SECONDS: Final = 180.0
-"""How long anything may take. A real kubelet looks at the files of a volume once a minute or so."""
+"""Timeout of all waits. A real kubelet updates the files of a volume about once a minute."""
 
 BRIEFLY: Final = 3.0
-"""How long a test watches that something does not happen."""
+"""Time for which a test checks that something does not happen."""
 
 
 NEVER_LOST_SINCE: Final = 22
@@ -38,7 +38,7 @@ NEVER_LOST_SINCE: Final = 22
 
 
 class LostEndingError(Exception):
-    """How a container ended will never be known."""
+    """The exit code of a container is lost."""
 
 
 def again_if_lost(test: "Callable[[Place], None]") -> "Callable[[Place], None]":
@@ -180,7 +180,7 @@ class Pod:
 
 
 class Place:
-    """`environment` goes into every container, so that its processes can be told from all others."""
+    """`environment` is set in every container, to identify its processes."""
 
     def __init__(
         self, client: Client, namespace: str, environment: Mapping[str, str] | None = None, minor: int = 0
@@ -212,7 +212,7 @@ class Place:
         return self.client.post(self.path(PLURALS[body["kind"]]), body).expect(201).body
 
     def pods(self, **labels: str) -> list[Pod]:
-        """Those that have these labels now, by their names."""
+        """Return the pods with these labels by name."""
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         found = self.client.get(self.path("pods"), labelSelector=selector).expect(200)
         return [Pod(self, name) for name in sorted(found.names)]

@@ -53,7 +53,7 @@ class Seen(msgspec.Struct, frozen=True):
         return self.conditions.get("Ready", Condition("False")).status == "True"
 
     def container(self, name: str = MAIN) -> dict[str, Any]:
-        """Its status, whichever list it is in; empty while there is none."""
+        """The status of a container or init container; empty before it exists."""
         lists = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
         every = (each for field in lists for each in self.status.get(field) or ())
         return next((each for each in every if each["name"] == name), {})
@@ -69,13 +69,13 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def has_lost_an_ending(self) -> bool:
-        """Of a container of which its kubelet no longer knows how it ended."""
+        """Whether the kubelet has lost the exit code of a container."""
         lasts = (each.get("lastState") or {} for each in self.status.get("containerStatuses") or ())
         return any((last.get("terminated") or {}).get("reason") == "ContainerStatusUnknown" for last in lasts)
 
     @property
     def has_ended_with_running_containers(self) -> bool:
-        """The pod has failed or succeeded, and of a container it is said that it runs."""
+        """Whether the phase is final although a container is shown as running."""
         states = (each.get("state") or {} for each in self.status.get("containerStatuses") or ())
         return self.phase in ("Failed", "Succeeded") and any("running" in state for state in states)
 
@@ -84,7 +84,7 @@ class Seen(msgspec.Struct, frozen=True):
         return str((self.waiting(name) or {}).get("reason", ""))
 
     def last(self, name: str = MAIN) -> dict[str, Any]:
-        """How the run before ended."""
+        """The end of the previous run."""
         ended: dict[str, Any] = self.container(name).get("lastState", {}).get("terminated") or {}
         return ended
 

@@ -1,4 +1,4 @@
-"""Pods for tests, as short as they can be said. A text is a shell script; a list of words is a command."""
+"""Pods for tests. A string is a shell script, a list is a command."""
 
 import os
 import socket
@@ -93,6 +93,6 @@ def web_server(port: int, folder: str = "/data", **fields: Any) -> Json:
 
 
 def free_port() -> int:
-    """Of this machine too, where a pod may have to share its network."""
+    """Return a port that is free on this machine, since pods may share its network."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])

@@ -24,7 +24,7 @@ class Executed(msgspec.Struct, frozen=True):
     stdout: bytes
     stderr: bytes
     status: Json
-    """What the server said at the end, as an API Status."""
+    """The final Status object of the server."""
 
     @property
     def text(self) -> str:
@@ -108,7 +108,7 @@ async def _forwarded(access: Access, path: str, port: int, sent: bytes) -> Forwa
     said = {0: b"", 1: b""}
     async with _opened(access, path, [("ports", str(port))]) as websocket:
         with contextlib.suppress(aiohttp.ClientConnectionResetError):
-            # Where nobody listens the server may have said so, and closed, before anything could be sent.
+            # If nothing listens, the server may have closed the connection before anything was sent.
             await websocket.send_bytes(b"\0" + sent)
         async for message in websocket:
             said[message.data[0]] += message.data[1:]

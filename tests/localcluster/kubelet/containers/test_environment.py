@@ -1,4 +1,4 @@
-"""The environment of a container, and what the kubelet says when it cannot be had."""
+"""The environment of a container, and the kubelet's messages for invalid references."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of the machine's environment reaches a container."""
+"""Variables that containers inherit from the machine."""
 
 import sys
 from pathlib import Path

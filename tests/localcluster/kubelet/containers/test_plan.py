@@ -1,4 +1,4 @@
-"""From a pod to what a supervisor is told of one run of a container."""
+"""The plan of a container run."""
 
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,7 @@ def test_sub_path_outside_of_volume_is_rejected(setting: Setting) -> None:
     )
 
 
-# Where there are no mounts
+# Without mounts
 
 
 @pytest.fixture

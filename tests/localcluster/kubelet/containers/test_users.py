@@ -1,4 +1,4 @@
-"""Who a container runs as, and who it cannot run as."""
+"""The user and groups of a container."""
 
 import os
 import pwd
@@ -13,7 +13,7 @@ from windlass.model.base import Json
 
 ROOT = Host(uid=0, gid=0, groups=(), environment={})
 ANN = Host(uid=1000, gid=100, groups=(20, 44), environment={})
-# Nobody has so high a number.
+# No user has this id.
 UNKNOWN = 4_000_000_000
 KNOWN = pwd.getpwuid(os.getuid())
 

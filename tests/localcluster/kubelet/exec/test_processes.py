@@ -1,4 +1,4 @@
-"""What a client writes reaches a process, and what the process writes reaches the client, until either has enough."""
+"""Streams between clients and processes in containers."""
 
 import asyncio
 import fcntl
@@ -22,7 +22,7 @@ CALL = 7
 
 
 class Supervisor:
-    """Remembers what it was told to abandon."""
+    """Records the abandoned calls."""
 
     def __init__(self) -> None:
         self.abandoned: list[int] = []
@@ -79,7 +79,7 @@ class World:
             os.close(each)
 
     def left_open(self) -> int:
-        """How many descriptors there are that were not there before, without those of the test."""
+        """Return the number of new descriptors, without those of the test."""
         return opened() - self._before - len(self._own)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""What happens next in a pod, as tables; and that every history comes to its end."""
+"""The next steps of a pod, as tables, and histories of random events that reach their end."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -299,7 +299,7 @@ def test_every_history_reaches_the_end(
 
 @given(PODS, st.lists(st.sampled_from([0, 1]), max_size=10))
 def test_pod_ends_when_all_containers_succeeded(pod: dict[str, Any], codes: list[int]) -> None:
-    """Nobody ends it from outside: each run ends by itself, at last with success."""
+    """The pod is not deleted: each run ends by itself, the last one with success."""
     machine = Machine({**pod, "spec": {**pod["spec"], "restartPolicy": "OnFailure"}})
     left = list(codes)
     for _ in range(100):

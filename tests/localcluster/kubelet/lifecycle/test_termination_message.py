@@ -1,4 +1,4 @@
-"""Where a termination message comes from, and how long it may be."""
+"""The source and the length of termination messages."""
 
 import pytest
 

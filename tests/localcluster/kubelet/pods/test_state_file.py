@@ -1,4 +1,4 @@
-"""What one daemon has written of a pod, the next one knows."""
+"""The state of a pod on disk."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who gets which signal when a pod is stopped, as time passes."""
+"""Signals to the containers of a pod that is stopped, over time."""
 
 import signal
 
@@ -10,7 +10,7 @@ from windlass.localcluster.kubelet.pods.stopping import SECONDS_TO_DIE, StopSche
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 ONE = (("a", "b"),)
 WITH_SIDECAR = (("a", "b"), ("s",))
-# When, what the step says, who gets what, and how long it is until SIGKILL then, or until that should have worked.
+# Time, step, signals, and seconds left until SIGKILL or until the kill is overdue.
 Row = tuple[float, StopAll, list[tuple[str, int]], float]
 
 
@@ -24,7 +24,7 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
                 (30, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
                 (31, StopAll(30, ONE), [], SECONDS_TO_DIE - 1),
             ],
-            id="asked once and killed once",
+            id="SIGTERM once and SIGKILL once",
         ),
         pytest.param(
             [
@@ -33,7 +33,7 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
                 (9, StopAll(30, (("s",),)), [("s", TERM)], 21),
                 (30, StopAll(30, (("s",),)), [("s", KILL)], SECONDS_TO_DIE),
             ],
-            id="one wave after the other, in one grace period",
+            id="waves share one grace period",
         ),
         pytest.param(
             [
@@ -49,7 +49,7 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
                 (4.5, StopAll(30, ONE), [], 0.5),
                 (5, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
             ],
-            id="a later step is in more of a hurry, never in less",
+            id="a later step can only shorten the grace period",
         ),
         pytest.param(
             [

@@ -1,4 +1,4 @@
-"""One probe: what is done, and what is said of its result. The servers are real; what is slow never answers at all."""
+"""Single probes and their results, against real servers. A slow server never answers."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ PATIENCE = 60
 
 
 class FakeWay:
-    """Does what it is told to, and remembers what it was asked for."""
+    """Returns prepared results and records the calls."""
 
     def __init__(self, **answers: Callable[[], Awaitable[Any]]) -> None:
         self._answers = answers
@@ -177,7 +177,7 @@ async def got(
     seconds: float = PATIENCE,
     context: ssl.SSLContext | None = None,
 ) -> tuple[Outcome, str]:
-    """What a probe of a server comes to; its port is written as PORT."""
+    """Return the result of probing a server, with its port replaced by PORT."""
 
     async def connect() -> Streams:
         return await asyncio.open_connection("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""The probes of a run in virtual time: when they are performed, and what whoever listens is told."""
+"""The probes of a run in virtual time, and the calls of the listener."""
 
 import asyncio
 from collections.abc import Sequence

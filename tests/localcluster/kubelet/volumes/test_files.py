@@ -1,4 +1,4 @@
-"""The files in configMap, secret, downwardAPI and projected volumes, and why they cannot be had."""
+"""The files of configMap, secret, downwardAPI and projected volumes, and errors."""
 
 import pytest
 

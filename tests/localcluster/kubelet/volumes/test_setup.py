@@ -1,4 +1,4 @@
-"""The volumes of a pod on disk, and why one cannot be had."""
+"""The volumes of a pod on disk, and errors."""
 
 import errno
 import os

@@ -389,7 +389,7 @@ def namespace_of(pid: int) -> str:
 
 
 def is_there(pid: int) -> bool:
-    """One that has ended and for which nobody has waited is not."""
+    """Return whether the process is running. A zombie is not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Who answers the pods' questions for names behind an uplink."""
+"""DNS forwarding of the uplink."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ from windlass.localcluster.sandbox.network import egress
 def test_pasta_forwards_dns_only_for_a_nameserver_on_the_loopback(
     text: str | None, is_forwarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it forwards, those who ask the machine's nameserver itself are not answered any more."""
+    """With forwarding, direct queries to the nameserver of the machine get no response."""
     started: list[list[str]] = []
 
     def user_mode(_name: str, _hub: int, command: Callable[[str], list[str]]) -> None:

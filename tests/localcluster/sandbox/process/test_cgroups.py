@@ -31,7 +31,7 @@ LIMIT_FILES = {
 
 
 class Kernel:
-    """What the kernel does with the folders of a hierarchy, as far as it matters here."""
+    """Imitate the kernel's handling of directories of a hierarchy."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -350,7 +350,7 @@ def test_root_cgroup_may_have_processes_and_children(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("limit", ["memory.max", "cpu.max"])
 def test_cgroup_with_limits_is_not_left(limit: str, kernel: Kernel) -> None:
-    """What moves is our own, and the next one who looks finds groups possible beside it."""
+    """The own processes are moved, and a later call finds the place next to them."""
     own = unified(kernel, "/a.slice/b.scope")
     (own / limit).write_text("5000000 100000")
     found = kernel.find()
@@ -431,7 +431,7 @@ Start = Callable[[str], "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Runs a script that goes on when it is told to."""
+    """Start a script that continues on request."""
     started: list[subprocess.Popen[str]] = []
 
     def run(script: str) -> "subprocess.Popen[str]":

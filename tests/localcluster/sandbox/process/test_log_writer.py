@@ -1,4 +1,4 @@
-"""What a container says comes into its log whole, in files of a bounded size, and survives a disk that fills up."""
+"""Log files of limited size that survive a full disk."""
 
 import contextlib
 import errno
@@ -118,7 +118,7 @@ def test_full_disk_loses_output_and_reports_it(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def files_no_longer_than(size: int) -> Iterator[None]:
-    """What is longer is written in part, as on a disk that fills up."""
+    """Write only a part of longer data, like a disk that fills up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

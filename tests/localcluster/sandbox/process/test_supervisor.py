@@ -231,7 +231,7 @@ def test_pod_directory_may_have_a_long_path(spawner: Spawner) -> None:
 
 
 def test_memory_limit_kills_the_container(pod: Pod) -> None:
-    """Held by a cgroup, or by somebody who looks now and then."""
+    """Enforced by a cgroup or by polling."""
     script = "import time; kept = b'x' * (300 << 20); time.sleep(100000)"
     run_id = pod.begin(spawner_harness.python(), "-c", script, limits=Limits(memory_bytes=100 << 20))
     end = pod.ended(run_id)

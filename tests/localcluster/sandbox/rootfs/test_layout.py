@@ -427,7 +427,7 @@ def test_image_without_directory_is_rejected(image: str) -> None:
         ("/usr/bin", [], []),
         ("/work/here", [], [MakeFolder("/work"), MakeFolder("/work/here")]),
         ("/var/run/x", ["/run"], [MakeFolder("/run", "/run"), *whole("/run/resolve"), MakeFolder("/run/x")]),
-        # What cannot be is for whoever goes there to say.
+        # The start of the container reports impossible ones.
         ("/etc/hosts", [], []),
         ("/etc/hosts/x", [], []),
         ("/root/x", [], []),

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.pods
 
 NOBODY = 65534
 
-# Whoever is to build is become here, and not before Python starts, which may be where only its owner can read. With a
-# masked /proc some of it is hidden, as inside of somebody else's container. A look in Python is one at once.
+# The user is changed here and not before Python starts, since only its owner may be able to read it. With `masks`, part
+# of /proc is hidden, as in another container. A look in Python is evaluated at once.
 PROGRAM = """
 import ctypes, os, sys
 import msgspec
@@ -73,7 +73,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 class Builder:
-    """Who builds, and the folder of a pod to build from: empty `scratch`, and whatever a test puts there."""
+    """Builds roots as a user, from the directory of a pod with an empty `scratch`."""
 
     def __init__(self, user: int, pod: pathlib.Path) -> None:
         self.user = user
@@ -95,7 +95,7 @@ class Builder:
     def look(
         self, command: str, *mounts: Mount, image: str = "", directory: str = "/", masks_proc: bool = False
     ) -> str:
-        """What a shell in the new root has to say, or why there is none."""
+        """Return the output of a shell in the new root, or the error."""
         plan = messages.ContainerPlan("id", "main", (), {}, directory, mounts, "", image)
         scratch, masks = f"{self.pod}/scratch", "yes" if masks_proc else ""
         words = (msgspec.json.encode(plan).decode(), scratch, command, str(self.user), masks)
@@ -137,7 +137,7 @@ def builder(request: pytest.FixtureRequest) -> Iterator[Builder]:
     if why_not(user):
         pytest.skip(why_not(user))
     before = state_of_host()
-    # Not pytest's own folder, which nobody but its owner can enter.
+    # Not the directory of pytest, which only its owner can enter.
     with tempfile.TemporaryDirectory(prefix="windlass-root-") as pod:
         yield builder_in(pathlib.Path(pod), user)
         assert names_in(pathlib.Path(pod, "scratch")) == []
@@ -259,7 +259,7 @@ def test_image_is_merged_over_the_host(builder: Builder) -> None:
 
 
 def test_missing_working_directory_is_created(builder: Builder) -> None:
-    """For whoever the container runs as, whatever the daemon keeps to itself."""
+    """Any user of the container can enter it, whatever the umask of the daemon."""
     look = "cd /windlass/work && pwd; stat -c %a /windlass/work; umask"
     assert builder.look(look, directory="/windlass/work").split() == ["/windlass/work", "755", "0077"]
 
@@ -310,7 +310,7 @@ def test_impossible_mount_is_reported(builder: Builder, source: str, target: str
 
 def test_unreadable_directory_is_not_opened(builder: Builder) -> None:
     if pathlib.Path("/root").stat().st_mode & 0o004:
-        pytest.skip("everybody can read /root here")
+        pytest.skip("/root is readable for all users on this machine")
     mount = Mount(builder.folder("folder"), "/root/windlass-none")
     refusal = f"mounting {mount.source} at {mount.target}: cannot add anything to /root: cannot read it"
     assert builder.look("echo entered", mount).startswith("entered" if builder.user == 0 else refusal)
