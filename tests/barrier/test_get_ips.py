@@ -44,7 +44,8 @@ class Pod:
         shutil.copy(SCRIPT, folder)
 
     def run(self, shell: str, script: str, **env: str) -> Done:
-        """With these variables beside those of a pod; PRINTED and CODE are what `windlass` prints and exits with."""
+        """Run with these variables besides those of a pod; PRINTED and CODE are the output and exit code of
+        `windlass`."""
         done = subprocess.run(  # noqa: S603
             [shell, "-c", script],
             env={

@@ -41,7 +41,7 @@ def test_all_options_are_read() -> None:
 
 
 def test_another_framework_replaces_the_own() -> None:
-    """Its addresses are taken as they are: nothing of ours would be found in them."""
+    """Any of its attempts is accepted, because our pod is not in it."""
     read = options.read(ALL, "other")
     assert read.framework == "other"
     assert (read.gang, read.attempt, read.pod_uid, read.tf_config) == ("", "", "", "")
@@ -94,7 +94,7 @@ INTERVAL, TIMEOUT = "BARRIER_CHECK_INTERVAL_SEC", "BARRIER_CHECK_TIMEOUT_SEC"
     ],
 )
 def test_invalid_values_are_rejected(name: str, value: str) -> None:
-    """Named, with what was found and what is expected."""
+    """The error names the variable, its value, and the expected values."""
     with pytest.raises(InvalidOptionError) as caught:
         options.read({**OWN, name: value})
     said = str(caught.value)

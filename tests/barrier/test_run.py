@@ -1,4 +1,4 @@
-"""The barrier from its environment to its exit code, and the files that it leaves."""
+"""The barrier from its environment to its exit code, and the files that it writes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ FILES = {"framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it writes."""
+    """The working directory of the barrier."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -59,7 +59,7 @@ def test_barrier_writes_files_and_exits_with_0(folder: Path) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time passes only while it sleeps."""
+    """The clock advances only while the barrier sleeps."""
     clock = SimpleNamespace(now=0.0)
 
     def sleep(seconds: float) -> None:
@@ -70,7 +70,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_timeout_exits_with_201(folder: Path) -> None:
-    """And where to look for whoever is missing."""
+    """The message has a command that lists the missing tasks."""
     ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert ended.code == 201
     (said,) = ended.said
@@ -103,7 +103,7 @@ NO_RIGHTS: Steps = {
 def test_failures_have_exit_codes_and_messages(
     steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path
 ) -> None:
-    """The last line says what to do."""
+    """The last line has a remedy."""
     ended = barrier(steps, PLAIN, **environment)
     assert ended.code == code
     assert words in ended.said[-1]
@@ -155,7 +155,7 @@ def test_framework_json_is_made_from_the_gang(folder: Path) -> None:
 
 
 def test_framework_json_is_the_stored_framework(folder: Path) -> None:
-    """Whole, with fields that nobody here knows."""
+    """Unknown fields are kept."""
     stored = {**FULL, "spec": {**FULL["spec"], "unknownField": "ü"}}
     ended = barrier({"watch_gangs": [refusal(403)], "get_framework": [Answer(200, stored)]})
     assert ended.code == 0
@@ -163,7 +163,7 @@ def test_framework_json_is_the_stored_framework(folder: Path) -> None:
 
 
 def test_tf_config_file_is_written(folder: Path) -> None:
-    """By address where nobody was told before, else as it was told."""
+    """With addresses unless TF_CONFIG is in the environment."""
     barrier({"watch_gangs": THERE})
     config = json.loads(read(folder, "tf_config.json"))
     assert config == {
@@ -176,14 +176,14 @@ def test_tf_config_file_is_written(folder: Path) -> None:
 
 
 def test_existing_files_are_overwritten(folder: Path) -> None:
-    """An init container that is run once more finds its own files."""
+    """A restarted init container finds its own files."""
     (folder / "injector.sh").write_text("old\n" * 1000)
     assert barrier({"watch_gangs": THERE}).code == 0
     assert "old" not in read(folder, "injector.sh")
 
 
 def test_files_are_readable_by_all_users(folder: Path) -> None:
-    """They may be other users than the barrier."""
+    """Containers may run as other users than the barrier."""
     before = os.umask(0o022)
     try:
         barrier({"watch_gangs": THERE})
@@ -227,7 +227,7 @@ def test_hosts_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_addresses_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its Framework is read: what our Gang is qualified_name says nothing about it."""
+    """The Framework is read, because our Gang is not that of the other Framework."""
     ended = barrier(
         {"get_framework": [Answer(200, FULL)]}, BarrierRequest(framework="other", prints_hosts=True)
     )

@@ -1,4 +1,4 @@
-"""How the barrier finds the API server, and what it takes for an answer."""
+"""The connection of the barrier to the API server."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ PATH = f"/apis/{names.GANG_GROUP}/v1/namespaces/default/gangs"
 
 @pytest.fixture
 def account(tmp_path: Path) -> Path:
-    """A folder in which nothing is a service account yet."""
+    """An empty folder for a service account."""
     return tmp_path
 
 
@@ -78,7 +78,7 @@ def embedded(tmp_path: Path) -> Iterator[RunningServer]:
 
 
 def test_service_account_of_the_pod_is_used(embedded: RunningServer, account: Path) -> None:
-    """With TLS and a token: a Gang of an embedded API server, first a stale one, then ours, on one watch."""
+    """With TLS and a token: an outdated Gang, then ours, on one watch of an embedded API server."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert embedded.ask("POST", definitions, manifests.gang_crd()).code == 201
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
@@ -121,7 +121,7 @@ def test_rotated_token_is_read_again() -> None:
 
 
 def test_address_with_a_path() -> None:
-    """As behind a proxy that serves several clusters."""
+    """A proxy may serve several clusters under different paths."""
     with apis.serving() as api:
         with pytest.raises(ResponseError):
             Server(f"{api.url}/clusters/", None, dict).get("/apis/x")
@@ -155,7 +155,7 @@ def test_error_responses_have_code_and_message(answer: Answer, said: str) -> Non
 
 
 def test_watch_yields_lines() -> None:
-    """Large ones and empty ones, however they were sent."""
+    """Large and empty lines, in any chunks."""
     large = {"type": "ADDED", "object": {"text": "x" * 300_000}}
     with apis.serving(watch_gangs=[Watch([large, b"", {"type": "BOOKMARK"}])]) as api:
         lines = list(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 60))
@@ -164,13 +164,13 @@ def test_watch_yields_lines() -> None:
 
 @contextlib.contextmanager
 def silent() -> Iterator[str]:
-    """Somebody who takes every call and says nothing."""
+    """A server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the time for the whole watch none is spent on the first word."""
+    """The timeout for the beginning of the response is short, even for a long watch."""
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT", 0.2)
     with silent() as address:
         with pytest.raises(NoResponseError):
@@ -180,7 +180,7 @@ def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_watch_may_be_idle_for_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And for as long again as any answer may take, since it is the server that ends it."""
+    """The socket timeout is longer than the watch, because the server ends it."""
     lines: list[socket.socket] = []
     monkeypatch.setattr(module, "_keep_alive", lines.append)
     with apis.serving(watch_gangs=[Watch([{"type": "BOOKMARK"}], "more")]) as api:

@@ -48,7 +48,7 @@ STALE = {
 
 @pytest.mark.parametrize("first", STALE.values(), ids=STALE.keys())
 def test_outdated_gangs_are_ignored(first: Any) -> None:
-    """And then the one that does, on the same watch."""
+    """The valid Gang follows on the same watch."""
     lines = [first, event("MODIFIED", gang_objects.stored(OURS))]
     with apis.serving(watch_gangs=[Watch(lines, "more")]) as api:
         run = Run(api)
@@ -71,7 +71,7 @@ def test_unknown_identity_accepts_any_gang(options: Options) -> None:
 
 
 def test_waiting_takes_one_request() -> None:
-    """Counted at the server, before and after what passes by."""
+    """Counted at the server, before and after outdated events."""
     with apis.serving(watch_gangs=[Watch((), "more")]) as api:
         run = Run(api)
         found: list[BarrierResult] = []
@@ -87,7 +87,7 @@ def test_waiting_takes_one_request() -> None:
 
 
 def test_watch_ended_by_the_server_is_restarted() -> None:
-    """One request for each watch, and nothing to say: watches end."""
+    """One request per watch, and no message."""
     ends: list[Step] = [Watch(), Watch([STALE["bookmark"]], "break"), Watch([STALE["ours-without-us"]])]
     with apis.serving(watch_gangs=[*ends, Watch([added(OURS)])]) as api:
         run = Run(api)
@@ -100,7 +100,7 @@ def test_watch_ended_by_the_server_is_restarted() -> None:
 
 
 def test_repeatedly_ended_watches_back_off() -> None:
-    """A hundred barriers that ask ten times a second are a thousand requests a second."""
+    """A hundred barriers with ten requests per second would be a thousand requests per second."""
     with apis.serving(watch_gangs=[Watch()]) as api:
         run = Run(api)
         with pytest.raises(TimedOutError):
@@ -127,7 +127,7 @@ BROKEN: dict[str, Step] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 def test_errors_are_reported_and_retried(broken: Step) -> None:
-    """Three times, whatever it is: one line, then the Gang."""
+    """Three errors of any kind are one line, then the Gang is found."""
     with apis.serving(watch_gangs=[broken] * 3 + [Watch([added(OURS)])]) as api:
         run = Run(api)
         assert run.wait() == BarrierResult(OURS)
@@ -139,7 +139,7 @@ def test_errors_are_reported_and_retried(broken: Step) -> None:
 
 
 def test_unreachable_server_is_retried() -> None:
-    """Nobody listens; then somebody who cannot answer; then all is well. One line for all of it."""
+    """First no server, then one with errors, then a working one: one line."""
     with apis.serving() as gone:
         port = gone.port
     run = Run(gone)
@@ -170,7 +170,7 @@ def test_two_errors_are_reported_separately() -> None:
 
 
 def test_unreachable_server_times_out() -> None:
-    """It is asked less and less often, and the time that was asked for is kept."""
+    """The interval grows, and the timeout is kept."""
     with apis.serving() as gone:
         pass
     run = Run(gone)

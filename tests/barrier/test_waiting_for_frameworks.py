@@ -1,4 +1,4 @@
-"""A barrier that may not read its Gang, or has none: it reads the Framework, as the reference's does."""
+"""A barrier without a readable Gang reads the Framework, as the reference's barrier does."""
 
 import base64
 import gzip
@@ -18,7 +18,7 @@ from windlass.barrier.waiting import BarrierResult, ForbiddenError, FrameworkNot
 
 @pytest.mark.parametrize("code", [403, 404, 405])
 def test_framework_is_read_if_the_gang_is_forbidden(code: int) -> None:
-    """Whole: what is in framework.json is what is stored."""
+    """framework.json is the stored Framework, unchanged."""
     with apis.serving(watch_gangs=[refusal(code)], get_framework=[Answer(200, written(FULL))]) as api:
         run = Run(api)
         passed = run.wait()
@@ -54,7 +54,7 @@ def test_framework_of_either_group_is_found(group: str) -> None:
 
 @pytest.mark.parametrize("other", ["launcher", "framework"])
 def test_permission_for_one_group_is_sufficient(other: str) -> None:
-    """The reference's users have given their pods rights on its own group, and on no other."""
+    """Users of the reference have given their pods permission for one API group only."""
     mine = "framework" if other == "launcher" else "launcher"
     steps = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
     with apis.serving(steps) as api:
@@ -62,7 +62,7 @@ def test_permission_for_one_group_is_sufficient(other: str) -> None:
 
 
 def test_framework_in_a_forbidden_group_is_an_error() -> None:
-    """It may be where nobody may look: that there is none cannot be said."""
+    """The Framework may be in the forbidden group, so it is not reported as missing."""
     with apis.serving(get_launcher=[refusal(403)]) as api, pytest.raises(ForbiddenError):
         Run(api, BY_FRAMEWORK).wait()
 
@@ -99,7 +99,7 @@ def test_framework_is_watched_until_all_have_addresses() -> None:
 
 
 def test_outdated_framework_is_ignored() -> None:
-    """As with the Gang: a status of before the retry, and one in which our pod is not written down yet."""
+    """A status before the retry, and one without our pod, are outdated."""
     earlier = msgspec.structs.replace(BY_FRAMEWORK, attempt="1_cm2")
     elsewhere = msgspec.structs.replace(BY_FRAMEWORK, pod_uid="uid-new")
     for options in (earlier, elsewhere):
@@ -113,7 +113,7 @@ def test_outdated_framework_is_ignored() -> None:
 
 @pytest.mark.parametrize("namespace", ["research", "gangs", "team-gangs"])
 def test_deleted_framework_is_an_error(namespace: str) -> None:
-    """Whatever the namespace is qualified_name."""
+    """The namespace may have any name."""
     options = msgspec.structs.replace(BY_FRAMEWORK, namespace=namespace)
     with apis.serving(
         get_framework=[Answer(200, written(GAPPED))],
@@ -135,7 +135,7 @@ def test_framework_deleted_between_watches_is_an_error() -> None:
 
 @pytest.mark.parametrize("code", [403, 405])
 def test_framework_is_polled_if_watching_is_forbidden(code: int) -> None:
-    """It looks every BARRIER_CHECK_INTERVAL_SEC, as the reference does."""
+    """The interval is BARRIER_CHECK_INTERVAL_SEC, as in the reference."""
     reads = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[refusal(code)]) as api:
         run = Run(api, BY_FRAMEWORK)
@@ -152,7 +152,7 @@ def test_framework_is_polled_if_watching_is_forbidden(code: int) -> None:
     ids=["answer", "event"],
 )
 def test_expired_resource_version_restarts_the_watch(old: Step) -> None:
-    """It is read anew, soon."""
+    """The Framework is read again soon."""
     reads: list[Step] = [Answer(200, written(GAPPED)), Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[old]) as api:
         run = Run(api, BY_FRAMEWORK)
@@ -183,7 +183,7 @@ GARBAGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
 def test_malformed_framework_is_retried(garbage: Any) -> None:
-    """When it is read, and when it is watched: it is read again."""
+    """The Framework is read again, after an invalid read and after an invalid event."""
     reads: list[Step] = [Answer(200, garbage), Answer(200, written(GAPPED)), Answer(200, written(FULL))]
     line = garbage if isinstance(garbage, bytes) else event("MODIFIED", garbage)
     with apis.serving(get_framework=reads, watch_framework=[Watch([line])]) as api:

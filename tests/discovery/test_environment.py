@@ -1,4 +1,4 @@
-"""What a task is told before it starts: for each runtime the whole of it, as a table."""
+"""The variables of a task for each runtime, as a table."""
 
 import json
 from collections.abc import Mapping
@@ -199,7 +199,7 @@ TABLE = {
 
 @pytest.mark.parametrize("told", TABLE.values(), ids=TABLE.keys())
 def test_variables_of_each_runtime(told: Told) -> None:
-    """All of them, and no other."""
+    """All variables, and no others."""
     found = environment.variables_of(framework(told.runtime, told.roles))(*told.task)
     assert found == told.expected
 
@@ -224,7 +224,7 @@ def test_variables_of_each_runtime(told: Told) -> None:
 def test_ranks_follow_the_order_of_roles(
     roles: dict[str, int], ranks: dict[tuple[str, int], int], master: str
 ) -> None:
-    """By torch's names and by JAX's: the same."""
+    """PyTorch and JAX have the same ranks."""
     torch = environment.variables_of(framework("pytorch", roles))
     jax = environment.variables_of(framework("jax", roles))
     for task, rank in ranks.items():
@@ -235,7 +235,7 @@ def test_ranks_follow_the_order_of_roles(
 
 @pytest.mark.parametrize("runtime", ["pytorch", "jax"])
 def test_task_outside_the_cluster_has_no_rank(runtime: str) -> None:
-    """RANK alone would make a notebook wait for the others."""
+    """With RANK, a notebook would wait for the others."""
     told = environment.variables_of(framework(runtime, {"jupyter": 1, "worker": 2}))
     assert told("jupyter", 0) == {}
     alone = environment.variables_of(framework(runtime, {"jupyter": 1}))
@@ -255,7 +255,7 @@ def test_every_rank_is_assigned_once(sizes: dict[str, int]) -> None:
 
 
 def test_rendezvous_id_is_the_attempt() -> None:
-    """Those of an attempt that has ended never meet with those of the next."""
+    """Tasks of different attempts do not join."""
     asks = {names.RUNTIME_ANNOTATION: "pytorch"}
     told = environment.variables_of(gang_objects.framework(annotations=asks))
     assert told("worker", 0)["PET_RDZV_ID"] == gang_objects.ATTEMPT
@@ -290,7 +290,7 @@ def container(*ports: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_port_is_the_first_declared_one(containers: Any, port: int) -> None:
-    """The first that a container declares, else 2222."""
+    """The first port that a container declares, otherwise 2222."""
     made = framework("plain", {"worker": 1}, pod={"spec": {"containers": containers}})
     assert environment.variables_of(made)("worker", 0)["WORKER_HOSTS"] == f"worker-0.digits:{port}"
 
@@ -312,7 +312,7 @@ def test_each_role_has_its_own_port() -> None:
 
 
 def test_shared_network_gives_each_task_its_port() -> None:
-    """Each task has a port of its own; a role that the ports do not speak of has the declared one."""
+    """Each task has its own port; a role without a port has the declared one."""
     made = framework("tensorflow", {"ps": 1, "worker": 2, "late": 1})
     told = environment.variables_of(made, {"ps": 20000, "worker": 20010})("worker", 1)
     assert json.loads(told["CLUSTER_CONFIG"]) == {
@@ -337,7 +337,7 @@ _ROLE = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True)
     st.dictionaries(_ROLE, st.integers(0, 3)),
 )
 def test_every_variable_has_a_valid_name_and_value(runtime: str, roles: dict[str, int]) -> None:
-    """By any shell and in any pod; and TF_CONFIG is JSON."""
+    """Valid in any shell and any pod; TF_CONFIG is JSON."""
     told = environment.variables_of(framework(runtime, roles))
     for role, tasks in roles.items():
         for index in range(tasks):

@@ -1,4 +1,4 @@
-"""What the barrier writes, read as those read it for whom it is written: shells, mpirun and TensorFlow."""
+"""The files of the barrier, read by shells, mpirun and TensorFlow."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def injector(gang: GangSpec) -> str:
 
 
 def sourced(shell: str, folder: Path, text: str, asked: str, **variables: str) -> str:
-    """What a shell says that has read the text, about variables as its children see them."""
+    """Return the variables that a shell exports after reading the text."""
     (folder / "script").write_text(text)
     script = f"set -eu; . ./script; exec env sh -c 'echo \"{asked}\"'"
     return subprocess.run(  # noqa: S603
@@ -48,7 +48,7 @@ def test_file_names() -> None:
 
 
 def test_members_have_their_own_ports(tmp_path: Path, shell: str) -> None:
-    """As tasks on a network that they share have them."""
+    """Members of a shared network have their own ports."""
     members = (GangMember("a", "127.1.0.5", 31000), GangMember("b", "127.1.0.6", 31001))
     gang = GangSpec(roles=(GangRole("worker", 2222, 1, members),))
     asked = sourced(shell, tmp_path, files.contents(gang, "worker", 0)["cluster.env"], "$FB_WORKER_ADDRESSES")
@@ -166,7 +166,7 @@ def test_tf_config_of_a_gang(gang: GangSpec, ps: str) -> None:
 
 
 def test_tf_config_of_the_environment_is_written() -> None:
-    """On a network that all share, only the environment knows the ports."""
+    """On a shared network, only the environment has the ports."""
     given = '{"cluster":{"worker":["127.0.0.1:20000"]},"task":{"type":"worker","index":0}}'
     assert files.contents(gang_objects.gang(), "worker", 0, given)["tf_config.json"] == f"{given}\n"
 
@@ -213,7 +213,7 @@ def test_configfile_has_workers_first_and_ps_last(roles: tuple[GangRole, ...], e
     ids=["version-4", "version-6-without-brackets", "no-task"],
 )
 def test_shell_lists_have_addresses_without_ports(gang: GangSpec, expected: str) -> None:
-    """Bare addresses: get_ips.sh puts brackets around one when it adds a port."""
+    """Addresses without brackets: get_ips.sh adds them with a port."""
     assert files.shell_lists(gang) == expected
 
 
@@ -221,7 +221,7 @@ def test_shell_lists_have_addresses_without_ports(gang: GangSpec, expected: str)
 
 
 def test_framework_json_has_the_structure_of_a_framework() -> None:
-    """The reference's readers find names, numbers and addresses where they look for them."""
+    """Readers of the reference find names, counts and addresses at their places."""
     made = json.loads(files.contents(gang_objects.gang(), "worker", 0)["framework.json"])
     assert (made["kind"], made["metadata"]["name"]) == ("Framework", "digits")
     assert [(role["name"], role["taskNumber"]) for role in made["spec"]["taskRoles"]] == [

@@ -1,4 +1,4 @@
-"""The gang of an attempt, from what is stored: whole, or not at all."""
+"""The Gang of an attempt, from the stored status: complete, or none."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def test_gang_with_dns_names_has_the_service(runtime: str) -> None:
 
 
 def with_task(made: Framework, **fields: Any) -> Framework:
-    """The last task of the last role, with these fields."""
+    """Return a Framework whose last task has these fields."""
 
     def changed(task: TaskStatus) -> TaskStatus:
         return msgspec.structs.replace(task, **fields)
@@ -67,7 +67,7 @@ def test_no_gang_while_an_address_is_missing(made: Framework) -> None:
 
 
 def test_deleted_tasks_are_not_in_the_gang() -> None:
-    """The spec asks for one worker less than there are."""
+    """The spec has one worker less than the status."""
     spec = msgspec.structs.replace(
         WHOLE.spec,
         task_roles=(
@@ -104,7 +104,7 @@ def test_role_without_tasks_is_in_the_gang() -> None:
     ids=str,
 )
 def test_slots_follow_the_limits_of_the_template(pod: Any, slots: int) -> None:
-    """As many processes of mpirun as the task has GPUs, or else whole CPUs."""
+    """One process of mpirun per GPU of the task, or per whole CPU."""
     found: GangSpec | None = gangs.gang_of(gang_objects.framework({"worker": ["10.0.0.5"]}, pod=pod))
     assert found is not None
     assert found.roles[0].slots == slots

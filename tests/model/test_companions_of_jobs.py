@@ -1,4 +1,4 @@
-"""Which companions a job asks for, where their passwords are, and to which one an object belongs."""
+"""Companions of a job, the sources of their passwords, and their labels."""
 
 import pytest
 

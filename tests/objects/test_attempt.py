@@ -1,4 +1,4 @@
-"""The attempt's ConfigMap. Its whole shape is in the golden files."""
+"""The ConfigMap of an attempt. Its complete form is in the golden files."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a pod gets for what its Framework asked for: names, a server, a barrier, and commands that know its peers."""
+"""Features of a pod: DNS name, TensorFlow server, barrier, and wrapped commands."""
 
 import contextlib
 import copy
@@ -42,7 +42,7 @@ def names_of(container: Json) -> list[str]:
 
 
 def value_of(container: Json, name: str) -> str:
-    """The last one wins, as the kubelet has it."""
+    """Return the variables as the kubelet sets them: the last one wins."""
     found: str = [variable["value"] for variable in container["env"] if variable["name"] == name][-1]
     return found
 
@@ -52,7 +52,7 @@ def value_of(container: Json, name: str) -> str:
 
 @pytest.mark.parametrize("barrier", ["", "false"])
 def test_pod_without_annotations_gets_no_features(barrier: str) -> None:
-    """FC_* only, and the user's spec as it is."""
+    """FC_* variables only, and the user's spec unchanged."""
     spec = made(asking(barrier=barrier))
     assert spec.keys() == {"containers"}
     (container,) = spec["containers"]
@@ -71,7 +71,7 @@ def test_pod_of_the_launcher_group_gets_no_features() -> None:
 
 
 def test_variables_come_before_the_users_own() -> None:
-    """So that the user's may refer to it, and wins where the name is the same."""
+    """The user's variables may refer to them and override them."""
     own = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "MINE", "value": "$(PS_HOSTS)"}]
     given = {
         "initContainers": [{"name": "first", "command": ["a"], "env": own}],
@@ -106,7 +106,7 @@ def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
     ids=str,
 )
 def test_host_network_pod_uses_cluster_dns(given: Json, policy: str | None) -> None:
-    """There the cluster's name servers are asked only by whoever says so."""
+    """On the host network, the DNS policy must select the cluster's DNS."""
     spec = made(asking({"containers": [], **given}, runtime="plain"))
     assert spec.get("dnsPolicy") == policy
     alone = made(asking({"containers": [], **given}))
@@ -121,7 +121,7 @@ def test_shared_network_ports_are_in_the_environment() -> None:
 
 
 def test_service_is_headless_and_publishes_unready_addresses() -> None:
-    """Of the pods' labels, with names for those that are not ready."""
+    """The Service selects the pods by label and publishes those that are not ready."""
     framework = asking(runtime="plain")
     manifest = attempt.service(framework)
     assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == ("digits", "research")
@@ -192,7 +192,7 @@ def test_mpi_implies_the_barrier() -> None:
 
 
 def test_own_barrier_is_not_injected() -> None:
-    """For pods that bring one themselves: they are told the name of the Gang, and nothing else is done to them."""
+    """Pods with their own barrier get only the name of the Gang."""
     spec = made(asking(barrier="own"))
     assert spec.keys() == {"containers"}
     (container,) = spec["containers"]
@@ -227,7 +227,7 @@ def test_gang_without_all_addresses_is_an_error() -> None:
     ids=str,
 )
 def test_barrier_uses_the_pods_service_account(given: Json, account: str) -> None:
-    """The user's, by its old name too; and one of its own where the pod gives none to its containers."""
+    """The token is that of the pod's service account, also by its old field, and is mounted separately."""
     spec = made(asking({"containers": [], "automountServiceAccountToken": False, **given}, barrier="true"))
     assert spec["serviceAccountName"] == account
     (barrier,) = spec["initContainers"]
@@ -239,7 +239,7 @@ def test_barrier_uses_the_pods_service_account(given: Json, account: str) -> Non
 
 
 def test_barrier_gets_the_barrier_variables_of_containers() -> None:
-    """How long to wait is said beside everything else that is said of the pod; by the first who says it."""
+    """Barrier variables are taken from the containers; the first value wins."""
     late = {"name": "BARRIER_CHECK_TIMEOUT_SEC", "value": "1200"}
     file = {"name": "BARRIER_CONFIGFILE", "value": "configfile"}
     spec = {
@@ -270,7 +270,7 @@ def test_barrier_gets_the_barrier_variables_of_containers() -> None:
     ids=str,
 )
 def test_barrier_gets_no_gpu(resources: list[Any], expected: Json | None) -> None:
-    """But what keeps the pod's class of service."""
+    """The barrier gets CPU and memory, which keeps the pod's QoS class."""
     containers = [{"name": f"c{number}", "resources": each} for number, each in enumerate(resources)]
     (barrier,) = made(asking({"containers": containers}, barrier="true"))["initContainers"]
     assert barrier.get("resources") == expected
@@ -288,7 +288,7 @@ def test_barrier_gets_no_gpu(resources: list[Any], expected: Json | None) -> Non
     ids=str,
 )
 def test_malformed_template_is_passed_to_the_api_server(spec: Json) -> None:
-    """What is odd stays odd, and the API server says why it is refused."""
+    """Malformed parts are passed on, and the API server reports them."""
     before = copy.deepcopy(spec)
     found = made(asking(spec, barrier="true"))
     assert spec == before
@@ -311,7 +311,7 @@ def test_template_is_not_changed() -> None:
 
 
 def wrapped(container: Json, folder: Path) -> list[str]:
-    """As a kubelet puts it together, with the barrier's files in this folder."""
+    """Return the command as a kubelet runs it, with the barrier's files in this folder."""
     (folder / names.CLUSTER_ENV).write_text(
         files.contents(gang_objects.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
     )
@@ -321,7 +321,7 @@ def wrapped(container: Json, folder: Path) -> list[str]:
 
 
 def test_wrapper_keeps_arguments(tmp_path: Path) -> None:
-    """Each as it is, whatever a shell would make of it; and the variables are there."""
+    """Arguments are passed unchanged, and the variables are set."""
     words = ["a b", "", "$HOME", "*", 'q"q', "-c", "\\"]
     show = 'printf "<%s>" "$@" "$FB_WORKER_ADDRESSES" "$FB_PS_IPS"'
     command = wrapped({"command": ["sh", "-c", show, "sh"], "args": words}, tmp_path)
@@ -351,7 +351,7 @@ def test_wrapper_returns_the_exit_code(code: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_wrapper_forwards_signals(number: signal.Signals, tmp_path: Path) -> None:
-    """The command is the process that is told, and not the child of one."""
+    """The command replaces the shell and gets the signals itself."""
     run = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
     command = wrapped({"command": ["python3", "-c", run]}, tmp_path)
     process = subprocess.Popen(  # noqa: S603
@@ -370,7 +370,7 @@ def test_wrapper_forwards_signals(number: signal.Signals, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("container", [{}, {"args": ["--flag"]}, {"command": []}, {"command": None}], ids=str)
 def test_container_without_a_command_is_not_wrapped(container: Json) -> None:
-    """Which nobody here knows: it stays, and finds the files."""
+    """The image's command is not known here: it only gets the files."""
     (found,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
     assert {key: found.get(key) for key in ("command", "args")} == {
         key: container.get(key) for key in ("command", "args")

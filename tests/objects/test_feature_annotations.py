@@ -1,4 +1,4 @@
-"""What is made for a Framework that asks for names or for a barrier, and what holds of every template."""
+"""Objects of a Framework that requests names or a barrier, and properties of every template."""
 
 import copy
 from collections.abc import Callable
@@ -67,7 +67,7 @@ TEMPLATE = st.fixed_dictionaries(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(template=TEMPLATE, runtime=st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]))
 def test_malformed_template_is_never_changed_in_place(template: Json, runtime: str, running: Build) -> None:
-    """Whatever is wrong with it is the API server's to say."""
+    """The API server reports errors in the template."""
     before = copy.deepcopy(template)
     wanted: Any = {RUNTIME: runtime, BARRIER: "true"}
     made = pod(running(template, annotations=wanted), "worker", 0, PodOptions("windlass:x"))
@@ -81,7 +81,7 @@ def test_malformed_template_is_never_changed_in_place(template: Json, runtime: s
 def test_gang_has_the_service_if_there_are_names(
     annotations: dict[str, str], called: str | None, running: Build
 ) -> None:
-    """Without them the hostfile and tf_config.json have addresses."""
+    """Without names, hostfile and tf_config.json have addresses."""
     framework = running({}, tasks=0, annotations=annotations)
     assert framework.status is not None
     attempt = msgspec.structs.replace(framework.status.attempt_status, instance_uid="0_config-map")

@@ -31,7 +31,7 @@ def options_of(case: Path) -> PodOptions:
 
 
 def asked_for(framework: Framework, wiring: PodOptions) -> list[Any]:
-    """As they are sent."""
+    """Return the objects as they are sent."""
     features = requested_features(framework.metadata.annotations)
     made: list[Json] = [service(framework)] if features.uses_dns_names else []
     made += [gang(framework, wiring.ports)] if features.uses_gang else []

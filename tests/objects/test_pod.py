@@ -1,4 +1,4 @@
-"""A task's pod. Its whole shape is in the golden files; here are the edges, and what holds of every template."""
+"""The pod of a task. Its complete form is in the golden files; here are edge cases and properties of every template."""
 
 import copy
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
 GRACE = 30
-"""The grace that the API server gives a pod, in seconds."""
+"""Grace period of pods in seconds."""
 
 
 class World:
@@ -57,7 +57,7 @@ class World:
         return self.status.state
 
     def code(self) -> int | None:
-        """How the Framework attempt ended."""
+        """Completion of the Framework attempt."""
         completion = self.status.attempt_status.completion_status
         return None if completion is None else completion.code
 
@@ -118,7 +118,7 @@ class World:
         return decision
 
     def step(self) -> Decision:
-        """Decides and stores; does not act."""
+        """Decide and store without acting."""
         decision = self.decide()
         if decision.status is not None and decision.status != self.framework.status:
             self.framework = self.framework.with_status(decision.status, self._next_version())
@@ -221,7 +221,7 @@ class World:
     # The people
 
     def edit(self, *roles: TaskRoleSpec, **spec: Any) -> None:
-        """A user changes the spec: the roles, if any are given, and other fields."""
+        """Change the spec: the roles, if given, and other fields."""
         if roles:
             spec["task_roles"] = roles
         self.framework = msgspec.structs.replace(
@@ -242,11 +242,11 @@ class World:
         self.now += timedelta(seconds=seconds)
 
     def show(self) -> None:
-        """The watch shows all that was created."""
+        """Let the watch report all created objects."""
         self.unconfirmed.clear()
 
     def put(self, pod: PodView) -> None:
-        """A pod comes to light."""
+        """Add a pod to the observed ones."""
         self.pods[pod.name] = pod
         self.known.add(pod.uid)
 
@@ -255,7 +255,7 @@ class World:
         self.known.add(config_map.uid)
 
     def run(self, *indices: int, role: str = "worker") -> None:
-        """The pods of these tasks run; of all tasks of the role if none is named."""
+        """Run the pods of these tasks; of all tasks of the role if none is named."""
         for index in indices or self.indices(role):
             pod = self.pod(index, role)
             status = msgspec.structs.replace(
@@ -265,7 +265,7 @@ class World:
             self.pods[pod.name] = msgspec.structs.replace(pod, status=status, spec=spec)
 
     def end(self, index: int, exit_code: int = 0, role: str = "worker") -> None:
-        """The pod's container ends by itself."""
+        """End the container of the pod by itself."""
         pod = self.pod(index, role)
         terminated = ContainerTerminated(exit_code=exit_code, finished_at=self.now)
         container = ContainerStatus(name="main", state=ContainerState(terminated=terminated))
@@ -290,7 +290,7 @@ class World:
         self.config_map = msgspec.structs.replace(self.config_map, metadata=metadata)
 
     def vanish(self, *names: str) -> None:
-        """These pods are gone; if none is named, all that are being deleted."""
+        """Remove these pods; if none is named, all terminating ones."""
         for name in names or [name for name, pod in self.pods.items() if pod.is_deleting]:
             gone = self.pods.pop(name)
             self.unconfirmed.discard(gone.uid)
@@ -304,7 +304,7 @@ class World:
         self.config_map = None
 
     def finish(self) -> list[Action]:
-        """Everything that is asked to go goes, until nothing is left to do."""
+        """Remove all terminating objects until nothing is left to do."""
         done: list[Action] = []
         for _ in range(10):
             done += self.settle()
@@ -326,7 +326,7 @@ NewWorld = Callable[..., World]
 
 @pytest.fixture
 def new_world() -> NewWorld:
-    """Makes a world from roles and other fields of the spec: nothing has been decided yet."""
+    """Create a world from roles and other fields of the spec, before any decision."""
 
     def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
         return World(builders.framework("job", *roles, **spec), rules or Rules())
@@ -336,7 +336,7 @@ def new_world() -> NewWorld:
 
 @pytest.fixture
 def pending_world(new_world: NewWorld) -> NewWorld:
-    """Makes a world whose ConfigMap and pods are created and shown; every pod is Pending."""
+    """Create a world whose ConfigMap and pods are created and reported; every pod is Pending."""
 
     def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
         world = new_world(*roles, rules=rules, **spec)
@@ -349,7 +349,7 @@ def pending_world(new_world: NewWorld) -> NewWorld:
 
 @pytest.fixture
 def running_world(pending_world: NewWorld) -> NewWorld:
-    """Makes a world whose pods all run."""
+    """Create a world whose pods all run."""
 
     def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
         world = pending_world(*roles, rules=rules, **spec)

@@ -1,4 +1,4 @@
-"""Objects that were created and do not show, and objects of which the cache has never heard (statement 43)."""
+"""Created objects that the watch does not report, and objects unknown to the cache (statement 43)."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ CONFIG_MAP_TIMEOUT, POD_TIMEOUT = -110, -111
 
 @pytest.fixture
 def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
-    """The ConfigMap's creation was answered at NOW; the watch has not shown it."""
+    """A world whose ConfigMap was created at NOW; the watch has not reported it."""
 
     def make(rules: Rules | None = None, **spec: object) -> "World":
         world = new_world(role(tasks=1), rules=rules, **spec)
@@ -39,7 +39,7 @@ def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
 
 @pytest.fixture
 def hidden_pod(pending_world: "NewWorld") -> "NewWorld":
-    """Task 1's pod: its creation was answered at NOW, the watch has not shown it. Task 0 runs."""
+    """A world in which task 1's pod was created at NOW and not reported. Task 0 runs."""
 
     def make(
         rules: Rules | None = None, min_failed: int = -1, retry: RetryPolicySpec | None = None
@@ -76,7 +76,7 @@ def test_config_map_stays_requested_until_the_watch_reports_it(hidden_config_map
 
 @pytest.mark.parametrize("timeout", [60, 300])
 def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout: int) -> None:
-    """Ended with -110, and deleted to be sure; completed only after that."""
+    """The attempt ends with -110 and the ConfigMap is deleted; only then is it completed."""
     world = hidden_config_map(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
     world.wait(timeout - 0.001)
@@ -97,7 +97,7 @@ def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout:
 
 
 def test_deletion_of_an_unreported_config_map_is_confirmed(hidden_config_map: "NewWorld") -> None:
-    """The watch that did not show it will not show that it goes either: the answer does, or one looks."""
+    """The watch may not report the deletion either: the response does, or a list."""
     world = hidden_config_map()
     world.wait(300)
     world.step()
@@ -142,7 +142,7 @@ def test_pod_stays_requested_until_the_watch_reports_it(hidden_pod: "NewWorld") 
 
 @pytest.mark.parametrize("timeout", [60, 300])
 def test_unreported_pod_times_out(hidden_pod: "NewWorld", timeout: int) -> None:
-    """Ended with -111, and deleted by its UID; completed only after that."""
+    """The attempt ends with -111 and the pod is deleted by its UID; only then is it completed."""
     world = hidden_pod(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
     world.wait(timeout - 0.001)
@@ -161,7 +161,7 @@ def test_unreported_pod_times_out(hidden_pod: "NewWorld", timeout: int) -> None:
 
 
 def test_deletion_of_an_unreported_pod_is_confirmed(hidden_pod: "NewWorld") -> None:
-    """As for the ConfigMap."""
+    """Same as for the ConfigMap."""
     world = hidden_pod()
     world.wait(300)
     world.step()
@@ -253,7 +253,7 @@ def test_unknown_pod_that_is_not_found_counts_as_deleted(pending_world: "NewWorl
 
 
 def test_unknown_config_map_delays_the_end_of_the_framework(running_world: "NewWorld") -> None:
-    """Its pods are seen; whether it exists is open, so it is neither taken for deleted nor made again."""
+    """Its pods are observed; whether it exists is unknown, so it is neither considered deleted nor recreated."""
     world = running_world(role(tasks=1))
     world.config_map = None
     world.known.discard("cm-0")

@@ -85,7 +85,7 @@ def test_condition_of_a_completed_framework_keeps_its_time(running_world: "NewWo
 
 
 def test_suspended_becomes_true_and_false(running_world: "NewWorld") -> None:
-    """A3: true when it waits without pods; lastTransitionTime moves when the status does, and only then."""
+    """A3: true while it waits without pods; lastTransitionTime changes only with the status."""
     world = running_world(role(tasks=1))
     world.wait(10)
     world.edit(suspend=True)
@@ -119,7 +119,7 @@ def test_framework_created_suspended(new_world: "NewWorld") -> None:
 
 
 def test_create_overrides_suspend(new_world: "NewWorld") -> None:
-    """A3. Held by Create, it starts nothing when it is no longer suspended."""
+    """A3: with Create, it does not start when it is resumed."""
     world = new_world(role(tasks=1), suspend=True, execution_type=ExecutionType.CREATE)
     assert world.settle() == []
     world.edit(suspend=False)
@@ -129,7 +129,7 @@ def test_create_overrides_suspend(new_world: "NewWorld") -> None:
 
 
 def test_stop_clears_suspended(running_world: "NewWorld") -> None:
-    """A3: Stop comes before suspend."""
+    """A3: Stop overrides suspend."""
     world = running_world(role(tasks=1))
     world.edit(suspend=True)
     world.finish()
@@ -151,7 +151,7 @@ def test_suspend_does_not_change_a_completed_framework(running_world: "NewWorld"
 
 
 def test_name_taken_becomes_true_and_false(new_world: "NewWorld") -> None:
-    """The condition says what the API server said, and goes when the name is had."""
+    """The condition has the error of the API server, and becomes false when the name is free."""
     world = new_world(role(tasks=1))
     world.step()
     assert true_conditions(world) == set()
@@ -178,7 +178,7 @@ def test_name_taken_becomes_true_and_false(new_world: "NewWorld") -> None:
 
 
 def test_name_taken_is_reported_once(new_world: "NewWorld") -> None:
-    """One event, not one per attempt at it."""
+    """One event, not one per try."""
     world = new_world(role(tasks=1))
     world.step()
     world.name_taken = "ConfigMap job-attempt already exists"
@@ -208,7 +208,7 @@ def test_summary_follows_the_tasks(new_world: "NewWorld") -> None:
 
 
 def test_summary_of_a_completed_framework(running_world: "NewWorld") -> None:
-    """Tasks that the end of the attempt took along (-220) neither succeeded nor failed."""
+    """Tasks that ended with the attempt (-220) neither succeeded nor failed."""
     world = running_world(role(tasks=3, min_succeeded=1))
     world.end(0, 0)
     world.finish()

@@ -1,4 +1,4 @@
-"""How long a task may be Pending and a Framework may take (A4)."""
+"""Deadlines of pending tasks and active Frameworks (A4)."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ ALWAYS = RetryPolicySpec(max_retry_count=-2)
 
 
 def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
-    """Not a millisecond early, woken exactly then, and then it ends."""
+    """The attempt ends exactly at the deadline, which is wake_at."""
     assert world.decide().wake_at == deadline
     world.now = deadline
     world.wait(-0.001)
@@ -37,7 +37,7 @@ def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
 
 @pytest.mark.parametrize("deadline", [1, 60, 86400])
 def test_pending_deadline_ends_the_attempt(pending_world: "NewWorld", deadline: int) -> None:
-    """-240, Permanent, and one is told which task it was."""
+    """-240, Permanent, with the task in the message."""
     world = pending_world(role("chief", 1), role(tasks=3), pending_deadline_seconds=deadline)
     world.run(role="chief")
     world.run(0, 1)
@@ -66,7 +66,7 @@ def test_running_and_completed_tasks_are_not_pending(pending_world: "NewWorld") 
 
 
 def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world: "NewWorld") -> None:
-    """A task waits for its pod to run, whether the pod is Pending or for want of quota not even there."""
+    """A task is pending while its pod is Pending or cannot be created."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.run()
     world.settle()
@@ -77,7 +77,7 @@ def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world:
 
 
 def test_each_task_has_its_own_deadline(pending_world: "NewWorld") -> None:
-    """One that is added later may wait as long as the first could."""
+    """A task added later has the full time."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.run()
     world.settle()
@@ -99,7 +99,7 @@ def test_pending_deadline_restarts_with_a_task_retry(pending_world: "NewWorld") 
 
 
 def test_retry_delay_is_not_pending_time(pending_world: "NewWorld") -> None:
-    """The task waits for its time, not for a place."""
+    """The task waits for its retry, not for resources."""
     delayed = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=600, max_sec=600))
     world = pending_world(role(tasks=2, retry=delayed), pending_deadline_seconds=60)
     world.run()
@@ -113,7 +113,7 @@ def test_retry_delay_is_not_pending_time(pending_world: "NewWorld") -> None:
 
 
 def test_framework_without_a_config_map_has_no_pending_tasks(new_world: "NewWorld") -> None:
-    """Neither held nor for want of a name: no task is waiting for a place."""
+    """Neither a waiting Framework nor one without a name has pending tasks."""
     world = new_world(role(tasks=1), pending_deadline_seconds=60, execution_type=ExecutionType.CREATE)
     world.settle()
     assert world.decide().wake_at is None
@@ -170,7 +170,7 @@ def test_active_deadline_covers_all_attempts(running_world: "NewWorld") -> None:
     ],
 )
 def test_no_attempt_follows_the_active_deadline(running_world: "NewWorld", policy: RetryPolicySpec) -> None:
-    """The deadline is the Framework's, over all attempts: a further one would have no time left."""
+    """The deadline covers all attempts: another one would have no time left."""
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=policy)
     world.wait(100)
     done = world.finish()
@@ -180,7 +180,7 @@ def test_no_attempt_follows_the_active_deadline(running_world: "NewWorld", polic
 
 @pytest.mark.parametrize("held_for", [1, 5000])
 def test_suspended_time_is_not_active_time(running_world: "NewWorld", held_for: int) -> None:
-    """60 of 100 seconds are used; then it is suspended; then it has 40 left."""
+    """60 of 100 seconds are used before the suspension; 40 are left after it."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
     world.edit(suspend=True)
@@ -212,7 +212,7 @@ def test_time_of_two_suspensions_is_not_active_time(running_world: "NewWorld") -
 
 
 def test_time_before_the_start_is_not_active_time(new_world: "NewWorld") -> None:
-    """Held by Create: it has not begun."""
+    """With Create, it has not started."""
     world = new_world(role(tasks=1), active_deadline_seconds=100, execution_type=ExecutionType.CREATE)
     world.settle()
     assert world.decide().wake_at is None
@@ -226,7 +226,7 @@ def test_time_before_the_start_is_not_active_time(new_world: "NewWorld") -> None
 
 
 def test_retry_delay_is_active_time(running_world: "NewWorld") -> None:
-    """It ends in time all the same, without another attempt."""
+    """It ends at the deadline, without another attempt."""
     delayed = RetryPolicySpec(max_retry_count=9, retry_backoff=RetryBackoff(initial_sec=900, max_sec=900))
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=delayed)
     world.end(0, 1)
@@ -274,7 +274,7 @@ def test_wake_at_is_the_earlier_deadline(pending_world: "NewWorld") -> None:
 
 @pytest.mark.parametrize("held_for", [0.4, 0.6, 1.5])
 def test_short_suspensions_do_not_advance_the_deadline(running_world: "NewWorld", held_for: float) -> None:
-    """Five holds of less than two seconds, none of them a whole number; times are stored in whole seconds."""
+    """Five suspensions of less than two seconds, none of them whole; times are stored in whole seconds."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(5):
         world.wait(1)
@@ -289,7 +289,7 @@ def test_short_suspensions_do_not_advance_the_deadline(running_world: "NewWorld"
 
 
 def test_pending_deadline_restarts_after_a_suspension(running_world: "NewWorld") -> None:
-    """Its task statuses are as old as the suspension; its waiting is not."""
+    """Its task statuses are older than its pending time."""
     world = running_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(suspend=True)
     world.finish()
@@ -301,7 +301,7 @@ def test_pending_deadline_restarts_after_a_suspension(running_world: "NewWorld")
 
 
 def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: "NewWorld") -> None:
-    """60 of 100 seconds are used when it is suspended; its pods take their time. A3: it waits."""
+    """60 of 100 seconds are used when it is suspended; the time in which its pods terminate does not count."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
     world.edit(suspend=True)
@@ -313,7 +313,7 @@ def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: "N
 
 
 def test_running_task_does_not_extend_the_pending_deadline_of_another(pending_world: "NewWorld") -> None:
-    """How long *one* task may wait does not depend on its siblings: the Framework begins to run meanwhile."""
+    """The deadline of *one* task does not depend on others: the Framework starts to run meanwhile."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(role(tasks=2))
     world.step()

@@ -1,4 +1,4 @@
-"""How pods, ConfigMaps and whole attempts are removed (statements 41 and 42, the two-request removal)."""
+"""Deletion of pods, ConfigMaps and attempts (statements 41 and 42, with two requests)."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ def removals(actions: "tuple[Action, ...] | list[Action]") -> list[Action]:
 
 
 def take_label(world: "World", *names: str) -> None:
-    """As the reference makes its pods."""
+    """A pod without our label, as the reference creates it."""
     for name in names:
         pod = world.pods[name]
         labels = msgspec.structs.replace(pod.metadata.labels, attempt=ObjectLabels().attempt)
@@ -256,7 +256,7 @@ def test_pods_without_the_label_are_deleted_one_by_one(
 
 
 def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewWorld") -> None:
-    """The pods could not be created: there is nothing to empty, or nothing comes of it."""
+    """The pods could not be created, so there are none to delete."""
     world = new_world(role(tasks=1))
     world.settle(is_shown=False)
     world.show()
@@ -301,7 +301,7 @@ def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_w
 
 @pytest.mark.parametrize("has_run", [True, False])
 def test_objects_of_a_deleted_framework_are_deleted(pending_world: "NewWorld", has_run: bool) -> None:
-    """Its pods and its ConfigMap go as those of a finished attempt do; its status stays as it is."""
+    """Its pods and ConfigMap are deleted like those of a completed attempt; its status is not changed."""
     world = pending_world(role(tasks=2))
     if has_run:
         world.run()
@@ -323,7 +323,7 @@ def test_deleted_framework_creates_no_attempt(new_world: "NewWorld") -> None:
 
 
 def test_deleted_framework_creates_no_pods(new_world: "NewWorld") -> None:
-    """Neither those that are missing, nor those that were just asked for by a rescale."""
+    """Neither missing pods nor those of a rescale are created."""
     world = new_world(role(tasks=1))
     world.step()
     world.act(world.decide().actions)
@@ -337,7 +337,7 @@ def test_deleted_framework_creates_no_pods(new_world: "NewWorld") -> None:
 
 
 def test_deleted_framework_deletes_its_late_config_map(new_world: "NewWorld") -> None:
-    """The ConfigMap was created, and the Framework deleted before the status said so."""
+    """The ConfigMap was created, and the Framework deleted before the status was stored."""
     world = new_world(role(tasks=1))
     world.act(world.step().actions)
     world.delete_framework()
@@ -366,7 +366,7 @@ def test_unlabelled_pods_of_a_deleted_framework_are_deleted(running_world: "NewW
 
 
 def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld") -> None:
-    """A2: they stay until the deletion of the Framework."""
+    """A2: they are kept until the Framework is deleted."""
     world = running_world(role(tasks=1), completed_pods=CompletedPods.KEEP)
     world.end(0, 0)
     world.finish()

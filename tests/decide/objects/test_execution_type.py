@@ -1,4 +1,4 @@
-"""Create holds, Start runs, Stop ends (statements 28 and 35)."""
+"""Create waits, Start runs, Stop ends (statements 28 and 35)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def test_create_waits_with_all_task_statuses(held_world: "World") -> None:
 
 
 def test_waiting_framework_starts(held_world: "World") -> None:
-    """The tasks that were shown are the tasks that run."""
+    """The tasks of the status are the tasks that run."""
     world = held_world
     shown = [task.instance_uid for task in world.role().task_statuses]
     world.wait(100)

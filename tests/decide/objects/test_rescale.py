@@ -1,4 +1,4 @@
-"""Rescaling a running Framework: what is added, what is doomed and what is dropped (statements 36, 38, 40)."""
+"""Rescaling a running Framework: tasks added, deleted and dropped (statements 36, 38, 40)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Tasks that are being scaled away count for nothing (statement 37)."""
+"""Deleted tasks do not count (statement 37)."""
 
 from typing import TYPE_CHECKING
 
@@ -111,7 +111,7 @@ def test_summary_excludes_deleted_tasks(running_world: "NewWorld") -> None:
 
 
 def test_deleted_task_has_no_pending_deadline(pending_world: "NewWorld") -> None:
-    """A4 and statement 37: the Pending deadline is not for those that go."""
+    """A4 and statement 37: the pending deadline does not apply to deleted tasks."""
     world = pending_world(role(tasks=2), pending_deadline_seconds=60)
     world.run(0)
     world.settle()

@@ -1,4 +1,4 @@
-"""Tasks that were scaled away and are wanted again are other tasks (statements 38 and 40)."""
+"""Deleted tasks that the spec contains again are replaced by new ones (statements 38 and 40)."""
 
 from typing import TYPE_CHECKING
 

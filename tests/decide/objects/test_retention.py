@@ -18,7 +18,7 @@ ENDED = 50
 
 @pytest.fixture
 def completed_world(running_world: "NewWorld") -> "NewWorld":
-    """Makes a world whose Framework completed at NOW + ENDED."""
+    """Create a world whose Framework completed at NOW + ENDED."""
 
     def make(exit_code: int = 0, rules: Rules | None = None, **spec: object) -> "World":
         world = running_world(role(tasks=1), rules=rules, **spec)
@@ -52,7 +52,7 @@ def test_completed_framework_is_deleted_after_its_ttl(
     ttl: int | None,
     kept_for: int,
 ) -> None:
-    """ttlSecondsAfterFinished comes before frameworkCompletedRetainSec, be it shorter or longer."""
+    """ttlSecondsAfterFinished overrides frameworkCompletedRetainSec, shorter or longer."""
     rules = None if retain is None else Rules(completed_retain_sec=retain)
     world = completed_world(exit_code, rules, ttl_seconds_after_finished=ttl, completed_pods=completed_pods)
     decision = world.decide()
@@ -72,7 +72,7 @@ def test_framework_with_ttl_zero_is_deleted_at_once(running_world: "NewWorld", r
 
 
 def test_deletion_is_requested_once(completed_world: "NewWorld") -> None:
-    """Until it is answered it is the same action; then there is none, and nothing to wake up for."""
+    """The same action is repeated until there is a response; then there is none, and no wake_at."""
     world = completed_world(ttl_seconds_after_finished=10)
     world.wait(10)
     assert world.step().actions == world.step().actions == (DeleteFramework("job-uid"),)

@@ -1,4 +1,4 @@
-"""Objects that are not what the status says: deleted if ours, left alone if a stranger's (statement 44, NameTaken)."""
+"""Unexpected objects: deleted if ours, kept if foreign (statement 44, NameTaken)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ OTHER_FRAMEWORK = "other-uid"
 
 
 def pod_of(world: "World", index: int, uid: str, **builder: Any) -> PodView:
-    """A pod that was made for the task as it stands."""
+    """A pod created for the current task attempt."""
     builder.setdefault("config_map_uid", world.config_map_uid)
     return builders.pod(world.framework, world.task(index), uid=uid, **builder)
 
@@ -37,13 +37,13 @@ def with_metadata(pod: PodView, **metadata: Any) -> PodView:
 
 
 def orphan(pod: PodView) -> PodView:
-    """A person made it by hand and gave it the Framework's name as its label."""
+    """A pod created by hand with the label of the Framework's name."""
     labels = ObjectLabels(framework_name=pod.metadata.labels.framework_name)
     return with_metadata(pod, owner_references=(), annotations=ObjectAnnotations(), labels=labels)
 
 
 def of_other_framework(pod: PodView) -> PodView:
-    """A Framework of the same name made it: one of the other group, or a deleted one whose name came back."""
+    """A pod of a Framework of the same name: of the other group, or deleted earlier."""
     annotations = msgspec.structs.replace(
         pod.metadata.annotations, framework_uid=OTHER_FRAMEWORK, config_map_uid="their-cm"
     )
@@ -53,7 +53,7 @@ def of_other_framework(pod: PodView) -> PodView:
 
 
 def of_older_config_map(pod: PodView) -> PodView:
-    """An earlier attempt of the same Framework made it."""
+    """A pod of an earlier attempt of the same Framework."""
     annotations = msgspec.structs.replace(pod.metadata.annotations, config_map_uid="cm-old")
     owner = msgspec.structs.replace(pod.metadata.owner_references[0], uid="cm-old")
     labels = msgspec.structs.replace(pod.metadata.labels, attempt="cm-old")
@@ -66,7 +66,7 @@ def of_older_task_attempt(pod: PodView) -> PodView:
 
 
 def of_other_instance(pod: PodView) -> PodView:
-    """The task was scaled away and came back as another."""
+    """A pod of a task that was deleted and replaced."""
     annotations = msgspec.structs.replace(pod.metadata.annotations, task_uid="another-task")
     return with_metadata(pod, annotations=annotations)
 
@@ -83,7 +83,7 @@ def touched(actions: "tuple[Action, ...] | list[Action]", uid: str) -> bool:
 
 @pytest.fixture
 def waiting_world(pending_world: "NewWorld") -> "World":
-    """Task 0 has its pod; task 1 was added, is stored, and its pod is still to be created."""
+    """Task 0 has its pod; task 1 was added and stored, and its pod is missing."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
     world.step()
@@ -115,7 +115,7 @@ def test_pod_that_ended_before_it_was_known_is_adopted(waiting_world: "World") -
 
 @pytest.mark.parametrize("become", STRAYS)
 def test_own_pod_with_the_name_of_a_missing_pod_is_deleted(waiting_world: "World", become: Any) -> None:
-    """Not adopted, and the name is waited for."""
+    """The pod is not adopted; the task waits for the name."""
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Running")))
     assert world.settle() == [DeletePod("job-worker-1", "stray")]
@@ -139,7 +139,7 @@ def test_completed_unclaimed_pod_completes_no_task(waiting_world: "World", becom
 def test_foreign_pod_with_the_name_of_a_missing_pod_is_kept(
     waiting_world: "World", become: Any, phase: str
 ) -> None:
-    """The task waits, and creation is tried again when it is due."""
+    """The task waits, and the creation is retried when it is due."""
     world = waiting_world
     world.put(become(pod_of(world, 1, "stranger", phase=phase, exit_code=0)))
     world.postponed["job-worker-1"] = at(10)
@@ -156,7 +156,7 @@ def test_foreign_pod_with_the_name_of_a_missing_pod_is_kept(
 
 
 def test_postponed_creation_is_retried_when_due(waiting_world: "World") -> None:
-    """A stranger's pod without the label is not even seen: only the answer tells of it."""
+    """A foreign pod without the label is not observed: only the error reveals it."""
     world = waiting_world
     world.postponed["job-worker-1"] = at(10)
     decision = world.step()
@@ -169,7 +169,7 @@ def test_postponed_creation_is_retried_when_due(waiting_world: "World") -> None:
 
 @pytest.mark.parametrize("become", [*STRAYS, lambda pod: pod], ids=lambda become: become.__name__)
 def test_pod_with_an_unexpected_uid_is_deleted(running_world: "NewWorld", become: Any) -> None:
-    """The one of the status is gone, from outside (-101); the other is deleted, not taken for it."""
+    """The pod in the status was deleted externally (-101); the other one is deleted, not adopted."""
     world = running_world(role(tasks=2, min_failed=-1))
     twin = become(pod_of(world, 1, "twin", phase="Running"))
     world.vanish("job-worker-1")
@@ -192,7 +192,7 @@ def test_foreign_pod_with_the_name_of_a_former_pod_is_kept(running_world: "NewWo
 
 
 def test_unclaimed_own_pod_is_deleted(running_world: "NewWorld") -> None:
-    """It has a name beyond the tasks of the spec."""
+    """Its name is beyond the tasks of the spec."""
     world = running_world(role(tasks=1))
     world.put(with_metadata(pod_of(world, 0, "beyond"), name="job-worker-7"))
     before = world.status
@@ -202,7 +202,7 @@ def test_unclaimed_own_pod_is_deleted(running_world: "NewWorld") -> None:
 
 @pytest.mark.parametrize("become", STRANGERS)
 def test_foreign_pod_is_never_deleted(running_world: "NewWorld", become: Any) -> None:
-    """Nor does the end of the attempt wait for it."""
+    """The end of the attempt does not wait for it."""
     world = running_world(role(tasks=1))
     world.put(become(with_metadata(pod_of(world, 0, "stranger", phase="Running"), name="job-debug")))
     assert world.settle() == []
@@ -246,7 +246,7 @@ def test_config_map_created_without_a_response_is_adopted(new_world: "NewWorld")
 
 
 def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") -> None:
-    """The second attempt waits for the name, and takes nothing over."""
+    """The second attempt waits for the name, and adopts nothing."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
     world.settle()
@@ -265,7 +265,7 @@ def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") 
 
 
 def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: "NewWorld") -> None:
-    """The one of the status is gone, from outside (-100); the other is deleted, not taken for it."""
+    """The ConfigMap in the status was deleted externally (-100); the other one is deleted, not adopted."""
     world = running_world(role(tasks=1))
     world.vanish_config_map()
     world.put_config_map(builders.config_map(world.framework, "twin"))
@@ -277,7 +277,7 @@ def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: "NewW
 
 
 def test_config_map_that_appears_after_completion_is_deleted(new_world: "NewWorld") -> None:
-    """Its creation was not answered, and the Framework was stopped meanwhile."""
+    """Its creation had no response, and the Framework was stopped meanwhile."""
     world = new_world(role(tasks=1))
     world.step()
     world.edit(execution_type=ExecutionType.STOP)
@@ -292,7 +292,7 @@ def test_config_map_that_appears_after_completion_is_deleted(new_world: "NewWorl
 
 @pytest.fixture
 def second_world(new_world: "NewWorld") -> "World":
-    """A Framework whose ConfigMap's name belongs to the Framework of the other group, which runs one pod."""
+    """A Framework whose ConfigMap name is used by a Framework of the other group with one running pod."""
     world = new_world(role(tasks=1))
     world.step()
     theirs = builders.config_map(world.framework, "their-cm", owner_uid=OTHER_FRAMEWORK)
@@ -311,7 +311,7 @@ def with_config_map_owner(theirs: Any) -> Any:
 
 
 def test_second_framework_of_the_same_name_waits(second_world: "World") -> None:
-    """Neither the ConfigMap nor the pods of the first are touched."""
+    """The ConfigMap and pods of the first Framework are kept."""
     world = second_world
     for _ in range(3):
         decision = world.step()
@@ -351,7 +351,7 @@ def test_second_framework_can_be_deleted(second_world: "World") -> None:
 
 
 def test_first_framework_ends_without_the_second_ones_pods(running_world: "NewWorld") -> None:
-    """An unknown pod under the same label is not in the way of the removal."""
+    """A foreign pod with the same label does not block the deletion."""
     world = running_world(role(tasks=1))
     pod = with_metadata(pod_of(world, 0, "their-pod", phase="Running"), name="job-ps-0")
     world.put(of_other_framework(pod))
