@@ -95,7 +95,7 @@ def test_companion_is_open_while_the_job_runs(name: levels.Name, open_folder: Pa
         told = [json.loads(line) for line in command.output.splitlines()]
         (opened,) = (line for line in told if line.get("url"))
         assert (opened["event"], opened["object"]) == ("companion", "tensorboard")
-        assert f"port {watched.port} is taken: " in command.output
+        assert f"port {watched.port} is in use: " in command.output
         assert served(opened["url"]) == WORDS
         watched.gate.touch()
         last = command.done().expect(0).told[-1]

@@ -251,7 +251,7 @@ WRONG = {
         1,
         "there is no PersistentVolumeClaim your-data in the namespace default",
     ),
-    "no such folder": (("/nowhere", "my-data"), 2, "there is no /nowhere"),
+    "no such folder": (("/nowhere", "my-data"), 2, "/nowhere does not exist"),
     "out of the volume": (("FOLDER", "my-data:../etc"), 2, "outside of the share"),
     "no claim": (("FOLDER", ":models"), 2, "expected one of"),
     "a file where a folder is needed": (
@@ -262,7 +262,7 @@ WRONG = {
     "a folder where a file is to be": (
         ("FOLDER/a file", "my-data:full"),
         1,
-        "pvc://my-data/full/a file is a folder",
+        "pvc://my-data/full/a file is a directory",
     ),
 }
 
@@ -294,8 +294,8 @@ def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> N
         upload(
             cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 10
         )
-    named = "/exports/data on the NFS server 127.0.0.9 could"
-    assert str(late.value).startswith(f"{named} not be had within 10 s: ")
-    assert "does not say why" not in str(late.value)
+    named = "cannot mount /exports/data on the NFS server 127.0.0.9"
+    assert str(late.value).startswith(f"{named} within 10 s: ")
+    assert "reports no reason" not in str(late.value)
     assert noted[0].startswith("cannot mount /exports/data on the NFS server 127.0.0.9 yet: ")
     cluster.wait_until_alone()
