@@ -18,19 +18,19 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
     "empty": ("", Hints()),
     "TensorFlow alone": (
         "import tensorflow as tf",
-        Hints(runtime=Runtime.TENSORFLOW, seen=("imports tensorflow",)),
+        Hints(runtime=Runtime.TENSORFLOW, evidence=("imports tensorflow",)),
     ),
     "a part of it": (
         "from tensorflow.keras import layers",
-        Hints(runtime=Runtime.TENSORFLOW, seen=("imports tensorflow",)),
+        Hints(runtime=Runtime.TENSORFLOW, evidence=("imports tensorflow",)),
     ),
     "TF_CONFIG": (
         "import os, json\njson.loads(os.environ['TF_CONFIG'])",
-        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, seen=("reads TF_CONFIG",)),
+        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, evidence=("reads TF_CONFIG",)),
     ),
     "PS_HOSTS": (
         "import os\nos.getenv('PS_HOSTS')",
-        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, wants_servers=True, seen=("reads PS_HOSTS",)),
+        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, wants_servers=True, evidence=("reads PS_HOSTS",)),
     ),
     "the coordinator": (
         "import tensorflow as tf\ntf.distribute.coordinator.ClusterCoordinator(x)",
@@ -39,7 +39,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
             is_distributed=True,
             wants_servers=True,
             wants_a_chief=True,
-            seen=("imports tensorflow", "uses ClusterCoordinator"),
+            evidence=("imports tensorflow", "uses ClusterCoordinator"),
         ),
     ),
     "MultiWorkerMirroredStrategy": (
@@ -47,7 +47,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
         Hints(
             runtime=Runtime.TENSORFLOW,
             is_distributed=True,
-            seen=("imports tensorflow", "uses MultiWorkerMirroredStrategy"),
+            evidence=("imports tensorflow", "uses MultiWorkerMirroredStrategy"),
         ),
     ),
     "options of argparse": (
@@ -57,7 +57,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
             is_distributed=True,
             wants_servers=True,
             arguments=(*LISTS, TASK[1]),
-            seen=("takes --ps_hosts", "takes --worker_hosts", "takes --task_index"),
+            evidence=("takes --ps_hosts", "takes --worker_hosts", "takes --task_index"),
         ),
     ),
     "options of tf.app.flags": (
@@ -66,7 +66,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
             runtime=Runtime.TENSORFLOW,
             is_distributed=True,
             arguments=(LISTS[1], TASK[0]),
-            seen=("takes --worker_hosts", "takes --job_name"),
+            evidence=("takes --worker_hosts", "takes --job_name"),
         ),
     ),
     "options with hyphens": (
@@ -75,44 +75,44 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
             runtime=Runtime.TENSORFLOW,
             is_distributed=True,
             arguments=("--worker-hosts=$(WORKER_HOSTS)",),
-            seen=("takes --worker-hosts",),
+            evidence=("takes --worker-hosts",),
         ),
     ),
     "a job name of another kind": (
         "import torch\np.add_argument('--job_name')",
-        Hints(runtime=Runtime.PYTORCH, seen=("imports torch",)),
+        Hints(runtime=Runtime.PYTORCH, evidence=("imports torch",)),
     ),
     "PyTorch": (
         "import torch.distributed as dist\ndist.init_process_group('gloo')",
         Hints(
             runtime=Runtime.PYTORCH,
             is_distributed=True,
-            seen=("imports torch", "uses init_process_group"),
+            evidence=("imports torch", "uses init_process_group"),
         ),
     ),
     "RANK": (
         "import torch, os\nrank = int(os.environ['RANK'])",
-        Hints(runtime=Runtime.PYTORCH, is_distributed=True, seen=("imports torch", "reads RANK")),
+        Hints(runtime=Runtime.PYTORCH, is_distributed=True, evidence=("imports torch", "reads RANK")),
     ),
     "JAX": (
         "import jax\njax.distributed.initialize()",
         Hints(
             runtime=Runtime.JAX,
             is_distributed=True,
-            seen=("imports jax", "calls jax.distributed.initialize"),
+            evidence=("imports jax", "calls jax.distributed.initialize"),
         ),
     ),
-    "MPI": ("from mpi4py import MPI", Hints(runtime=Runtime.MPI, is_distributed=True, seen=("imports mpi4py",))),
+    "MPI": ("from mpi4py import MPI", Hints(runtime=Runtime.MPI, is_distributed=True, evidence=("imports mpi4py",))),
     "Horovod over TensorFlow": (
         "import tensorflow as tf\nimport horovod.tensorflow as hvd",
-        Hints(runtime=Runtime.MPI, is_distributed=True, seen=("imports horovod",)),
+        Hints(runtime=Runtime.MPI, is_distributed=True, evidence=("imports horovod",)),
     ),
     "two libraries, of which one is distributed": (
         "import tensorflow as tf\nimport torch\ntorch.nn.parallel.DistributedDataParallel(m)",
         Hints(
             runtime=Runtime.PYTORCH,
             is_distributed=True,
-            seen=("imports torch", "uses DistributedDataParallel"),
+            evidence=("imports torch", "uses DistributedDataParallel"),
         ),
     ),
     "one's own module": ("from .torch import x\nfrom mytorch import y", Hints()),
@@ -121,9 +121,9 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
 
 @pytest.mark.parametrize(("source", "expected"), SCRIPTS.values(), ids=SCRIPTS)
 def test_hints(source: str, expected: Hints) -> None:
-    found = script_hints.of(source.encode())
+    found = script_hints.inspect_script(source.encode())
 
-    assert sorted(found.seen) == sorted(expected.seen)
+    assert sorted(found.evidence) == sorted(expected.evidence)
     assert (
         found.runtime,
         found.is_distributed,
@@ -137,7 +137,7 @@ def test_hints(source: str, expected: Hints) -> None:
         expected.wants_a_chief,
         expected.arguments,
     )
-    assert found.trouble == ""
+    assert found.problem == ""
 
 
 UNREADABLE: dict[str, tuple[bytes, Runtime | None, str]] = {
@@ -147,7 +147,7 @@ UNREADABLE: dict[str, tuple[bytes, Runtime | None, str]] = {
     "not UTF-8": (b"import jax\nx = '\xff\xfe'\n", Runtime.JAX, "utf-8"),
     "deep nesting": (b"import jax\n" + b"(" * 5000 + b")" * 5000, Runtime.JAX, "too many nested"),
     "many operators": (b"import jax\nx = " + b"-" * 200_000 + b"1", Runtime.JAX, ""),
-    "huge": (b"#" * (script_hints.MOST_BYTES + 1), None, "larger than 4 MiB"),
+    "huge": (b"#" * (script_hints.MAX_BYTES + 1), None, "larger than 4 MiB"),
 }
 
 
@@ -155,15 +155,15 @@ UNREADABLE: dict[str, tuple[bytes, Runtime | None, str]] = {
 def test_what_cannot_be_read_is_searched_for_words(
     source: bytes, runtime: Runtime | None, trouble: str
 ) -> None:
-    hints = script_hints.of(source)
+    hints = script_hints.inspect_script(source)
 
     assert hints.runtime is runtime
-    assert hints.trouble
-    assert trouble in hints.trouble
+    assert hints.problem
+    assert trouble in hints.problem
 
 
 def test_an_encoding_that_is_declared_is_used() -> None:
-    assert script_hints.of("# coding: latin-1\nimport jax  # é\n".encode("latin-1")).trouble == ""
+    assert script_hints.inspect_script("# coding: latin-1\nimport jax  # é\n".encode("latin-1")).problem == ""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_an_encoding_that_is_declared_is_used() -> None:
     ],
 )
 def test_examples(script: str, runtime: Runtime, wants_servers: bool, arguments: tuple[str, ...]) -> None:
-    hints = script_hints.of((EXAMPLES / script).read_bytes())
+    hints = script_hints.inspect_script((EXAMPLES / script).read_bytes())
 
     assert hints.is_distributed
     assert (hints.runtime, hints.wants_servers, hints.arguments) == (runtime, wants_servers, arguments)

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all: where the disk is full, what was there before is there still."""
+"""Write files atomically: after an error, e.g. on a full disk, the old content is unchanged."""
 
 import contextlib
 import errno
@@ -11,36 +11,36 @@ from windlass.cli.errors import CommandError
 
 
 def write(path: Path, text: str, *, may_replace: bool) -> None:
-    """As `create`. Raises CommandError."""
+    """Create a text file. Raises CommandError."""
     try:
         create(path, text.encode(), may_replace=may_replace)
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
-    """Raises `FileExistsError` if something is there, unless that may be replaced."""
+    """Create a file. Raises `FileExistsError` if the path exists, unless `may_replace`."""
     if may_replace and path.exists():
         replace(path, data)
         return
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    written = _beside(path, data)
+    temporary = _write_temporary(path, data)
     try:
-        written.chmod(0o666 & ~_umask())
-        _name(written, path)
+        temporary.chmod(0o666 & ~_umask())
+        _link_or_rename(temporary, path)
     finally:
-        written.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _name(written: Path, path: Path) -> None:
-    """At once, and never in the place of another that has come meanwhile, where a disk can do that."""
+def _link_or_rename(temporary: Path, path: Path) -> None:
+    """Give the file its name without replacing one that was created meanwhile, if the file system has hard links."""
     try:
-        path.hardlink_to(written)
+        path.hardlink_to(temporary)
     except FileExistsError:
         raise
     except OSError:
-        written.replace(path)
+        temporary.replace(path)
 
 
 def _umask() -> int:
@@ -50,28 +50,28 @@ def _umask() -> int:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Its mode and, where that can be had, its owner stay. A link goes on pointing at the file."""
+    """Replace the content of a file. Its mode, its owner (if permitted) and symbolic links to it are kept."""
     path = path.resolve(strict=True)
-    known = path.stat()
-    if not stat.S_ISREG(known.st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    # Root may write everything, also what somebody has protected from it.
-    is_protected = not known.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    old = path.stat()
+    if not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    # Root could write read-only files too.
+    is_protected = not old.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     if is_protected or not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, "it is read-only")
-    written = _beside(path, data)
+        raise PermissionError(errno.EACCES, "the file is read-only")
+    temporary = _write_temporary(path, data)
     try:
         with contextlib.suppress(PermissionError):
-            os.chown(written, known.st_uid, known.st_gid)
-        written.chmod(stat.S_IMODE(known.st_mode))
-        written.replace(path)
+            os.chown(temporary, old.st_uid, old.st_gid)
+        temporary.chmod(stat.S_IMODE(old.st_mode))
+        temporary.replace(path)
     except OSError:
-        written.unlink()
+        temporary.unlink()
         raise
 
 
-def _beside(path: Path, data: bytes) -> Path:
-    """A file in the same folder, for only there it can take the place of another at once."""
+def _write_temporary(path: Path, data: bytes) -> Path:
+    """Write a temporary file in the same directory, from where it can be renamed atomically."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as stream:

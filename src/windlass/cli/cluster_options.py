@@ -1,4 +1,4 @@
-"""What all commands share that speak to a cluster: their options, the way there, and how a refusal leaves."""
+"""Options, connection and error handling of commands that use a cluster."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Where(NamedTuple):
-    """Which cluster, and which namespace of it."""
+    """The selected cluster and namespace. Empty values mean the defaults of kubectl."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -26,7 +26,7 @@ class Where(NamedTuple):
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --kubeconfig, --context and --namespace: the command is given a `where`."""
+    """Add --kubeconfig, --context and --namespace, which the command receives as `where`."""
 
     def with_where(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
         return command(where=Where(kubeconfig, context, namespace), **others)
@@ -60,7 +60,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
-    """What a use case gives. Raises CommandError."""
+    """Return the result of a use case. Raises CommandError."""
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import connection, errors
 

@@ -125,7 +125,7 @@ def unanswered(words: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 def _hints(words: Sequence[str], folder: Path) -> Hints:
     script = next((word for word in words if word.endswith(".py")), None)
-    return script_hints.of(_beginning(folder / script)) if script is not None else Hints()
+    return script_hints.inspect_script(_beginning(folder / script)) if script is not None else Hints()
 
 
 def _beginning(script: Path) -> bytes:

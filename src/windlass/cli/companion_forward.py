@@ -70,7 +70,7 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
                 default="5m",
                 show_default=True,
                 metavar="DURATION",
-                callback=parameters.some_time,
+                callback=parameters.positive_duration,
                 help="How long to wait until the companion responds.",
             ),
             click.option("--browser", "opens_browser", is_flag=True, help="Open the URL in a browser."),

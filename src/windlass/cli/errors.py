@@ -1,4 +1,4 @@
-"""What goes wrong while a command runs, told in one message. A traceback is for those who ask for it."""
+"""Report errors of commands as one message and an exit code. --debug shows the traceback instead."""
 
 import contextlib
 import errno
@@ -14,106 +14,105 @@ DEBUG = "--debug"
 
 
 class CommandError(Exception):
-    """One message, and what to exit with."""
+    """A message for the user with an exit code."""
 
     def __init__(self, message: str, code: int = exit_codes.FAILED) -> None:
         super().__init__(message)
         self.code = code
 
 
-class _NobodyReadsError(Exception):
-    """A closed pipe, past click, which would exit with a code of its own."""
+class _PipeClosedError(Exception):
+    """A BrokenPipeError, hidden from click, which would use an exit code of its own."""
 
 
-class _CtrlCError(Exception):
-    """Past click, likewise."""
+class _InterruptedError(Exception):
+    """A KeyboardInterrupt, hidden from click for the same reason."""
 
 
 def open_missing_streams() -> None:
-    """Somebody may have started us with `>&-`: what is written there goes nowhere, and into no file that we open."""
+    """Replace closed streams (`>&-`) with /dev/null, so that output does not end up in another file."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 — until the end; `pathlib` takes a while
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 — stays open; importing `pathlib` is slow
 
 
 @contextlib.contextmanager
-def past_click() -> Iterator[None]:
-    """For `told`, around whatever click runs."""
+def bypassing_click() -> Iterator[None]:
+    """Pass exceptions that click would handle on to `run_reporting_errors`."""
     try:
         yield
     except BrokenPipeError as error:
-        raise _NobodyReadsError from error
+        raise _PipeClosedError from error
     except KeyboardInterrupt as error:
-        raise _CtrlCError from error
+        raise _InterruptedError from error
     except click.Abort as error:
-        # Of a question: click has made this of a Ctrl-C, or of an answer that was no.
+        # click raises Abort in a prompt, after Ctrl-C or after the answer no.
         if isinstance(error.__context__, KeyboardInterrupt):
-            raise _CtrlCError from error
+            raise _InterruptedError from error
         raise
 
 
 @contextlib.contextmanager
-def told(*, is_debugging: bool) -> Iterator[None]:
-    """Leaves by SystemExit, whatever happens in the block."""
+def run_reporting_errors(*, is_debugging: bool) -> Iterator[None]:
+    """Print errors of the block and raise SystemExit."""
     try:
         yield
         sys.stdout.flush()
-    except (BrokenPipeError, _NobodyReadsError):
-        _leave_quietly()
-    except (KeyboardInterrupt, _CtrlCError):
+    except (BrokenPipeError, _PipeClosedError):
+        _exit_on_closed_pipe()
+    except (KeyboardInterrupt, _InterruptedError):
         sys.exit(exit_codes.INTERRUPTED)
     except Exception as error:
         if is_debugging:
             raise
-        message, code = explained(error)
+        message, code = describe_error(error)
         with contextlib.suppress(OSError):
-            print(f"windlass: {_shown(message)}", file=sys.stderr)
+            print(f"windlass: {_printable(message)}", file=sys.stderr)
         sys.exit(code)
 
 
-def explained(error: Exception) -> tuple[str, int]:
-    """The message, and what to exit with."""
+def describe_error(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit code."""
     if isinstance(error, CommandError):
         return str(error), error.code
     if isinstance(error, OSError):
-        return of_the_system(error), exit_codes.FAILED
-    fault = f"something went wrong that should not ({type(error).__name__}: {error})"
-    advice = f"This is a fault of Windlass: please report it with the output of `windlass {DEBUG} …`."
-    return f"{fault}. {advice}", exit_codes.FAILED
+        return os_error_message(error), exit_codes.FAILED
+    failure = f"internal error: {type(error).__name__}: {error}"
+    return f"{failure}. Please report this with the output of `windlass {DEBUG} …`.", exit_codes.FAILED
 
 
-def _shown(message: str) -> str:
-    """Part of it may be what a server, a file or somebody's fingers said."""
+def _printable(message: str) -> str:
+    """Remove control characters, since parts of the message may come from a server, a file or the command line."""
     from windlass.cli.terminal import text as terminal_text
 
-    return "\n".join(map(terminal_text.plain, message.split("\n")))
+    return "\n".join(map(terminal_text.printable, message.split("\n")))
 
 
-def of_the_system(error: OSError, where: object = "") -> str:
-    """What the system refuses, as a sentence; `where` is told if the system does not say it."""
-    named = error.filename or where
-    if is_for_want_of_room(error):
+def os_error_message(error: OSError, path: object = "") -> str:
+    """Return the message of a system error. `path` is used if the error does not name a file."""
+    named = error.filename or path
+    if is_disk_full(error):
         place = f": {named}" if named else ""
-        return f"no space is left on the device{place}. Make room, and run it again."
-    if isinstance(error, FileNotFoundError) and not named and not _has_a_folder():
-        return "the folder in which this was started is gone. Go to another, and run it again."
+        return f"no space left on device{place}. Free some space and run the command again."
+    if isinstance(error, FileNotFoundError) and not named and not _has_working_directory():
+        return "the working directory was deleted. Change to another one and run the command again."
     return f"{named}: {error.strerror}" if named and error.strerror else str(error)
 
 
-def _has_a_folder() -> bool:
+def _has_working_directory() -> bool:
     try:
-        os.getcwd()  # noqa: PTH109 — `pathlib` takes a while
+        os.getcwd()  # noqa: PTH109 — importing `pathlib` is slow
     except FileNotFoundError:
         return False
     return True
 
 
-def is_for_want_of_room(error: OSError) -> bool:
+def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def _leave_quietly() -> None:
-    """Python would complain once more when it flushes what nobody reads."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
+def _exit_on_closed_pipe() -> None:
+    """Redirect stdout to /dev/null first, since Python would report the closed pipe again when it flushes."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
     sys.exit(exit_codes.CLOSED_PIPE)

@@ -1,6 +1,4 @@
-"""What `stop`, `suspend`, `resume` and `delete` share: they take several jobs, and one that is not there keeps no other
-from its turn.
-"""
+"""Apply `stop`, `suspend`, `resume` or `delete` to several jobs. An error for one job does not affect the others."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -14,37 +12,39 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def each(names: Sequence[str], act: Callable[[str], Awaitable[T]]) -> tuple[list[T], list[str]]:
-    """What each gave, and a message for each that could not be had."""
+async def apply_to_each(
+    names: Sequence[str], act: Callable[[str], Awaitable[T]]
+) -> tuple[list[T], list[str]]:
+    """Return the results, and the messages of errors."""
     from windlass.client.errors import CompletedError, NotInstalledError, NotThereError
 
-    given: list[T] = []
-    refusals: list[str] = []
+    results: list[T] = []
+    errors: list[str] = []
     for name in dict.fromkeys(names):
         try:
-            given.append(await act(name))
+            results.append(await act(name))
         except NotInstalledError:
             raise
         except (NotThereError, CompletedError) as error:
-            refusals.append(str(error))
-    return given, refusals
+            errors.append(str(error))
+    return results, errors
 
 
-def insist(refusals: Sequence[str]) -> None:
-    """Raises ClientError if there are any."""
+def raise_errors(errors: Sequence[str]) -> None:
+    """Raises ClientError if there are errors."""
     from windlass.client.errors import ClientError
 
-    if refusals:
-        raise ClientError("\n".join(refusals))
+    if errors:
+        raise ClientError("\n".join(errors))
 
 
 async def change(
     connection: "Connection", names: Sequence[str], use: "Callable[[Connection, str], Awaitable[Change]]"
 ) -> None:
-    """Says what became of each."""
+    """Apply a change to each job and print its message."""
 
     async def act(name: str) -> None:
         click.echo((await use(connection, name)).message)
 
-    _, refusals = await each(names, act)
-    insist(refusals)
+    _, errors = await apply_to_each(names, act)
+    raise_errors(errors)

@@ -1,6 +1,6 @@
-"""The `windlass` command. Knows the commands by name and imports one only when it is run.
+"""The `windlass` command. A subcommand is imported only when it is run.
 
-Whatever goes wrong leaves here, as one message and an exit code: see `exit_codes`.
+Every error ends here, as one message and an exit code: see `exit_codes`.
 """
 
 import importlib
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 class LazyCommand(NamedTuple):
     module: str
-    """Has the command under its own name."""
+    """Module with a function of the same name as the command."""
     summary: str
-    """What `windlass --help` says about it."""
+    """Text in `windlass --help`."""
 
 
 COMMANDS = {
@@ -97,18 +97,18 @@ SECTIONS = {
 
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
-        """As click has it, but for what click leaves as a traceback."""
+        """Run the command. Errors that click would print as a traceback become messages."""
         errors.open_missing_streams()
-        given = sys.argv[1:] if args is None else list(args)
-        with errors.told(is_debugging=errors.DEBUG in given[:1]):
+        arguments = sys.argv[1:] if args is None else list(args)
+        with errors.run_reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):
             return super().main(args, *rest, **more)
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
-        with errors.past_click():
+        with errors.bypassing_click():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with errors.past_click():
+        with errors.bypassing_click():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — an override
@@ -122,7 +122,7 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Without importing the commands: somebody waits who has pressed Tab."""
+        """Complete commands without importing them, to be fast."""
         from click.shell_completion import CompletionItem
 
         found = [

@@ -1,4 +1,4 @@
-"""How click reads parameters that several commands take."""
+"""Parsers of parameters that several commands have."""
 
 import re
 
@@ -9,7 +9,7 @@ from windlass.wire import diagnostics, durations
 
 
 def duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """90, 90s, 15m, 1h30m → seconds."""
+    """Parse a duration (90, 90s, 15m, 1h30m) into seconds."""
     if value is None:
         return None
     try:
@@ -18,16 +18,16 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(error), param=parameter) from error
 
 
-def some_time(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """A duration that is longer than nothing."""
+def positive_duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Parse a duration greater than 0."""
     length = duration(context, parameter, value)
     if length == 0:
-        raise click.BadParameter(f"found {value!r}, expected more than nothing", param=parameter)
+        raise click.BadParameter(f"found {value!r}, expected more than 0", param=parameter)
     return length
 
 
 def namespace(_: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Empty: nobody has said one."""
+    """Validate a namespace. Empty means the default."""
     if value and not re.fullmatch(names.DNS_LABEL_PATTERN, value):
         expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends"
         raise click.BadParameter(f"found {diagnostics.quoted(value)}, {expected}", param=parameter)

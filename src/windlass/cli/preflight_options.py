@@ -10,7 +10,7 @@ no_preflight = click.option(
 preflight_timeout = click.option(
     "--preflight-timeout",
     metavar="DURATION",
-    callback=parameters.some_time,
+    callback=parameters.positive_duration,
     help="How long to wait for required files, e.g. 30s (default: 2m).",
 )
 

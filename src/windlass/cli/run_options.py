@@ -105,7 +105,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--timeout",
         metavar="DURATION",
-        callback=parameters.some_time,
+        callback=parameters.positive_duration,
         help="Maximum duration of the run, e.g. 90s or 10m (default: no limit).",
     ),
     fault_options.option,

@@ -91,6 +91,6 @@ def _config_maps(option: str, namespaces: tuple[str, ...]) -> list[Json]:
         folder = paths.expanded(path)
         return [config_map_files.config_map(name, namespace, folder) for namespace in namespaces]
     except OSError as error:
-        raise click.UsageError(f"--config-map: {errors.of_the_system(error, path)}") from error
+        raise click.UsageError(f"--config-map: {errors.os_error_message(error, path)}") from error
     except ValueError as error:
         raise click.UsageError(f"--config-map: {error}") from error

@@ -1,7 +1,7 @@
-"""What a training script says about how it wants to be run. Bytes in, values out: the script is read and never run.
+"""Infer from a training script how to run it. The script is parsed and never run.
 
-Imports name the library; the variables that it reads, its options and the strategies that it uses tell how its
-processes are to find one another. A script that is no Python 3 is searched for the same words.
+Its imports show the library. The variables, options and strategies that it uses show how its processes find each other.
+A script that is not Python 3 is searched for the same words.
 """
 
 import ast
@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.model.feature_annotations import Runtime
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 _LIBRARIES: Mapping[str, Runtime] = {
     "horovod": Runtime.MPI,
@@ -27,7 +27,7 @@ _LIBRARIES: Mapping[str, Runtime] = {
     "jax": Runtime.JAX,
     "flax": Runtime.JAX,
 }
-"""In the order in which they count: what brings its own way of starting processes comes first."""
+"""In order of precedence: libraries with their own process launcher come first."""
 _VARIABLES: Mapping[str, Runtime | None] = {
     "TF_CONFIG": Runtime.TENSORFLOW,
     "CLUSTER_CONFIG": Runtime.TENSORFLOW,
@@ -56,7 +56,7 @@ _OPTIONS: Mapping[str, str] = {
     "job_name": "JOB_NAME",
     "task_index": "TASK_INDEX",
 }
-"""What scripts of the first distributed TensorFlow are given, and the variables that hold it."""
+"""Command line options of TensorFlow 1 scripts, and the variables with their values."""
 _LISTS = frozenset({"ps_hosts", "worker_hosts"})
 _SERVERS = frozenset({"ParameterServerStrategy", "ClusterCoordinator", "PS_HOSTS", "ps"})
 _COORDINATORS = frozenset({"ClusterCoordinator"})
@@ -67,23 +67,23 @@ _WORD = re.compile(r"\w+")
 
 class Hints(msgspec.Struct, frozen=True):
     runtime: Runtime | None = None
-    """None: nothing points to one."""
+    """None if there is no indication of a runtime."""
     is_distributed: bool = False
-    """It does something about other processes. One that does not would do the same in every task."""
+    """Whether the script communicates with other processes. Otherwise every task would do the same."""
     wants_servers: bool = False
-    """Parameter servers hold its variables."""
+    """Whether the script uses parameter servers."""
     wants_a_chief: bool = False
-    """One task drives the others."""
+    """Whether one task coordinates the others."""
     arguments: tuple[str, ...] = ()
-    """Options that tell it who its peers are, with the variables that hold it."""
-    seen: tuple[str, ...] = ()
-    """What these conclusions are from, in words."""
-    trouble: str = ""
-    """Why it could not be read as Python; empty if it could."""
+    """Command line options for its peers, with the variables as values."""
+    evidence: tuple[str, ...] = ()
+    """Phrases that describe what was found in the script."""
+    problem: str = ""
+    """Why the script could not be parsed; empty if it was."""
 
 
-class _Sight(msgspec.Struct, frozen=True):
-    """Something of the script that says how it wants to be run."""
+class _Finding(msgspec.Struct, frozen=True):
+    """A part of the script that indicates how to run it."""
 
     word: str
     phrase: str
@@ -91,113 +91,113 @@ class _Sight(msgspec.Struct, frozen=True):
     is_distributed: bool = True
 
 
-def of(source: bytes) -> Hints:
-    """Never raises: of what cannot be read there are few hints, or none."""
-    if len(source) > MOST_BYTES:
-        return Hints(trouble=f"it is larger than {MOST_BYTES // 2**20} MiB")
+def inspect_script(source: bytes) -> Hints:
+    """Return the hints of a script; few or none if it cannot be parsed."""
+    if len(source) > MAX_BYTES:
+        return Hints(problem=f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
-        return _concluded(tuple(_sights(_parsed(source))))
+        return _conclude(tuple(_findings(_parsed(source))))
     except SyntaxError as error:
-        trouble = f"it is not Python 3 (line {error.lineno or 1}: {error.msg})"
+        problem = f"it is not Python 3 (line {error.lineno or 1}: {error.msg})"
     except ValueError:
-        trouble = "it is not text"
+        problem = "it is not text"
     except (RecursionError, MemoryError):
-        trouble = "it is nested too deeply"
-    hints = _concluded(tuple(_sights_of_words(source.decode("utf-8", errors="replace"))))
-    return msgspec.structs.replace(hints, trouble=trouble)
+        problem = "it is nested too deeply"
+    hints = _conclude(tuple(_findings_in_text(source.decode("utf-8", errors="replace"))))
+    return msgspec.structs.replace(hints, problem=problem)
 
 
 def _parsed(source: bytes) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the script, to somebody who asked for nothing of the kind
+        warnings.simplefilter("ignore")  # syntax warnings about the script are not relevant
         return ast.parse(source)
 
 
-def _sights(module: ast.Module) -> Iterator[_Sight]:
+def _findings(module: ast.Module) -> Iterator[_Finding]:
     for node in ast.walk(module):
         match node:
             case ast.Import(names=names):
                 for alias in names:
-                    yield from _of_import(alias.name)
+                    yield from _import_findings(alias.name)
             case ast.ImportFrom(module=str(name), names=names, level=0):
-                yield from _of_import(name)
+                yield from _import_findings(name)
                 for alias in names:
-                    yield from _of_name(alias.name)
+                    yield from _name_findings(alias.name)
             case ast.Attribute(attr=name) | ast.Name(id=name):
-                yield from _of_name(name)
+                yield from _name_findings(name)
             case ast.Call():
-                yield from _of_call(node)
+                yield from _call_findings(node)
             case ast.Constant(value=str(text)) if text in _VARIABLES:
-                yield _Sight(text, f"reads {text}", _VARIABLES[text])
+                yield _Finding(text, f"reads {text}", _VARIABLES[text])
             case ast.Compare(comparators=[ast.Constant(value="ps")]):
-                yield _Sight("ps", "asks whether it is a ps", Runtime.TENSORFLOW)
+                yield _Finding("ps", "asks whether it is a ps", Runtime.TENSORFLOW)
 
 
-def _of_import(module: str) -> Iterator[_Sight]:
+def _import_findings(module: str) -> Iterator[_Finding]:
     name = module.partition(".")[0]
     if name in _LIBRARIES:
         is_distributed = _LIBRARIES[name] is Runtime.MPI or module.startswith("torch.distributed")
-        yield _Sight(name, f"imports {name}", _LIBRARIES[name], is_distributed)
+        yield _Finding(name, f"imports {name}", _LIBRARIES[name], is_distributed)
 
 
-def _of_name(name: str) -> Iterator[_Sight]:
+def _name_findings(name: str) -> Iterator[_Finding]:
     if name in _NAMES:
-        yield _Sight(name, f"uses {name}", _NAMES[name])
+        yield _Finding(name, f"uses {name}", _NAMES[name])
 
 
-def _of_call(call: ast.Call) -> Iterator[_Sight]:
+def _call_findings(call: ast.Call) -> Iterator[_Finding]:
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called == "initialize" and "jax" in ast.unparse(call.func):
-        yield _Sight(called, "calls jax.distributed.initialize", Runtime.JAX)
+        yield _Finding(called, "calls jax.distributed.initialize", Runtime.JAX)
     if not _DEFINES_AN_OPTION.fullmatch(called):
         return
     for argument in call.args:
         match argument:
             case ast.Constant(value=str(text)) if text.lstrip("-").replace("-", "_") in _OPTIONS:
                 option = text if text.startswith("--") else f"--{text}"
-                yield _Sight(option, f"takes {option}")
+                yield _Finding(option, f"takes {option}")
 
 
-def _sights_of_words(text: str) -> Iterator[_Sight]:
+def _findings_in_text(text: str) -> Iterator[_Finding]:
     for module in _IMPORTED.findall(text):
-        yield from _of_import(module)
+        yield from _import_findings(module)
     for word in dict.fromkeys(_WORD.findall(text)):
-        yield from _of_name(word)
+        yield from _name_findings(word)
         if word in _VARIABLES:
-            yield _Sight(word, f"reads {word}", _VARIABLES[word])
+            yield _Finding(word, f"reads {word}", _VARIABLES[word])
         if word in _OPTIONS:
-            yield _Sight(f"--{word}", f"takes --{word}")
+            yield _Finding(f"--{word}", f"takes --{word}")
 
 
-def _concluded(sights: tuple[_Sight, ...]) -> Hints:
-    words = frozenset(sight.word for sight in sights)
+def _conclude(findings: tuple[_Finding, ...]) -> Hints:
+    words = frozenset(finding.word for finding in findings)
     options = {word.lstrip("-").replace("-", "_"): word for word in sorted(words) if word.startswith("--")}
     takes_lists = not _LISTS.isdisjoint(options)
     if not takes_lists:
-        # Many a script has a --job_name that has nothing to do with it.
-        sights = tuple(sight for sight in sights if not sight.word.startswith("--"))
-    runtime = Runtime.TENSORFLOW if takes_lists else _runtime(sights)
-    fitting = [sight for sight in sights if sight.runtime in (runtime, None)]
+        # Many scripts have an unrelated option --job_name.
+        findings = tuple(finding for finding in findings if not finding.word.startswith("--"))
+    runtime = Runtime.TENSORFLOW if takes_lists else _runtime(findings)
+    fitting = [finding for finding in findings if finding.runtime in (runtime, None)]
     return Hints(
         runtime=runtime,
-        is_distributed=any(sight.is_distributed for sight in fitting),
+        is_distributed=any(finding.is_distributed for finding in fitting),
         wants_servers=runtime is Runtime.TENSORFLOW
         and (not _SERVERS.isdisjoint(words) or "ps_hosts" in options),
         wants_a_chief=runtime is Runtime.TENSORFLOW and not _COORDINATORS.isdisjoint(words),
         arguments=tuple(f"{options[name]}=$({_OPTIONS[name]})" for name in _OPTIONS if name in options)
         if takes_lists
         else (),
-        seen=tuple(dict.fromkeys(sight.phrase for sight in fitting)),
+        evidence=tuple(dict.fromkeys(finding.phrase for finding in fitting)),
     )
 
 
-def _runtime(sights: tuple[_Sight, ...]) -> Runtime | None:
-    """By the library that is imported; among several, by the one whose way of finding others is used."""
+def _runtime(findings: tuple[_Finding, ...]) -> Runtime | None:
+    """Return the runtime of the imported library, preferably of one whose discovery is used too."""
     imported = [
-        runtime for name, runtime in _LIBRARIES.items() if any(sight.word == name for sight in sights)
+        runtime for name, runtime in _LIBRARIES.items() if any(finding.word == name for finding in findings)
     ]
     is_mpi = Runtime.MPI in imported
-    used = [sight.runtime for sight in sights if sight.is_distributed and sight.runtime is not None]
+    used = [finding.runtime for finding in findings if finding.is_distributed and finding.runtime is not None]
     preferred = [runtime for runtime in imported if runtime in used]
     candidates = [Runtime.MPI] if is_mpi else [*preferred, *imported, *used]
     return candidates[0] if candidates else None

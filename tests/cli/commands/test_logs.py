@@ -42,7 +42,7 @@ FORMS = {
     "since": (("--since", "5m"), b""),
     "in-colour": (
         ("worker", "--color", "always"),
-        colours.painted("worker-1 |", colours.of_tasks(TASKS)["worker-1"]).encode() + b" no end\n",
+        colours.colour("worker-1 |", colours.assign(TASKS)["worker-1"]).encode() + b" no end\n",
     ),
 }
 
@@ -127,15 +127,15 @@ COLOURS = {
     ("choice", "is_terminal", "environment", "expected"), COLOURS.values(), ids=COLOURS.keys()
 )
 def test_colours(choice: str, is_terminal: bool, environment: dict[str, str], expected: bool) -> None:
-    assert colours.is_wanted(choice, is_terminal=is_terminal, environment=environment) == expected
+    assert colours.is_enabled(choice, is_terminal=is_terminal, environment=environment) == expected
 
 
 def test_every_task_has_a_colour() -> None:
     tasks = tuple(f"worker-{number}" for number in range(30))
-    found = colours.of_tasks(tasks)
+    found = colours.assign(tasks)
     assert found.keys() == set(tasks)
     assert all(found[one] != found[next_one] for one, next_one in itertools.pairwise(tasks))
 
 
 def test_who_has_none_is_not_painted() -> None:
-    assert colours.painted("worker-1 |", None) == "worker-1 |"
+    assert colours.colour("worker-1 |", None) == "worker-1 |"

@@ -142,17 +142,17 @@ def test_sizes(amount: int, expected: str) -> None:
 
 ROWS = st.builds(
     Row,
-    name=st.text(max_size=60).map(terminal_text.plain),
+    name=st.text(max_size=60).map(terminal_text.printable),
     phase=st.sampled_from(Phase),
     code=st.none() | st.integers(-2000, 300),
     attempt=st.integers(0, 10**9),
-    node=st.text(max_size=60).map(terminal_text.plain),
+    node=st.text(max_size=60).map(terminal_text.printable),
     cpu=st.none() | st.floats(0, 10_000),
     memory=st.none() | st.integers(0, 2**60),
     progress=st.none() | st.builds(Progress, st.integers(0, 10**15), st.integers(0, 10**15)),
     remaining=st.none() | st.floats(0, 10**8),
-    line=st.text(max_size=200).map(terminal_text.plain),
-    trouble=st.just("") | st.text(max_size=200).map(terminal_text.plain),
+    line=st.text(max_size=200).map(terminal_text.printable),
+    trouble=st.just("") | st.text(max_size=200).map(terminal_text.printable),
 )
 
 
@@ -163,4 +163,4 @@ def test_nothing_is_wider_or_higher_than_the_terminal(
     view = View((HEAD,) * heads, tuple(rows))
     lines = live_view.render(view, width, height)
     assert len(lines) <= height
-    assert [line for line in lines if terminal_text.cells(line) > width] == []
+    assert [line for line in lines if terminal_text.display_width(line) > width] == []

@@ -93,7 +93,7 @@ def test_how_a_line_looks(
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert output.rendered(said, style).decode() == expected
+    assert output.format_line(said, style).decode() == expected
 
 
 class Slow(io.BytesIO):
@@ -114,7 +114,7 @@ def test_a_slow_reader_holds_up_logs_and_nothing_else() -> None:
     stream = Slow()
     lines = Output(stream, Style(width=4))
     line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
-    number = output.MOST_PENDING + 1
+    number = output.MAX_PENDING + 1
 
     async def write() -> bool:
         lines.attach(asyncio.get_running_loop(), lambda: None)
@@ -173,7 +173,9 @@ def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps
     for each in said:
         lines.say(each)
     lines.finish()
-    assert stream.getvalue() == b"".join(output.rendered(each, style) for each in said if each.step in steps)
+    assert stream.getvalue() == b"".join(
+        output.format_line(each, style) for each in said if each.step in steps
+    )
 
 
 # Ctrl-C

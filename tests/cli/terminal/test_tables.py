@@ -9,9 +9,9 @@ from windlass.cli.terminal.tables import Column
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 COLUMNS = (
-    Column("NAME", 3, gives_way=True),
+    Column("NAME", 3, can_shrink=True),
     Column("STATE", 2),
-    Column("NODE", 1, gives_way=True),
+    Column("NODE", 1, can_shrink=True),
     Column("AGE", 0),
 )
 ROWS = (
@@ -79,8 +79,8 @@ def test_without_a_beginning_there_is_no_age() -> None:
 
 
 def test_tasks_in_words() -> None:
-    assert tables.tasks(2, 1, 0, 4) == "2 running, 1 succeeded of 4"
-    assert tables.tasks(0, 0, 0, 4) == "4"
+    assert tables.task_counts(2, 1, 0, 4) == "2 running, 1 succeeded of 4"
+    assert tables.task_counts(0, 0, 0, 4) == "4"
 
 
 WIDE = {"40": 40, "0": None, "wide": None, "": None}
@@ -89,4 +89,4 @@ WIDE = {"40": 40, "0": None, "wide": None, "": None}
 @pytest.mark.parametrize("said", WIDE)
 def test_the_width_of_what_is_no_terminal(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", said)
-    assert tables.width() == WIDE[said]
+    assert tables.terminal_width() == WIDE[said]

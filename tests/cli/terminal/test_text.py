@@ -30,7 +30,7 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES.keys())
 def test_what_is_seen_of_a_line(line: str, expected: str) -> None:
-    assert terminal_text.plain(line) == expected
+    assert terminal_text.printable(line) == expected
 
 
 FITS = {
@@ -46,15 +46,15 @@ FITS = {
 
 @pytest.mark.parametrize(("text", "columns", "clipped", "fitted", "right"), FITS.values(), ids=FITS.keys())
 def test_what_fits(text: str, columns: int, clipped: str, fitted: str, right: str) -> None:
-    assert terminal_text.clipped(text, columns) == clipped
-    assert terminal_text.fitted(text, columns) == fitted
-    assert terminal_text.right(text, columns) == right
+    assert terminal_text.truncate(text, columns) == clipped
+    assert terminal_text.pad(text, columns) == fitted
+    assert terminal_text.pad_left(text, columns) == right
 
 
 @given(st.text(), st.integers(0, 30))
 def test_whatever_it_is_it_stays_in_its_place(line: str, columns: int) -> None:
-    text = terminal_text.plain(line)
+    text = terminal_text.printable(line)
     assert text.isprintable() or set(filter(lambda each: not each.isprintable(), text)) <= set(
         "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
     ), "only spaces of other widths are left"
-    assert terminal_text.cells(terminal_text.fitted(text, columns)) == columns
+    assert terminal_text.display_width(terminal_text.pad(text, columns)) == columns

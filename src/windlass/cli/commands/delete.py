@@ -54,7 +54,7 @@ async def _delete(
     """Request the deletion of all jobs before waiting for any of them."""
     from windlass.client import delete
 
-    deletions, refusals = await job_changes.each(
+    deletions, errors = await job_changes.apply_to_each(
         names, lambda name: delete.request_deletion(connection, name, keeps_companions=keeps_companions)
     )
     for each in deletions:
@@ -68,4 +68,4 @@ async def _delete(
         if each.unlistable:
             kinds = ", ".join(each.unlistable)
             click.echo(f"you may not list {kinds}: objects of {each.name} of these kinds are kept", err=True)
-    job_changes.insist(refusals)
+    job_changes.raise_errors(errors)

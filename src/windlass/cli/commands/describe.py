@@ -23,26 +23,26 @@ MOST_EVENTS = 20
 """The last ones; `windlass events` has all of them."""
 
 _ROLES = (
-    Column("ROLE", 6, gives_way=True),
+    Column("ROLE", 6, can_shrink=True),
     Column("TASKS", 5),
-    Column("COMPLETES WHEN", 3, gives_way=True),
-    Column("RETRIES", 2, gives_way=True),
-    Column("IMAGE", 4, gives_way=True),
-    Column("COMMAND", 1, gives_way=True),
+    Column("COMPLETES WHEN", 3, can_shrink=True),
+    Column("RETRIES", 2, can_shrink=True),
+    Column("IMAGE", 4, can_shrink=True),
+    Column("COMMAND", 1, can_shrink=True),
 )
 _PODS = (
-    Column("POD", 6, gives_way=True),
+    Column("POD", 6, can_shrink=True),
     Column("PHASE", 5),
     Column("RESTARTS", 1),
     Column("AGE", 2),
-    Column("NODE", 3, gives_way=True),
-    Column("WAITS FOR", 0, gives_way=True),
+    Column("NODE", 3, can_shrink=True),
+    Column("WAITS FOR", 0, can_shrink=True),
 )
 _EVENTS = (
     Column("AGE", 5),
-    Column("OBJECT", 4, gives_way=True),
-    Column("REASON", 3, gives_way=True),
-    Column("MESSAGE", 6, gives_way=True),
+    Column("OBJECT", 4, can_shrink=True),
+    Column("REASON", 3, can_shrink=True),
+    Column("MESSAGE", 6, can_shrink=True),
 )
 
 
@@ -62,7 +62,7 @@ async def _describe(connection: "Connection", name: str) -> None:
     from windlass.client import describe
 
     found = await describe.describe(connection, name)
-    click.echo("\n".join(lines(found, datetime.now(UTC), tables.width())))
+    click.echo("\n".join(lines(found, datetime.now(UTC), tables.terminal_width())))
 
 
 def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str]:

@@ -46,7 +46,7 @@ def execute(
         raise click.UsageError(str(error)) from error
 
     async def run(connection: "Connection") -> int:
-        with streams.opened(has_stdin=has_stdin, tty=tty) as here:
+        with streams.local_streams(has_stdin=has_stdin, tty=tty) as here:
             return await running.execute(connection, job, asked, command, here, container)
 
     sys.exit(cluster_options.run(where, run))

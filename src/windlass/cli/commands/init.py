@@ -177,7 +177,7 @@ def _hints(script: str | None) -> Hints:
     path = Path(script)
     try:
         with path.open("rb") as stream:
-            source = stream.read(script_hints.MOST_BYTES + 1)
+            source = stream.read(script_hints.MAX_BYTES + 1)
     except IsADirectoryError as error:
         raise CommandError(
             f"{script} is a folder. Name the script in it that every task runs.", exit_codes.USAGE
@@ -187,11 +187,13 @@ def _hints(script: str | None) -> Hints:
     if path.suffix != ".py" and not source.startswith((b"#!/usr/bin/env python", b"#!/usr/bin/python")):
         _say(f"{script} is not a Python script: nothing is taken from it")
         return Hints()
-    hints = script_hints.of(source)
-    if hints.trouble:
-        _say(f"{script}: {hints.trouble}; only its words were looked at")
+    hints = script_hints.inspect_script(source)
+    if hints.problem:
+        _say(f"{script}: {hints.problem}; only its words were looked at")
     _say(
-        f"{script} {_listed(hints.seen)}" if hints.seen else f"{script} does nothing that says how to run it"
+        f"{script} {_listed(hints.evidence)}"
+        if hints.evidence
+        else f"{script} does nothing that says how to run it"
     )
     if hints.runtime is not None and not hints.is_distributed:
         _say("nothing in it speaks to other processes, so there is one worker. More with --workers")

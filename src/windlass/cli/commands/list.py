@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.views import JobView
 
-_NAMESPACE = Column("NAMESPACE", 3, gives_way=True)
+_NAMESPACE = Column("NAMESPACE", 3, can_shrink=True)
 _COLUMNS = (
-    Column("NAME", 6, gives_way=True),
+    Column("NAME", 6, can_shrink=True),
     Column("STATE", 5),
-    Column("TASKS", 4, gives_way=True),
+    Column("TASKS", 4, can_shrink=True),
     Column("ATTEMPT", 1),
     Column("AGE", 2),
 )
-_MORE = (Column("ROLES", 0, gives_way=True), Column("REASON", 0, gives_way=True))
+_MORE = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_shrink=True))
 
 
 @click.command()
@@ -58,7 +58,9 @@ async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
         place = "any namespace" if is_all else f"the namespace {connection.namespace}"
         click.echo(f"there is no job in {place}", err=True)
         return
-    text = table(jobs, datetime.now(UTC), tables.width(), has_namespaces=is_all, is_wide=form == "wide")
+    text = table(
+        jobs, datetime.now(UTC), tables.terminal_width(), has_namespaces=is_all, is_wide=form == "wide"
+    )
     click.echo(text)
 
 
@@ -76,7 +78,7 @@ def _row(job: "JobView", now: datetime, *, has_namespaces: bool, is_wide: bool) 
         *((job.namespace,) if has_namespaces else ()),
         job.name,
         job.state.value,
-        tables.tasks(job.running, job.succeeded, job.failed, job.total),
+        tables.task_counts(job.running, job.succeeded, job.failed, job.total),
         str(job.attempt),
         tables.age(job.created, now),
         *((roles, job.reason) if is_wide else ()),

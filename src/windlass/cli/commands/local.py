@@ -131,7 +131,7 @@ def up(
             is_new = record is None
             record = record or process.start(wanted)
     except OSError as error:
-        raise click.ClickException(errors.of_the_system(error, data)) from error
+        raise click.ClickException(errors.os_error_message(error, data)) from error
     except (ForeignFolderError, InUseError, DaemonError) as error:
         raise click.ClickException(str(error)) from error
     _say_where(record, wanted, is_new=is_new)

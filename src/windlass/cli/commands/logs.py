@@ -30,7 +30,7 @@ LONGEST_LABEL = 40
 )
 @click.option(
     "--since",
-    callback=parameters.some_time,
+    callback=parameters.positive_duration,
     metavar="DURATION",
     help="Maximum age of lines, e.g. 5m or 1h30m (default: no limit).",
 )
@@ -86,12 +86,12 @@ def logs(
         times=timestamps or is_json,
         container=container,
     )
-    is_coloured = colours.is_wanted(color, is_terminal=sys.stdout.isatty())
+    is_coloured = colours.is_enabled(color, is_terminal=sys.stdout.isatty())
 
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, job)
         width = _width(framework, selector)
-        painted = colours.of_tasks(tasks.task_names(framework)) if is_coloured else {}
+        painted = colours.assign(tasks.task_names(framework)) if is_coloured else {}
         form = _json if is_json else _text(selector, width, painted, has_times=timestamps)
         lines = reader.read(connection, framework, selector, options, note=_note)
         async with contextlib.aclosing(lines):
@@ -149,7 +149,7 @@ def _text(
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_alone:
             return time + line.data + (b"\n" if line.is_ended else b"")
-        label = colours.painted(f"{line.label:<{width}} |", painted.get(line.task))
+        label = colours.colour(f"{line.label:<{width}} |", painted.get(line.task))
         return label.encode() + b" " + time + line.data + b"\n"
 
     return form

@@ -115,7 +115,7 @@ def render(
     try:
         atomic_files.create(Path(out), data, may_replace=True)
     except OSError as error:
-        raise CommandError(f"--out: {errors.of_the_system(error, out)}") from error
+        raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
 
 
 # What the command line says

@@ -187,20 +187,20 @@ def _explain_unusable_folder() -> Iterator[Path]:
     try:
         yield runs
     except OSError as error:
-        if errors.is_for_want_of_room(error):
-            raise CommandError(errors.of_the_system(error, runs)) from error
+        if errors.is_disk_full(error):
+            raise CommandError(errors.os_error_message(error, runs)) from error
         raise click.UsageError(f"cannot use {runs}: {error.strerror or error}") from error
 
 
 def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "Reporter":
     from windlass.cli.terminal import live_terminal, output
 
-    has_colours = colours.is_wanted(colours.AUTO, is_terminal=sys.stdout.isatty())
+    has_colours = colours.is_enabled(colours.AUTO, is_terminal=sys.stdout.isatty())
     tasks = tuple(name for job in plan.jobs for name in job.display_names)
     style = output.Style(
         form=output.JSON if mode is OutputMode.JSON else output.TEXT,
         width=max(map(len, plan.display_names)),
-        colours=colours.of_tasks(tasks) if has_colours else {},
+        colours=colours.assign(tasks) if has_colours else {},
         shows_logs=arguments.logs is not False,
     )
     if mode is not OutputMode.LIVE:

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
 _TASKS = (
-    Column("TASK", 6, gives_way=True),
+    Column("TASK", 6, can_shrink=True),
     Column("STATE", 5),
     Column("ATTEMPT", 1),
     Column("EXIT", 4),
-    Column("NODE", 3, gives_way=True),
-    Column("IP", 2, gives_way=True),
-    Column("REASON", 0, gives_way=True),
+    Column("NODE", 3, can_shrink=True),
+    Column("IP", 2, can_shrink=True),
+    Column("REASON", 0, can_shrink=True),
 )
 _COMPANIONS = (
     Column("COMPANION", 6),
     Column("STATE", 5),
     Column("URL", 4),
-    Column("REASON", 0, gives_way=True),
+    Column("REASON", 0, can_shrink=True),
 )
 
 
@@ -73,9 +73,9 @@ async def _status(connection: "Connection", name: str, form: str) -> None:
             f"there is no job {name} in the namespace {connection.namespace}; its companions are there:"
         )
     else:
-        click.echo("\n".join(lines(framework, datetime.now(UTC), tables.width())))
+        click.echo("\n".join(lines(framework, datetime.now(UTC), tables.terminal_width())))
     if found:
-        click.echo("\n".join(("", *companion_lines(found, tables.width()))))
+        click.echo("\n".join(("", *companion_lines(found, tables.terminal_width()))))
     for note in dict.fromkeys(notes if found else ()):
         click.echo(note, err=True)
 
@@ -98,7 +98,7 @@ def head(framework: "Framework", view: "JobView", now: datetime, room: int | Non
         ("job", f"{view.name} in the namespace {view.namespace}"),
         ("state", state),
         ("reason", view.reason),
-        ("tasks", tables.tasks(view.running, view.succeeded, view.failed, view.total)),
+        ("tasks", tables.task_counts(view.running, view.succeeded, view.failed, view.total)),
         ("attempt", f"{view.attempt}, counted from 0" if view.attempt else ""),
         ("age", tables.age(view.created, now)),
         ("hint", _hint(framework, view, now)),

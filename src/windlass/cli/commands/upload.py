@@ -72,7 +72,7 @@ class _Loader(msgspec.Struct, frozen=True):
 @click.option(
     "--timeout",
     metavar="DURATION",
-    callback=parameters.some_time,
+    callback=parameters.positive_duration,
     default="5m",
     show_default=True,
     help="How long to wait for the mount, and for a stalled transfer, e.g. 90s or 10m.",
@@ -243,5 +243,5 @@ def _watch(bar: "ProgressBar | None") -> "Watch":
         compared=bar.compared,
         planned=lambda plan: bar.begin(plan.left),
         moved=bar.moved,
-        noted=lambda words: bar.note(f"windlass: {terminal_text.plain(words)}"),
+        noted=lambda words: bar.note(f"windlass: {terminal_text.printable(words)}"),
     )

@@ -101,7 +101,7 @@ def told(view: "JobView") -> str:
     """One line about a job as it is."""
     if view.is_completed:
         return f"{view.name}: {view.state}: {view.reason}"
-    counts = tables.tasks(view.running, view.succeeded, view.failed, view.total)
+    counts = tables.task_counts(view.running, view.succeeded, view.failed, view.total)
     retried = f", attempt {view.attempt}" if view.attempt else ""
     blocked = f": {view.reason}" if view.reason and not view.running else ""
     return f"{view.name}: {view.state} ({counts}{retried}){blocked}"

@@ -1,4 +1,4 @@
-"""Whether output is coloured, and in which colour a task is: always the same one, so that one finds it again."""
+"""Decide whether to colour the output, and assign a colour to each task."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import click
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-"""Of the terminal's own palette: those that are read on a light background and on a dark one."""
+"""Colours of the terminal palette that are readable on light and on dark backgrounds."""
 RESET = "\x1b[0m"
 
 option = click.option(
@@ -20,19 +20,19 @@ option = click.option(
 )
 
 
-def is_wanted(choice: str, *, is_terminal: bool, environment: Mapping[str, str] | None = None) -> bool:
-    given = os.environ if environment is None else environment
+def is_enabled(choice: str, *, is_terminal: bool, environment: Mapping[str, str] | None = None) -> bool:
+    variables = os.environ if environment is None else environment
     if choice != AUTO:
         return choice == ALWAYS
-    is_dumb = given.get("TERM") == "dumb"
-    return is_terminal and not given.get("NO_COLOR") and not is_dumb
+    is_dumb = variables.get("TERM") == "dumb"
+    return is_terminal and not variables.get("NO_COLOR") and not is_dumb
 
 
-def of_tasks(tasks: Sequence[str]) -> dict[str, int]:
-    """By their order in the job, so that neighbours differ."""
+def assign(tasks: Sequence[str]) -> dict[str, int]:
+    """Assign colours by the order of the tasks in the job, so that neighbours differ."""
     return {task: _COLOURS[at % len(_COLOURS)] for at, task in enumerate(tasks)}
 
 
-def painted(text: str, colour: int | None) -> str:
-    """None: as it is."""
-    return text if colour is None else f"\x1b[{colour}m{text}{RESET}"
+def colour(text: str, code: int | None) -> str:
+    """Return the text with a colour; unchanged for None."""
+    return text if code is None else f"\x1b[{code}m{text}{RESET}"

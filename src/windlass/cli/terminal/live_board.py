@@ -73,7 +73,7 @@ class Board:
         if len(text) > LONGEST_LINE:
             # What a bar of progress wrote last stands at its end.
             text = text[-LONGEST_LINE:] if "\r" in text else text[:LONGEST_LINE]
-        if shown := terminal_text.plain(text).strip():
+        if shown := terminal_text.printable(text).strip():
             self._change(said.object, line=shown)
 
     def reason(self, said: Line) -> None:
@@ -82,10 +82,10 @@ class Board:
         row = self._row(said.object)
         has_begun = row is None or row.phase not in (Phase.WAITING, Phase.STARTING)
         if is_trouble and not has_begun:
-            self._change(said.object, trouble=terminal_text.plain(said.message[:LONGEST_LINE]))
+            self._change(said.object, trouble=terminal_text.printable(said.message[:LONGEST_LINE]))
 
     def advance(self, said: Advance) -> None:
-        told = terminal_text.plain(" ".join(f"{name}={value}" for name, value in said.values.items()))
+        told = terminal_text.printable(" ".join(f"{name}={value}" for name, value in said.values.items()))
         words = {"line": told} if told else {}
         self._change(said.object, progress=said.progress, remaining=said.remaining, **words)
 
@@ -158,7 +158,7 @@ def _seen(row: Row, task: TaskStatus) -> Row:
         phase=phase,
         code=code,
         attempt=attempt.id,
-        node=terminal_text.plain(attempt.pod_node_name or ""),
+        node=terminal_text.printable(attempt.pod_node_name or ""),
         cpu=row.cpu if phase is Phase.RUNNING else None,
         memory=row.memory if phase is Phase.RUNNING else None,
         trouble=row.trouble if is_getting_there else "",

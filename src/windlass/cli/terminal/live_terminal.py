@@ -183,7 +183,7 @@ class Screen:
             self._writer.write(text.translate(_WITHOUT_UTF8).encode("ascii", "replace"))
 
     def _line(self, said: Line | Verdict, *, is_bad: bool) -> str:
-        text = output.rendered(said, self._style).decode("utf-8", "replace").removesuffix("\n")
+        text = output.format_line(said, self._style).decode("utf-8", "replace").removesuffix("\n")
         return f"{_RED}{text}{_END}" if is_bad and self._has_colours else text
 
     def _begin_anew(self) -> None:

@@ -116,7 +116,7 @@ def render(view: View, width: int, height: int) -> list[str]:
     is_too_narrow = width < _NARROWEST
     if is_too_narrow:
         wider = render(msgspec.structs.replace(view, has_colours=False), _NARROWEST, height)
-        return [terminal_text.clipped(line, width) for line in wider]
+        return [terminal_text.truncate(line, width) for line in wider]
     height = max(height, 2)
     heads = _heads(view, width, most=max(1, height // 3))
     has_titles = height - len(heads) > 4
@@ -125,14 +125,14 @@ def render(view: View, width: int, height: int) -> list[str]:
     columns = _columns(shown, width)
     lines = list(heads)
     if has_titles and shown:
-        titles = (terminal_text.right(c.title, c.width) if c.is_number else c.title for c in columns)
+        titles = (terminal_text.pad_left(c.title, c.width) if c.is_number else c.title for c in columns)
         named = GAP.join(
-            terminal_text.fitted(title, column.width) for title, column in zip(titles, columns, strict=True)
+            terminal_text.pad(title, column.width) for title, column in zip(titles, columns, strict=True)
         )
         lines.append(_painted(named.rstrip(), _DIM, view.has_colours))
     lines.extend(_row(row, columns, view.has_colours) for row in shown)
     if hidden:
-        lines.append(terminal_text.clipped(_summary(hidden), width))
+        lines.append(terminal_text.truncate(_summary(hidden), width))
     return lines
 
 
@@ -172,23 +172,23 @@ def _heads(view: View, width: int, most: int) -> list[str]:
     if len(heads) > most:
         left_out = f"{terminal_text.ELLIPSIS} and {len(heads) - most + 1} more jobs"
         heads = heads[: most - 1]
-    longest = max((terminal_text.cells(head.name) for head in heads), default=0)
+    longest = max((terminal_text.display_width(head.name) for head in heads), default=0)
     lines = [_head(head, min(longest, width // 2), width, view.has_colours) for head in heads]
-    return [*lines, terminal_text.clipped(left_out, width)] if left_out else lines
+    return [*lines, terminal_text.truncate(left_out, width)] if left_out else lines
 
 
 def _head(head: Head, longest: int, width: int, has_colours: bool) -> str:
     attempt = f"{GAP}attempt {head.attempt}" if head.attempt else ""
-    name = terminal_text.fitted(head.name, longest)
+    name = terminal_text.pad(head.name, longest)
     rest = f"{GAP}{head.state} {clock(head.seconds)}{attempt}{GAP}{counted(head.tasks)}".rstrip()
-    return _painted(name, _BOLD, has_colours) + terminal_text.clipped(rest, width - longest)
+    return _painted(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - longest)
 
 
 def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
     """The last one has what the others leave. Which of the others are there is a question of room."""
-    longest = max((terminal_text.cells(row.name) for row in rows), default=4)
+    longest = max((terminal_text.display_width(row.name) for row in rows), default=4)
     name = _Column("TASK", max(4, min(longest, _LONGEST_NAME, width // 3)))
-    widest_node = max((terminal_text.cells(row.node) for row in rows), default=0)
+    widest_node = max((terminal_text.display_width(row.node) for row in rows), default=0)
     node = _Column("NODE", max(4, min(widest_node, _LONGEST_NODE)))
     reports_progress = any(row.progress is not None for row in rows)
     left = width - name.width - _STATE.width - 2 * len(GAP)
@@ -213,7 +213,7 @@ def _row(row: Row, columns: Sequence[_Column], has_colours: bool) -> str:
     parts = []
     for column in columns:
         text = _cell(row, column)
-        placed = (terminal_text.right if column.is_number else terminal_text.fitted)(text, column.width)
+        placed = (terminal_text.pad_left if column.is_number else terminal_text.pad)(text, column.width)
         parts.append(_painted(placed, _COLOURS[row.phase], has_colours) if column is _STATE else placed)
     return GAP.join(parts).rstrip()
 
@@ -261,7 +261,7 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
 def clock(seconds: float) -> str:
     """1:05, 2:00:00, or 3d."""
     is_long = seconds >= 100 * 3600
-    return f"{int(seconds) // 86400}d" if is_long else terminal_text.clock(seconds)
+    return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_clock(seconds)
 
 
 def size(amount: int) -> str:

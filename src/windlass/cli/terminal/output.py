@@ -17,7 +17,7 @@ from windlass.runner.report import Advance, LogLine, Source
 from windlass.runner.reporter import Reported
 from windlass.runner.usage import Usage
 
-MOST_PENDING = 1000
+MAX_PENDING = 1000
 """So many lines may wait for a slow reader before logs are not read on."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Who reads lines does not want one for every step."""
@@ -50,7 +50,7 @@ def rendered(said: Reported, style: Style) -> bytes:
         # As the container wrote it: who prints colours wants to see them. None of them goes beyond its line.
         colour = style.colours.get(said.object)
         end = "" if colour is None else colours.RESET
-        label = colours.painted(f"{name} |", colour)
+        label = colours.colour(f"{name} |", colour)
         return f"{label} {said.line}{end}\n".encode("utf-8", "surrogateescape")
     message = _advance(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
     line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
@@ -102,7 +102,7 @@ class Writer:
                 self._changed.notify()
 
     async def room(self) -> None:
-        while len(self._pending) > MOST_PENDING and not self._is_closed:
+        while len(self._pending) > MAX_PENDING and not self._is_closed:
             self._has_room.clear()
             await self._has_room.wait()
 

@@ -1,7 +1,4 @@
-"""How far an upload is: a line that is drawn again and again on a terminal, or one now and then where there is none.
-
-Time is given to it, and what it writes goes where it is told.
-"""
+"""Show the progress of an upload: a line that is redrawn on a terminal, or a line every 10 s without one."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,20 +6,20 @@ from collections.abc import Callable
 from windlass.cli.terminal import text as terminal_text
 from windlass.client.submit import code_archive
 
-DRAWN_EVERY_SECONDS = 0.1
-TOLD_EVERY_SECONDS = 10.0
+REDRAW_SECONDS = 0.1
+LINE_SECONDS = 10.0
 RATE_SECONDS = 10.0
-"""The rate is that of the last so many seconds."""
+"""Period over which the transfer rate is measured."""
 BAR_CELLS = 24
-NARROW = 60
-"""A terminal with fewer columns has no room for the bar itself."""
+MIN_BAR_COLUMNS = 60
+"""Minimum width of a terminal for showing the bar."""
 
 
 class ProgressBar:
     def __init__(
         self, write: Callable[[str], object], clock: Callable[[], float], columns: int | None
     ) -> None:
-        """`columns` is the width of the terminal; None: there is none."""
+        """`columns` is the width of the terminal; None without one."""
         self._write = write
         self._clock = clock
         self._columns = columns
@@ -37,7 +34,7 @@ class ProgressBar:
             self._show(f"comparing checksums: {count} of {total} files")
 
     def begin(self, total: int) -> None:
-        """So many bytes are to be sent."""
+        """Start the transfer of `total` bytes."""
         self._total = total
         self._steps.append((self._clock(), 0))
 
@@ -51,18 +48,18 @@ class ProgressBar:
             self._show(self._line(name))
 
     def note(self, line: str) -> None:
-        """Above the bar."""
+        """Print a line above the bar."""
         self.end()
         self._write(f"{line}\n")
 
     def end(self) -> None:
-        """Nothing of it stays on the terminal."""
+        """Erase the bar."""
         if self._is_drawn:
             self._write("\r\x1b[K")
             self._is_drawn = False
 
     def _is_due(self) -> bool:
-        every = TOLD_EVERY_SECONDS if self._columns is None else DRAWN_EVERY_SECONDS
+        every = LINE_SECONDS if self._columns is None else REDRAW_SECONDS
         return self._clock() - self._shown_at >= every
 
     def _show(self, line: str) -> None:
@@ -70,29 +67,22 @@ class ProgressBar:
         if self._columns is None:
             self._write(f"{line}\n")
             return
-        # In the last column some terminals go on to the next line.
-        self._write(f"\r{terminal_text.clipped(line, self._columns - 1)}\x1b[K")
+        # Some terminals wrap after the last column.
+        self._write(f"\r{terminal_text.truncate(line, self._columns - 1)}\x1b[K")
         self._is_drawn = True
 
     def _line(self, name: str) -> str:
         share = min(1.0, self._done / self._total) if self._total else 1.0
-        has_bar = self._columns is not None and self._columns >= NARROW
+        has_bar = self._columns is not None and self._columns >= MIN_BAR_COLUMNS
         full = round(share * BAR_CELLS)
         bar = f"[{'#' * full}{'.' * (BAR_CELLS - full)}] " if has_bar else ""
         size = f"{code_archive.shown_size(self._done)} of {code_archive.shown_size(self._total)}"
-        return f"{bar}{share:4.0%}  {size}  {self._pace()}  {terminal_text.plain(name)}"
+        return f"{bar}{share:4.0%}  {size}  {self._rate()}  {terminal_text.printable(name)}"
 
-    def _pace(self) -> str:
+    def _rate(self) -> str:
         (began, first), (now, last) = self._steps[0], self._steps[-1]
         if now <= began or last <= first:
             return "-"
         rate = (last - first) / (now - began)
         left = max(0, self._total - self._done)
-        return f"{code_archive.shown_size(rate)}/s  {_shown_time(left / rate)} left"
-
-
-def _shown_time(seconds: float) -> str:
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_clock(round(left / rate))} left"

@@ -1,6 +1,6 @@
-"""This process's own streams for a command that runs elsewhere: what is typed, what comes back, the terminal's size.
+"""Connect the standard streams and the terminal size of this process to a remote command.
 
-A terminal is made raw for as long as the command runs, so that every key, Ctrl-C too, is the command's.
+The terminal is in raw mode while the command runs, so that the command receives every key, including Ctrl-C.
 """
 
 import asyncio
@@ -21,11 +21,13 @@ _CHUNK_BYTES = 32 * 1024
 
 
 @contextlib.contextmanager
-def opened(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
-    """In a running event loop."""
+def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
+    """Yield the streams. Requires a running event loop."""
     is_terminal = sys.stdin.isatty()
     if tty and has_stdin and not is_terminal:
-        _note("standard input is no terminal: what is typed is sent line by line, and its size is not known")
+        _note(
+            "standard input is not a terminal: input is sent line by line, and the terminal size is unknown"
+        )
     is_raw = tty and has_stdin and is_terminal
     out, err = sys.stdout.buffer, sys.stderr.buffer
 
@@ -39,12 +41,12 @@ def opened(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
 
     with contextlib.ExitStack() as stack:
         if is_raw:
-            stack.enter_context(_raw(sys.stdin.fileno()))
-        sizes = stack.enter_context(_sizes()) if tty and sys.stdout.isatty() else None
+            stack.enter_context(_raw_mode(sys.stdin.fileno()))
+        sizes = stack.enter_context(_terminal_sizes()) if tty and sys.stdout.isatty() else None
         yield Streams(
             stdout=write_out,
             stderr=write_err,
-            stdin=_typed() if has_stdin else None,
+            stdin=_read_stdin() if has_stdin else None,
             sizes=sizes,
             tty=tty,
             note=_note,
@@ -56,11 +58,11 @@ def _note(message: str) -> None:
 
 
 @contextlib.contextmanager
-def _raw(descriptor: int) -> Iterator[None]:
-    """However it ends, the terminal is as it was."""
+def _raw_mode(descriptor: int) -> Iterator[None]:
+    """Set raw mode, and restore the old mode at the end."""
     before = termios.tcgetattr(descriptor)
     try:
-        # At once: what was typed until now is not thrown away.
+        # TCSANOW keeps input that was typed before.
         terminal_modes.setraw(descriptor, termios.TCSANOW)
         yield
     finally:
@@ -68,14 +70,14 @@ def _raw(descriptor: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _sizes() -> Iterator[AsyncIterator[Size]]:
-    """The size now, and again whenever somebody pulls at the window."""
+def _terminal_sizes() -> Iterator[AsyncIterator[Size]]:
+    """Yield the size now and after each change."""
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
 
     async def sizes() -> AsyncIterator[Size]:
         while True:
-            # Not what COLUMNS says: that does not follow the window.
+            # COLUMNS does not change with the window.
             columns, lines = os.get_terminal_size(sys.stdout.fileno())
             yield Size(columns, lines)
             await changed.wait()
@@ -87,8 +89,8 @@ def _sizes() -> Iterator[AsyncIterator[Size]]:
         loop.remove_signal_handler(signal.SIGWINCH)
 
 
-async def _typed() -> AsyncIterator[bytes]:
-    """Read by a thread, since an event loop cannot wait for a file. It ends with the process."""
+async def _read_stdin() -> AsyncIterator[bytes]:
+    """Yield standard input, read by a thread, since an event loop cannot wait for a file."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
     has_room = threading.Semaphore(16)
@@ -101,7 +103,7 @@ async def _typed() -> AsyncIterator[bytes]:
                 data = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
             except OSError:
                 data = b""
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(pieces.put_nowait, data)
 
     threading.Thread(target=read, name="stdin", daemon=True).start()

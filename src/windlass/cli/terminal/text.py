@@ -1,4 +1,4 @@
-"""Other people's text on a terminal: how wide it is, what of it fits, and nothing that drives the terminal. Pure."""
+"""Display untrusted text on a terminal: remove control sequences, measure and truncate. Pure."""
 
 import re
 import unicodedata
@@ -9,34 +9,34 @@ _SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Categories that take no place, or a place that terminals do not agree on."""
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Unicode categories of characters without a well-defined width."""
 _MARKS = ("Mn", "Me")
-"""Stand on the character before them."""
+"""Unicode categories of combining characters."""
 ELLIPSIS = "…"
 
 
-def plain(line: str) -> str:
-    """What one would see of the line, without colours: after a carriage return, what was written last."""
+def printable(line: str) -> str:
+    """Return the visible text without colours. After carriage returns, only the last part is visible."""
     if line.isascii() and line.isprintable():
         return line
     text = _SEQUENCE.sub("", line)
     if "\r" in text:
         text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
-    return "".join(map(_seen, text))
+    return "".join(map(_visible, text))
 
 
-def cells(text: str) -> int:
-    """How many columns it takes; of text that is plain."""
+def display_width(text: str) -> int:
+    """Return the number of columns of printable text."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
-def clipped(text: str, columns: int) -> str:
-    """Plain text in no more than so many columns."""
+def truncate(text: str, columns: int) -> str:
+    """Truncate printable text to a number of columns."""
     if columns <= 0:
         return ""
     # No character takes more than two columns.
-    if 2 * len(text) <= columns or cells(text) <= columns:
+    if 2 * len(text) <= columns or display_width(text) <= columns:
         return text
     room = columns - 1
     kept = []
@@ -48,26 +48,26 @@ def clipped(text: str, columns: int) -> str:
     return "".join(kept) + ELLIPSIS
 
 
-def fitted(text: str, columns: int) -> str:
-    """Plain text in exactly so many columns."""
-    cut = clipped(text, columns)
-    return cut + " " * (columns - cells(cut))
+def pad(text: str, columns: int) -> str:
+    """Truncate or pad printable text to exactly this number of columns."""
+    cut = truncate(text, columns)
+    return cut + " " * (columns - display_width(cut))
 
 
-def right(text: str, columns: int) -> str:
-    """The same, to the right."""
-    cut = clipped(text, columns)
-    return " " * (columns - cells(cut)) + cut
+def pad_left(text: str, columns: int) -> str:
+    """Like `pad`, aligned to the right."""
+    cut = truncate(text, columns)
+    return " " * (columns - display_width(cut)) + cut
 
 
 @lru_cache(maxsize=4096)
-def _seen(character: str) -> str:
+def _visible(character: str) -> str:
     if character == "\t":
         return "  "
-    # A variation selector makes the character before it wide, on some terminals.
+    # On some terminals, a variation selector makes the previous character wide.
     is_selector = "\ufe00" <= character <= "\ufe0f"
-    is_unseen = is_selector or unicodedata.category(character) in _UNSEEN
-    return "" if is_unseen else character
+    is_invisible = is_selector or unicodedata.category(character) in _INVISIBLE
+    return "" if is_invisible else character
 
 
 @lru_cache(maxsize=4096)
@@ -77,8 +77,8 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def clock(seconds: float) -> str:
-    """Minutes and seconds, with hours before them where there are some: 1:05, 2:00:00."""
+def format_clock(seconds: float) -> str:
+    """Return minutes and seconds, with hours if there are any: 1:05, 2:00:00."""
     minutes, left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
