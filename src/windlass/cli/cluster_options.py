@@ -61,7 +61,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
     """Return the result of a use case. Raises CommandError."""
-    # What is heavy is imported here: `windlass --help` must not pay for it.
+    # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import connection, errors
 
     async def connected() -> T:

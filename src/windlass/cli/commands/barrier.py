@@ -1,4 +1,4 @@
-"""`windlass barrier`: wait until every task of a Framework has an address. `windlass.barrier` does it."""
+"""The command `windlass barrier`."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     """
     signal.signal(signal.SIGTERM, _end)
     code = barriers.run(barriers.BarrierRequest(framework, print_hosts, configfile), os.environ, _say)
-    # There is nothing to tidy up, and a hundred of these end at the same moment.
+    # Exit without cleanup: on a small machine, hundreds of barriers end at the same moment.
     sys.stdout.flush()
     os._exit(code)
 
@@ -45,6 +45,6 @@ def _say(message: str) -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """The first process of a container is not ended by a signal that it does not listen to."""
-    _say("ended, since this pod is being deleted")
+    """Exit on SIGTERM, which has no default effect on PID 1 of a container."""
+    _say("stopped, since this pod is being deleted")
     os._exit(ENDED)

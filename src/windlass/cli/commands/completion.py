@@ -1,4 +1,4 @@
-"""`windlass completion`: the script by which a shell completes commands, options, and the names of jobs."""
+"""The command `windlass completion`."""
 
 import click
 from click import shell_completion
@@ -6,7 +6,7 @@ from click import shell_completion
 from windlass.cli.errors import CommandError
 
 VARIABLE = "_WINDLASS_COMPLETE"
-"""By this a shell asks `windlass` what could come next."""
+"""Environment variable with which a shell requests completions."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`windlass controller`: gather the settings, find the cluster, run the operator until a signal ends it."""
+"""The command `windlass controller`: read the settings, connect, and run the operator until a signal."""
 
 import asyncio
 import os
@@ -55,11 +55,11 @@ def with_settings(command: F) -> F:
     """Add a flag for each setting. Values are validated later, together with those of the other sources."""
     for setting in reversed(environment.SETTINGS):
         names = (*SHORT_FORMS.get(setting.attribute, ()), setting.flags, setting.attribute)
-        command = click.option(*names, **_how(setting))(command)
+        command = click.option(*names, **_option_arguments(setting))(command)
     return command
 
 
-def _how(setting: Setting) -> dict[str, Any]:
+def _option_arguments(setting: Setting) -> dict[str, Any]:
     text = HELP.get(setting.attribute)
     return {
         "help": text,
@@ -82,14 +82,14 @@ def controller(config: str | None, **flags: Any) -> None:
 
     The controller can run in the cluster or on any machine with a kubeconfig.
     """
-    settings, warnings = _gathered(config, flags)
+    settings, warnings = _read_settings(config, flags)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         code = runner.run(_run(settings, warnings))
     sys.exit(code)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """That of uvloop where it is installed, which spends less on connections; None for Python's own."""
+    """Return the event loop of uvloop if it is installed, since it is faster; None for the default."""
     try:
         import uvloop
     except ImportError:
@@ -97,13 +97,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.LoadedSettings:
+def _read_settings(config: str | None, flags: dict[str, Any]) -> settings_file.LoadedSettings:
     path = config or os.environ.get(environment.CONFIGURATION_FILE, "")
     try:
         file = (Path(path).read_bytes(), path) if path else None
         return settings_file.load(file, os.environ, flags)
     except OSError as error:
-        click.echo(f"{path}: cannot be read: {error.strerror or error}", err=True)
+        click.echo(f"cannot read {path}: {error.strerror or error}", err=True)
     except InvalidFileError as error:
         for fault in error.diagnostics:
             click.echo(str(fault), err=True)
@@ -111,7 +111,7 @@ def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.Loaded
 
 
 async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
-    """What is heavy is imported here: `windlass --help` must not pay for it."""
+    """Run the operator. Slow imports are here, so that `windlass --help` stays fast."""
     from windlass.controller.definitions import NotEstablishedError
     from windlass.controller.engine.system_clock import SystemClock
     from windlass.controller.leader import election
@@ -134,17 +134,17 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     identity = election.identity(socket.gethostname(), secrets.token_hex(8))
     operator = Operator(settings, found, SystemClock(), identity=identity, stream=sys.stderr)
     try:
-        await _until_signalled(operator.run)
+        await _run_until_signal(operator.run)
     except (ApiError, ListenError, NotEstablishedError) as error:
         click.echo(str(error), err=True)
         return FAILED
     except Exception:
-        logs.logger.exception("the controller cannot go on")
+        logs.logger.exception("the controller failed")
         return FAILED
     return 0
 
 
-async def _until_signalled(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+async def _run_until_signal(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""`windlass describe`: what a job wants, how it stands, its pods, its companions and its events, for people."""
+"""The command `windlass describe`."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from windlass.client.pods import Pod
     from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
 
-MOST_EVENTS = 20
-"""The last ones; `windlass events` has all of them."""
+MAX_EVENTS = 20
+"""Number of latest events; `windlass events` shows all."""
 
 _ROLES = (
     Column("ROLE", 6, can_shrink=True),
@@ -36,7 +36,7 @@ _PODS = (
     Column("RESTARTS", 1),
     Column("AGE", 2),
     Column("NODE", 3, can_shrink=True),
-    Column("WAITS FOR", 0, can_shrink=True),
+    Column("PENDING REASON", 0, can_shrink=True),
 )
 _EVENTS = (
     Column("AGE", 5),
@@ -68,8 +68,8 @@ async def _describe(connection: "Connection", name: str) -> None:
 def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str]:
     framework = found.framework
     yield from status.lines(framework, now, room)
-    yield "\nwhat it wants"
-    for title, text in _wishes(found):
+    yield "\nspec"
+    for title, text in _spec_lines(found):
         yield tables.paragraph(f"  {title}", text, room, indent=16)
     yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], room)
     if found.pods:
@@ -79,14 +79,14 @@ def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str
         yield "\ncompanions"
         yield from status.companion_lines(found.companions, room)
     if found.events:
-        left_out = len(found.events) - MOST_EVENTS
-        yield f"\nevents, the last {MOST_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
-        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MOST_EVENTS:]], room)
+        left_out = len(found.events) - MAX_EVENTS
+        yield f"\nevents, the last {MAX_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
+        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MAX_EVENTS:]], room)
     for message in found.unreadable:
         yield tables.paragraph("not readable", message, room, indent=14)
 
 
-def _wishes(found: "Description") -> Iterator[tuple[str, str]]:
+def _spec_lines(found: "Description") -> Iterator[tuple[str, str]]:
     framework = found.framework
     spec, metadata = framework.spec, framework.metadata
     if spec.description:
@@ -97,7 +97,7 @@ def _wishes(found: "Description") -> Iterator[tuple[str, str]]:
             yield kind, ", ".join(f"{name}={value}" for name, value in said.items())
     yield "execution", f"{spec.execution_type}{', suspended' if spec.suspend else ''}"
     yield "retries", _retries(spec.retry_policy)
-    yield "ended pods", f"{spec.completed_pods}"
+    yield "completed pods", f"{spec.completed_pods}"
     yield from _deadlines(spec)
 
 
@@ -105,9 +105,9 @@ def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:
     from windlass.wire import durations
 
     for title, seconds in (
-        ("pending at most", spec.pending_deadline_seconds),
-        ("takes at most", spec.active_deadline_seconds),
-        ("is kept for", spec.ttl_seconds_after_finished),
+        ("pending limit", spec.pending_deadline_seconds),
+        ("run time limit", spec.active_deadline_seconds),
+        ("kept for", spec.ttl_seconds_after_finished),
     ):
         if seconds is not None:
             yield title, durations.format_seconds(seconds)
@@ -116,11 +116,11 @@ def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:
 def _retries(policy: "RetryPolicySpec") -> str:
     always = {-2: "always, even after success", -1: "after every failure"}
     count = policy.max_retry_count
-    said = always.get(count) or ("none" if count == 0 else f"{count} after failures")
+    limit = always.get(count) or ("none" if count == 0 else f"{count} after failures")
     if not policy.fancy_retry_policy:
-        return said
+        return limit
     transient = policy.max_transient_retry_count
-    return f"{said}; {'any number' if transient is None else transient} after transient failures"
+    return f"{limit}; {'any number' if transient is None else transient} after transient failures"
 
 
 def _role(role: "TaskRoleSpec") -> list[str]:
@@ -130,21 +130,21 @@ def _role(role: "TaskRoleSpec") -> list[str]:
     return [
         role.name,
         str(role.task_number),
-        _completes(role),
+        _completion_text(role),
         _retries(role.task.retry_policy),
         str(main.get("image") or ""),
         " ".join(map(str, words)),
     ]
 
 
-def _completes(role: "TaskRoleSpec") -> str:
+def _completion_text(role: "TaskRoleSpec") -> str:
     policy = role.framework_attempt_completion_policy
-    said = []
+    conditions = []
     if policy.min_failed_task_count > 0:
-        said.append(f"{policy.min_failed_task_count} failed")
+        conditions.append(f"{policy.min_failed_task_count} failed")
     if policy.min_succeeded_task_count > 0:
-        said.append(f"{policy.min_succeeded_task_count} succeeded")
-    return " or ".join(said)
+        conditions.append(f"{policy.min_succeeded_task_count} succeeded")
+    return " or ".join(conditions)
 
 
 def _pod(pod: "Pod", now: datetime) -> list[str]:
@@ -152,9 +152,9 @@ def _pod(pod: "Pod", now: datetime) -> list[str]:
 
     restarts = sum(each.restart_count for each in pod.container_statuses)
     phase = "Terminating" if pod.is_deleting else pod.status.phase
-    waits = tasks.waiting_reason(pod, pod.default_container) if phase == "Pending" else pod.status.reason
+    reason = tasks.waiting_reason(pod, pod.default_container) if phase == "Pending" else pod.status.reason
     age = tables.age(pod.metadata.creation_timestamp, now)
-    return [pod.name, phase, str(restarts), age, pod.spec.node_name, waits]
+    return [pod.name, phase, str(restarts), age, pod.spec.node_name, reason]
 
 
 def _event(event: "Event", now: datetime) -> list[str]:

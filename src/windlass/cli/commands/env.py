@@ -1,4 +1,4 @@
-"""`windlass env`: what a task is told of its peers, for a shell."""
+"""The command `windlass env`."""
 
 import json
 import shlex
@@ -43,17 +43,17 @@ def env(task: str, shell: str, where: Where) -> None:
     \b
         eval "$(windlass env digits/worker-1)"
     """
-    # What is heavy is imported here: `windlass --help` must not pay for it.
-    from windlass.client import env as reading
+    # Slow imports are here, so that `windlass --help` stays fast.
+    from windlass.client import env as client_env
     from windlass.client import tasks
 
     try:
-        job, asked = tasks.parse_task(task)
+        job, parsed_task = tasks.parse_task(task)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
     async def read(connection: "Connection") -> dict[str, str]:
-        return await reading.read(connection, job, asked)
+        return await client_env.read(connection, job, parsed_task)
 
     variables = cluster_options.run(where, read)
     if shell == "json":

@@ -1,4 +1,4 @@
-"""`windlass events`: what happened to a job and to its pods. `windlass.client.events` reads it."""
+"""The command `windlass events`."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -31,27 +31,27 @@ def events(name: str, watch: bool, output: str, where: Where) -> None:
         windlass events digits
         windlass events -w digits
     """
-    # What is heavy is imported here: `windlass --help` must not pay for it.
-    from windlass.client import events as reading
+    # Slow imports are here, so that `windlass --help` stays fast.
+    from windlass.client import events as client_events
     from windlass.client import lookup
 
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, name)
         if watch:
-            async with contextlib.aclosing(reading.follow(connection, framework)) as coming:
-                async for event in coming:
-                    click.echo(_said(event, output))
+            async with contextlib.aclosing(client_events.follow(connection, framework)) as changes:
+                async for event in changes:
+                    click.echo(_format(event, output))
             return
-        found = await reading.read(connection, framework)
+        found = await client_events.read(connection, framework)
         for event in found:
-            click.echo(_said(event, output))
+            click.echo(_format(event, output))
         if not found and output == "text":
-            click.echo(f"windlass: nothing is known to have happened to {name} lately", err=True)
+            click.echo(f"windlass: there are no recent events of {name}", err=True)
 
     cluster_options.run(where, show)
 
 
-def _said(event: "Event", output: str) -> str:
+def _format(event: "Event", output: str) -> str:
     if output == "json":
         return _encode(event).decode()
     return text(event)
@@ -61,18 +61,18 @@ _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(
 
 
 def escaped(text: str) -> str:
-    """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+    """Escape control characters, since messages may contain output of containers."""
     return text.translate(_CONTROL_CHARACTERS)
 
 
 def text(event: "Event") -> str:
-    """One line. The time is that of the person who looks on."""
+    """Format an event as one line with the local time."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "
     return f"{clock(event.last)} {mark} {event.object:<12} {event.reason}{times}: {escaped(event.message)}"
 
 
 def clock(moment: datetime) -> str:
-    """With the day where that is not today's."""
+    """Return the local time, with the date if it is not today."""
     local, now = moment.astimezone(), datetime.now(UTC).astimezone()
     return local.strftime("%H:%M:%S" if local.date() == now.date() else "%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""`windlass exec`: run a command beside a task, and exit as it does. `windlass.client.exec` does it."""
+"""The command `windlass exec`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -35,19 +35,19 @@ def execute(
         windlass exec digits/worker-1 -- nvidia-smi
         windlass exec -it digits/worker-1 -- bash
     """
-    # What is heavy is imported here: `windlass --help` must not pay for it.
+    # Slow imports are local, so that `windlass --help` stays fast.
     from windlass.cli.terminal import streams
-    from windlass.client import exec as running
+    from windlass.client import exec as client_exec
     from windlass.client import tasks
 
     try:
-        job, asked = tasks.parse_task(task)
+        job, parsed_task = tasks.parse_task(task)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
     async def run(connection: "Connection") -> int:
-        with streams.local_streams(has_stdin=has_stdin, tty=tty) as here:
-            return await running.execute(connection, job, asked, command, here, container)
+        with streams.local_streams(has_stdin=has_stdin, tty=tty) as local:
+            return await client_exec.execute(connection, job, parsed_task, command, local, container)
 
     sys.exit(cluster_options.run(where, run))
 

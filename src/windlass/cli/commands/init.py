@@ -1,7 +1,4 @@
-"""`windlass init`: write a job file, from options, from answers, and from what the script says, which is not run.
-
-Or a template to begin with, as it is.
-"""
+"""The command `windlass init`: write a job file from options, answers and the script, or a first template."""
 
 import os
 import re
@@ -30,21 +27,21 @@ _IMAGES = {
     Runtime.PYTORCH: "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
     Runtime.PLAIN: "python:3",
 }
-_TOLD = {
-    Runtime.TENSORFLOW: "tasks are told of one another by TF_CONFIG, PS_HOSTS, WORKER_HOSTS",
-    Runtime.PYTORCH: "tasks are told of one another by MASTER_ADDR, RANK, WORLD_SIZE",
-    Runtime.JAX: "tasks are told of one another by JAX_COORDINATOR_ADDRESS, JAX_PROCESS_ID",
+_DISCOVERY = {
+    Runtime.TENSORFLOW: "tasks find each other by TF_CONFIG, PS_HOSTS, WORKER_HOSTS",
+    Runtime.PYTORCH: "tasks find each other by MASTER_ADDR, RANK, WORLD_SIZE",
+    Runtime.JAX: "tasks find each other by JAX_COORDINATOR_ADDRESS, JAX_PROCESS_ID",
     Runtime.MPI: "mpirun finds the workers in a hostfile",
-    Runtime.PLAIN: "tasks are told of one another by WORKER_HOSTS and nothing that a library takes for itself",
+    Runtime.PLAIN: "tasks find each other by WORKER_HOSTS; no library-specific variables",
 }
-_DULL_NAMES = frozenset({"", "main", "run", "train", "src", "code", "app", "__main__"})
+_GENERIC_NAMES = frozenset({"", "main", "run", "train", "src", "code", "app", "__main__"})
 _LONGEST_NAME = 40
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9./_$](?:[\w./:=$(),@+-]| (?!#))*(?<![\s:])", re.ASCII)
 _SSHD = "/usr/sbin/sshd -D"
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """All that the file says."""
+class JobDraft(msgspec.Struct, frozen=True):
+    """The contents of the job file."""
 
     name: str
     runtime: Runtime
@@ -55,8 +52,8 @@ class Plan(msgspec.Struct, frozen=True):
     gpus: int = 0
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What somebody said by options. None where they said nothing."""
+class InitOptions(msgspec.Struct, frozen=True):
+    """Values of options and answers; None if not given."""
 
     runtime: Runtime | None = None
     ps: int | None = None
@@ -67,7 +64,7 @@ class Wanted(msgspec.Struct, frozen=True):
     gpus: int | None = None
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return all(value is None for value in msgspec.structs.astuple(self))
 
 
@@ -109,7 +106,7 @@ def init(
     out: str | None,
     force: bool,
     yes: bool,
-    **options: str | int | None,
+    **values: str | int | None,
 ) -> None:
     """Write a job file for SCRIPT.
 
@@ -123,52 +120,52 @@ def init(
         windlass init --template single           # one TensorFlow task, for kubectl
     """
     known = Runtime(runtime) if runtime is not None else None
-    wanted = msgspec.convert({"runtime": known, **options}, Wanted)
+    options = msgspec.convert({"runtime": known, **values}, InitOptions)
     if template is not None:
-        if script is not None or not wanted.is_nothing:
+        if script is not None or not options.is_empty:
             raise click.UsageError(
-                "--template writes a template as it is: what a job is made of is edited in it"
+                "--template cannot be combined with SCRIPT or options of the job: edit the template instead"
             )
-        _start_template(templates.Mode(template), out, may_replace=force)
+        _write_template(templates.Mode(template), out, may_replace=force)
         return
     out = out or DEFAULT_FILE
     target = Path(out)
-    _insist_on_room(out, may_replace=force)
+    _require_free_path(out, may_replace=force)
     hints = _hints(script)
     folder = target.parent if out != STDOUT else Path()
-    plan = planned(wanted, hints, script, folder)
-    is_asking = wanted.is_nothing and not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    draft = draft_job(options, hints, script, folder)
+    is_asking = options.is_empty and not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if is_asking:
-        plan = planned(_asked(plan), hints, script, folder)
-    text = written(plan, out)
-    _verify(text)
-    _say(f"the job: {_in_words(plan)}")
+        draft = draft_job(_prompt(draft), hints, script, folder)
+    text = job_file_text(draft, out)
+    _require_valid(text)
+    _say(f"the job: {_summary(draft)}")
     if out == STDOUT:
         click.echo(text, nl=False)
         return
     atomic_files.write(target, text, may_replace=force)
-    _say(f"wrote {out}. Try it on this machine with: windlass run {shlex.quote(out)}")
+    _say(f"wrote {out}. Run it on this machine with: windlass run {shlex.quote(out)}")
 
 
-def _insist_on_room(out: str, *, may_replace: bool) -> None:
+def _require_free_path(out: str, *, may_replace: bool) -> None:
     if out != STDOUT and not may_replace and Path(out).exists():
         raise CommandError(
-            f"{out} is there already. Write to another file with -o, or replace it with --force.",
+            f"{out} already exists. Choose another file with -o, or replace it with --force.",
             exit_codes.USAGE,
         )
 
 
-def _start_template(mode: templates.Mode, out: str | None, *, may_replace: bool) -> None:
+def _write_template(mode: templates.Mode, out: str | None, *, may_replace: bool) -> None:
     out = out or mode.file
     text = templates.starting(mode).decode()
-    _insist_on_room(out, may_replace=may_replace)
+    _require_free_path(out, may_replace=may_replace)
     if out == STDOUT:
         click.echo(text, nl=False)
         return
     atomic_files.write(Path(out), text, may_replace=may_replace)
     numbers = " 1 2" if mode is templates.Mode.CLUSTER else ""
     command = f"windlass template {mode} {shlex.quote(out)} PROJECT{numbers} > job.yaml"
-    _say(f"wrote {out}. Edit the lines that begin with set, then: {command}")
+    _say(f"wrote {out}. Edit the lines that start with set, then run: {command}")
 
 
 def _hints(script: str | None) -> Hints:
@@ -180,59 +177,61 @@ def _hints(script: str | None) -> Hints:
             source = stream.read(script_hints.MAX_BYTES + 1)
     except IsADirectoryError as error:
         raise CommandError(
-            f"{script} is a folder. Name the script in it that every task runs.", exit_codes.USAGE
+            f"{script} is a directory. Give the script in it that every task runs.", exit_codes.USAGE
         ) from error
     except OSError as error:
-        raise CommandError(f"{script} cannot be read: {error.strerror or error}", exit_codes.USAGE) from error
+        raise CommandError(f"cannot read {script}: {error.strerror or error}", exit_codes.USAGE) from error
     if path.suffix != ".py" and not source.startswith((b"#!/usr/bin/env python", b"#!/usr/bin/python")):
-        _say(f"{script} is not a Python script: nothing is taken from it")
+        _say(f"{script} is not a Python script and was not inspected")
         return Hints()
     hints = script_hints.inspect_script(source)
     if hints.problem:
-        _say(f"{script}: {hints.problem}; only its words were looked at")
+        _say(f"{script}: {hints.problem}; it was only searched for known words")
     _say(
         f"{script} {_listed(hints.evidence)}"
         if hints.evidence
-        else f"{script} does nothing that says how to run it"
+        else f"{script} contains no hints about how to run it"
     )
     if hints.runtime is not None and not hints.is_distributed:
-        _say("nothing in it speaks to other processes, so there is one worker. More with --workers")
+        _say("it does not communicate with other processes, so there is one worker. Add more with --workers")
     return hints
 
 
-def planned(wanted: Wanted, hints: Hints, script: str | None, folder: Path) -> Plan:
-    """`folder` is where the job file will be: the code is named relative to it."""
-    servers_are_wanted = bool(wanted.ps)
-    runtime = wanted.runtime or (Runtime.TENSORFLOW if servers_are_wanted else hints.runtime) or Runtime.PLAIN
+def draft_job(options: InitOptions, hints: Hints, script: str | None, folder: Path) -> JobDraft:
+    """Combine options and hints. `folder` contains the job file: the path of the code is relative to it."""
+    servers_are_wanted = bool(options.ps)
+    runtime = (
+        options.runtime or (Runtime.TENSORFLOW if servers_are_wanted else hints.runtime) or Runtime.PLAIN
+    )
     code, file = _code(script, folder)
-    gpus = wanted.gpus or 0
-    return Plan(
-        name=wanted.name if wanted.name is not None else _name(script),
+    gpus = options.gpus or 0
+    return JobDraft(
+        name=options.name if options.name is not None else _name(script),
         runtime=runtime,
         command=_command(file, runtime, hints, gpus),
         code=code,
-        roles=_roles(wanted, runtime, hints),
-        image=wanted.image if wanted.image is not None else _IMAGES.get(runtime, ""),
+        roles=_roles(options, runtime, hints),
+        image=options.image if options.image is not None else _IMAGES.get(runtime, ""),
         gpus=gpus,
     )
 
 
-def _roles(wanted: Wanted, runtime: Runtime, hints: Hints) -> dict[str, int]:
-    workers = wanted.workers
+def _roles(options: InitOptions, runtime: Runtime, hints: Hints) -> dict[str, int]:
+    workers = options.workers
     if workers is None:
-        workers = 2 if hints.is_distributed or wanted.ps or runtime is Runtime.MPI else 1
+        workers = 2 if hints.is_distributed or options.ps or runtime is Runtime.MPI else 1
     is_tensorflow = runtime is Runtime.TENSORFLOW
-    ps = wanted.ps if wanted.ps is not None else int(hints.wants_servers and is_tensorflow)
-    chief = wanted.chief if wanted.chief is not None else int(hints.wants_a_chief and is_tensorflow)
+    ps = options.ps if options.ps is not None else int(hints.wants_servers and is_tensorflow)
+    chief = options.chief if options.chief is not None else int(hints.wants_a_chief and is_tensorflow)
     roles = {"launcher": int(runtime is Runtime.MPI), "chief": chief, "ps": ps, "worker": workers}
     found = {role: tasks for role, tasks in roles.items() if tasks > 0}
     if not found or set(found) == {"ps"}:
-        raise click.UsageError("nobody would train: ask for at least one of --workers and --chief")
+        raise click.UsageError("no task would train: set --workers or --chief to at least 1")
     return found
 
 
 def _code(script: str | None, folder: Path) -> tuple[str, str]:
-    """The folder that travels with the job, and the script in it."""
+    """Return the code directory of the job, and the script in it."""
     if script is None:
         return ".", "train.py"
     path = Path(script)
@@ -250,108 +249,108 @@ def _command(file: str, runtime: Runtime, hints: Hints, gpus: int) -> str:
 
 def _name(script: str | None) -> str:
     path = Path(script or "train.py").resolve()
-    name = next((each for each in (path.stem, path.parent.name) if each not in _DULL_NAMES), "training")
+    name = next((each for each in (path.stem, path.parent.name) if each not in _GENERIC_NAMES), "training")
     label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
-    # A Service is called the same, and its name begins with a letter.
+    # The Service of the job has the same name, which must start with a letter.
     return label if label[:1].isalpha() else f"job-{label}".strip("-")
 
 
-def _asked(plan: Plan) -> Wanted:
-    """The few things that matter, each with what was found as the answer to take."""
-    name = click.prompt("Name of the job", default=plan.name, err=True)
+def _prompt(draft: JobDraft) -> InitOptions:
+    """Prompt for the most important values, with the inferred ones as defaults."""
+    name = click.prompt("Name of the job", default=draft.name, err=True)
     runtimes = click.Choice([str(runtime) for runtime in Runtime])
-    runtime = Runtime(click.prompt("Made with", default=str(plan.runtime), type=runtimes, err=True))
+    runtime = Runtime(click.prompt("Runtime", default=str(draft.runtime), type=runtimes, err=True))
     ps = None
     if runtime is Runtime.TENSORFLOW:
-        ps = click.prompt("Parameter servers", default=plan.roles.get("ps", 0), type=_COUNT, err=True)
-    workers = click.prompt("Workers", default=plan.roles.get("worker", 1), type=_COUNT, err=True)
-    gpus = click.prompt("GPUs of each worker", default=plan.gpus, type=_COUNT, err=True)
-    return Wanted(runtime=runtime, ps=ps, workers=workers, name=name, gpus=gpus)
+        ps = click.prompt("Parameter servers", default=draft.roles.get("ps", 0), type=_COUNT, err=True)
+    workers = click.prompt("Workers", default=draft.roles.get("worker", 1), type=_COUNT, err=True)
+    gpus = click.prompt("GPUs per worker", default=draft.gpus, type=_COUNT, err=True)
+    return InitOptions(runtime=runtime, ps=ps, workers=workers, name=name, gpus=gpus)
 
 
-def written(plan: Plan, out: str) -> str:
-    """The job file."""
+def job_file_text(draft: JobDraft, out: str) -> str:
+    """Return the text of the job file."""
     file = DEFAULT_FILE if out == STDOUT else out
     rows = [
-        (f"name: {_text(plan.name)}", ""),
-        (f"runtime: {plan.runtime}", _TOLD[plan.runtime]),
-        _image_row(plan.image),
-        (f"code: {_text(plan.code)}", "travels to every task: no image has to be built"),
+        (f"name: {_text(draft.name)}", ""),
+        (f"runtime: {draft.runtime}", _DISCOVERY[draft.runtime]),
+        _image_row(draft.image),
+        (f"code: {_text(draft.code)}", "uploaded to every task, no image build needed"),
     ]
-    if plan.runtime is not Runtime.MPI:
-        rows.append((f"command: {_text(plan.command)}", ""))
-    rows += [("roles:", ""), *_role_rows(plan)]
+    if draft.runtime is not Runtime.MPI:
+        rows.append((f"command: {_text(draft.command)}", ""))
+    rows += [("roles:", ""), *_role_rows(draft)]
     rows += [
         ('# env: {LEARNING_RATE: "0.001"}', ""),
         ("# volumes:", ""),
         ("#   data: {pvc: my-data, at: /data, readOnly: true}", "or nfs, cephfs, hostPath, emptyDir"),
         ("#   output: {pvc: my-output, at: /output}", ""),
-        ("retry: {job: 3}", "all tasks begin anew when one has failed, at most so often"),
+        ("retry: {job: 3}", "restart all tasks when one has failed, at most 3 times"),
     ]
     head = [
         f"# yaml-language-server: $schema={_schema()}",
         f"# On this machine:   windlass run {file}",
-        f"# On a Kubernetes:   windlass submit {file}",
+        f"# On Kubernetes:     windlass submit {file}",
     ]
     return "\n".join((*head, *(f"{text}  # {why}" if why else text for text, why in rows), ""))
 
 
 def _schema() -> str:
-    """Where editors of this machine find it."""
+    """Return the URI of the schema on this machine, for editors."""
     return Path(schema.__file__).with_name(schema.FILE).as_uri()
 
 
 def _image_row(image: str) -> tuple[str, str]:
-    why = "for a Kubernetes; windlass run takes the programs of this machine"
+    why = "for Kubernetes; windlass run uses the programs of this machine"
     return (f"image: {_text(image)}", why) if image else ("# image: registry.example/my-image", why)
 
 
-def _role_rows(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The tasks that hold what others train have no GPU."""
-    leader = next(role for role in ("launcher", "chief", "worker") if role in plan.roles)
-    for role, tasks in plan.roles.items():
-        why = _MEANINGS[role] if role != leader else "the job has succeeded when they have, all of them"
+def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the roles with comments. Parameter servers get no GPU."""
+    leader = next(role for role in ("launcher", "chief", "worker") if role in draft.roles)
+    for role, tasks in draft.roles.items():
+        why = _MEANINGS[role] if role != leader else "the job succeeds when all of them have succeeded"
         yield f"  {role}:", ""
         yield f"    tasks: {tasks}", why
-        if plan.runtime is Runtime.MPI:
+        if draft.runtime is Runtime.MPI:
             is_leading = role == "launcher"
-            command = f"mpirun {plan.command}" if is_leading else _SSHD
-            yield f"    command: {_text(command)}", "" if is_leading else "mpirun reaches them by ssh"
+            command = f"mpirun {draft.command}" if is_leading else _SSHD
+            yield f"    command: {_text(command)}", "" if is_leading else "mpirun connects by ssh"
         if role in ("worker", "chief"):
-            some = f"    resources: {{gpus: {plan.gpus}}}"
+            some = f"    resources: {{gpus: {draft.gpus}}}"
             yield (
-                (some, "of each task")
-                if plan.gpus
-                else ("    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", "")
+                (some, "per task") if draft.gpus else ("    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", "")
             )
 
 
 _MEANINGS = {
     "launcher": "runs mpirun",
-    "chief": "drives the others",
-    "ps": "hold the variables, and never end by themselves",
-    "worker": "do what the others ask, until the job ends",
+    "chief": "coordinates the other tasks",
+    "ps": "parameter servers, which run until the job ends",
+    "worker": "run the operations of the other tasks until the job ends",
 }
 
 
-def _verify(text: str) -> None:
-    """What somebody said by options may make no job: lint says why."""
+def _require_valid(text: str) -> None:
+    """Raises UsageError if the options result in an invalid job."""
     from windlass.render import documents
 
     errors = documents.read(text.encode(), DEFAULT_FILE).errors
     if errors:
-        raise click.UsageError(f"this makes no job: {errors[0].path}: {errors[0].message}")
+        raise click.UsageError(
+            f"these options result in an invalid job: {errors[0].path}: {errors[0].message}"
+        )
 
 
 def _text(text: str) -> str:
-    """As YAML has it: in quotes where it would mean something else without."""
+    """Return the text as YAML, quoted if necessary."""
     is_plain = _PLAIN_TEXT.fullmatch(text) is not None and ": " not in text and scalars.is_string(text)
     return text if is_plain else msgspec.json.encode(text).decode()
 
 
-def _in_words(plan: Plan) -> str:
-    roles = ", ".join(f"{tasks} {role}" for role, tasks in plan.roles.items())
-    return f"{plan.name}, {plan.runtime}, {roles}"
+def _summary(draft: JobDraft) -> str:
+    roles = ", ".join(f"{tasks} {role}" for role, tasks in draft.roles.items())
+    return f"{draft.name}, {draft.runtime}, {roles}"
 
 
 def _listed(phrases: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""`windlass install`: print what a cluster needs to run the controller, or put it there. `windlass.install` does it."""
+"""The command `windlass install`."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ from windlass.wire.settings import file as settings_file
 def namespace_name(
     _: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]
 ) -> str | tuple[str, ...]:
-    """For click: one name, or several."""
+    """Validate one namespace or several."""
     for name in (value,) if isinstance(value, str) else value:
         if not re.fullmatch(names.DNS_LABEL_PATTERN, name):
             raise click.BadParameter(
@@ -119,7 +119,7 @@ def install(
         priority_class=priority_class,
     )
     if replicas > 1 and not wanted.settings.leader_election:
-        raise click.ClickException("the configuration turns leaderElection off: that takes --replicas 1")
+        raise click.ClickException("the configuration disables leaderElection: use --replicas 1")
     made = manifests.definitions() if crds_only else manifests.all_of(wanted)
     if not is_applied:
         click.echo(manifests.dump(made), nl=False)
@@ -133,12 +133,12 @@ def install(
 
 
 def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool) -> Settings:
-    """Those of the controller, if all is right: a fault would keep every replica from starting."""
+    """Return the settings of the controller. Raises ClickException if they are invalid."""
     flags = {"namespaces": tuple(dict.fromkeys(watched)), "manage_crds": manage_crds or None}
     try:
         return settings_file.load((data, file), {}, flags).settings
     except InvalidFileError as faulty:
-        raise click.ClickException(f"the configuration cannot be used:\n{faulty}") from faulty
+        raise click.ClickException(f"the configuration is invalid:\n{faulty}") from faulty
 
 
 async def _apply(made: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:

@@ -1,7 +1,4 @@
-"""`windlass lint`: print what is wrong with files, mend what is certain, and exit accordingly.
-
-What is wrong is found by `windlass.wire` and `windlass.render`, and how a file is mended by `windlass.wire.lint.fixes`.
-"""
+"""The command `windlass lint`. `windlass.render.documents` checks files, `windlass.wire.lint.fixes` fixes them."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,22 +17,22 @@ from windlass.wire.lint.fixes import Fixed, FixResult
 from windlass.wire.yaml import text
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
-_NOT_FIXED = " (not fixed: that would change more than this. Edit it by hand)"
+_NOT_FIXED = " (not fixed, because the fix would change more than this: edit the file)"
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--output json` prints."""
+    """The output of `--output json`."""
 
     files: int
     errors: int
     warnings: int
     unreadable: tuple[str, ...]
-    """A message for each file that could not be read."""
+    """Messages about files that could not be read."""
     unwritable: tuple[str, ...]
-    """A message for each file that could not be mended, and is as it was."""
+    """Messages about files that could not be written and are unchanged."""
     fixed: tuple[Fixed, ...]
     faults: tuple[Diagnostic, ...]
-    """Those that are left."""
+    """The remaining diagnostics."""
 
     def exit_code(self, *, is_strict: bool) -> int:
         if self.unreadable:
@@ -46,9 +43,9 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def summary(self) -> str:
         parts = [
-            _counted(self.files, "file"),
-            _counted(self.errors, "error"),
-            _counted(self.warnings, "warning"),
+            _count(self.files, "file"),
+            _count(self.errors, "error"),
+            _count(self.warnings, "warning"),
         ]
         if self.fixed:
             parts.append(f"{len(self.fixed)} fixed")
@@ -75,23 +72,25 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
 
     The exit code is 0 if there are no errors, 1 if there are errors, and 2 if a file cannot be read.
     """
-    prints_the_text = fix and job_files.STDIN in files
-    if prints_the_text and output == "json":
-        raise click.UsageError("--fix with - prints the mended text, so there is no room for --output json")
+    prints_text = fix and job_files.STDIN in files
+    if prints_text and output == "json":
+        raise click.UsageError(
+            "--output json cannot be combined with --fix and -, which print the fixed text"
+        )
     report = mend(files) if fix else inspect(files)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
-        _tell(report, was_to_fix=fix, to_stderr=prints_the_text)
+        _print_report(report, is_fixing=fix, to_stderr=prints_text)
     sys.exit(report.exit_code(is_strict=strict))
 
 
-def _tell(report: Report, *, was_to_fix: bool, to_stderr: bool) -> None:
+def _print_report(report: Report, *, is_fixing: bool, to_stderr: bool) -> None:
     for fixed in report.fixed:
         click.echo(str(fixed), err=to_stderr)
     for fault in report.faults:
-        was_left = was_to_fix and fault.fix is not None and not report.unwritable
-        click.echo(f"{fault}{_NOT_FIXED if was_left else ''}", err=to_stderr)
+        is_unfixed = is_fixing and fault.fix is not None and not report.unwritable
+        click.echo(f"{fault}{_NOT_FIXED if is_unfixed else ''}", err=to_stderr)
     for message in (*report.unreadable, *report.unwritable):
         click.echo(message, err=True)
     click.echo(report.summary, err=to_stderr)
@@ -107,7 +106,7 @@ def inspect(files: Sequence[str]) -> Report:
 
 
 def mend(files: Sequence[str]) -> Report:
-    """Each file is written, or stays as it is."""
+    """Fix the files. Each one is written completely or left unchanged."""
     findings = _Findings()
     for file in files:
         data = findings.read(file)
@@ -131,7 +130,7 @@ class _Findings:
         try:
             return job_files.read(file)
         except OSError as refused:
-            self.unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
+            self.unreadable.append(f"cannot read {file}: {refused.strerror or refused}")
             return None
 
     def look(self, file: str, data: bytes) -> None:
@@ -153,10 +152,10 @@ class _Findings:
             return
         mended = fixes.fix_file(data, lambda changed: look(changed, name, templates))
         try:
-            _keep(file, data, mended)
+            _write_fixed(file, data, mended)
         except OSError as refused:
             self.unwritable.append(
-                f"{file}: cannot be written, and is as it was: {refused.strerror or refused}"
+                f"cannot write {file}: {refused.strerror or refused}. The file is unchanged."
             )
             mended = FixResult(data)
         self.fixed.extend(mended.fixed)
@@ -175,9 +174,9 @@ class _Findings:
         )
 
 
-def _keep(file: str, data: bytes, mended: FixResult) -> None:
-    is_all_of_it = len(data) <= text.MAX_BYTES
-    if file == job_files.STDIN and is_all_of_it:
+def _write_fixed(file: str, data: bytes, mended: FixResult) -> None:
+    is_complete = len(data) <= text.MAX_BYTES
+    if file == job_files.STDIN and is_complete:
         sys.stdout.buffer.write(mended.data)
         sys.stdout.buffer.flush()
     elif mended.fixed:
@@ -186,5 +185,5 @@ def _keep(file: str, data: bytes, mended: FixResult) -> None:
         atomic_files.replace(Path(file), mended.data)
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

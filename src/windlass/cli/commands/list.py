@@ -1,4 +1,4 @@
-"""`windlass list`: see `windlass.client.lookup`."""
+"""The command `windlass list`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ _COLUMNS = (
     Column("ATTEMPT", 1),
     Column("AGE", 2),
 )
-_MORE = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_shrink=True))
+_WIDE_COLUMNS = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_shrink=True))
 
 
 @click.command()
@@ -48,15 +48,15 @@ async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
     from windlass.client import lookup, views
     from windlass.wire import codec
 
-    written = await lookup.list_raw_frameworks(connection, in_all_namespaces=is_all)
+    items = await lookup.list_raw_frameworks(connection, in_all_namespaces=is_all)
     if form == "json":
-        body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": written})
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
         click.echo(msgspec.json.format(body))
         return
-    jobs = [views.job_view(codec.read_framework(item)) for item in written]
+    jobs = [views.job_view(codec.read_framework(item)) for item in items]
     if not jobs:
         place = "any namespace" if is_all else f"the namespace {connection.namespace}"
-        click.echo(f"there is no job in {place}", err=True)
+        click.echo(f"no jobs found in {place}", err=True)
         return
     text = table(
         jobs, datetime.now(UTC), tables.terminal_width(), has_namespaces=is_all, is_wide=form == "wide"
@@ -67,7 +67,7 @@ async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
 def table(
     jobs: "Sequence[JobView]", now: datetime, room: int | None, *, has_namespaces: bool, is_wide: bool
 ) -> str:
-    columns = (*([_NAMESPACE] if has_namespaces else ()), *_COLUMNS, *(_MORE if is_wide else ()))
+    columns = (*([_NAMESPACE] if has_namespaces else ()), *_COLUMNS, *(_WIDE_COLUMNS if is_wide else ()))
     rows = [_row(job, now, has_namespaces=has_namespaces, is_wide=is_wide) for job in jobs]
     return tables.table(columns, rows, room)
 

@@ -1,6 +1,6 @@
-"""`windlass local`: a cluster on this machine that stays, for kubectl and for everything else that speaks to one.
+"""The commands of `windlass local`, which manage a persistent cluster on this machine.
 
-The daemon itself is in `local_daemon`, how it is started and found in `local_process`.
+`windlass.runner.local` has the daemon and its control.
 """
 
 import os
@@ -32,7 +32,7 @@ def with_data(command: F) -> F:
         "--data-dir",
         "data",
         type=click.Path(file_okay=False, path_type=Path),
-        callback=lambda _context, _parameter, given: _whole(given),
+        callback=lambda _context, _parameter, given: _absolute_path(given),
         help="Data directory of the cluster (default: $XDG_STATE_HOME/windlass/local).",
     )(command)
 
@@ -43,13 +43,13 @@ def with_output(command: F) -> F:
     )(command)
 
 
-def _whole(given: Path | None) -> Path:
+def _absolute_path(given: Path | None) -> Path:
     path = data_folders.default_data(os.environ) if given is None else given
     try:
         path = path.expanduser()
     except RuntimeError as error:
-        raise click.UsageError(f"{path}: nobody has that home folder. Write the path without `~`.") from error
-    return Path(os.path.abspath(path))  # noqa: PTH100 — a link on the way may be there on purpose
+        raise click.UsageError(f'no such user: "{path.parts[0]}". Write the path without `~`.') from error
+    return Path(os.path.abspath(path))  # noqa: PTH100 — symbolic links are kept
 
 
 @click.group()
@@ -111,7 +111,7 @@ def up(
         host, port = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from error
-    # Pods that a daemon left running are adopted by one that is like it.
+    # A daemon adopts running pods only if it has the same options as the previous one.
     last = records.read(data)
     wanted = Wanted(
         data,
@@ -124,7 +124,7 @@ def up(
     try:
         data_folders.claim(data)
         if foreground:
-            _stay(wanted, ready_descriptor)
+            _run_in_foreground(wanted, ready_descriptor)
             return
         with Lock.take(data / records.COMMANDS_LOCK):
             record = process.running(data)
@@ -134,11 +134,11 @@ def up(
         raise click.ClickException(errors.os_error_message(error, data)) from error
     except (ForeignFolderError, InUseError, DaemonError) as error:
         raise click.ClickException(str(error)) from error
-    _say_where(record, wanted, is_new=is_new)
+    _print_address(record, wanted, is_new=is_new)
 
 
-def _stay(wanted: Wanted, descriptor: int | None) -> None:
-    """With a descriptor, somebody waits at its other end to hear how it went."""
+def _run_in_foreground(wanted: Wanted, descriptor: int | None) -> None:
+    """Run the daemon in this process. With a descriptor, report the outcome of the start to the parent."""
     from windlass.controller.observe import logs
     from windlass.runner.local import daemon
     from windlass.runner.local.daemon import CannotStartError
@@ -149,7 +149,7 @@ def _stay(wanted: Wanted, descriptor: int | None) -> None:
 
     def ready(record: Record) -> None:
         if descriptor is None:
-            _say_where(record, wanted, is_new=True)
+            _print_address(record, wanted, is_new=True)
         else:
             process.answer(descriptor, Answer(record))
 
@@ -162,17 +162,18 @@ def _stay(wanted: Wanted, descriptor: int | None) -> None:
         sys.exit(1)
 
 
-def _say_where(record: Record, wanted: Wanted, *, is_new: bool) -> None:
+def _print_address(record: Record, wanted: Wanted, *, is_new: bool) -> None:
     nodes = "1 node" if record.nodes == 1 else f"{record.nodes} nodes"
-    state = "is running" if is_new else "was running already"
+    state = "is running" if is_new else "is already running"
     click.echo(f"the cluster {state}: {record.url}, {nodes}, {record.network} network", err=True)
     for note in record.notes:
         click.echo(note, err=True)
     if not is_new and (other := records.differences(record, wanted)):
         click.echo(
-            f"it was started with {' '.join(other)}; `windlass local down` first to change that", err=True
+            f"it was started with {' '.join(other)}. To change that, run `windlass local down` first.",
+            err=True,
         )
-    click.echo(f"logs of pods: {wanted.data / 'pods'}, of the cluster: {wanted.data / records.LOG}", err=True)
+    click.echo(f"pod logs: {wanted.data / 'pods'}, cluster log: {wanted.data / records.LOG}", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
 
 
@@ -180,11 +181,11 @@ def _say_where(record: Record, wanted: Wanted, *, is_new: bool) -> None:
 @with_data
 def down(data: Path) -> None:
     """Stop the cluster and its pods. The stored objects are kept for the next `up`."""
-    click.echo(_bring_down(data))
+    click.echo(_stop_cluster(data))
 
 
-def _bring_down(data: Path) -> str:
-    """What was done, in words."""
+def _stop_cluster(data: Path) -> str:
+    """Stop the cluster and return a message."""
     if not data_folders.is_ours(data):
         return "the cluster is not running"
     try:
@@ -197,7 +198,7 @@ def _bring_down(data: Path) -> str:
                 from windlass.runner.local import daemon
 
                 daemon.end_pods(data)
-                return "the cluster was not running; the pods that it had left have ended"
+                return "the cluster was not running; its remaining pods are stopped"
     except (DaemonError, InUseError, OSError) as error:
         raise click.ClickException(str(error)) from error
     return "the cluster is not running"
@@ -209,17 +210,17 @@ def _bring_down(data: Path) -> str:
 def reset(data: Path, yes: bool) -> None:
     """Stop the cluster and delete its data: objects, logs, volumes and local images."""
     if not data.exists():
-        click.echo(f"there is nothing in {data}")
+        click.echo(f"{data} does not exist")
         return
     if not data_folders.is_ours(data):
-        raise click.ClickException(f"{data} is no data directory of Windlass: nothing was deleted")
+        raise click.ClickException(f"{data} is not a data directory of Windlass: nothing was deleted")
     if not yes:
-        click.confirm(f"Stop the cluster, and delete {data} with all that is in it?", abort=True)
-    click.echo(_bring_down(data))
+        click.confirm(f"Stop the cluster and delete {data} with all its contents?", abort=True)
+    click.echo(_stop_cluster(data))
     try:
         data_folders.remove(data)
     except OSError as error:
-        raise click.ClickException(f"{data} cannot be deleted: {error}") from error
+        raise click.ClickException(f"cannot delete {data}: {error}") from error
     click.echo(f"{data} is deleted")
 
 
@@ -255,7 +256,7 @@ def image() -> None:
 @with_data
 def add(name: str, folder: str, data: Path) -> None:
     """Bind the image NAME to the directory DIR, for containers that start from now on."""
-    path = _whole(Path(folder))
+    path = _absolute_path(Path(folder))
     try:
         data_folders.claim(data)
         _images(data).add(name, path)
@@ -292,7 +293,7 @@ def remove(name: str, data: Path) -> None:
         _images(data).remove(name)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{name} is forgotten; its folder stays")
+    click.echo(f"{name} is removed; its directory is kept")
 
 
 def _images(data: Path) -> Images:

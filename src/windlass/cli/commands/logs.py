@@ -1,4 +1,4 @@
-"""`windlass logs`: what the tasks of a job write. `windlass.client.logs.reader` reads it."""
+"""The command `windlass logs`."""
 
 import contextlib
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windlass.client.tasks import TaskSelector
     from windlass.model.framework import Framework
 
-LONGEST_LABEL = 40
+MAX_LABEL_WIDTH = 40
 
 
 @click.command()
@@ -66,13 +66,13 @@ def logs(
         windlass logs -f digits                  # all tasks, until the job completes
         windlass logs digits worker-1 --tail 20
     """
-    # What is heavy is imported here: `windlass --help` must not pay for it.
+    # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import lookup, tasks
     from windlass.client.logs import reader
     from windlass.client.logs.container_log import LogOptions
 
     if follow and previous:
-        raise click.UsageError("--previous is over: there is nothing to --follow")
+        raise click.UsageError("--previous and --follow are mutually exclusive")
     try:
         job, selector = tasks.parse_selector(name, task)
     except ValueError as error:
@@ -91,8 +91,8 @@ def logs(
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, job)
         width = _width(framework, selector)
-        painted = colours.assign(tasks.task_names(framework)) if is_coloured else {}
-        form = _json if is_json else _text(selector, width, painted, has_times=timestamps)
+        task_colours = colours.assign(tasks.task_names(framework)) if is_coloured else {}
+        form = _json if is_json else _text(selector, width, task_colours, has_times=timestamps)
         lines = reader.read(connection, framework, selector, options, note=_note)
         async with contextlib.aclosing(lines):
             await _write(lines, form, sys.stdout.buffer, is_live=follow)
@@ -115,16 +115,16 @@ async def _write(
 
 
 def _width(framework: "Framework", selector: "TaskSelector") -> int:
-    """Of the longest name that can come."""
+    """Return the width of the longest task name."""
     longest = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
         for role in framework.spec.task_roles
         if selector.role in ("", role.name)
     ]
-    return min(LONGEST_LABEL, max(longest, default=0))
+    return min(MAX_LABEL_WIDTH, max(longest, default=0))
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _JsonLine(msgspec.Struct, frozen=True):
     time: str
     task: str
     attempt: int
@@ -136,20 +136,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _json(line: "Line") -> bytes:
-    return _encode(_Said(line.time, line.task, line.attempt, line.container, line.text)) + b"\n"
+    return _encode(_JsonLine(line.time, line.task, line.attempt, line.container, line.text)) + b"\n"
 
 
 def _text(
-    selector: "TaskSelector", width: int, painted: Mapping[str, int], *, has_times: bool
+    selector: "TaskSelector", width: int, task_colours: Mapping[str, int], *, has_times: bool
 ) -> "Callable[[Line], bytes]":
-    """As the container wrote it: who prints colours wants to see them."""
+    """Return a formatter that keeps the colours of the container."""
 
     def form(line: "Line") -> bytes:
-        is_alone = selector.is_one and line.label == line.task
+        is_single = selector.is_one and line.label == line.task
         time = f"{line.time} ".encode() if has_times and line.time else b""
-        if is_alone:
+        if is_single:
             return time + line.data + (b"\n" if line.is_ended else b"")
-        label = colours.colour(f"{line.label:<{width}} |", painted.get(line.task))
+        label = colours.colour(f"{line.label:<{width}} |", task_colours.get(line.task))
         return label.encode() + b" " + time + line.data + b"\n"
 
     return form

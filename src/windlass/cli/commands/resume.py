@@ -1,4 +1,4 @@
-"""`windlass resume`: see `windlass.client.lifecycle`."""
+"""The command `windlass resume`."""
 
 import click
 

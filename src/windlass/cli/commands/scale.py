@@ -1,4 +1,4 @@
-"""`windlass scale`: see `windlass.client.scale`."""
+"""The command `windlass scale`."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from windlass.cli.cluster_options import Where
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
 
-EXPECTED = "ROLE=NUMBER, such as worker=4"
+EXPECTED = "ROLE=NUMBER, e.g. worker=4"
 
 
 @click.command()
@@ -30,19 +30,19 @@ def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
     Running tasks keep the TF_CONFIG or WORLD_SIZE with which they started, and most libraries never read it again. To
     restart all tasks with the new numbers, use `windlass suspend`, `scale` and `resume`.
     """
-    wanted = dict(map(_wanted, roles))
-    if len(wanted) < len(roles):
-        raise click.UsageError("a role is named twice")
-    cluster_options.run(where, lambda connection: _scale(connection, name, wanted))
+    numbers = dict(map(_parse_role, roles))
+    if len(numbers) < len(roles):
+        raise click.UsageError("a role is given twice")
+    cluster_options.run(where, lambda connection: _scale(connection, name, numbers))
 
 
-async def _scale(connection: "Connection", name: str, wanted: dict[str, int]) -> None:
+async def _scale(connection: "Connection", name: str, numbers: dict[str, int]) -> None:
     from windlass.client import scale
 
-    click.echo((await scale.scale(connection, name, wanted)).message)
+    click.echo((await scale.scale(connection, name, numbers)).message)
 
 
-def _wanted(written: str) -> tuple[str, int]:
+def _parse_role(written: str) -> tuple[str, int]:
     role, _, number = written.partition("=")
     is_number = number.isascii() and number.isdecimal() and len(number) < 10
     if not role or not is_number:

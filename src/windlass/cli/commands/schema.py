@@ -1,4 +1,4 @@
-"""`windlass schema`: the JSON Schema of the job file, for editors."""
+"""The command `windlass schema`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`windlass status`: one job, and each of its tasks."""
+"""The command `windlass status`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -70,7 +70,7 @@ async def _status(connection: "Connection", name: str, form: str) -> None:
         raise await lookup.not_found_error(connection, name)
     if framework is None:
         click.echo(
-            f"there is no job {name} in the namespace {connection.namespace}; its companions are there:"
+            f"there is no job {name} in the namespace {connection.namespace}, but its companions exist:"
         )
     else:
         click.echo("\n".join(lines(framework, datetime.now(UTC), tables.terminal_width())))
@@ -91,7 +91,7 @@ def lines(framework: "Framework", now: datetime, room: int | None) -> Iterator[s
 
 
 def head(framework: "Framework", view: "JobView", now: datetime, room: int | None) -> Iterator[str]:
-    """Of the job itself."""
+    """Yield the lines about the job itself."""
     entered = tables.age(view.changed, now)
     state = f"{view.state} for {entered}" if entered else f"{view.state}"
     for title, text in (
@@ -99,24 +99,24 @@ def head(framework: "Framework", view: "JobView", now: datetime, room: int | Non
         ("state", state),
         ("reason", view.reason),
         ("tasks", tables.task_counts(view.running, view.succeeded, view.failed, view.total)),
-        ("attempt", f"{view.attempt}, counted from 0" if view.attempt else ""),
+        ("attempt", f"{view.attempt} (counted from 0)" if view.attempt else ""),
         ("age", tables.age(view.created, now)),
         ("hint", _hint(framework, view, now)),
     ):
         if text:
             yield tables.paragraph(title, text, room)
     for condition in framework.status.conditions if framework.status is not None else ():
-        said = f"{condition.type} is {condition.status} for {tables.age(condition.last_transition_time, now)}"
+        text = f"{condition.type} is {condition.status} for {tables.age(condition.last_transition_time, now)}"
         more = f": {condition.message}" if condition.message and condition.message not in view.reason else ""
-        yield tables.paragraph("condition", f"{said}{more}", room)
+        yield tables.paragraph("condition", f"{text}{more}", room)
 
 
 def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
-    """What there is to do where nothing goes on by itself."""
+    """Return the next step for the user, if the job does not progress on its own."""
     created = view.created
     is_unseen = framework.status is None and created is not None and (now - created).total_seconds() > 5
     if is_unseen:
-        return "no controller has seen it yet: is one running? `windlass install --apply` starts one"
+        return "no controller has processed it. Install one with `windlass install --apply`"
     return {
         "Suspended": f"windlass resume {view.name}",
         "Failed": f"windlass why {view.name}",
@@ -128,7 +128,7 @@ def tasks_table(view: "JobView", room: int | None) -> str:
 
 
 def companion_lines(found: "Sequence[CompanionView]", room: int | None) -> Iterator[str]:
-    """With the commands that lead to those which are not to be reached from here."""
+    """Yield the table of companions, and the commands that open those that are not exposed."""
     rows = [[str(each.companion), each.state.value, each.url, each.reason] for each in found]
     yield tables.table(_COMPANIONS, rows, room)
     for each in found:

@@ -1,4 +1,4 @@
-"""`windlass stop`: see `windlass.client.lifecycle`."""
+"""The command `windlass stop`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`windlass suspend`: see `windlass.client.lifecycle`."""
+"""The command `windlass suspend`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`windlass tf-server`: an idle TensorFlow server, as a task without a command runs one."""
+"""The command `windlass tf-server`, which a TensorFlow task without a command runs."""
 
 import os
 import sys

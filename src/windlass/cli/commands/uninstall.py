@@ -1,4 +1,4 @@
-"""`windlass uninstall`: take away what `windlass install` has made. `windlass.install` does it."""
+"""The command `windlass uninstall`."""
 
 import asyncio
 
@@ -57,12 +57,12 @@ def uninstall(
 
     Frameworks and their definitions are kept unless --crds is set, but they no longer make progress.
     """
-    going = tuple(
+    deleted_groups = tuple(
         group
         for group in names.GROUPS
         if crds and not (restore_reference_crd and group == names.CONTROLLER_GROUP)
     )
-    options = UninstallOptions(namespace, going, restore_reference_crd)
+    options = UninstallOptions(namespace, deleted_groups, restore_reference_crd)
     try:
         asyncio.run(_uninstall(options, kubeconfig, context, is_forced=force, is_sure=yes))
     except NoAnswerError as failure:
@@ -87,19 +87,19 @@ async def _uninstall(
             )
         if not is_sure:
             click.confirm(_question(options), abort=True)
-        is_anything_there = False
+        was_found = False
         async for line in remove(send, options, asyncio.sleep):
             click.echo(line)
-            is_anything_there = True
-    if not is_anything_there:
+            was_found = True
+    if not was_found:
         click.echo(f"nothing of Windlass was found in {options.namespace}")
     if live and not options.definitions:
         click.echo(
-            f"{describe_live_frameworks(live)}. They stay, and run on when a controller is there again."
+            f"{describe_live_frameworks(live)}. They are kept and continue when a controller is installed again."
         )
 
 
 def _question(options: UninstallOptions) -> str:
     groups = " and ".join(options.definitions)
-    also = f", the definitions of {groups}, and ALL their Frameworks" if groups else ""
+    also = f", the definitions of {groups} and ALL their Frameworks" if groups else ""
     return f"Remove the controller in {options.namespace} and its roles{also}?"

@@ -1,4 +1,4 @@
-"""`windlass upload`: see `windlass.client.upload.transfer`."""
+"""The command `windlass upload`."""
 
 import asyncio
 import os
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from windlass.client.upload.transfer import Uploaded, Watch
 
 SHARE = "WINDLASS_SHARE"
-"""In the environment: where projects are, for those who always mean the same."""
+"""Environment variable with the default share."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What somebody has written, as it is meant."""
+class UploadRequest(msgspec.Struct, frozen=True):
+    """The parsed arguments."""
 
     share: "Share"
-    cargo: "UploadItems"
+    items: "UploadItems"
     label: str
-    """What the loader pod is found by."""
+    """Job label of the loader pod."""
 
 
-class _Loader(msgspec.Struct, frozen=True):
+class _LoaderOptions(msgspec.Struct, frozen=True):
     image: str
     timeout: float
 
@@ -111,91 +111,87 @@ def upload(
     are skipped. To continue an interrupted upload, run the same command again. Other files on the share are not
     changed. CLAIM[:FOLDER] is short for pvc://CLAIM[/FOLDER].
     """
-    written = _share_of(target, share, is_project=bool(sent_code or data))
-    asked = _asked(what, written, sent_code, data)
-    bar = None if quiet else _bar()
+    written = _share_argument(target, share, is_project=bool(sent_code or data))
+    request = _parse_request(what, written, sent_code, data)
+    bar = None if quiet else _progress_bar()
     try:
-        done = _uploaded(asked, _Loader(image, timeout), _watch(bar), where)
+        done = _upload(request, _LoaderOptions(image, timeout), _progress_callbacks(bar), where)
     finally:
         if bar is not None:
             bar.end()
-    click.echo(msgspec.json.encode(done).decode() if output == "json" else told(done, asked.share))
+    click.echo(msgspec.json.encode(done).decode() if output == "json" else summary(done, request.share))
 
 
-def told(done: "Uploaded", share: "Share") -> str:
-    """In a sentence."""
+def summary(done: "Uploaded", share: "Share") -> str:
     from windlass.client.submit import code_archive
 
     files = "1 file" if done.files == 1 else f"{done.files} files"
-    verb = "is" if done.files == 1 else "are"
-    counts = (
-        (done.sent, "sent"),
-        (done.resumed, "resumed"),
-        (done.skipped, "there already"),
-    )
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
-    how = f" ({said}: {code_archive.shown_size(done.bytes)} went)" if said else ""
-    return f"{files}, {code_archive.shown_size(done.size)}, {verb} on {share}{how}"
+    counts = ((done.sent, "sent"), (done.resumed, "resumed"), (done.skipped, "unchanged"))
+    listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+    details = f": {listed}, {code_archive.shown_size(done.bytes)} transferred" if listed else ""
+    return f"uploaded {files} ({code_archive.shown_size(done.size)}) to {share}{details}"
 
 
-# What was meant
+# Arguments
 
 
-def _share_of(target: str | None, share: str | None, *, is_project: bool) -> str:
+def _share_argument(target: str | None, share: str | None, *, is_project: bool) -> str:
     """Raises click.UsageError."""
     from windlass.client.upload import shares
 
     forms = "".join(f"\n  {form}" for form in shares.FORMS)
     if is_project and target is not None:
         raise click.UsageError(
-            f"found {target!r} beside --code or --data: a project's share is given by --share, one of:{forms}"
+            f"found {target!r} with --code or --data: give the share of a project with --share, one of:{forms}"
         )
     if not is_project and target is None:
         raise click.UsageError(
-            "expected --code or --data with the files of the project, or a share behind the path: "
+            "expected --code or --data with the files of the project, or a share after the path: "
             "`windlass upload PROJECT --code PATH --data PATH --share SHARE` or `windlass upload PATH SHARE`"
         )
     if not is_project and share is not None:
-        raise click.UsageError(f"found --share beside the share {target!r}: expected one of them")
+        raise click.UsageError(f"found --share and the share {target!r}: expected one of them")
     found = target or share or os.environ.get(SHARE, "")
     if not found:
         raise click.UsageError(f"--share is missing, and {SHARE} is not set. Expected one of:{forms}")
     return found
 
 
-def _asked(what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Path, ...]) -> Asked:
-    """Raises click.UsageError and CommandError. All that is to be sent has been looked at then."""
+def _parse_request(
+    what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Path, ...]
+) -> UploadRequest:
+    """Parse the arguments and check all files. Raises click.UsageError and CommandError."""
     from windlass.client import errors
     from windlass.client.upload import items as upload_items
     from windlass.client.upload import shares, transfer
 
     is_project = bool(sent_code or data)
-    fault = shares.project_name_error(what) if is_project else None
-    if fault:
-        raise click.UsageError(fault)
+    error_message = shares.project_name_error(what) if is_project else None
+    if error_message:
+        raise click.UsageError(error_message)
     try:
         share = shares.parse(written)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
     try:
-        return Asked(share, upload_items.gather(sources), what if is_project else "")
+        return UploadRequest(share, upload_items.gather(sources), what if is_project else "")
     except errors.ClientError as error:
         raise cluster_options.command_error(error) from error
 
 
-# What is done
+# Upload
 
 
-def _uploaded(asked: Asked, loader: _Loader, watch: "Watch", where: Where) -> "Uploaded":
+def _upload(request: UploadRequest, loader: _LoaderOptions, watch: "Watch", where: Where) -> "Uploaded":
     from windlass.client import errors
     from windlass.client.upload import transfer
     from windlass.client.upload.shares import OnDisk
 
-    share = asked.share
+    share = request.share
     if isinstance(share, OnDisk):
         try:
-            return asyncio.run(transfer.to_folder(share, asked.cargo, watch))
+            return asyncio.run(transfer.to_folder(share, request.items, watch))
         except errors.ClientError as error:
             raise cluster_options.command_error(error) from error
 
@@ -205,9 +201,9 @@ def _uploaded(asked: Asked, loader: _Loader, watch: "Watch", where: Where) -> "U
         return await pod_target.upload(
             connection,
             share,
-            asked.cargo,
+            request.items,
             name=f"upload-{secrets.token_hex(4)}",
-            job=asked.label,
+            job=request.label,
             image=loader.image,
             timeout=loader.timeout,
             watch=watch,
@@ -216,7 +212,7 @@ def _uploaded(asked: Asked, loader: _Loader, watch: "Watch", where: Where) -> "U
     return cluster_options.run(where, use)
 
 
-def _bar() -> "ProgressBar":
+def _progress_bar() -> "ProgressBar":
     from windlass.cli.terminal.progress_bar import ProgressBar
 
     columns = None
@@ -233,7 +229,7 @@ def _bar() -> "ProgressBar":
     return ProgressBar(write, time.monotonic, columns or (80 if columns == 0 else None))
 
 
-def _watch(bar: "ProgressBar | None") -> "Watch":
+def _progress_callbacks(bar: "ProgressBar | None") -> "Watch":
     from windlass.cli.terminal import text as terminal_text
     from windlass.client.upload.transfer import Watch
 

@@ -1,4 +1,4 @@
-"""`windlass wait`: see `windlass.client.wait`."""
+"""The command `windlass wait`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ async def follow(
     *,
     to_stderr: bool = False,
 ) -> int:
-    """Says what becomes of this Framework; what to exit with. Raises ClientError and CommandError."""
+    """Wait for a Framework, print its changes, and return the exit code. Raises ClientError and CommandError."""
     from windlass.client import wait
     from windlass.client.errors import CompletedError, GoneError
     from windlass.client.wait import Until
@@ -79,7 +79,7 @@ async def follow(
 
     def say(view: "JobView") -> None:
         nonlocal last
-        line = told(view)
+        line = status_line(view)
         if line != last:
             click.echo(line, err=to_stderr)
         last = line
@@ -97,11 +97,24 @@ async def follow(
     return exit_codes.SUCCESS
 
 
-def told(view: "JobView") -> str:
-    """One line about a job as it is."""
+def status_line(view: "JobView") -> str:
+    """Return the status of a job, or the verdict about a completed one, in one line."""
     if view.is_completed:
-        return f"{view.name}: {view.state}: {view.reason}"
+        return _verdict(view)
     counts = tables.task_counts(view.running, view.succeeded, view.failed, view.total)
     retried = f", attempt {view.attempt}" if view.attempt else ""
     blocked = f": {view.reason}" if view.reason and not view.running else ""
     return f"{view.name}: {view.state} ({counts}{retried}){blocked}"
+
+
+def _verdict(view: "JobView") -> str:
+    """Return `digits succeeded in 25 s (2 of 2 tasks)` or `digits failed in 25 s: worker-1 exited with code 3`."""
+    from windlass.client.explain import explanation
+
+    length = ""
+    if view.created is not None and view.completed is not None:
+        length = f" in {explanation.duration((view.completed - view.created).total_seconds())}"
+    if view.has_succeeded:
+        return f"{view.name} succeeded{length} ({view.succeeded} of {view.total} tasks)"
+    retries = f" (attempt {view.attempt + 1})" if view.attempt else ""
+    return f"{view.name} {view.state.lower()}{length}: {view.reason}{retries}"

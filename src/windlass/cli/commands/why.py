@@ -1,4 +1,4 @@
-"""`windlass why`: why a job failed, or what it waits for. `windlass.client.explain.explanation` finds it out."""
+"""The command `windlass why`. `windlass.client.explain` has the explanation."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -39,11 +39,11 @@ def why(name: str, lines: int, output: str, where: Where) -> None:
     \b
         windlass why digits
     """
-    # What is heavy is imported here: `windlass --help` must not pay for it.
-    from windlass.client.explain import explanation as reading
+    # Slow imports are here, so that `windlass --help` stays fast.
+    from windlass.client.explain import explanation as client_explain
 
     async def read(connection: "Connection") -> "Explanation":
-        return await reading.read(connection, name, lines=lines)
+        return await client_explain.read(connection, name, lines=lines)
 
     found = cluster_options.run(where, read)
     if output == "json":
@@ -54,24 +54,24 @@ def why(name: str, lines: int, output: str, where: Where) -> None:
 
 
 def text(found: "Explanation", now: datetime) -> Iterator[str]:
-    from windlass.client.explain import explanation as reading
+    from windlass.client.explain import explanation as client_explain
     from windlass.client.explain import pending
 
-    ago = f" ({reading.duration((now - found.since).total_seconds())} ago)" if found.since else ""
+    ago = f" ({client_explain.duration((now - found.since).total_seconds())} ago)" if found.since else ""
     yield f"{found.summary}{ago}"
     if found.advice:
         yield found.advice
     if found.failure is not None:
         yield from _failure(found.failure, found)
     if found.outcome is not None and found.outcome.because:
-        yield from ("", f"  decided   {found.outcome.because}")
+        yield from ("", f"  cause     {found.outcome.because}")
     yield from _retries(found, now)
     if found.waits:
-        yield from ("", "Waiting")
+        yield from ("", "Pending")
         for wait in found.waits:
             yield f"  {pending.named(wait.tasks)}: {wait.reason}"
     if found.history:
-        yield from ("", "Before")
+        yield from ("", "Earlier attempts")
         for event in found.history:
             yield f"  {event_lines.text(event)}"
 
@@ -93,28 +93,30 @@ def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:
     if failure.at is not None:
         yield f"  ended     {event_lines.clock(failure.at)}"
     if failure.diagnostics and not failure.container:
-        yield f"  said      {failure.diagnostics}"
+        yield f"  message   {failure.diagnostics}"
     if failure.lines:
-        whence = "its log" if failure.lines_from == "log" else "what is kept of its log"
-        yield f"  last lines of {whence}:"
+        source = "its log" if failure.lines_from == "log" else "its log in the status"
+        yield f"  last lines of {source}:"
         for line in failure.lines:
             yield f"    {line}"
     else:
-        yield "  it wrote nothing, or nothing is kept of it"
+        yield "  no log lines available"
 
 
 def _retries(found: "Explanation", now: datetime) -> Iterator[str]:
-    """Of a job that has not come to retries yet, nothing."""
-    said = [
-        *_of(found.task_retries, "task", found.failure.task if found.failure is not None else "", now),
-        *_of(found.job_retries, "job", found.job, now),
+    """Yield the retries; nothing if no attempt has ended and none was retried."""
+    lines = [
+        *_retry_lines(
+            found.task_retries, "task", found.failure.task if found.failure is not None else "", now
+        ),
+        *_retry_lines(found.job_retries, "job", found.job, now),
     ]
-    if said:
-        yield from ("", "Retries", *said)
+    if lines:
+        yield from ("", "Retries", *lines)
 
 
-def _of(retries: "Retries | None", what: str, who: str, now: datetime) -> list[str]:
-    from windlass.client.explain import explanation as reading
+def _retry_lines(retries: "Retries | None", what: str, who: str, now: datetime) -> list[str]:
+    from windlass.client.explain import explanation as client_explain
     from windlass.client.explain import retries as explain_retries
 
     if retries is None or (retries.follows is None and not retries.total):
@@ -124,7 +126,7 @@ def _of(retries: "Retries | None", what: str, who: str, now: datetime) -> list[s
         at = ""
         if retries.at is not None:
             left = (retries.at - now).total_seconds()
-            when = f"in {reading.duration(left)}" if left > 0 else "now"
+            when = f"in {client_explain.duration(left)}" if left > 0 else "now"
             at = f", at {event_lines.clock(retries.at)} ({when})"
         lines.append(f"  {'':<9} {explain_retries.next_in_words(retries, who)}{at}")
     return lines

@@ -1,6 +1,6 @@
-"""What is known of a run at this moment: news of jobs and tasks come in, a `View` of them goes out.
+"""Keep the current state of a run: collect reports about jobs and tasks, and return a `View`.
 
-Nothing here draws, and nothing reads a clock.
+This module does not draw and does not read a clock.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ from windlass.render.manifest import Manifest
 from windlass.runner.report import Advance, Line, LogLine, Topic
 from windlass.runner.usage import Usage
 
-LONGEST_LINE = 1000
-"""So much of a line is looked at: nobody has a wider terminal."""
+MAX_LINE_LENGTH = 1000
+"""Number of characters of a log line to keep."""
 
 _PHASES = {
     State.ATTEMPT_CREATION_PENDING: Phase.WAITING,
@@ -33,7 +33,7 @@ _PHASES = {
     State.ATTEMPT_DELETING: Phase.STOPPING,
     State.ATTEMPT_COMPLETED: Phase.RETRYING,
 }
-_ENDED_FROM_OUTSIDE = frozenset(
+_STOPPED_CODES = frozenset(
     {
         CompletionCode.STOP_FRAMEWORK_REQUESTED,
         CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
@@ -42,9 +42,9 @@ _ENDED_FROM_OUTSIDE = frozenset(
     }
 )
 ROUTINE = ("Scheduled", "Running", "Succeeded", "Stopped")
-"""Reasons of lines that tell of a pod what the table shows anyway."""
+"""Reasons of lines about pods that repeat what the table shows."""
 _ORDINARY = (*ROUTINE, "Failed", "Deleted", "Restarted")
-"""What is told of a pod's life. All other reasons are those of warnings."""
+"""Reasons of normal lines about pods. All others are warnings."""
 
 
 class Board:
@@ -54,7 +54,7 @@ class Board:
         self._frameworks: dict[tuple[str, str], Framework] = {}
         self._rows = {job.key: {name: Row(name) for name in job.display_names} for job in jobs}
         self._attempts: dict[str, tuple[int, int]] = {}
-        """Of the job and of the task, by the task's name."""
+        """Attempts of the job and of the task, by task name."""
         self._job_of = {name: job.key for job in jobs for name in job.display_names}
 
     def framework(self, job: Manifest, framework: Framework) -> None:
@@ -63,26 +63,28 @@ class Board:
             return
         self._frameworks[job.key] = framework
         old = self._rows[job.key]
-        seen = {name: _seen(self._kept(name, old, status, task), task) for name, task in _tasks(job, status)}
-        waiting = {name: Row(name) for name in _wanted(job, framework) if name not in seen}
+        seen = {
+            name: _updated(self._kept(name, old, status, task), task) for name, task in _tasks(job, status)
+        }
+        waiting = {name: Row(name) for name in _spec_task_names(job, framework) if name not in seen}
         self._rows[job.key] = seen | waiting
         self._job_of.update((name, job.key) for name in self._rows[job.key])
 
     def line(self, said: LogLine) -> None:
         text = said.line
-        if len(text) > LONGEST_LINE:
-            # What a bar of progress wrote last stands at its end.
-            text = text[-LONGEST_LINE:] if "\r" in text else text[:LONGEST_LINE]
+        if len(text) > MAX_LINE_LENGTH:
+            # The latest state of a progress bar is at the end of the line.
+            text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
         if shown := terminal_text.printable(text).strip():
             self._change(said.object, line=shown)
 
     def reason(self, said: Line) -> None:
-        """What keeps a pod from running stands in its row, until it does run."""
+        """Show a problem in the row of the task until the task runs."""
         is_trouble = said.event is Topic.POD and said.reason not in _ORDINARY
         row = self._row(said.object)
         has_begun = row is None or row.phase not in (Phase.WAITING, Phase.STARTING)
         if is_trouble and not has_begun:
-            self._change(said.object, trouble=terminal_text.printable(said.message[:LONGEST_LINE]))
+            self._change(said.object, trouble=terminal_text.printable(said.message[:MAX_LINE_LENGTH]))
 
     def advance(self, said: Advance) -> None:
         told = terminal_text.printable(" ".join(f"{name}={value}" for name, value in said.values.items()))
@@ -90,7 +92,7 @@ class Board:
         self._change(said.object, progress=said.progress, remaining=said.remaining, **words)
 
     def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
-        """By the namespace and the name of the pod."""
+        """Update the resource usage, given by namespace and name of the pods."""
         for job in self._jobs:
             for name, row in self._rows[job.key].items():
                 pod = f"{job.name}-{name.removeprefix(job.display_prefix)}"
@@ -104,12 +106,12 @@ class Board:
         return View(tuple(self._head(job, now) for job in self._jobs), rows, has_colours)
 
     def _kept(self, name: str, old: Mapping[str, Row], status: FrameworkStatus, task: TaskStatus) -> Row:
-        """What is still true of a task: of another attempt, nothing but its last line."""
+        """Return the row to update: after a new attempt, only the last log line is kept."""
         row = old.get(name) or Row(name)
         attempt = (status.attempt_status.id, task.attempt_status.id)
-        is_another = self._attempts.get(name, attempt) != attempt
+        is_new_attempt = self._attempts.get(name, attempt) != attempt
         self._attempts[name] = attempt
-        return Row(name, line=row.line) if is_another else row
+        return Row(name, line=row.line) if is_new_attempt else row
 
     def _head(self, job: Manifest, now: datetime) -> Head:
         counts = tuple(Counter(row.phase for row in self._rows[job.key].values()).items())
@@ -143,16 +145,16 @@ def _tasks(job: Manifest, status: FrameworkStatus) -> Iterator[tuple[str, TaskSt
             yield f"{job.display_prefix}{names.host_name(role.name, task.index)}", task
 
 
-def _wanted(job: Manifest, framework: Framework) -> Iterator[str]:
+def _spec_task_names(job: Manifest, framework: Framework) -> Iterator[str]:
     for role in framework.spec.task_roles:
         for index in range(role.task_number):
             yield f"{job.display_prefix}{names.host_name(role.name, index)}"
 
 
-def _seen(row: Row, task: TaskStatus) -> Row:
+def _updated(row: Row, task: TaskStatus) -> Row:
     attempt = task.attempt_status
     phase, code = _phase(task)
-    is_getting_there = phase in (Phase.WAITING, Phase.STARTING)
+    is_starting = phase in (Phase.WAITING, Phase.STARTING)
     return msgspec.structs.replace(
         row,
         phase=phase,
@@ -161,7 +163,7 @@ def _seen(row: Row, task: TaskStatus) -> Row:
         node=terminal_text.printable(attempt.pod_node_name or ""),
         cpu=row.cpu if phase is Phase.RUNNING else None,
         memory=row.memory if phase is Phase.RUNNING else None,
-        trouble=row.trouble if is_getting_there else "",
+        trouble=row.trouble if is_starting else "",
     )
 
 
@@ -171,7 +173,7 @@ def _phase(task: TaskStatus) -> tuple[Phase, int | None]:
         return _PHASES.get(task.state, Phase.STOPPED), None
     if not completion.type.is_failed:
         return Phase.SUCCEEDED, None
-    if completion.code in _ENDED_FROM_OUTSIDE:
+    if completion.code in _STOPPED_CODES:
         return Phase.STOPPED, None
     return (Phase.FAILED if task.state is State.COMPLETED else Phase.RETRYING), completion.code
 

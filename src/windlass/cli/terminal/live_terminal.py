@@ -1,7 +1,7 @@
-"""The live view on a terminal: a table that is drawn over itself, and above it the reasons as they happen.
+"""Draw the live view on a terminal: a table that is redrawn in place, below lines about events.
 
-The cursor is never hidden, and always stands at the beginning of the line below the table: whatever ends the process,
-a shell goes on there. Drawing is pure (`Canvas`); `Screen` says when.
+The cursor is never hidden and stays at the start of the line below the table, so that the shell can continue there
+after any end of the process. `Canvas` computes the output, `Screen` schedules the drawing.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Canvas:
-    """From one drawing to the next: what has to be written so that the terminal shows the new one."""
+    """Computes the output that changes one drawing into the next."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -48,17 +48,17 @@ class Canvas:
         self._size = Size()
 
     def keep(self, reason: str) -> None:
-        """One that comes with the next drawing, and is shown again whenever the terminal is cleared."""
+        """Mark a line of the next drawing to be shown again whenever the terminal is cleared."""
         self._lasting.append(reason)
 
     def drawn(self, lines: Sequence[str], reasons: Sequence[str], size: Size) -> str:
-        """Empty if nothing has changed."""
+        """Return the output for the next drawing; empty if nothing has changed."""
         self._reasons.extend(reasons)
         old, self._lines = self._lines, list(lines)
         was, self._size = self._size, size
         is_smaller = size.columns < was.columns or size.lines < was.lines
         if is_smaller and old:
-            # The terminal has folded or lost lines: where the table begins now, nobody knows.
+            # The terminal has wrapped or dropped lines, so the start of the table is unknown.
             return _CLEAR + self._last_reasons(size.lines - 1 - len(lines)) + _ended(lines)
         up = f"\r\x1b[{len(old)}A" if old else "\r"
         if reasons or len(lines) != len(old):
@@ -70,11 +70,11 @@ class Canvas:
         return up + _ended(tuple(changed)) + _ERASE_BELOW
 
     def forget(self) -> None:
-        """Somebody else has written to the terminal: the next drawing begins where the cursor is."""
+        """Start the next drawing at the cursor, after other output on the terminal."""
         self._lines = []
 
     def _last_reasons(self, room: int) -> str:
-        """Those that last, if need be by scrolling out of sight; of the others, as many as there is room for."""
+        """Return all lasting lines, and as many of the others as fit."""
         others = [each for each in self._reasons if each not in self._lasting]
         left = room - len(self._lasting)
         return _ended((*self._lasting, *(others[-left:] if left > 0 else ())))
@@ -85,7 +85,7 @@ def _ended(lines: Sequence[str]) -> str:
 
 
 class Screen:
-    """An audience that looks at a terminal."""
+    """Shows a run as a live view on a terminal."""
 
     wants_usage = True
 
@@ -138,7 +138,7 @@ class Screen:
         line = self._line(said, is_bad=said.reason == "Failed")
         self._reasons.append(line)
         if said.event is Topic.COMPANION:
-            # Where one is and how it is entered is needed later on, and a password is told this once.
+            # The URL is needed later, and the password is shown only once.
             self._canvas.keep(line)
 
     def framework(self, job: Manifest, framework: Framework) -> None:
@@ -150,17 +150,17 @@ class Screen:
         self._changed()
 
     async def room(self) -> None:
-        """Of a line only the last one is shown: there is always room for it."""
+        """Never wait: only the last line of a task is shown."""
 
     def finish(self) -> None:
-        """The loop may be closed."""
+        """Draw the last state and the verdicts. The loop may be closed."""
         self._loop = None
         self._draw()
         self._write("".join(f"{line}\r\n" for line in self._verdicts))
         self._writer.finish()
 
     def draw(self) -> None:
-        """Now, if the terminal has taken the last drawing."""
+        """Draw now if the previous drawing is written, else soon."""
         if self._writer.is_idle:
             self._draw()
         else:
@@ -169,7 +169,7 @@ class Screen:
     def _draw(self) -> None:
         size = self._size()
         view = self._board.view(_now(), has_colours=self._has_colours)
-        # One line for the cursor; and a full line would fold on some terminals.
+        # One line is for the cursor, and some terminals wrap a full line.
         lines = live_view.render(view, size.columns - 1, size.lines - 1)
         reasons, self._reasons = self._reasons, []
         self._write(self._canvas.drawn(lines, reasons, size))
@@ -191,7 +191,7 @@ class Screen:
         self._changed()
 
     def _changed(self) -> None:
-        """There is something new to draw, soon."""
+        """Schedule a drawing."""
         if self._loop is None or self._next is not None:
             return
         due = max(self._drawn_at + SECONDS_BETWEEN_DRAWINGS, self._loop.time())
@@ -204,7 +204,7 @@ class Screen:
             self.draw()
 
     def _tick(self) -> None:
-        """Time goes on, also when nothing happens."""
+        """Update the clock every second."""
         if self._loop is not None:
             self._changed()
             self._loop.call_later(SECONDS_BETWEEN_CLOCKS, self._tick)

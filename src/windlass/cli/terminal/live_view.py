@@ -1,7 +1,7 @@
-"""The live view of a run: what is known of its jobs and tasks → the lines of a table. Pure.
+"""Format the live view of a run as the lines of a table. Pure.
 
-Where the terminal is narrow, columns are left out; where it is low, tasks are summarised, those in trouble last. What
-becomes of the lines is the business of `live_terminal`.
+On a narrow terminal, columns are omitted. On a low terminal, tasks are summarized, those with problems last.
+`live_terminal` draws the lines.
 """
 
 from collections import Counter
@@ -14,15 +14,15 @@ from windlass.cli.terminal import text as terminal_text
 from windlass.wire.progress import Progress
 
 GAP = "  "
-_LONGEST_NAME = 32
-_LONGEST_NODE = 16
+_MAX_NAME_WIDTH = 32
+_MAX_NODE_WIDTH = 16
 _BAR = 10
 _FULL, _EMPTY = "█", "░"
 _NO_AMOUNT = "-"
 
 
 class Phase(StrEnum):
-    """Where a task stands, in the word that is shown."""
+    """Phase of a task, as shown in the table."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -44,20 +44,20 @@ class Row(msgspec.Struct, frozen=True):
     name: str
     phase: Phase = Phase.WAITING
     code: int | None = None
-    """That it failed with."""
+    """Exit code of a failed task."""
     attempt: int = 0
     node: str = ""
     cpu: float | None = None
-    """Cores."""
+    """Used CPU cores."""
     memory: int | None = None
-    """Bytes."""
+    """Used memory in bytes."""
     progress: Progress | None = None
     remaining: float | None = None
-    """Seconds until it is done, as far as one can say."""
+    """Estimated seconds until the task is done."""
     line: str = ""
-    """The last one of its log. All text is plain: see `terminal_text`."""
+    """Last line of the log. All text is printable: see `terminal_text`."""
     trouble: str = ""
-    """What keeps it from running."""
+    """Why the task does not start."""
 
     @property
     def is_in_trouble(self) -> bool:
@@ -70,10 +70,10 @@ class Head(msgspec.Struct, frozen=True):
     name: str
     state: str
     seconds: int
-    """Since it was submitted, until it completed."""
+    """Time from submission until completion or now."""
     attempt: int = 0
     tasks: Sequence[tuple[Phase, int]] = ()
-    """How many of them are where."""
+    """Number of tasks by phase."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -94,9 +94,9 @@ _CPU = _Column("CPU", 5, is_number=True)
 _MEMORY = _Column("MEMORY", 6, is_number=True)
 _PERCENT = _Column("DONE", 4, is_number=True)
 _PROGRESS = _Column("PROGRESS", _BAR + 5 + 8)
-_NARROWEST = 24
-_SHORTEST_LINE = 10
-_ENOUGH_OF_A_LINE = 24
+_MIN_WIDTH = 24
+_MIN_LINE_WIDTH = 10
+_GOOD_LINE_WIDTH = 24
 
 _COLOURS = {
     Phase.WAITING: "33",
@@ -112,16 +112,16 @@ _BOLD, _DIM = "1", "2"
 
 
 def render(view: View, width: int, height: int) -> list[str]:
-    """No more than `height` lines, none of which takes more than `width` columns."""
-    is_too_narrow = width < _NARROWEST
+    """Return at most `height` lines with at most `width` columns."""
+    is_too_narrow = width < _MIN_WIDTH
     if is_too_narrow:
-        wider = render(msgspec.structs.replace(view, has_colours=False), _NARROWEST, height)
+        wider = render(msgspec.structs.replace(view, has_colours=False), _MIN_WIDTH, height)
         return [terminal_text.truncate(line, width) for line in wider]
     height = max(height, 2)
     heads = _heads(view, width, most=max(1, height // 3))
     has_titles = height - len(heads) > 4
     room = height - len(heads) - has_titles
-    shown, hidden = _chosen(view.rows, room)
+    shown, hidden = _select_rows(view.rows, room)
     columns = _columns(shown, width)
     lines = list(heads)
     if has_titles and shown:
@@ -129,26 +129,26 @@ def render(view: View, width: int, height: int) -> list[str]:
         named = GAP.join(
             terminal_text.pad(title, column.width) for title, column in zip(titles, columns, strict=True)
         )
-        lines.append(_painted(named.rstrip(), _DIM, view.has_colours))
+        lines.append(_colour(named.rstrip(), _DIM, view.has_colours))
     lines.extend(_row(row, columns, view.has_colours) for row in shown)
     if hidden:
         lines.append(terminal_text.truncate(_summary(hidden), width))
     return lines
 
 
-# Which tasks
+# Selection of tasks
 
 
-def _chosen(rows: Sequence[Row], room: int) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Those that are shown, and those that are not."""
+def _select_rows(rows: Sequence[Row], room: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Return the shown and the hidden tasks."""
     if len(rows) <= room:
         return rows, ()
-    ordered = sorted(rows, key=_unimportance)
+    ordered = sorted(rows, key=_rank)
     most = max(room - 1, 0)
     return ordered[:most], ordered[most:]
 
 
-def _unimportance(row: Row) -> int:
+def _rank(row: Row) -> int:
     if row.is_in_trouble:
         return 0
     return 2 if row.phase.is_over else 1
@@ -164,7 +164,7 @@ def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
     return ", ".join(f"{numbers[phase]} {phase}" for phase in Phase if numbers.get(phase))
 
 
-# How they look
+# Formatting
 
 
 def _heads(view: View, width: int, most: int) -> list[str]:
@@ -181,20 +181,20 @@ def _head(head: Head, longest: int, width: int, has_colours: bool) -> str:
     attempt = f"{GAP}attempt {head.attempt}" if head.attempt else ""
     name = terminal_text.pad(head.name, longest)
     rest = f"{GAP}{head.state} {clock(head.seconds)}{attempt}{GAP}{counted(head.tasks)}".rstrip()
-    return _painted(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - longest)
+    return _colour(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - longest)
 
 
 def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
-    """The last one has what the others leave. Which of the others are there is a question of room."""
+    """Select the columns that fit. The last column gets the remaining width."""
     longest = max((terminal_text.display_width(row.name) for row in rows), default=4)
-    name = _Column("TASK", max(4, min(longest, _LONGEST_NAME, width // 3)))
+    name = _Column("TASK", max(4, min(longest, _MAX_NAME_WIDTH, width // 3)))
     widest_node = max((terminal_text.display_width(row.node) for row in rows), default=0)
-    node = _Column("NODE", max(4, min(widest_node, _LONGEST_NODE)))
+    node = _Column("NODE", max(4, min(widest_node, _MAX_NODE_WIDTH)))
     reports_progress = any(row.progress is not None for row in rows)
     left = width - name.width - _STATE.width - 2 * len(GAP)
     wanted = [
-        *([(_PERCENT, _SHORTEST_LINE)] if reports_progress else []),
-        *((column, _ENOUGH_OF_A_LINE) for column in (_ATTEMPT, _CPU, _MEMORY, node)),
+        *([(_PERCENT, _MIN_LINE_WIDTH)] if reports_progress else []),
+        *((column, _GOOD_LINE_WIDTH) for column in (_ATTEMPT, _CPU, _MEMORY, node)),
     ]
     chosen = set()
     for column, rest in wanted:
@@ -202,7 +202,7 @@ def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
             left -= column.width + len(GAP)
             chosen.add(column)
     wider = _PROGRESS.width - _PERCENT.width
-    if _PERCENT in chosen and left - wider >= _ENOUGH_OF_A_LINE:
+    if _PERCENT in chosen and left - wider >= _GOOD_LINE_WIDTH:
         left -= wider
         chosen = chosen - {_PERCENT} | {_PROGRESS}
     order = (_ATTEMPT, node, _CPU, _MEMORY, _PERCENT, _PROGRESS)
@@ -214,7 +214,7 @@ def _row(row: Row, columns: Sequence[_Column], has_colours: bool) -> str:
     for column in columns:
         text = _cell(row, column)
         placed = (terminal_text.pad_left if column.is_number else terminal_text.pad)(text, column.width)
-        parts.append(_painted(placed, _COLOURS[row.phase], has_colours) if column is _STATE else placed)
+        parts.append(_colour(placed, _COLOURS[row.phase], has_colours) if column is _STATE else placed)
     return GAP.join(parts).rstrip()
 
 
@@ -223,7 +223,7 @@ def _cell(row: Row, column: _Column) -> str:
         case "TASK":
             return row.name
         case "STATE":
-            # A shell's codes are short, and known; the others stand among the reasons, in words.
+            # Other completion codes are explained in the lines above the table.
             return f"{row.phase} {row.code}" if row.code is not None and row.code > 0 else row.phase
         case "ATTEMPT":
             return str(row.attempt)
@@ -243,7 +243,7 @@ def _cell(row: Row, column: _Column) -> str:
 def _percent(progress: Progress | None) -> str:
     if progress is None:
         return ""
-    # Never 100 % of what is not done.
+    # Round down, so that 100 % means done.
     return f"{int(progress.fraction * 100)}%" if progress.fraction is not None else str(progress.step)
 
 
@@ -259,13 +259,13 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
 
 
 def clock(seconds: float) -> str:
-    """1:05, 2:00:00, or 3d."""
+    """Return 1:05, 2:00:00, or 3d."""
     is_long = seconds >= 100 * 3600
     return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_clock(seconds)
 
 
 def size(amount: int) -> str:
-    """512Mi, 1.2Gi: in five characters or less."""
+    """Return 512Mi or 1.2Gi, in at most five characters."""
     value, unit = amount / 1024, "Ki"
     for larger in ("Mi", "Gi", "Ti"):
         if value < 1000:
@@ -274,5 +274,5 @@ def size(amount: int) -> str:
     return f"{value:.1f}{unit}" if value < 10 and unit != "Ki" else f"{value:.0f}{unit}"
 
 
-def _painted(text: str, colour: str, has_colours: bool) -> str:
+def _colour(text: str, colour: str, has_colours: bool) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if has_colours and text else text

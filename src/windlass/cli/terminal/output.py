@@ -1,4 +1,4 @@
-"""How the lines of a run look, and how they get out. What is told, and when, is none of its business."""
+"""Format and write the lines of a run. The runner decides what to report and when."""
 
 import asyncio
 import contextlib
@@ -18,46 +18,46 @@ from windlass.runner.reporter import Reported
 from windlass.runner.usage import Usage
 
 MAX_PENDING = 1000
-"""So many lines may wait for a slow reader before logs are not read on."""
+"""Number of unwritten lines after which the reading of logs pauses."""
 PROGRESS_EVERY = timedelta(seconds=10)
-"""Who reads lines does not want one for every step."""
+"""Minimum time between two progress lines of a task."""
 TEXT, JSON = "text", "json"
 
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-"""Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+"""Escapes for text from containers, so that it cannot contain line breaks or control the terminal."""
 _PATTERN = ": PodPattern "
-"""What follows is how a pod ended, as JSON with the end of its log: people have just read both."""
+"""Start of the JSON description of a pod in diagnostics, which is omitted from text output."""
 
 
 class Style(msgspec.Struct, frozen=True):
-    """Of lines."""
+    """Format of the lines."""
 
     form: str = TEXT
     width: int = 0
-    """Of the longest name."""
+    """Width of the longest name."""
     colours: Mapping[str, int] = {}
-    """By the name of the task, where there are any."""
+    """Colours by task name; empty for no colours."""
     shows_logs: bool = True
 
 
-def rendered(said: Reported, style: Style) -> bytes:
-    """One line, with its end."""
+def format_line(said: Reported, style: Style) -> bytes:
+    """Return one line with a line end."""
     if style.form == JSON:
         return _encode(said) + b"\n"
     name = f"{said.object:<{style.width}}"
     if isinstance(said, LogLine):
-        # As the container wrote it: who prints colours wants to see them. None of them goes beyond its line.
+        # Colours of the container are kept, but end with the line.
         colour = style.colours.get(said.object)
         end = "" if colour is None else colours.RESET
         label = colours.colour(f"{name} |", colour)
         return f"{label} {said.line}{end}\n".encode("utf-8", "surrogateescape")
-    message = _advance(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
+    message = _progress_text(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
     line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
 
 
-def _advance(said: Advance) -> str:
+def _progress_text(said: Advance) -> str:
     done = f"has done {said.step} of {said.total} steps" if said.total else f"has done {said.step} steps"
     left = f"about {live_view.clock(said.remaining)} left" if said.remaining else ""
     values = " ".join(f"{name}={value}" for name, value in said.values.items())
@@ -65,12 +65,12 @@ def _advance(said: Advance) -> str:
 
 
 def _clock(moment: datetime) -> str:
-    """That of the person who looks on."""
+    """Return the local time."""
     return moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
 
 
 class Writer:
-    """Pieces are written by a thread: whoever reads them slowly holds up nobody who does not ask for room."""
+    """Writes in a thread, so that a slow reader delays only callers that wait for `room`."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -79,7 +79,7 @@ class Writer:
         self._is_over = False
         self._is_writing = False
         self._is_closed = False
-        self._refusal: OSError | None = None
+        self._error: OSError | None = None
         self._when_closed: Callable[[], None] = lambda: None
         self._when_room: Callable[[], None] = lambda: None
         self._has_room = asyncio.Event()
@@ -92,7 +92,7 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """All that it was given is written."""
+        """Whether everything is written."""
         return not self._pending and not self._is_writing
 
     def write(self, piece: bytes) -> None:
@@ -111,8 +111,8 @@ class Writer:
             self._is_over = True
             self._changed.notify()
         self._thread.join()
-        if self._refusal is not None:
-            raise self._refusal
+        if self._error is not None:
+            raise self._error
 
     def _write(self) -> None:
         while (pieces := self._next()) is not None:
@@ -121,7 +121,7 @@ class Writer:
                 self._stream.flush()
             except (OSError, ValueError) as error:
                 with self._changed:
-                    self._refusal = error if isinstance(error, OSError) else None
+                    self._error = error if isinstance(error, OSError) else None
                     self._is_closed = True
                     self._pending.clear()
                 self._when_closed()
@@ -141,7 +141,7 @@ class Writer:
 
 
 class Output:
-    """An audience that reads lines."""
+    """Shows a run as lines of text or JSON."""
 
     wants_usage = False
 
@@ -154,16 +154,16 @@ class Output:
         self.finish = self._writer.finish
 
     def say(self, said: Reported) -> None:
-        if not isinstance(said, Advance) or self._is_worth_a_line(said):
-            self._writer.write(rendered(said, self._style))
+        if not isinstance(said, Advance) or self._is_line_due(said):
+            self._writer.write(format_line(said, self._style))
 
     def framework(self, job: Manifest, framework: Framework) -> None:
-        """Lines tell of what happens, not of how it stands."""
+        """Ignored: lines report events, not states."""
 
     def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
-        """Nor of this."""
+        """Ignored, like states."""
 
-    def _is_worth_a_line(self, said: Advance) -> bool:
+    def _is_line_due(self, said: Advance) -> bool:
         if self._style.form == JSON:
             return True
         if self._style.shows_logs and said.source is Source.LOG:
@@ -176,5 +176,5 @@ class Output:
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(what)
