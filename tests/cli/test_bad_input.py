@@ -321,7 +321,7 @@ def test_a_full_disk(words: list[str], tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == b"windlass: no space is left on the device. Make room, and run it again.\n"
+    assert done.stderr == b"windlass: no space left on device. Free some space and run the command again.\n"
 
 
 CLOSED = {
@@ -342,11 +342,11 @@ def test_a_stream_that_is_closed_from_the_start(
         command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False
     )
     assert done.returncode == 2
-    assert (b'Did you mean "command"?' in done.stdout, b"cannot be read" in done.stderr) == (
+    assert (b'Did you mean "command"?' in done.stdout, b"cannot read " in done.stderr) == (
         has_output,
         has_errors,
     )
-    assert b"cannot be read" not in done.stdout
+    assert b"cannot read " not in done.stdout
 
 
 def test_a_folder_that_is_gone(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
         command, shell=True, cwd=folder, capture_output=True, timeout=120, check=False
     )
     assert done.returncode == 1
-    assert b"the folder in which this was started is gone" in done.stderr
+    assert b"the working directory was deleted" in done.stderr
 
 
 def test_what_could_not_be_written_is_not_said_to_be_beyond_mending(tmp_path: Path) -> None:
@@ -366,5 +366,5 @@ def test_what_could_not_be_written_is_not_said_to_be_beyond_mending(tmp_path: Pa
     file.chmod(0o400)
     result = windlass("lint", "--fix", str(file))
     assert result.exit_code == 1
-    assert f"{file}: cannot be written, and is as it was" in result.stderr
+    assert f"cannot write {file}: " in result.stderr
     assert "not fixed" not in result.stdout

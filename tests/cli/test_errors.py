@@ -32,7 +32,7 @@ MISHAPS = {
     "full disk": Mishap(
         OSError(errno.ENOSPC, "No space left on device", "/data/store"),
         exit_codes.FAILED,
-        "windlass: no space is left on the device: /data/store. Make room, and run it again.\n",
+        "windlass: no space left on device: /data/store. Free some space and run the command again.\n",
     ),
     "another of the system": Mishap(
         PermissionError(errno.EACCES, "Permission denied", "/data"),
@@ -108,7 +108,10 @@ def test_a_disk_that_is_full(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([WINDLASS, *arguments], stdout=full, stderr=subprocess.PIPE)  # noqa: S603
     assert done.returncode == exit_codes.FAILED
-    assert done.stderr.decode() == "windlass: no space is left on the device. Make room, and run it again.\n"
+    assert (
+        done.stderr.decode()
+        == "windlass: no space left on device. Free some space and run the command again.\n"
+    )
 
 
 def test_what_they_are() -> None:

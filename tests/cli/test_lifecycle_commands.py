@@ -159,7 +159,7 @@ def test_wait_tells_what_happens_on_the_way(running: ClusterNamespace) -> None:
         waiting_for_it = pool.submit(run, running, "wait", "digits", code=4)
         running.end_pod("digits-worker-1", exit_code=4)
         lines = waiting_for_it.result(timeout=120).stdout.splitlines()
-    assert lines[-1].startswith("digits: Failed: ")
+    assert lines[-1].startswith("digits failed in ")
     assert len(set(lines)) == len(lines)
 
 

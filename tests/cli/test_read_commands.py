@@ -66,7 +66,7 @@ def test_list_for_other_programs(busy: ClusterNamespace) -> None:
 def test_list_of_nothing(place: ClusterNamespace) -> None:
     result = run(place, "list")
     assert result.stdout == ""
-    assert result.stderr == f"there is no job in the namespace {place.name}\n"
+    assert result.stderr == f"no jobs found in the namespace {place.name}\n"
 
 
 def test_status(busy: ClusterNamespace) -> None:

@@ -10,7 +10,7 @@ MEANT = {
     "a command that is near nothing": (("frobnicate",), "No such command 'frobnicate'."),
     "an option that is nearly one": (("list", "--all-namespace"), "--all-namespaces"),
     "a command without --": (("run", "--workers", "2", "python", "train.py"), "a command stands after --"),
-    "no time": (("run", "--timeout", "0s", "job.yaml"), "found '0s', expected more than nothing"),
+    "no time": (("run", "--timeout", "0s", "job.yaml"), "found '0s', expected more than 0"),
     "seconds of nobody": (("wait", "digits", "--timeout", "soon"), "expected a duration such as 90s"),
 }
 

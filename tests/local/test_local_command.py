@@ -52,7 +52,7 @@ def test_up_prints_a_kubeconfig_that_works(shared: Local) -> None:
 def test_up_twice_changes_nothing(shared: Local) -> None:
     before = shared.status()
     done = shared.tell("up", "--nodes", "3").expect(0)
-    assert f"the cluster was running already: {before['url']}, 2 nodes" in done.stderr
+    assert f"the cluster is already running: {before['url']}, 2 nodes" in done.stderr
     assert "it was started with --nodes 2" in done.stderr
     after = shared.status()
     assert (after["pid"], after["nodes"]) == (before["pid"], before["nodes"])
@@ -179,7 +179,7 @@ def test_foreground_daemon(home: Home, open_folder: Path) -> None:
         command.done().expect(0)
         assert not told.exists(), "the pod goes on running"
         done = local.tell("down").expect(0)
-        assert done.stdout == "the cluster was not running; the pods that it had left have ended\n"
+        assert done.stdout == "the cluster was not running; its remaining pods are stopped\n"
         assert told.read_text() == "asked\n"
         traces.wait_until_gone()
     finally:
@@ -211,7 +211,7 @@ def test_reset_deletes_everything(local: Local, open_folder: Path) -> None:
     assert told.read_text() == "asked\n"
     assert not local.data.exists()
     traces.wait_until_gone()
-    assert local.tell("reset", "--yes").expect(0).lines == [f"there is nothing in {local.data}"]
+    assert local.tell("reset", "--yes").expect(0).lines == [f"{local.data} does not exist"]
 
 
 @pytest.mark.parametrize("command", [["reset", "--yes"], ["up"]], ids=lambda command: str(command[0]))

@@ -64,6 +64,6 @@ def test_full_disk_is_reported(home: Home, output: Output) -> None:
         )
         _, said = process.communicate(timeout=commands.SECONDS)
     assert process.returncode == 1
-    assert said == b"windlass: no space is left on the device. Make room, and run it again.\n"
+    assert said == b"windlass: no space left on device. Free some space and run the command again.\n"
     assert not home.runs
     assert not machine.marked(home.mark)

@@ -103,7 +103,7 @@ def random_file(path: Path, size: int) -> Path:
 
 def test_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
     done = cluster.windlass("upload", folder, "my-data").expect(0)
-    assert done.stdout == "2 files, 2 MiB, are on pvc://my-data (2 sent: 2 MiB went)\n"
+    assert done.stdout == "uploaded 2 files (2 MiB) to pvc://my-data: 2 sent, 2 MiB transferred\n"
     assert cluster.seen("cat '/data/a file'") == "hello"
     assert cluster.digest("deep/er/large") == digest(folder / "deep" / "er" / "large")
     cluster.wait_until_alone()
@@ -112,7 +112,7 @@ def test_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
 def test_file_into_a_folder_of_the_volume(cluster: Cluster, folder: Path) -> None:
     (folder / "a file").write_text("hello again")
     done = cluster.windlass("upload", folder / "a file", "pvc://my-data/models/one/").expect(0)
-    assert done.stdout == "1 file, 11 B, is on pvc://my-data/models/one (1 sent: 11 B went)\n"
+    assert done.stdout == "uploaded 1 file (11 B) to pvc://my-data/models/one: 1 sent, 11 B transferred\n"
     assert cluster.seen("cat '/data/models/one/a file'") == "hello again"
 
 

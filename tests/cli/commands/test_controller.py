@@ -230,8 +230,8 @@ def test_all_that_is_wrong_is_said_at_once_with_where_it_stands(begun: Begun, tm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--config", "/nowhere/config.yaml"], "/nowhere/config.yaml: cannot be read: No such file"),
-        (["--config", "/"], "/: cannot be read: Is a directory"),
+        (["--config", "/nowhere/config.yaml"], "cannot read /nowhere/config.yaml: No such file"),
+        (["--config", "/"], "cannot read /: Is a directory"),
         (["--lease-retry-period-sec", "9.5"], "1.2 × leaseRetryPeriodSec < leaseRenewDeadlineSec"),
     ],
 )
@@ -313,7 +313,7 @@ def test_a_bug_is_a_line_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     result = windlass("--kube-api-server-address", "127.0.0.1:9", "--metrics-address", "off")
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = map(json.loads, result.stderr.splitlines())
-    assert (line["level"], line["message"]) == ("error", "the controller cannot go on")
+    assert (line["level"], line["message"]) == ("error", "the controller failed")
     assert "ZeroDivisionError: by zero" in line["exception"]
 
 

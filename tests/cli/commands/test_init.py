@@ -163,12 +163,12 @@ def test_an_existing_file_is_kept(here: Path) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "no script": (("missing.py",), "missing.py cannot be read: No such file or directory"),
-    "a folder": (("..",), ".. is a folder. Name the script in it that every task runs."),
+    "no script": (("missing.py",), "cannot read missing.py: No such file or directory"),
+    "a folder": (("..",), ".. is a directory. Give the script in it that every task runs."),
     "a bad name": (("--name", "My Job"), "a DNS label"),
     "a name that no Service can have": (("--name", "1job", "--runtime", "jax"), "may not start with a digit"),
-    "nobody works": (("--workers", "0"), "nobody would train"),
-    "servers only": (("--ps", "2", "--workers", "0"), "nobody would train"),
+    "nobody works": (("--workers", "0"), "no task would train"),
+    "servers only": (("--ps", "2", "--workers", "0"), "no task would train"),
     "too many": (("--workers", "20000"), "20000"),
     "no number": (("--workers", "two"), "is not a valid integer"),
     "an unknown runtime": (("--runtime", "caffe"), "'tensorflow'"),
@@ -200,7 +200,7 @@ def test_a_folder_that_is_not_there(here: Path) -> None:
     )
 
     assert run.returncode == 1
-    assert "windlass: no/job.yaml cannot be written: No such file or directory" in run.stderr
+    assert "windlass: cannot write no/job.yaml: No such file or directory" in run.stderr
 
 
 def test_a_full_disk_leaves_no_half_of_a_file(here: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_full_disk_leaves_no_half_of_a_file(here: Path) -> None:
     )
 
     assert run.returncode == 1
-    assert "windlass: job.yaml cannot be written: File too large" in run.stderr
+    assert "windlass: cannot write job.yaml: File too large" in run.stderr
     assert list(here.iterdir()) == []
 
 

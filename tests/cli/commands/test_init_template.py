@@ -69,7 +69,7 @@ def test_a_template_to_begin_with(mode: str, file: str, here: Path) -> None:
 
 def test_what_is_there_stays(here: Path) -> None:
     (here / SINGLE).write_text("mine")
-    assert f"{SINGLE} is there already" in windlass("init", "--template", "single", code=2).stderr
+    assert f"{SINGLE} already exists" in windlass("init", "--template", "single", code=2).stderr
     assert (here / SINGLE).read_text() == "mine"
     windlass("init", "--template", "single", "--force")
     assert (here / SINGLE).read_bytes() == templates.starting(Mode.SINGLE)

@@ -165,7 +165,7 @@ def test_bad_options(options: tuple[str, ...], exit_code: int, words: str) -> No
     [
         ("frameworkCompletedRetainSec: soon\n", "config.yaml:1:30: error: frameworkCompletedRetainSec: "),
         ("workers: 3\n", 'config.yaml:1:1: error: workers: unknown field "workers"'),
-        ("leaderElection: false\n", "the configuration turns leaderElection off: that takes --replicas 1"),
+        ("leaderElection: false\n", "the configuration disables leaderElection: use --replicas 1"),
     ],
 )
 def test_bad_configuration(tmp_path: Path, text: str, words: str) -> None:

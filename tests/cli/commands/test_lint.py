@@ -96,14 +96,14 @@ def test_missing_file_is_one_message(faulty: Path, tmp_path: Path) -> None:
     result = windlass("lint", missing, faulty)
 
     assert result.exit_code == 2
-    assert result.stderr == f"{missing}: cannot be read: No such file or directory\n"
+    assert result.stderr == f"cannot read {missing}: No such file or directory\n"
     assert result.stdout.splitlines()[-1] == "2 files, 1 error, 0 warnings, 1 not readable"
 
 
 def test_folder(tmp_path: Path) -> None:
     result = windlass("lint", tmp_path)
 
-    assert (result.exit_code, result.stderr) == (2, f"{tmp_path}: cannot be read: Is a directory\n")
+    assert (result.exit_code, result.stderr) == (2, f"cannot read {tmp_path}: Is a directory\n")
 
 
 def test_json(faulty: Path) -> None:
@@ -243,7 +243,10 @@ def test_what_could_be_fixed_and_was_not_is_said(tmp_path: Path) -> None:
     result = windlass("lint", "--fix", file)
 
     assert result.exit_code == 1
-    assert "remove the quotes (not fixed: that would change more than this. Edit it by hand)" in result.stdout
+    assert (
+        "remove the quotes (not fixed, because the fix would change more than this: edit the file)"
+        in result.stdout
+    )
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
@@ -254,7 +257,7 @@ def test_a_protected_file_is_as_it_was(misspelt: Path, output: str) -> None:
     result = windlass("lint", "--fix", "--output", output, misspelt)
 
     assert result.exit_code == 1
-    assert f"{misspelt}: cannot be written, and is as it was: it is read-only" in result.output
+    assert f"cannot write {misspelt}: the file is read-only" in result.output
     assert "is now" not in result.output
     assert misspelt.read_bytes() == before
 
@@ -271,7 +274,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(misspelt: Path, monkeypatch: pyte
     result = windlass("lint", "--fix", misspelt)
 
     assert result.exit_code == 1
-    assert result.stderr == f"{misspelt}: cannot be written, and is as it was: No space left on device\n"
+    assert result.stderr == f"cannot write {misspelt}: No space left on device. The file is unchanged.\n"
     assert misspelt.read_bytes() == before
     assert list(misspelt.parent.iterdir()) == [misspelt]
 

@@ -83,9 +83,9 @@ def test_messages(place: Place, arguments: tuple[str, ...], code: int, words: st
 
 
 USAGE = {
-    "both": (("a", "-f", "--previous"), "--previous is over"),
+    "both": (("a", "-f", "--previous"), "mutually exclusive"),
     "since": (("a", "--since", "soon"), "a duration such as 90s"),
-    "since-now": (("a", "--since", "0s"), "more than nothing"),
+    "since-now": (("a", "--since", "0s"), "more than 0"),
     "tail": (("a", "--tail", "-1"), "--tail"),
     "two-tasks": (("a/b-0", "c-1"), "expected one task"),
     "task": (("a", "worker_1"), "expected a task, e.g. worker-1"),

@@ -47,10 +47,10 @@ def test_a_project(share: Path, project: Path) -> None:
     words = ("digits", "--code", project / "train.py", "--data", project / "data", "--share", share)
     done = upload(*words)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == f"2 files, 6 MiB, are on {share} (2 sent: 6 MiB went)\n"
+    assert done.stdout == f"uploaded 2 files (6 MiB) to {share}: 2 sent, 6 MiB transferred\n"
     assert files_of(share) == {"src/digits/train.py", "data/digits/large"}
     again = upload(*words)
-    assert again.stdout == f"2 files, 6 MiB, are on {share} (2 there already: 0 B went)\n"
+    assert again.stdout == f"uploaded 2 files (6 MiB) to {share}: 2 unchanged, 0 B transferred\n"
 
 
 def test_json_and_the_share_of_the_environment(share: Path, project: Path) -> None:
@@ -100,7 +100,7 @@ REFUSED = {
         "would both become src/digits/train.py",
     ),
     "what is no share": (("digits", "--code", "train.py", "--share", "s3://bucket"), 2, "nfs://SERVER/PATH"),
-    "no time": (("digits", "--code", "train.py", "--timeout", "0s"), 2, "more than nothing"),
+    "no time": (("digits", "--code", "train.py", "--timeout", "0s"), 2, "more than 0"),
 }
 
 

@@ -83,7 +83,7 @@ digits has ended attempt 1: worker-1 ended with 137 (1 min ago)
     one
     two
 
-  decided   a rule was met
+  cause     a rule was met
 
 Retries
   task      2 retries so far: 2 counted (maxRetryCount 2)
@@ -91,7 +91,7 @@ Retries
   job       1 retry so far: 0 counted (maxRetryCount 3), 1 not counted
             digits is retried: transient failure, at 2026-01-01 12:00:40 (in 40 s)
 
-Before
+Earlier attempts
   2026-01-01 12:00:00 ! digits       AttemptEnding (x2): Attempt 0 ends
 """
 
@@ -113,7 +113,7 @@ def test_a_wait() -> None:
         "digits waits",
         "Add a node.",
         "",
-        "Waiting",
+        "Pending",
         "  worker-0, worker-1: 0/1 nodes are available",
     ]
 
