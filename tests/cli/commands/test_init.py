@@ -91,7 +91,7 @@ def test_it_says_what_it_saw(here: Path) -> None:
     assert result.stderr.splitlines() == [
         "train.py imports tensorflow, takes --ps_hosts and takes --job_name",
         "the job: digits, tensorflow, 1 ps, 2 worker",
-        "wrote job.yaml. Try it on this machine with: windlass run job.yaml",
+        "wrote job.yaml. Run it on this machine with: windlass run job.yaml",
     ]
 
 

@@ -82,7 +82,7 @@ REFUSED = {
     "no files": (("digits",), 2, "expected --code or --data"),
     "a project that climbs out": (("..", "--code", "train.py", "--share", "SHARE"), 2, "PROJECT: found '..'"),
     "two shares": (("train.py", "SHARE", "--share", "SHARE"), 2, "expected one of them"),
-    "a share in the wrong place": (("digits", "SHARE", "--code", "train.py"), 2, "is given by --share"),
+    "a share in the wrong place": (("digits", "SHARE", "--code", "train.py"), 2, "with --share"),
     "no such share": (
         ("digits", "--code", "train.py", "--share", "SHARE/nowhere"),
         1,
