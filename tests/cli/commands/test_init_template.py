@@ -77,7 +77,7 @@ def test_what_is_there_stays(here: Path) -> None:
 
 @pytest.mark.parametrize("words", [("train.py",), ("--ps", "2"), ("--image", "x"), ("--runtime", "mpi")])
 def test_what_says_nothing_of_a_template(words: tuple[str, ...], here: Path) -> None:
-    assert "edited in it" in windlass("init", "--template", "single", *words, code=2).stderr
+    assert "edit the template instead" in windlass("init", "--template", "single", *words, code=2).stderr
     assert not list(here.iterdir())
 
 

@@ -69,7 +69,11 @@ def test_json(place: Place) -> None:
 
 MESSAGES = {
     "no-such-job": (("digit",), 1, 'Did you mean "digits"?'),
-    "no-such-task": (("digits", "worker-5"), 1, "digits has no task worker-5; its tasks are ps-0, worker-0..1"),
+    "no-such-task": (
+        ("digits", "worker-5"),
+        1,
+        "digits has no task worker-5; its tasks are ps-0, worker-0..1",
+    ),
     "no-previous": (("digits", "--previous"), 1, "digits has no previous run"),
 }
 
