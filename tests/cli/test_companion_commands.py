@@ -159,11 +159,9 @@ def test_a_tensorboard_that_has_nothing_to_show(
     begin(scene, TENSORBOARD, program)
     commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
     commands[0].line()
-    assert commands[0].line() == (
-        "there is nothing in /output yet: what the tasks write there shows up by itself"
-    )
+    assert commands[0].line() == ("/output has no runs yet: they appear as soon as tasks write them")
     program.runs = ["train", "eval"]
-    assert commands[0].line() == "there is something now: train, eval"
+    assert commands[0].line() == "found runs: train, eval"
     assert commands[0].end()[0] == 0
 
 

@@ -191,7 +191,7 @@ def test_what_was_never_injected_is_said(
         (
             task,
             "NotInjected",
-            f"not injected: {fault_injection.parse(written)}: the task was over before it could be, or never ran",
+            f"not injected: {fault_injection.parse(written)}: the task ended before, or never ran",
         )
     ]
 

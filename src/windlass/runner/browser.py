@@ -1,4 +1,4 @@
-"""A page in the browser of this machine."""
+"""Open pages in the browser of this machine."""
 
 import asyncio
 import webbrowser
@@ -6,6 +6,6 @@ from collections.abc import Callable
 
 
 async def open_at(url: str, note: Callable[[str], None]) -> None:
-    """`note` is told where there is none."""
+    """Open a URL, or note that there is no browser."""
     if not await asyncio.to_thread(webbrowser.open, url):
-        note(f"no browser was found: open {url} in one")
+        note(f"no browser found: open {url} yourself")

@@ -1,7 +1,6 @@
-"""The output of containers, line by line as it comes; and, since the cluster is the run's own, from where it is kept.
+"""Read the output of containers line by line, from the API server or from the log files of the run's cluster.
 
-A connection is not made anew when it is cut, as `windlass.client.logs.follow` does it: there is nothing between a run
-and its cluster that could cut one.
+Unlike in `windlass.client.logs`, connections are not retried: nothing between a run and its cluster can cut them.
 """
 
 from collections.abc import AsyncIterator
@@ -18,11 +17,11 @@ from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.localcluster.sandbox import log_format
 
 LONGEST_LINE = 64 * 1024
-"""Bytes; what is longer is told in pieces."""
+"""Maximum bytes of a line. Longer ones are split."""
 
 
 async def follow(transport: Transport, namespace: str, pod: str, container: str) -> AsyncIterator[str]:
-    """Until the container ends. Raises ApiError."""
+    """Yield lines until the container ends. Raises ApiError."""
     request = requests.log(namespace, pod, container=container, follow="true")
     lines = Splitter(LONGEST_LINE)
     async with transport.stream(request) as chunks:
@@ -34,7 +33,7 @@ async def follow(transport: Transport, namespace: str, pod: str, container: str)
 
 
 def kept(data: Path, run: Run) -> list[str]:
-    """The output of one that has ended, from where the cluster keeps it."""
+    """Return the output of an ended container from its log file."""
     lines = Splitter(LONGEST_LINE)
     text = log_reader.all_text(
         folder(data, run.pod).logs(run.container), log_format.file_name(run.restart_count)
@@ -43,7 +42,7 @@ def kept(data: Path, run: Run) -> list[str]:
 
 
 def folder(data: Path, uid: str) -> PodFolder:
-    """Where the cluster keeps what belongs to a pod."""
+    """Return the folder with the files of a pod."""
     return directory.of(data / PODS_FOLDER, uid)
 
 

@@ -1,4 +1,4 @@
-"""How far tasks are: how long it still takes at the pace of the last steps, and the files that say where they are."""
+"""Progress of tasks: the estimated remaining time, and the files that tasks write their progress to."""
 
 import contextlib
 import os
@@ -18,19 +18,19 @@ from windlass.wire.progress import Progress
 VARIABLE = "WINDLASS_PROGRESS"
 _SAMPLES = 20
 LONGEST_REMAINING = 10 * 365 * 86400.0
-"""Seconds. What would take longer is not told: nobody waits for it."""
+"""Maximum estimate in seconds. Longer ones are not shown."""
 
 
 class Pace:
-    """Of one task. What it did a while ago says little about how long the rest takes."""
+    """The pace of one task, from its last steps."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[datetime, int]] = deque(maxlen=_SAMPLES)
 
     def remaining(self, found: Progress, now: datetime) -> float | None:
-        """Seconds, or None as long as nobody can say."""
+        """Return the estimated remaining seconds, or None if they are not known."""
         if self._samples and found.step < self._samples[-1][1]:
-            # It has begun anew.
+            # It has restarted.
             self._samples.clear()
         if not self._samples or found.step > self._samples[-1][1]:
             self._samples.append((now, found.step))
@@ -43,7 +43,7 @@ class Pace:
 
 
 def file_of(pod: Pod, folder: PodFolder) -> Path | None:
-    """Where the machine has the file that the pod was told to write to, if it is in a volume of the machine's."""
+    """Return the path of a pod's progress file on this machine, if it is in a volume of this machine."""
     for container in pod.spec.containers:
         for variable in container.env:
             if variable.name == VARIABLE and variable.value:
@@ -79,7 +79,7 @@ class Files:
         self._known: dict[Path, _Version] = {}
 
     def look(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Progress]]:
-        """Those with something new in them."""
+        """Yield the files with new progress."""
         for path in paths:
             with contextlib.suppress(OSError):
                 found = self._read(path)

@@ -7,21 +7,21 @@ if TYPE_CHECKING:
 
 SUCCESS = 0
 FAILED = 1
-"""It could not be done; the message says why. Of lint: there are errors."""
+"""The command failed; the message says why. For lint: there are errors."""
 USAGE = 2
-"""The command line or a file is wrong; nothing was done."""
+"""The command line or a file is invalid; nothing was done."""
 NO_ANSWER = 124
-"""No answer in time: the API server cannot be reached, or --timeout is over."""
+"""Timeout: the API server cannot be reached, or --timeout is over."""
 OTHER_CODE = 125
-"""Of `run` and `wait`: the job has failed with a code that no shell can hold. One of 1 to 255 is given as it is."""
+"""The job failed with a code outside 1 to 255, which an exit code cannot represent."""
 INTERRUPTED = 130
 """Ctrl-C."""
 CLOSED_PIPE = 141
-"""Nobody reads the output any more, as after `| head`."""
+"""The reader of the output has gone, e.g. after `| head`."""
 
 
 def of_job(code: int | None, *, has_succeeded: bool) -> int:
-    """Of a job that has ended with this completion code: 0 only for success, and the code where a shell can hold it."""
+    """Return the exit code for a completion code: 0 only for success, and the code itself if it is 1 to 255."""
     if has_succeeded:
         return SUCCESS
     return code if code is not None and 1 <= code <= 255 else OTHER_CODE

@@ -1,4 +1,4 @@
-"""The faults of `--inject`, done to the pods of the embedded cluster. Which pods, and when: `injection_aims`.
+"""Inject the faults of `--inject` into pods of the embedded cluster. `fault_targets` selects pods and times.
 
 injector = Injector(injections, cluster, transport, tell)     # before there is a pod
 injector.on_pod(pod)                                          # whenever one is seen
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What a `LocalCluster` lets be done to its pods."""
+    """The part of `LocalCluster` that injects faults."""
 
     def end_container(
         self,
@@ -44,7 +44,7 @@ class Cluster(Protocol):
 
 
 class Injector:
-    """Within an event loop. Each fault that is done is told in a line, and each that never was when all is over."""
+    """Injects faults in an event loop, and reports each of them, at the end also those that were not injected."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Injector:
         tell: Callable[[Line], None],
         prefixes: Mapping[JobKey, str] | None = None,
     ) -> None:
-        """`prefixes` stand before the tasks of a job in what is told, where there are several jobs."""
+        """`prefixes` are the display prefixes of jobs."""
         self._wanted = tuple(wanted)
         self._aims = Aims(self._wanted)
         self._cluster = cluster
@@ -76,7 +76,7 @@ class Injector:
             self._timers.add(loop.call_later(hit.injection.seconds, self._do, hit))
 
     async def stop(self) -> None:
-        """Nothing is done any more, however the run ends."""
+        """Cancel the remaining faults."""
         self._is_over = True
         for timer in self._timers:
             timer.cancel()
@@ -86,11 +86,11 @@ class Injector:
         await asyncio.gather(*deletions, return_exceptions=True)
 
     async def finish(self) -> None:
-        """Of jobs that came to their ends: what never came to pass is told."""
+        """Stop after the jobs have ended, and report the faults that were not injected."""
         await self.stop()
         for injection in dict.fromkeys(self._wanted):
             if injection not in self._done:
-                message = f"not injected: {injection}: the task was over before it could be, or never ran"
+                message = f"not injected: {injection}: the task ended before, or never ran"
                 self._tell(Line(Topic.NOTE, _now(), injection.task, "NotInjected", message))
 
     def _delay_of(self, pod: Json) -> float:
@@ -123,7 +123,7 @@ class Injector:
         self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "Injected", f"injected: {hit.said}"))
 
     def _name_of(self, hit: Hit) -> str:
-        """As all else that is told of the task calls it."""
+        """Return the display name of the task."""
         return f"{self._prefixes.get(hit.job, '')}{hit.task}"
 
 

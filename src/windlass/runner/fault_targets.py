@@ -1,4 +1,4 @@
-"""Which pods the faults of `--inject` are for, and how long after what they are due. Nothing is done here."""
+"""Select the pods and times for the faults of `--inject`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +13,7 @@ JobKey = tuple[str, str]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One fault for one pod. It is due `injection.seconds` after the pod was seen to run; a delay, before it starts."""
+    """One fault for one pod, due `injection.seconds` after the pod runs; a delay, before it starts."""
 
     injection: Injection
     job: JobKey
@@ -27,13 +27,13 @@ class Hit(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """What is done, in the words in which it was asked for."""
+        """The fault as `--inject` writes it."""
         now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
         return str(now if now.what is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
 
 
 class Aims:
-    """Remembers which pod of a task was the first, and which were seen to run."""
+    """Tracks the first pod of each task, and the pods that run."""
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
@@ -41,11 +41,11 @@ class Aims:
         self._running: set[str] = set()
 
     def delays(self, pod: Pod) -> tuple[Hit, ...]:
-        """Of a pod that is about to start."""
+        """Return the delays of a pod that is about to start."""
         return tuple(hit for hit in self._of(pod) if hit.injection.what is Action.DELAY)
 
     def hits(self, pod: Pod) -> tuple[Hit, ...]:
-        """Of a pod as it is seen, as often as that may be: all of them at once, when it runs."""
+        """Return the faults of a pod when it is first observed to run."""
         found = tuple(hit for hit in self._of(pod) if hit.injection.what is not Action.DELAY)
         uid = pod.uid
         if pod.status.phase != PodPhase.RUNNING or uid in self._running:

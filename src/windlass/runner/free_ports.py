@@ -10,21 +10,21 @@ from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 
 _RANGE = range(15_000, 32_000)
-"""Above what services use, below what the kernel gives to outgoing connections."""
+"""Ports above those of services, below those of outgoing connections."""
 _ROOM = 8
-"""So many tasks more than it has a role may be scaled up to."""
+"""Minimum number of additional tasks that a role can be scaled up by."""
 _TRIES = 200
 
 
 class NoFreePortError(PortError):
-    """There is no room for the ports of a Framework."""
+    """There are not enough free ports for a Framework."""
 
 
 def choose(
     framework: Framework,
     pick: Callable[[range], int] = lambda among: random.choice(among),  # noqa: S311
 ) -> dict[str, int] | None:
-    """For each role the first of its ports; those of its tasks follow. None for a Framework that asks for none."""
+    """Return the first port of each role; its tasks have consecutive ports. None if the Framework needs no ports."""
     if not requested_features(framework.metadata.annotations).uses_dns_names:
         return None
     wanted = {
@@ -39,13 +39,13 @@ def choose(
 
 
 def _first_of(count: int, pick: Callable[[range], int]) -> int:
-    """Of so many in a row that nobody listens on."""
+    """Return the first of `count` consecutive free ports."""
     starts = _RANGE[: max(0, len(_RANGE) - count + 1)]
     for _ in range(_TRIES if starts else 0):
         first = pick(starts)
         if all(map(_is_free, range(first, first + count))):
             return first
-    raise NoFreePortError(f"no {count} free ports in a row were found on this machine")
+    raise NoFreePortError(f"found no {count} consecutive free ports on this machine")
 
 
 def _is_free(port: int) -> bool:

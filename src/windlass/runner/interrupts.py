@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks for a stop, if there is something that can be asked; the next one ends everything."""
+"""Ctrl-C: the first one stops gracefully, if possible; the next one ends everything at once."""
 
 import asyncio
 import signal
@@ -9,9 +9,9 @@ class Interrupts:
         self.stop = asyncio.Event()
         self.end = asyncio.Event()
         self.can_be_graceful = False
-        """Whether there is something that can be asked to stop."""
+        """Whether a graceful stop is possible."""
         self.no_hurry = asyncio.Event()
-        """All that was to be done in time is done: what goes on does so until somebody ends it."""
+        """Set when the timeout no longer applies: the run is open until Ctrl-C."""
 
     def request(self) -> None:
         if self.can_be_graceful and not self.stop.is_set():
@@ -20,7 +20,7 @@ class Interrupts:
             self.end.set()
 
     def listen(self) -> None:
-        """From here on, signals mean this. For a running event loop."""
+        """Handle SIGINT and SIGTERM in the running event loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.request)

@@ -1,4 +1,4 @@
-"""Which runs a TensorBoard has to show, asked of itself."""
+"""Ask a TensorBoard for its runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,17 +12,17 @@ Sleep = Callable[[float], Awaitable[object]]
 
 
 async def report(url: str, logdir: str, say: Callable[[str], None], sleep: Sleep = asyncio.sleep) -> None:
-    """A TensorBoard that has nothing to show does not say so itself. `say` is told, and told again of the first run."""
+    """Say that a TensorBoard has no runs yet, and again when the first appears."""
     if await first(url) != []:
         return
     where = logdir or "its log directory"
-    say(f"there is nothing in {where} yet: what the tasks write there shows up by itself")
+    say(f"{where} has no runs yet: they appear as soon as tasks write them")
     found = await until_any(url, sleep)
-    say(f"there is something now: {', '.join(found)}")
+    say(f"found runs: {', '.join(found)}")
 
 
 async def first(url: str) -> list[str] | None:
-    """Those that it has; None where it does not answer as a TensorBoard does."""
+    """Return its runs, or None if the response is not that of a TensorBoard."""
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS)
     try:
         async with (
@@ -36,7 +36,7 @@ async def first(url: str) -> list[str] | None:
 
 
 async def until_any(url: str, sleep: Sleep) -> list[str]:
-    """It looks at its folder itself every few seconds."""
+    """Poll until there is a run. TensorBoard itself scans its folder every few seconds."""
     while True:
         found = await first(url)
         if found:

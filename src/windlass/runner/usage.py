@@ -1,4 +1,4 @@
-"""What tasks use of CPU and memory, as the metrics API of a cluster tells it. A cluster may have none."""
+"""CPU and memory usage of tasks from the metrics API, which a cluster may not have."""
 
 from collections.abc import Mapping
 
@@ -43,12 +43,12 @@ _decode = msgspec.json.Decoder(_List).decode
 
 
 def request() -> Request:
-    """Of the tasks in all namespaces."""
+    """Return the request for the usage of tasks in all namespaces."""
     return requests.list_page(POD_METRICS, label_selector=names.FRAMEWORK_NAME, limit=0)
 
 
 def answered(body: bytes) -> Mapping[tuple[str, str], Usage]:
-    """By namespace and name of the pod. Raises msgspec.DecodeError for what is no list of metrics."""
+    """Return the usage by namespace and pod. Raises msgspec.DecodeError."""
     return {(pod.metadata.namespace, pod.metadata.name): _sum(pod) for pod in _decode(body).items}
 
 

@@ -83,7 +83,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, verb: Verb, plural: str) -> None:
 
 
 ACCOUNT = (
-    r"does not take the Role digits-jupyter: roles are not for you. Name a service account that is there "
+    r"rejected Role digits-jupyter: roles are not for you. Name a service account that is there "
     r"\(jupyter: \{serviceAccount: …\}\), or ask for the right"
 )
 
@@ -143,7 +143,7 @@ def test_somebody_else_s_deployment_stays(submissions: Submissions) -> None:
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "digits-tensorboard"}}
     path = f"/apis/apps/v1/namespaces/{submissions.place.name}/deployments"
     submissions.place.client.post(path, {**body, "spec": spec}).expect(201)
-    with pytest.raises(RefusedError, match=r"the Deployment digits-tensorboard .* is not Windlass's"):
+    with pytest.raises(RefusedError, match=r"Deployment digits-tensorboard .* was not created by Windlass"):
         submissions.start(BOARD)
 
 

@@ -523,7 +523,7 @@ def test_somebody_else_s_secret_stays(scene: Scene) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "digits-secrets"}}
     scene.client.post(scene.path("secrets"), body).expect(201)
     with pytest.raises(
-        RefusedError, match=r"the Secret digits-secrets of the namespace .* is not Windlass's"
+        RefusedError, match=r"Secret digits-secrets of the namespace .* was not created by Windlass"
     ):
         scene.submit(SECRETS)
     assert scene.get("secrets", "digits-secrets") is not None

@@ -149,7 +149,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "b.py").chmod(0)
     with (
         unprivileged.as_nobody(tmp_path),
-        pytest.raises(ClientError, match=r"b\.py cannot be read: Permission denied"),
+        pytest.raises(ClientError, match=r"cannot read .*b\.py: Permission denied"),
     ):
         code_archive.pack(tmp_path)
 

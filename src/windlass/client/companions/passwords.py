@@ -1,4 +1,4 @@
-"""Another password for a companion that runs: its Secret gets the hash, and its pod is replaced."""
+"""Change the password of a running companion: update the hash in its Secret, and replace its pod."""
 
 import asyncio
 import base64
@@ -19,8 +19,8 @@ from windlass.wire import diagnostics
 
 
 async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
-    """The new one, which is known to nobody else. Of a hub: that of one user. Raises ClientError and ApiError."""
-    user = user.lower()  # a hub knows no capitals
+    """Set and return a new password, of a hub for one user. Raises ClientError and ApiError."""
+    user = user.lower()  # a hub converts names to lower case
     secret = await _secret(connection, view)
     hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
     if not hashes:
@@ -30,7 +30,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
         if users and user not in users:
             raise NotThereError(f"{view} has no user {diagnostics.quoted(user)}, it has {', '.join(users)}")
     password = passwords.generated()
-    # It takes a while, as it should.
+    # Hashing is slow on purpose.
     hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
     hashes = {**hashes, user: hashed}
     await _write(connection, view, secret, hashes)
@@ -45,7 +45,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
 
 
 async def _secret(connection: Connection, view: CompanionView) -> Json:
-    """That which its pod reads, by its labels, as all that belongs to a companion."""
+    """Return the Secret that its pod reads."""
     listed = await lookup.list_objects(connection, SECRETS, connection.namespace, view.label_selector)
     for each in listed:
         found: Json = msgspec.json.decode(each)
@@ -58,7 +58,7 @@ async def _secret(connection: Connection, view: CompanionView) -> Json:
 
 
 async def _users(connection: Connection, view: CompanionView) -> list[str]:
-    """Of a hub, if its job file names them. Whoever may not see that is not told of a name that is wrong."""
+    """Return the users of a hub. Empty if its job file names none, or if they may not be read."""
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, connection.namespace, view.name))
     except (ForbiddenError, NotFoundError):
@@ -75,7 +75,7 @@ async def _write(connection: Connection, view: CompanionView, secret: Json, hash
             connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
         )
     except ConflictError as error:
-        raise RefusedError("somebody else has just changed its passwords. Ask again.") from error
+        raise RefusedError("another client has just changed its passwords. Try again.") from error
 
 
 async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""The objects that a job needs before it starts: created, found again, given to its Framework, or taken back.
+"""Create, reuse, own or delete the prerequisite objects of a job.
 
-Those that hold files are never deleted here, nor is the server of them.
+Objects that hold files, and the NFS server, are never deleted here.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from windlass.model.framework import Framework
 _KINDS = {kind.name: kind for kind in (*owned_objects.DELETED_KINDS, *owned_objects.STORAGE_KINDS)}
 _RIGHTS = {kind.name for kind in owned_objects.RBAC_KINDS}
 _CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
-"""Of what stays, these follow the job file. Claims and volumes are as they were made, and so is an address."""
+"""Kinds of kept objects that are updated from the job file. Claims, volumes and Services are not changed."""
 _ATTEMPTS = 5
 
 
 class Object(msgspec.Struct, frozen=True):
-    """As the API server has it."""
+    """An object on the API server."""
 
     body: Json
     is_new: bool = True
-    """This call has made it."""
+    """Whether this call created it."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Object(msgspec.Struct, frozen=True):
         return str(self.body["metadata"]["uid"])
 
     def goes_on(self, owner: str) -> bool:
-        """It belongs to nobody, or to the Framework with this uid."""
+        """Return whether it has no owner, or the Framework with this uid."""
         metadata = self.body["metadata"]
         references = metadata.get("ownerReferences") or ()
         owners = {each.get("uid") for each in references if each.get("kind") == names.KIND}
@@ -66,11 +66,11 @@ class Object(msgspec.Struct, frozen=True):
 
 
 Record = Callable[[Object], None]
-"""Is told of what was made, also if whoever waits for it does so no longer."""
+"""Called for each created object, also after cancellation."""
 
 
 async def kept(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """One that outlives the job: created, or the one that an earlier submission has made. Raises RefusedError."""
+    """Create an object that outlives the job, or reuse that of an earlier submission. Raises RefusedError."""
     try:
         return await _create(connection, body, record)
     except AlreadyExistsError:
@@ -81,7 +81,7 @@ async def kept(connection: Connection, body: Json, job: str, record: Record) -> 
 
 
 async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """One that is this job's alone: what one of that name before has left goes first. Raises RefusedError."""
+    """Create an object of this job alone, and delete that of an earlier job first. Raises RefusedError."""
     for _ in range(_ATTEMPTS):
         try:
             return await _create(connection, body, record)
@@ -94,10 +94,9 @@ async def renewed(connection: Connection, body: Json, job: str, record: Record) 
 async def adopted(
     connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
 ) -> Object:
-    """One that goes on when it is nobody's, or that of the Framework with the uid `owner`: it follows the job file.
+    """Create an object, or update an existing one that has no owner or the Framework with the uid `owner`.
 
-    What belongs to a Framework of before goes first, as it would by itself. One that `is_kept` belongs to nobody from
-    now on. Raises RefusedError.
+    An object of an earlier Framework is deleted first. `is_kept` removes the owner. Raises RefusedError.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -112,14 +111,14 @@ async def adopted(
 
 
 async def remove(connection: Connection, made: Sequence[Object]) -> None:
-    """As well as it goes: whoever asks has something else to tell."""
+    """Delete objects and ignore errors."""
     for each in reversed(made):
         with contextlib.suppress(ClientError, ApiError):
             await _remove(connection, each, waits=False)
 
 
 async def give(connection: Connection, made: Sequence[Object], owner: Framework) -> None:
-    """They go when the Framework does. Raises AnsweredError."""
+    """Set the owner, so that the objects are deleted with the Framework. Raises AnsweredError."""
     reference = {
         "apiVersion": owner.api_version,
         "kind": names.KIND,
@@ -134,7 +133,7 @@ async def give(connection: Connection, made: Sequence[Object], owner: Framework)
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
-    """A request that is under way is awaited in any case. Raises AlreadyExistsError and RefusedError."""
+    """Create an object, and await a sent request even if cancelled. Raises AlreadyExistsError and RefusedError."""
     creation = asyncio.create_task(_created(connection, body, record))
     try:
         return await asyncio.shield(creation)
@@ -160,7 +159,7 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
 
 
 async def _found(connection: Connection, body: Json, job: str) -> Object:
-    """Raises NotFoundError, and RefusedError for somebody else's."""
+    """Raises NotFoundError, and RefusedError for an object of another owner."""
     resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
     namespace = connection.namespace if resource.is_namespaced else ""
     answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
@@ -168,8 +167,7 @@ async def _found(connection: Connection, body: Json, job: str) -> Object:
     if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
         where = f" of the namespace {namespace}" if namespace else ""
         raise RefusedError(
-            f"the {_called(body)}{where} is not Windlass's, and it has the name that the job {job} needs: rename one "
-            "of them"
+            f"{_called(body)}{where} was not created by Windlass, and the job {job} needs its name: rename one of them"
         )
     return found
 
@@ -182,7 +180,7 @@ async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
 
 
 async def _patched(connection: Connection, body: Json) -> Object:
-    """As `kubectl apply` would: what is as it was stays untouched. Raises NotFoundError and ConflictError."""
+    """Patch an object like `kubectl apply`. Raises NotFoundError and ConflictError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
     try:
         return _object(body, await lifecycle.merge_patch(connection, resource, name, body), is_new=False)
@@ -193,7 +191,7 @@ async def _patched(connection: Connection, body: Json) -> Object:
 
 
 def _change(body: Json, found: Object, *, is_kept: bool = False) -> Json:
-    """That makes of it what it should be: also what is in it no longer goes."""
+    """Return the patch to the wanted state, which also removes obsolete data."""
     metadata: Json = {**body["metadata"], "uid": found.uid}
     if is_kept:
         metadata["ownerReferences"] = None
@@ -209,14 +207,14 @@ def _change(body: Json, found: Object, *, is_kept: bool = False) -> Json:
 
 
 def _without_the_rest(wanted: Json, found: Json) -> Json:
-    """As a merge patch says it: what is not wanted is null. What a server fills in by itself, it fills in again."""
+    """Return a merge patch that removes unwanted fields with null. The server sets its defaults again."""
     both = (name for name in wanted if isinstance(wanted[name], dict) and isinstance(found.get(name), dict))
     within = {name: _without_the_rest(wanted[name], found[name]) for name in both}
     return {**dict.fromkeys(found), **wanted, **within}
 
 
 async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:
-    """Jobs with their pods, and pods at once: nobody needs what they would still do."""
+    """Delete an object: Jobs together with their pods, and pods without a grace period."""
     kind = found.belonging.kind
     request = requests.delete(
         kind.resource,
@@ -233,13 +231,13 @@ async def _remove(connection: Connection, found: Object, *, waits: bool) -> None
 
 
 def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
-    """Answers need not say of which kind they are."""
+    """Add apiVersion and kind, which responses may omit."""
     found: Json = msgspec.json.decode(answer)
     return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
 
 
 def _refused(connection: Connection, body: Json, error: AnsweredError) -> RefusedError:
-    said = f"{connection.where} does not take the {_called(body)}: {error.failure.message}"
+    said = f"{connection.where} rejected {_called(body)}: {error.failure.message}"
     if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
         return RefusedError(said)
     rights = "the right to make service accounts, roles and role bindings"
@@ -252,18 +250,18 @@ def _refused(connection: Connection, body: Json, error: AnsweredError) -> Refuse
 
 
 def _never_ending(body: Json) -> ClientError:
-    return ClientError(f"somebody else keeps writing the {_called(body)}. Submit again.")
+    return ClientError(f"another client keeps writing {_called(body)}. Submit again.")
 
 
 def _homeless(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
-    """There is no such namespace, or no such kind."""
+    """Return the error for a missing namespace or kind."""
     said = error.failure.message
     if connection.namespace in said:
         return NotThereError(
-            f"{connection.where} does not take the {_called(body)}: {said}. "
-            "A namespace is not made by submitting to it: choose one that is there, or create it first."
+            f"{connection.where} rejected {_called(body)}: {said}. "
+            "Submitting does not create namespaces: choose an existing one, or create it first."
         )
-    return RefusedError(f"{connection.where} knows no {body['kind']}, which the job needs: {said}")
+    return RefusedError(f"{connection.where} has no kind {body['kind']}, which the job needs: {said}")
 
 
 def _called(body: Json) -> str:

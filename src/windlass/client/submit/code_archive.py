@@ -1,6 +1,6 @@
-"""The code that travels with a job: a folder, or one file, becomes an archive. The same code makes the same archive.
+"""Pack the code of a job, a folder or a file, into a reproducible archive.
 
-What is left out is said by `.windlassignore`, or else by `.gitignore`, both in the folder itself, and by `NEVER`.
+`.windlassignore`, or else `.gitignore`, in the folder itself excludes files, and so does `NEVER`.
 """
 
 import base64
@@ -18,11 +18,11 @@ import pathspec
 from windlass.client.errors import ClientError, FaultyJobError
 
 MOST_BYTES = 900 * 1024
-"""Of the archive: a ConfigMap holds a mebibyte, and etcd little more."""
+"""Maximum size of the archive: a ConfigMap holds 1 MiB."""
 MOST_FILES = 20_000
-"""A folder with more than this was not meant: looking through all of it would only take time."""
+"""Maximum number of files. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
-"""The first that is there counts."""
+"""The first that exists is used."""
 NEVER = (
     ".git",
     "__pycache__/",
@@ -33,7 +33,7 @@ NEVER = (
     ".ipynb_checkpoints/",
     ".windlass*",
 )
-"""What nobody wants in a pod, whatever the ignore file says."""
+"""Patterns that are always excluded."""
 
 _SHOWN_FILES = 3
 _GZIP = 31
@@ -46,7 +46,7 @@ class Archive(msgspec.Struct, frozen=True):
     """A tar file, compressed with gzip."""
     files: int
     size: int
-    """Of the files, in bytes."""
+    """Total bytes of the files."""
 
     @property
     def encoded(self) -> str:
@@ -60,30 +60,28 @@ class Archive(msgspec.Struct, frozen=True):
 
 class _Entry(msgspec.Struct, frozen=True):
     name: str
-    """In the archive: relative, with slashes."""
+    """Relative path in the archive, with slashes."""
     path: Path
     size: int = 0
-    """Of a file; 0 of a folder or a link."""
+    """Size of a file. 0 for a folder or a link."""
 
 
 class _TooLargeError(Exception):
-    """The archive has become larger than it may be."""
+    """The archive exceeds the size limit."""
 
 
 def pack(code: Path) -> Archive:
-    """Raises FaultyJobError if there is nothing in it, and ClientError if it cannot be read or is too large."""
+    """Raises FaultyJobError if there is no file, and ClientError if it cannot be read or is too large."""
     try:
         entries = _entries(code)
         files = [entry for entry in entries if entry.size or _is_file(entry)]
         if not files:
-            raise FaultyJobError(
-                f"code: there is no file in {code}, or all are left out by {_ignore_file(code)}"
-            )
+            raise FaultyJobError(f"code: {code} has no files, or {_ignore_file(code)} excludes all of them")
         return Archive(_archived(entries), len(files), sum(entry.size for entry in files))
     except OSError as error:
         raise ClientError(
-            f"code: {error.filename or code} cannot be read: {error.strerror or error}. "
-            f"Change its rights, or name it in {code / IGNORE_FILES[0]}."
+            f"code: cannot read {error.filename or code}: {error.strerror or error}. "
+            f"Change its permissions, or exclude it in {code / IGNORE_FILES[0]}."
         ) from error
     except _TooLargeError as error:
         raise ClientError(
@@ -100,7 +98,7 @@ def shown_size(size: float) -> str:
     return f"{size:.1f} GiB"
 
 
-# What belongs to it
+# Files
 
 
 def _entries(code: Path) -> list[_Entry]:
@@ -125,7 +123,7 @@ class _Ignored:
         try:
             self._asked = pathspec.GitIgnoreSpec.from_lines(lines)
         except ValueError as error:
-            raise FaultyJobError(f"{file}: a line is no pattern of gitignore: {error}") from error
+            raise FaultyJobError(f"{file}: invalid pattern: {error}") from error
 
     def holds(self, name: str) -> bool:
         """A folder's name ends with a slash."""
@@ -139,7 +137,7 @@ def _ignore_file(folder: Path) -> Path:
 
 
 def _walk(root: Path, inside: str, ignored: _Ignored) -> Iterator[_Entry]:
-    """In the order of the names. What is under an ignored folder stays out with it, as with git."""
+    """Yield entries in the order of names. Like git, do not enter an ignored folder."""
     for path in sorted((root / inside).iterdir()):
         name = f"{inside}{path.name}"
         if path.is_symlink():
@@ -154,12 +152,12 @@ def _walk(root: Path, inside: str, ignored: _Ignored) -> Iterator[_Entry]:
 
 
 def _link(root: Path, name: str, path: Path) -> _Entry:
-    """Raises ClientError for one that would lead nowhere in a task."""
+    """Raises ClientError for a link out of the folder, which would be broken in a task."""
     target = Path(os.path.realpath(path))
     if not target.is_relative_to(root):
         raise ClientError(
-            f"code: {path} is a link to {target}, which is outside of {root} and does not travel with it. "
-            f"Put a copy in its place, or name it in {root / IGNORE_FILES[0]}."
+            f"code: {path} is a link to {target}, which is outside {root} and is not packed. "
+            f"Replace it with a copy, or exclude it in {root / IGNORE_FILES[0]}."
         )
     return _Entry(name, path)
 
@@ -173,11 +171,11 @@ def _largest(entries: Sequence[_Entry]) -> str:
     return ", ".join(f"{entry.name} ({shown_size(entry.size)})" for entry in by_size)
 
 
-# How it is written
+# Archive
 
 
 class _Sink(io.RawIOBase):
-    """Compresses what is written, and refuses to become too large."""
+    """Compresses written data up to the size limit."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(9, wbits=_GZIP)
@@ -201,7 +199,7 @@ class _Sink(io.RawIOBase):
 
 def _archived(entries: Sequence[_Entry]) -> bytes:
     sink = _Sink()
-    # The old format of GNU, which the tar of busybox reads as well.
+    # The old GNU format, which the tar of busybox can read.
     with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         for entry in entries:
             _add(archive, entry)
@@ -209,16 +207,16 @@ def _archived(entries: Sequence[_Entry]) -> bytes:
 
 
 def _add(archive: tarfile.TarFile, entry: _Entry) -> None:
-    """Without the time and the owner: the same code makes the same archive everywhere."""
+    """Add an entry without time and owner, so that archives are reproducible."""
     info = tarfile.TarInfo(entry.name.rstrip("/"))
     mode = stat.S_IMODE(entry.path.lstat().st_mode)
     if entry.path.is_symlink():
         info.type, info.mode = tarfile.SYMTYPE, 0o777
-        # One that leads out of the folder and in again would lead nowhere in a task.
+        # A link that leaves the folder and enters it again would be broken in a task.
         info.linkname = os.path.relpath(os.path.realpath(entry.path), entry.path.parent)
         archive.addfile(info)
     elif entry.name.endswith("/"):
-        # Whoever unpacks it writes into it.
+        # Unpacking writes into the folder.
         info.type, info.mode = tarfile.DIRTYPE, mode | stat.S_IRWXU
         archive.addfile(info)
     else:

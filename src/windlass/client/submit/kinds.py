@@ -1,4 +1,4 @@
-"""Where objects of a kind go, as the API server says itself: it knows of kinds that were defined a moment ago."""
+"""Look up the resource of a kind on the API server, including kinds that were just defined."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,7 +9,7 @@ from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import Resource
 
 Send = Callable[[Request], Awaitable[bytes]]
-"""The body of the answer. Raises ApiError."""
+"""Returns the body of the response. Raises ApiError."""
 
 
 class _Served(msgspec.Struct, frozen=True):
@@ -26,14 +26,14 @@ _decode = msgspec.json.Decoder(_Listed).decode
 
 
 class Kinds:
-    """Asks again only for what it has not seen: somebody may have defined it by now."""
+    """Caches resources, and looks up unknown kinds again, because they may have been defined since."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._served: dict[str, dict[str, Resource]] = {}
 
     async def resource(self, api_version: str, kind: str) -> Resource | None:
-        """None where the server has no such kind. Raises ApiError."""
+        """Return the resource, or None if the server has no such kind. Raises ApiError."""
         if kind not in self._served.get(api_version, {}):
             self._served[api_version] = await _by_kind(self._send, api_version)
         return self._served[api_version].get(kind)
