@@ -33,11 +33,11 @@ def test_understood(written: str, expected: Injection) -> None:
 
 
 REFUSED = {
-    "": "it says nothing.",
-    "every time": "it says nothing.",
-    "kil worker-1": 'there is no "kil". Did you mean "kill"?',
-    "KILL worker-1": 'there is no "KILL". Did you mean "kill"?',
-    "burn worker-1": 'there is no "burn". Known names: kill, exit, delete, delay.',
+    "": "it is empty.",
+    "every time": "it is empty.",
+    "kil worker-1": 'unknown action "kil". Did you mean "kill"?',
+    "KILL worker-1": 'unknown action "KILL". Did you mean "kill"?',
+    "burn worker-1": 'unknown action "burn". Known names: kill, exit, delete, delay.',
     "kill": "the task: it is missing, expected a role and an index, such as worker-1, or a role.",
     "kill after 5s": 'found "5s", expected after, or nothing.',
     "kill Worker-1": 'the task: found "Worker-1", expected a role and an index, such as worker-1, or a role.',
@@ -63,7 +63,7 @@ REFUSED = {
 def test_refused(written: str, why: str) -> None:
     with pytest.raises(InjectionError) as refused:
         fault_injection.parse(written)
-    assert str(refused.value) == f'"{written}" cannot be injected: {why} Such as: {fault_injection.EXAMPLES}'
+    assert str(refused.value) == f'"{written}" cannot be injected: {why} Examples: {fault_injection.EXAMPLES}'
 
 
 def test_what_is_refused_is_not_repeated_at_length() -> None:

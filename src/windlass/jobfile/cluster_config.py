@@ -189,7 +189,7 @@ def _check_resource(
 def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node) or ""
     if node is not None and text[:1].isdecimal():
-        expected = "a letter at the beginning: Services are called after it, and their names may not begin with a digit"
+        expected = "a letter at the beginning: Services are named after it, and their names may not start with a digit"
         yield from structural_validation.wrong_type(node, expected, path)
 
 

@@ -212,9 +212,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
     if written is not None and name and name[0].isdecimal():
-        expected = (
-            "a letter at the beginning: a Service is called so, and its name may not begin with a digit"
-        )
+        expected = "a letter at the beginning: a Service has this name, which may not start with a digit"
         yield from structural_validation.wrong_type(written, expected, at)
     others = {f"{job}-{companion}" for companion in (Companion.JUPYTER, Companion.HUB)}
     if job and name in {job, f"{job}-nfs", *others}:

@@ -103,7 +103,7 @@ def _check_name(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if name is not None and text[:1].isdecimal():
         yield from structural_validation.wrong_type(
             name,
-            "a letter at the beginning: a Service is called the same, and its name may not begin with a digit",
+            "a letter at the beginning: a Service has the same name, which may not start with a digit",
             diagnostics.field(path, "name"),
         )
 

@@ -1,7 +1,7 @@
-"""JSON bytes ⇄ the model: what the controller does with every watch event and every status write.
+"""Encode and decode the model as JSON. The controller does this for every watch event and status update.
 
-Fast, and forgiving only towards what other writers do legitimately: Go writes nil lists and maps as null. Files that
-people write are read elsewhere, with line numbers and suggestions. No I/O here beyond the bytes given.
+It is fast and strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses files
+of users, and reports positions.
 """
 
 import base64
@@ -21,27 +21,27 @@ from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
 from windlass.wire import json_depth
 
 COMPRESSION_THRESHOLD = 716_800
-"""From so many bytes of JSON on, the task role statuses are stored compressed (statement 50)."""
+"""The size in bytes of JSON from which task role statuses are stored compressed (statement 50)."""
 MAX_EXPANDED_BYTES = 256 * 1024 * 1024
-"""What compressed statuses may expand to. Ten thousand tasks with whole messages stay far below."""
+"""The limit for expanded statuses. 10,000 tasks with full messages need much less."""
 SHOWN_LENGTH = 80
-"""How much of a wrong value an error message shows."""
+"""The length to which an error message truncates a wrong value."""
 _GZIP = 31
 """zlib's `wbits` for the largest window with a gzip header."""
 _DEPTH_OF_CONDITIONS = 4
 """The Framework, its status, the list, a condition."""
-_EFFORT = 4
-"""Half the time of zlib's own choice, for a result that is 4 % larger."""
+_COMPRESSION_LEVEL = 4
+"""Half the time of zlib's default level, with a result that is 4 % larger."""
 _COMPRESSED = "Framework's compressed task role statuses"
 _COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 
 T = TypeVar("T")
 Data = bytes | msgspec.Raw
-"""JSON, by itself or as a part of something larger that was read already."""
+"""JSON, or a part of a JSON document."""
 
 
 class DecodeError(ValueError):
-    """The bytes are not the object that they should be. Says where, what was found and what was expected."""
+    """JSON does not match the type. The message contains the path, the value and what was expected."""
 
     def __init__(self, what: str, path: str, found: str, expected: str) -> None:
         super().__init__(f"{what}, at {path or 'the top'}: {expected}, found {found}")
@@ -60,7 +60,7 @@ _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_framework(data: Data) -> Framework:
-    """A Framework, its task statuses expanded."""
+    """Decode a Framework, and expand its task statuses."""
     framework = _decode(_framework_decoder, data, "Framework")
     if framework.status is None:
         return framework
@@ -81,7 +81,7 @@ def encode_framework(framework: Framework) -> bytes:
 
 def encode_status(status: FrameworkStatus, compress: bool = True) -> bytes:
     whole = _encoder.encode(status)
-    # The task role statuses are a part of it: where the whole is small, they need not be measured.
+    # The task role statuses are a part of the status, so they are smaller.
     if not compress or len(whole) < COMPRESSION_THRESHOLD:
         return whole
     compressed = compress_status(status)
@@ -89,19 +89,19 @@ def encode_status(status: FrameworkStatus, compress: bool = True) -> bytes:
 
 
 def compress_status(status: FrameworkStatus) -> FrameworkStatus:
-    """The status as it is stored: large task role statuses as base64(gzip(JSON)). Same in, same bytes out."""
+    """Return the status for storage: large task role statuses become base64(gzip(JSON)). Deterministic."""
     if not status.attempt_status.task_role_statuses:
         return status
     plain = _encoder.encode(status.attempt_status.task_role_statuses)
     if len(plain) < COMPRESSION_THRESHOLD:
         return status
-    compressor = zlib.compressobj(_EFFORT, wbits=_GZIP)  # writes no time and no name into the header
+    compressor = zlib.compressobj(_COMPRESSION_LEVEL, wbits=_GZIP)
     compressed = base64.b64encode(compressor.compress(plain) + compressor.flush()).decode()
     return _with_roles(status, None, compressed)
 
 
 def expand_status(status: FrameworkStatus) -> FrameworkStatus:
-    """The status as it is worked with. The plain field comes first; what is compressed is read only without it."""
+    """Return the status with expanded task role statuses. The plain field has priority over the compressed one."""
     attempt = status.attempt_status
     compressed = attempt.task_role_statuses_compressed
     if attempt.task_role_statuses is not None and compressed is msgspec.UNSET:
@@ -112,7 +112,7 @@ def expand_status(status: FrameworkStatus) -> FrameworkStatus:
 
 
 def expanded_roles(compressed: str) -> list[Any]:
-    """What is compressed, as plain JSON values."""
+    """Return compressed task role statuses as JSON values."""
     return _decode(_any_list_decoder, _expand(compressed), _COMPRESSED)
 
 
@@ -137,7 +137,7 @@ def _expand(compressed: str) -> bytes:
         raise DecodeError("Framework", _COMPRESSED_PATH, str(error), expected) from error
     if not expander.eof:
         is_too_large = len(plain) >= MAX_EXPANDED_BYTES
-        found = f"more than {MAX_EXPANDED_BYTES} bytes" if is_too_large else "an end before the end"
+        found = f"more than {MAX_EXPANDED_BYTES} bytes" if is_too_large else "truncated data"
         raise DecodeError("Framework", _COMPRESSED_PATH, found, expected)
     return plain
 
@@ -149,19 +149,19 @@ def _decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
-        pass  # perhaps only nulls; whatever it is, the second reading says so
+        pass  # nulls may be the only problem: decode again without them
     except _NOT_DECODABLE as error:
-        raise _explained(error, None, what) from error
+        raise _decode_error(error, None, what) from error
     raw = None
     try:
         raw = _without_nulls(msgspec.json.decode(data))
         return decoder.decode(_encoder.encode(raw))
     except _NOT_DECODABLE as error:
-        raise _explained(error, raw, what) from error
+        raise _decode_error(error, raw, what) from error
 
 
 def _without_nulls(value: Any, parent: str = "") -> Any:
-    """Leave out what is null, as Go writes an empty list or map; not inside a pod template, which is not ours."""
+    """Remove nulls, which Go writes for empty lists and maps, but not inside pod templates."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if not isinstance(value, dict):
@@ -176,9 +176,9 @@ def _without_nulls(value: Any, parent: str = "") -> Any:
 _PATH_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
-def _explained(error: Exception, raw: Any, what: str) -> DecodeError:
+def _decode_error(error: Exception, raw: Any, what: str) -> DecodeError:
     if isinstance(error, RecursionError):
-        return DecodeError(what, "", "more levels than can be read", "Expected less deep nesting")
+        return DecodeError(what, "", "too many levels", "Expected less nesting")
     if not isinstance(error, msgspec.ValidationError):
         return DecodeError(what, "", str(error), "Expected JSON")
     problem, _, place = str(error).partition(" - at `$")
@@ -188,7 +188,7 @@ def _explained(error: Exception, raw: Any, what: str) -> DecodeError:
 
 
 def _shown_value(raw: Any, path: str) -> str:
-    """The beginning of the value there; empty if the path does not say exactly where, as inside of labels."""
+    """Return the truncated value at a path; empty if the path is not exact, e.g. inside labels."""
     value = raw
     for position, key in _PATH_STEP.findall(path):
         try:
@@ -199,25 +199,24 @@ def _shown_value(raw: Any, path: str) -> str:
     return shown if len(shown) <= SHOWN_LENGTH else shown[: SHOWN_LENGTH - 1] + "…"
 
 
-# What can still be done with a Framework that is none
+# Frameworks that cannot be decoded
 
 
 class InvalidFramework(msgspec.Struct, frozen=True):
-    """As much of a Framework that cannot be decoded as it takes to tell its owner."""
+    """The readable part of a Framework that cannot be decoded, to report the error in its status."""
 
     metadata: ObjectMeta
-    """Who and which version it is, and whether it is being deleted; no labels, no annotations."""
+    """The metadata without labels and annotations."""
     api_version: str
     conditions: tuple[Json, ...]
-    """Those that it has, as they are."""
+    """The existing conditions."""
     error: str
 
 
 def read_framework(data: Data) -> Framework | InvalidFramework:
-    """Raises `DecodeError` only for what has no name to tell anybody about.
+    """Decode a Framework, or what is readable of it. Raise `DecodeError` only if it has no name.
 
-    A status without `attemptStatus` holds no more than conditions that were left before anything could be run: it
-    counts as absent.
+    A status without `attemptStatus` has only conditions from before the first attempt, and counts as absent.
     """
     try:
         return decode_framework(data)
@@ -227,15 +226,15 @@ def read_framework(data: Data) -> Framework | InvalidFramework:
 
 def _read_in_parts(data: Data, error: DecodeError) -> Framework | InvalidFramework:
     try:
-        raw, is_whole = _as_far_as_it_goes(data)
-        metadata = _probed_metadata(raw["metadata"])
+        raw, is_complete = _decode_partially(data)
+        metadata = _valid_metadata(raw["metadata"])
         api_version = msgspec.convert(raw["apiVersion"], str)
     except (*_NOT_DECODABLE, LookupError, TypeError):
         raise error from None
     if not metadata.name:
         raise error
     status = raw.get("status")
-    if is_whole and isinstance(status, dict) and status.get("attemptStatus") is None:
+    if is_complete and isinstance(status, dict) and status.get("attemptStatus") is None:
         try:
             return decode_framework(_encoder.encode({**raw, "status": None}))
         except DecodeError as without_status:
@@ -247,8 +246,8 @@ def _read_in_parts(data: Data, error: DecodeError) -> Framework | InvalidFramewo
     return InvalidFramework(metadata, api_version, found, str(error))
 
 
-def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
-    """And whether that is all of it."""
+def _decode_partially(data: Data) -> tuple[Json, bool]:
+    """Return the object, and whether it is complete."""
     try:
         whole: Json = msgspec.json.decode(data)
     except RecursionError:
@@ -257,7 +256,7 @@ def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
     return whole, True
 
 
-_PROBED: dict[str, Any] = {
+_METADATA_TYPES: dict[str, Any] = {
     "name": str,
     "namespace": str,
     "uid": str,
@@ -267,10 +266,10 @@ _PROBED: dict[str, Any] = {
 }
 
 
-def _probed_metadata(raw: Json) -> ObjectMeta:
-    """What is not as it should be is left out."""
+def _valid_metadata(raw: Json) -> ObjectMeta:
+    """Return the metadata without fields of a wrong type."""
     return msgspec.convert(
-        {key: raw[key] for key, kind in _PROBED.items() if key in raw and _is_a(kind, raw[key])},
+        {key: raw[key] for key, kind in _METADATA_TYPES.items() if key in raw and _is_a(kind, raw[key])},
         ObjectMeta,
     )
 
@@ -284,16 +283,16 @@ def _is_a(kind: Any, value: Any) -> bool:
 
 
 def invalid_status_patch(unreadable: InvalidFramework, now: datetime) -> bytes | None:
-    """The merge patch of the status that says Invalid beside the other conditions; None if it is said already."""
+    """Return a merge patch that sets the condition Invalid; None if it is already set."""
     kind = ConditionType.INVALID
-    said = next((condition for condition in unreadable.conditions if condition.get("type") == kind), {})
-    is_true = said.get("status") == "True"
-    if is_true and said.get("message") == unreadable.error:
+    current = next((condition for condition in unreadable.conditions if condition.get("type") == kind), {})
+    is_true = current.get("status") == "True"
+    if is_true and current.get("message") == unreadable.error:
         return None
     condition = {
         "type": kind,
         "status": "True",
-        "lastTransitionTime": (is_true and said.get("lastTransitionTime")) or now.replace(microsecond=0),
+        "lastTransitionTime": (is_true and current.get("lastTransitionTime")) or now.replace(microsecond=0),
         "reason": kind,
         "message": unreadable.error,
     }
@@ -305,15 +304,15 @@ def invalid_status_patch(unreadable: InvalidFramework, now: datetime) -> bytes |
     return _encoder.encode(patch)
 
 
-# Who wrote a status
+# Writers of a status
 
 
 class StatusWriter(msgspec.Struct, frozen=True):
-    """Somebody who has written more of a Framework's status than its conditions."""
+    """A field manager that has written more of a Framework's status than its conditions."""
 
     manager: str
     time: datetime | None
-    """Of the last write."""
+    """The time of the last update."""
     operation: str
     """Update or Apply."""
 
@@ -339,11 +338,11 @@ class _Managed(msgspec.Struct):
 
 _managed_decoder = msgspec.json.Decoder(_Managed)
 _NO_STATUS = frozenset({".", "f:conditions"})
-"""What others may leave in a status without pretending to run the Framework."""
+"""Fields that other clients may set without running the Framework."""
 
 
 def status_writers(data: Data) -> tuple[StatusWriter, ...]:
-    """By what the API server notes down about every writer; nobody where that is missing or odd."""
+    """Return the writers in managedFields; none if it is missing or invalid."""
     try:
         entries = _managed_decoder.decode(data).metadata.managed_fields or ()
     except _NOT_DECODABLE:

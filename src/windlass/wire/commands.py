@@ -1,12 +1,11 @@
-"""A command as people write it → the words that a container is given.
+"""Convert a command of a job file to the arguments of a container.
 
-A list is the words themselves. A text without shell syntax is cut into words, and run without a shell: its program gets
-the signals that end a pod. Any other text is a shell's.
+A list is used as it is. A string without shell syntax is split into words and runs without a shell, so that the program
+receives the signals of Kubernetes. Any other string runs in a shell.
 
-`$(NAME)` is how Kubernetes writes a variable, and it fills such a name in wherever the container has the variable. In a
-text without a shell that is left to Kubernetes. In a text for a shell it becomes `${NAME}`, so that a value with spaces
-or quotes in it stays one value, and every other `$(` is kept from Kubernetes: it is the shell's. Which of them are
-variables is told by their names: in capital letters, or known.
+Kubernetes replaces `$(NAME)` by the variable of the container. Without a shell it stays. In a shell it becomes
+`${NAME}`, so that a value with spaces or quotes stays one value, and any other `$(` is escaped, because it belongs to
+the shell. A name in capital letters or a known name counts as a variable.
 """
 
 import re
@@ -15,7 +14,7 @@ from collections.abc import Collection
 
 SHELL = ("/bin/sh", "-c")
 LOWER_CASE_VARIABLES = frozenset({"ps_hosts", "worker_hosts", "taskindex"})
-"""Of those that a runtime gives."""
+"""Variables in lower case that runtimes set."""
 
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _CAPITALS = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -41,40 +40,40 @@ _SHELL_WORDS = frozenset(
     }
     | {"shift", "source", "trap", "ulimit", "umask", "unset", "until", "wait", "while"}
 )
-"""What only a shell knows."""
-_MEANT_BY_KUBERNETES = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)|\$(?=[$(])")
+"""Builtins and keywords of the shell."""
+_KUBERNETES_SYNTAX = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)|\$(?=[$(])")
 
 
 def words(command: str | Collection[str], variables: Collection[str] = ()) -> list[str]:
-    """`variables` are those of the container that the job names. Raises ValueError for a text that no shell reads."""
+    """Return the words. `variables` are the names of the container's variables. Raise ValueError for an open quote."""
     if not isinstance(command, str):
         return list(command)
     text = command.strip()
     known = LOWER_CASE_VARIABLES.union(variables)
     found = shlex.split(text)
-    if _needs_a_shell(_filled_in(text, known, "x"), found):
-        return [*SHELL, _kept_from_kubernetes(_filled_in(text, known, r"${\1}"), ())]
-    return [_kept_from_kubernetes(word, known) for word in found]
+    if _needs_shell(_replace_variables(text, known, "x"), found):
+        return [*SHELL, _escape(_replace_variables(text, known, r"${\1}"), ())]
+    return [_escape(word, known) for word in found]
 
 
-def _needs_a_shell(text: str, found: list[str]) -> bool:
+def _needs_shell(text: str, found: list[str]) -> bool:
     bare = _QUOTED.sub("x", text)
     first = found[0] if found else ""
     return (
         _SHELL_SYNTAX.search(bare) is not None
         or first in _SHELL_WORDS
         or _ASSIGNMENT.match(first) is not None
-        or '"' in bare  # what is left of quotes holds something that a shell fills in
+        or '"' in bare  # a quoted string with an expansion
     )
 
 
-def _filled_in(text: str, known: Collection[str], by: str) -> str:
+def _replace_variables(text: str, known: Collection[str], by: str) -> str:
     return _REFERENCE.sub(lambda found: found.expand(by) if _is_variable(found[1], known) else found[0], text)
 
 
-def _kept_from_kubernetes(text: str, known: Collection[str]) -> str:
-    """To Kubernetes `$$` is one `$`, and `$(` begins the name of a variable: only a known one's may."""
-    return _MEANT_BY_KUBERNETES.sub(
+def _escape(text: str, known: Collection[str]) -> str:
+    """Escape `$$` and `$(`, which Kubernetes would replace, except before known variables."""
+    return _KUBERNETES_SYNTAX.sub(
         lambda found: found[0] if found[1] and _is_variable(found[1], known) else f"$${found[0][1:]}", text
     )
 

@@ -1,13 +1,12 @@
-"""Faults that people ask for, to see what their policies make of them: `kill worker-1 after 5s`.
+"""Parse fault injections, which test the policies of a job: `kill worker-1 after 5s`.
 
-    kill TASK [after DURATION]          its process is killed (137)
-    exit CODE TASK [after DURATION]     its process ends with that code
-    delete TASK [after DURATION]        somebody deletes its pod
-    delay TASK [by] DURATION            it starts that much later
+    kill TASK [after DURATION]          kill the process (137)
+    exit CODE TASK [after DURATION]     exit with a code
+    delete TASK [after DURATION]        delete the pod
+    delay TASK [by] DURATION            start the task later
 
-each with `every time` at its end, for all attempts of the task rather than for its first one only. A duration counts
-from the moment at which the task runs. TASK is a role and an index, such as worker-1, or a role alone for all of its
-tasks.
+`every time` at the end means all attempts of the task instead of the first one. A duration starts when the task runs.
+TASK is a role and an index, e.g. worker-1, or a role for all its tasks.
 """
 
 import re
@@ -36,15 +35,15 @@ class Injection(msgspec.Struct, frozen=True):
     what: Action
     role: str
     index: int | None = None
-    """None: every task of the role."""
+    """None for all tasks of the role."""
     code: int = 0
-    """With which the process ends, of KILL and EXIT."""
+    """The exit code of KILL and EXIT."""
     seconds: float = 0.0
-    """After the task has begun to run; of DELAY, before it does."""
+    """The delay after the task has started; for DELAY, before it starts."""
     is_repeated: bool = False
 
     def __str__(self) -> str:
-        """As it would be written, which is how it is told."""
+        """Return the text that `parse` accepts."""
         act, _, by = self.deed.partition(" by ")
         words = [act, self.task]
         if by:
@@ -55,7 +54,7 @@ class Injection(msgspec.Struct, frozen=True):
 
     @property
     def deed(self) -> str:
-        """What is done, to whomsoever: `kill`, `exit 3`, `delete`, `delay by 30s`."""
+        """The action without the task: `kill`, `exit 3`, `delete`, `delay by 30s`."""
         match self.what:
             case Action.EXIT:
                 return f"{self.what} {self.code}"
@@ -73,7 +72,7 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 class InjectionError(ValueError):
-    """One message: what is wrong with it, and how one looks."""
+    """An injection is invalid. The message contains examples."""
 
 
 def parse(written: str) -> Injection:
@@ -82,7 +81,7 @@ def parse(written: str) -> Injection:
     if is_repeated:
         del words[-2:]
     if not words:
-        raise _error(written, "it says nothing")
+        raise _error(written, "it is empty")
     what = _what(written, words.pop(0))
     code = _code(written, words) if what is Action.EXIT else KILLED_EXIT_CODE if what is Action.KILL else 0
     role, index = _task(written, words)
@@ -93,7 +92,7 @@ def parse(written: str) -> Injection:
 
 
 def require_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> None:
-    """Each concerns a task that there is. `tasks`: how many of them each role has. Raises InjectionError."""
+    """Raise InjectionError if a task does not exist. `tasks` is the number of tasks of each role."""
     for injection in injections:
         role, number = injection.role, tasks.get(injection.role)
         if number is None:
@@ -102,12 +101,12 @@ def require_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> 
                 f'"{injection}" cannot be injected: there is no role {diagnostics.quoted(role)}. {suggestion}'
             )
         if number <= (injection.index or 0):
-            there_are = (
+            existing = (
                 f"{role}-0 to {role}-{number - 1}" if number > 1 else f"{role}-0" if number else "no tasks"
             )
             raise InjectionError(
                 f'"{injection}" cannot be injected: there is no {role}-{injection.index or 0}. '
-                f"The role {role} has {there_are}."
+                f"The role {role} has {existing}."
             )
 
 
@@ -115,7 +114,7 @@ def _what(written: str, word: str) -> Action:
     known = tuple(str(what) for what in Action)
     if word not in known:
         raise _error(
-            written, f"there is no {diagnostics.quoted(word)}. {diagnostics.did_you_mean(word, known)}"
+            written, f"unknown action {diagnostics.quoted(word)}. {diagnostics.did_you_mean(word, known)}"
         )
     return Action(word)
 
@@ -131,9 +130,9 @@ def _task(written: str, words: list[str]) -> tuple[str, int | None]:
     word = words.pop(0) if words else ""
     found = _TASK.fullmatch(word)
     if found is None:
-        there_is = f"found {diagnostics.quoted(word)}" if word else "it is missing"
+        found_word = f"found {diagnostics.quoted(word)}" if word else "it is missing"
         raise _error(
-            written, f"the task: {there_is}, expected a role and an index, such as worker-1, or a role"
+            written, f"the task: {found_word}, expected a role and an index, such as worker-1, or a role"
         )
     return found[1], None if found[2] is None else int(found[2])
 
@@ -158,5 +157,5 @@ def _seconds(written: str, words: list[str], particle: str, *, is_needed: bool) 
 def _error(written: str, why: str) -> InjectionError:
     is_sentence = why.endswith((".", "?"))
     return InjectionError(
-        f"{diagnostics.quoted(written)} cannot be injected: {why if is_sentence else f'{why}.'} Such as: {EXAMPLES}"
+        f"{diagnostics.quoted(written)} cannot be injected: {why if is_sentence else f'{why}.'} Examples: {EXAMPLES}"
     )

@@ -1,7 +1,7 @@
-"""JSON that lies deeper than a decoder goes, read without going down.
+"""Read JSON that is nested too deeply for the decoder.
 
-An API server stores objects of up to ten thousand levels, and a decoder gives up at about one thousand. One such
-object must not hide the others, nor itself: what stands near its top can still be had.
+An API server stores objects of up to 10,000 levels, and the decoder fails at about 1,000. These functions read the
+upper levels, so that such an object can be reported and does not hide others.
 """
 
 import re
@@ -13,7 +13,7 @@ _CLOSING = (b"}", b"]")
 
 
 def limit_depth(data: bytes, deepest: int) -> bytes:
-    """The same with null in place of every object and list that lies below so many levels."""
+    """Return the JSON with null in place of every object and list below `deepest` levels."""
     kept = []
     start = 0
     for mark, begin, end, level in _tokens(data):
@@ -29,17 +29,17 @@ def limit_depth(data: bytes, deepest: int) -> bytes:
 
 
 def member(data: bytes, key: str) -> bytes:
-    """The object or list that an object has under the key, as it stands there; nothing if it has none."""
+    """Return the object or list at a key; empty if there is none."""
     return next(_below(data, key, level=2), b"")
 
 
 def elements(data: bytes, key: str) -> list[bytes]:
-    """The objects and lists in the list that an object has under the key."""
+    """Return the objects and lists in the list at a key."""
     return list(_below(data, key, level=3))
 
 
 def _below(data: bytes, key: str, level: int) -> Iterator[bytes]:
-    """What lies on that level under the key of the outermost object."""
+    """Yield the values at a level below a key of the outermost object."""
     wanted = f'"{key}"'.encode()
     name = b""
     begun = 0
@@ -54,7 +54,7 @@ def _below(data: bytes, key: str, level: int) -> Iterator[bytes]:
 
 
 def _tokens(data: bytes) -> Iterator[tuple[bytes, int, int, int]]:
-    """Strings and brackets: what, from where to where, and on which level. A bracket lies on the level it opens."""
+    """Yield strings and brackets with their start, end and level. A bracket has the level that it opens."""
     level = 0
     for token in _TOKEN.finditer(data):
         mark = token[0]

@@ -1,9 +1,9 @@
-"""How far a task is, as it says itself: in a line of its log, or in the file that $WINDLASS_PROGRESS names.
+"""Parse the progress that a task reports in a line of its log, or in the file that $WINDLASS_PROGRESS names.
 
     windlass progress 120/300 loss=0.31 lr=1e-3          in the log, at the beginning of a line
     120/300 loss=0.31 lr=1e-3                            in the file, whose last line counts
 
-Both are written by programs of other people: whatever is no progress is None, and nothing here ever raises.
+Programs of users write both, so invalid text returns None instead of an error.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 MAX_VALUES = 20
 MAX_VALUE_LENGTH = 100
 MAX_BYTES = 4096
-"""So much of the end of the file is enough."""
+"""How much of the end of the file to read."""
 
 _MARK = "windlass progress "
 _STEPS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?!\S)")
@@ -24,13 +24,13 @@ _VALUE = re.compile(r"([A-Za-z_][\w.\-/]{0,49})=(\S+)")
 class Progress(msgspec.Struct, frozen=True):
     step: int
     total: int
-    """0: nobody knows."""
+    """0 if unknown."""
     values: Mapping[str, str] = {}
-    """As they were written, in their order: loss=0.31."""
+    """Metrics in their order, e.g. loss=0.31."""
 
     @property
     def fraction(self) -> float | None:
-        """From 0 to 1; None where the total is not known."""
+        """The progress from 0 to 1; None if the total is unknown."""
         return min(self.step / self.total, 1.0) if self.total else None
 
     @property
@@ -39,14 +39,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def parse_line(line: str) -> Progress | None:
-    """Of a line of a log."""
     return _parse(line[len(_MARK) :]) if line.startswith(_MARK) else None
 
 
 def parse_file(data: bytes) -> Progress | None:
-    """Of the end of the file, `MAX_BYTES` or all of it. Its last line may be half written: then it has no end."""
+    """Parse the last complete line at the end of a file. The last line may be incomplete."""
     lines = data[-MAX_BYTES:].decode("utf-8", "replace").split("\n")
-    # A program that writes no line end means what it has written.
+    # A single line may have no line end.
     candidates = lines if len(lines) == 1 else lines[:-1]
     for line in reversed(candidates):
         if line.strip():

@@ -1,7 +1,4 @@
-"""Whole copies of objects for the log, taken when history is about to be lost (statement 49).
-
-Makes the lines; somebody else writes them.
-"""
+"""Log lines with complete objects, written before history is lost (statement 49)."""
 
 from enum import StrEnum
 
@@ -15,7 +12,7 @@ from windlass.wire import codec
 
 
 class SnapshotTrigger(StrEnum):
-    """What is about to happen to the object."""
+    """The event that causes a snapshot."""
 
     FRAMEWORK_RETRY = "OnFrameworkRetry"
     FRAMEWORK_DELETION = "OnFrameworkDeletion"
@@ -27,19 +24,19 @@ class SnapshotTrigger(StrEnum):
 MARK = ": ObjectSnapshot: "
 """Log collectors find a snapshot by the expression `: ObjectSnapshot: (.+)`."""
 
-_LINE_BREAKS_OF_OTHERS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""JSON lets these stand in a string, and some readers of logs end a line at them."""
+_LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+"""JSON allows these in strings, but some log readers treat them as line ends."""
 
 
 def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json | bytes) -> str:
-    """One line without its end: the message, the trigger, the mark, the object as JSON."""
-    # A mark inside the message would be found first.
+    """Return a line with the message, the trigger, the mark and the object as JSON."""
+    # A mark in the message would be found first.
     said = " ".join(message.splitlines()).replace(MARK, " ObjectSnapshot ")
-    return f"{said}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_BREAKS_OF_OTHERS)}"
+    return f"{said}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_SEPARATORS)}"
 
 
 def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framework:
-    """The Framework with nothing of its roles but that one's spec and that one task's status, as it was."""
+    """Return the Framework with only one role and the status of one task."""
     task_roles = tuple(spec for spec in framework.spec.task_roles if spec.name == role)
     spec = msgspec.structs.replace(framework.spec, task_roles=task_roles)
     status = framework.status
@@ -77,5 +74,5 @@ def _compact_json(obj: Framework | Json | bytes) -> str:
     try:
         return msgspec.json.format(obj, indent=-1).decode()
     except RecursionError:
-        # Too deep to be looked through. A line break in JSON stands between two tokens.
+        # Too deep to decode. In JSON, line breaks occur only between tokens.
         return obj.decode().replace("\r", " ").replace("\n", " ")

@@ -1,8 +1,7 @@
-"""A status that is stored → the JSON patch that makes the next one of it.
+"""Compute the JSON patch from a stored status to the next one.
 
-A patch names what has changed and nothing else, so that storing one task of a thousand sends one task. The first
-operation sets the resourceVersion that was read: if somebody has written since, the server answers 409, where a
-`test` operation would make it answer 422.
+A patch contains only the changes. Its first operation sets the resourceVersion, so that a concurrent update makes the
+server answer 409. A `test` operation would make it answer 422.
 """
 
 import functools
@@ -22,11 +21,11 @@ from windlass.model.status import (
 from windlass.wire import codec
 
 MAX_OPERATIONS = 2000
-"""The server takes ten thousand at most, and works through each of them by itself."""
+"""The server accepts at most 10,000, and applies them one by one."""
 
 _ENCODER = msgspec.json.Encoder()
 _DESCENDED: tuple[type[msgspec.Struct], ...] = (FrameworkStatus, FrameworkAttemptStatus, TaskRoleStatus)
-"""Of these, the fields are compared one by one; everything else is replaced as a whole."""
+"""Types whose fields are compared one by one. Other values are replaced as a whole."""
 _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
 
@@ -37,22 +36,22 @@ class Operation(TypedDict):
 
 
 def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
-    """From the Framework as it is stored to the same Framework with this status."""
+    """Return the patch of a stored Framework to a new status."""
     if framework.status is None:
         return full_status_patch(framework, status, compress=compress)
     stored = codec.compress_status(status) if compress else status
     if stored is not status:
-        return _encoded(framework, _around_attempt(framework.status, stored))
+        return _encoded(framework, _with_whole_attempt(framework.status, stored))
     operations: list[Operation] = []
     for operation in _differences("/status", framework.status, status):
         operations.append(operation)
         if len(operations) == MAX_OPERATIONS:
-            return _encoded(framework, _around_attempt(framework.status, status))
+            return _encoded(framework, _with_whole_attempt(framework.status, status))
     return _encoded(framework, operations)
 
 
 def full_status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
-    """Whatever is stored now, which may be compressed and not what the model makes of it."""
+    """Return a patch that replaces the whole status, whatever is stored."""
     stored = codec.compress_status(status) if compress else status
     return _encoded(framework, [_set("/status", stored)])
 
@@ -62,12 +61,12 @@ def _encoded(framework: Framework, operations: list[Operation]) -> bytes:
 
 
 def _set(path: str, value: Any) -> Operation:
-    """`add` replaces what is there; an older writer may have left the field out."""
+    """Return an `add` operation, which also replaces an existing field."""
     return {"op": "add", "path": path, "value": value}
 
 
-def _around_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Operation]:
-    """The attempt as a whole, and the other fields as they differ."""
+def _with_whole_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Operation]:
+    """Return operations that replace the attempt as a whole and other fields as needed."""
     return [
         *_differences("/status", old, msgspec.structs.replace(new, attempt_status=old.attempt_status)),
         _set("/status/attemptStatus", new.attempt_status),
@@ -82,13 +81,13 @@ def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterato
         place = f"{path}/{key}"
         if isinstance(after, _DESCENDED):
             yield from _differences(place, before, after)
-        elif _are_the_same_things(before, after):
-            yield from _differences_of_each(place, before, after)
+        elif _have_same_identities(before, after):
+            yield from _item_differences(place, before, after)
         elif before != after:
             yield _set(place, after)
 
 
-def _differences_of_each(
+def _item_differences(
     path: str, old: tuple[msgspec.Struct, ...], new: tuple[msgspec.Struct, ...]
 ) -> Iterator[Operation]:
     for position, (before, after) in enumerate(zip(old, new, strict=True)):
@@ -102,8 +101,8 @@ def _differences_of_each(
             yield {"op": "replace", "path": place, "value": after}
 
 
-def _are_the_same_things(old: Any, new: Any) -> bool:
-    """Two lists of roles or of tasks that differ in nothing but how their elements stand."""
+def _have_same_identities(old: Any, new: Any) -> bool:
+    """Return whether two lists contain the same roles or tasks in the same order."""
     is_list = isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new) > 0
     identity = _IDENTITY.get(type(new[0])) if is_list else None
     if identity is None:

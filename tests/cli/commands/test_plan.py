@@ -124,15 +124,15 @@ WRONG = {
     "no such file": (["no-such-file.yaml"], "no-such-file.yaml: cannot be read: No such file or directory"),
     "no such role": (
         [KILLED, "--inject", "kill wroker-1"],
-        '--inject: "kill wroker-1" cannot be injected: there is no role "wroker". Did you mean "worker"?',
+        '--inject: "kill wroker-1" cannot be injected: unknown action role "wroker". Did you mean "worker"?',
     ),
     "no such task": (
         [KILLED, "--inject", "kill worker-2"],
-        "cannot be injected: there is no worker-2. The role worker has worker-0 to worker-1.",
+        "cannot be injected: unknown action worker-2. The role worker has worker-0 to worker-1.",
     ),
     "no such fault": (
         [KILLED, "--inject", "burn worker-1"],
-        '--inject: "burn worker-1" cannot be injected: there is no',
+        '--inject: "burn worker-1" cannot be injected: unknown action',
     ),
     "no such endless role": (
         [KILLED, "--endless", "sp"],

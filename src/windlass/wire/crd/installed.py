@@ -1,4 +1,4 @@
-"""What a definition of Frameworks, as an API server has it, means for us. Pure: who asks the server is elsewhere."""
+"""Inspect the CustomResourceDefinition of Frameworks in a cluster. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +7,8 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd.manifests import KEEP_UNKNOWN
 
-_UNKNOWN_TO_OLD_SERVERS = frozenset({"x-kubernetes-validations"})
-"""Releases before 1.25 drop it, so that its absence does not tell two definitions apart."""
+_DROPPED_BY_OLD_SERVERS = frozenset({"x-kubernetes-validations"})
+"""Releases before 1.25 drop these fields, so their absence is not a difference."""
 
 
 def is_established(definition: Json) -> bool:
@@ -16,7 +16,7 @@ def is_established(definition: Json) -> bool:
 
 
 def why_not_established(definition: Json) -> str:
-    """In the server's words, as far as it said something."""
+    """Return the message of the server; empty without one."""
     for kind in ("NamesAccepted", "Established"):
         condition = _condition(definition, kind)
         if condition.get("status") == "False":
@@ -25,7 +25,6 @@ def why_not_established(definition: Json) -> str:
 
 
 def is_deleting(definition: Json) -> bool:
-    """It is being deleted, and its objects with it."""
     return bool(definition["metadata"].get("deletionTimestamp"))
 
 
@@ -45,12 +44,12 @@ def served_version(definition: Json) -> Json | None:
 
 
 def dropped_fields(definition: Json, wanted: Json) -> tuple[str, ...]:
-    """The fields of the wanted definition that objects of this one cannot have: the server drops them."""
+    """Return the fields of the wanted definition that the server would drop with this one."""
     return tuple(_dropped(_schema(definition), _schema(wanted), ""))
 
 
 def contains_spec(definition: Json, wanted: Json) -> bool:
-    """Whether the spec has all that is wanted. It may say more: defaults of the server, fields of a newer release."""
+    """Return whether the spec contains the wanted one. It may have more: defaults, or fields of a newer release."""
     return _has(definition["spec"], wanted["spec"])
 
 
@@ -83,7 +82,7 @@ def _has(found: Any, wanted: Any) -> bool:
         return isinstance(found, dict) and all(
             _has(found.get(key), value)
             for key, value in wanted.items()
-            if key not in _UNKNOWN_TO_OLD_SERVERS or key in found
+            if key not in _DROPPED_BY_OLD_SERVERS or key in found
         )
     if isinstance(wanted, list):
         return isinstance(found, list) and all(any(_has(one, item) for one in found) for item in wanted)

@@ -1,9 +1,7 @@
-"""The CustomResourceDefinitions: how an API server is told what a Framework is.
+"""The CustomResourceDefinitions of Frameworks and Gangs, generated from the model.
 
-Both groups get one schema, made from the model, so that the two cannot drift apart. The defaults are the reference's
-zero values: what is not written means what it means there. Friendlier defaults belong to the job file.
-
-No I/O: `tools/update_crds.py` writes the definitions into the documentation, with the model's prose as descriptions.
+Both groups have the same schema. The defaults are the zero values of the reference, so that absent fields have the same
+meaning. `tools/update_crds.py` writes the definitions into the documentation, with docstrings as descriptions.
 """
 
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ from windlass.model.gang import Gang, GangSpec
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
 
 Descriptions = Mapping[tuple[str, str], str]
-"""(class, field) → prose. The field "" stands for the class itself."""
+"""Descriptions by class and field. The field "" is the class itself."""
 
 NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
 
@@ -64,11 +62,11 @@ _BY_FIELD: Mapping[tuple[type, str], Json] = {
     },
     (FrameworkAttemptStatus, "task_role_statuses_compressed"): {"format": "byte"},
 }
-"""What Kubernetes wants to know of a field and its type does not say."""
+"""Schema extensions that types cannot express."""
 
 
 def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
-    """The definition of the kind Framework in one of the two groups."""
+    """Return the definition of Frameworks in one of the two groups."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -102,7 +100,7 @@ def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> J
 
 
 def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
-    """The definition of the kind Gang, by which barriers learn where everybody is."""
+    """Return the definition of Gangs, which tell barriers the addresses of tasks."""
     columns = (
         ("Framework", "string", ".spec.frameworkName", "Whose attempt it is."),
         ("Attempt", "string", ".spec.attemptInstanceUID", "Which attempt it is."),
@@ -138,7 +136,6 @@ def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
 
 
 def definitions() -> tuple[Json, ...]:
-    """All that a cluster has to know."""
     return (*map(framework_crd, names.GROUPS), gang_crd())
 
 
@@ -157,7 +154,7 @@ def _gang_schema(descriptions: Descriptions) -> Json:
 
 
 def framework_schema(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
-    """The structural schema of a Framework."""
+    """Return the structural schema of a Framework."""
     spec = _Spec(descriptions).schema_of(inspect.type_info(FrameworkSpec))
     status = _Status(descriptions).schema_of(inspect.type_info(FrameworkStatus))
     name = {"type": "string", "maxLength": 63, "pattern": names.DNS_LABEL_PATTERN}
@@ -167,7 +164,7 @@ def framework_schema(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            # Of the metadata, Kubernetes lets a schema speak of the name only.
+            # Kubernetes allows only the name and generateName in the schema of metadata.
             "metadata": {"type": "object", "properties": {"name": name}},
             "spec": {**spec, "default": {}},
             "status": {**status, "nullable": True},
@@ -181,7 +178,7 @@ def _described(descriptions: Descriptions, cls: type, field: str = "") -> Json:
 
 
 class _Schemas:
-    """From the types of the model to structural schemas. The subclasses say what holds of a struct's fields."""
+    """Converts types of the model to structural schemas. Subclasses define the rules for fields of structs."""
 
     def __init__(self, descriptions: Descriptions) -> None:
         self._descriptions = descriptions
@@ -207,7 +204,7 @@ class _Schemas:
                 return {"type": "object", KEEP_UNKNOWN: True}
             case inspect.UnionType(types=(only, inspect.NoneType())):
                 return {**self.schema_of(only, field), "nullable": True}
-        raise TypeError(f"the field {field} has a type that no schema is known for: {kind}")
+        raise TypeError(f"the type of the field {field} has no schema: {kind}")
 
     def _struct(self, struct: inspect.StructType) -> Json:
         properties = {field.encode_name: self._property(struct.cls, field) for field in struct.fields}
@@ -220,7 +217,7 @@ class _Schemas:
 
 
 class _Spec(_Schemas):
-    """People write it: what is absent has its default, and what nobody knows is dropped."""
+    """The spec, which users write: absent fields have defaults, and unknown fields are dropped."""
 
     def _struct(self, struct: inspect.StructType) -> Json:
         schema = super()._struct(struct)
@@ -234,10 +231,9 @@ class _Spec(_Schemas):
 
 
 class _Status(_Schemas):
-    """The controller writes it, and another release of it reads it: nothing is made up and nothing is dropped.
+    """The status, which controllers of different releases share: no defaults, and unknown fields are kept.
 
-    Unknown fields are kept at every level, because keeping them at one says nothing about the levels below. A list may
-    be null: that is how the reference, which is written in Go, stores one that it never filled.
+    Unknown fields must be kept at every level explicitly. A list may be null, because Go writes empty lists so.
     """
 
     def schema_of(self, kind: inspect.Type, field: str = "") -> Json:
@@ -245,7 +241,7 @@ class _Status(_Schemas):
         return {**schema, "nullable": True} if schema["type"] == "array" else schema
 
     def _struct(self, struct: inspect.StructType) -> Json:
-        # One owner for each field of the status: for every one that it notes down, the server pays at each write.
+        # Atomic maps keep managedFields small, which the server updates at every write.
         whole = {} if struct.cls is FrameworkStatus else {"x-kubernetes-map-type": "atomic"}
         return {**super()._struct(struct), KEEP_UNKNOWN: True, **whole}
 
@@ -261,7 +257,7 @@ def _integer(kind: inspect.IntType, field: str) -> Json:
 
 
 def _default(field: inspect.Field) -> Any:
-    """As JSON. That of a nested object is `{}`: the API server goes on to fill in what is inside."""
+    """Return the default as JSON. For a nested object it is `{}`: the API server applies the nested defaults."""
     if field.default is not msgspec.NODEFAULT:
         default = field.default
     elif field.default_factory is not msgspec.NODEFAULT:

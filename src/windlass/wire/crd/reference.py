@@ -1,20 +1,20 @@
-"""The definition of a Framework as the reference controller, Microsoft's FrameworkController, installs it.
+"""The CustomResourceDefinition of the reference controller, Microsoft's FrameworkController.
 
-It is data of its own, not made from our model: it has to stay what that controller wrote, whatever we add. Going back
-to the reference needs it, and so do tests of taking over from it.
+It is independent of the model, because it must stay as that controller creates it. Migration back to the reference
+needs it.
 """
 
 from windlass.model import names
 from windlass.model.base import Json
 
 NAME_PATTERN = "^[a-z0-9]{1,63}$"
-"""Of Frameworks and of roles. Ours lets a Framework's name have hyphens too."""
+"""The pattern of names of Frameworks and roles. Windlass also allows hyphens in names of Frameworks."""
 
 _KEPT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def reference_crd(group: str = names.CONTROLLER_GROUP) -> Json:
-    """Without a status subresource: the reference writes a status together with the whole object (statements 1, 2)."""
+    """Return the definition. It has no status subresource: the reference updates the whole object (statements 1, 2)."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
