@@ -122,7 +122,7 @@ def test_internet_access_is_restored(isolated: Daemon, outside: str) -> None:
     wait_for("a way out for who was there before", lambda: WORDS in earlier.pod.execute(*talk).text)
     assert place.start(talk).output() == [f"connected {WORDS}"]
     complaints = (isolated.data / "spawner.log").read_text()
-    assert complaints.splitlines() == ["the way out of the pods' network has ended"]
+    assert complaints.splitlines() == ["the uplink of the pod network has ended"]
 
 
 def pastas(daemon: Daemon) -> list[Process]:

@@ -146,7 +146,11 @@ def test_images_of_the_machine_apply_to_runs(home: Home, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("binding", "words"), [("x", "expected NAME=DIR"), ("x=/no/such/folder", 'image "x" is not there')]
+    ("binding", "words"),
+    [
+        ("x", "expected NAME=DIR"),
+        ("x=/no/such/folder", 'cannot add image "x": /no/such/folder does not exist'),
+    ],
 )
 def test_invalid_binding_is_rejected(home: Home, binding: str, words: str) -> None:
     done = home.run(job(home), options=("--image", binding)).expect(2)
