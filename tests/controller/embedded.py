@@ -62,7 +62,7 @@ class Sent:
             await self._may_go_on.wait()
 
     def withhold_answers(self, is_withheld: Callable[[Request], bool]) -> None:
-        """The requests are processed and their answers are lost."""
+        """Process matching requests and drop their answers."""
         self._is_withheld = is_withheld
 
     async def pass_back(self, request: Request) -> None:

@@ -52,7 +52,7 @@ def controller(shared_controller: Controller) -> Iterator[Controller]:
     assert found.is_alive, f"it ended with {found.process.code}:\n{found.process.tail()}"
     processes.STARTED.append(found.process)
     yield found
-    found.insist_on_sanity()
+    found.require_no_exceptions()
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def own_world(second_world: World) -> Iterator[World]:
     """In which a test starts controllers of its own, does what it likes to them, and leaves nothing to the next one."""
     yield second_world
     try:
-        second_world.insist_on_sanity()
+        second_world.require_no_exceptions()
     finally:
         second_world.stop_controllers()
         second_world.leave_places()

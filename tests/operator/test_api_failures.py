@@ -11,7 +11,7 @@ from operated import processes
 from operated.controllers import Controller
 from operated.jobs import framework, role
 from operated.place import Place, completion_of, retries_of, state_of
-from operated.proxy import ANSWER_LOST, LOST, PASS, Asked, Mischief, Verdict, no_mischief
+from operated.proxy import ANSWER_LOST, LOST, PASS, FaultRule, ProxiedRequest, Verdict, no_faults
 from operated.world import World
 
 pytestmark = pytest.mark.pods
@@ -31,9 +31,9 @@ def shaken_controller(second_world: World) -> Iterator[Controller]:
 def shaken(second_world: World, shaken_controller: Controller) -> Iterator[Place]:
     processes.STARTED.append(shaken_controller.process)
     yield second_world.new_place()
-    shaken_controller.proxy.mischief = no_mischief
+    shaken_controller.proxy.fault_rule = no_faults
     second_world.leave_places()
-    shaken_controller.insist_on_sanity()
+    shaken_controller.require_no_exceptions()
 
 
 def controller_of(place: Place) -> Controller:
@@ -60,7 +60,7 @@ def completed(place: Place) -> list[dict[str, Any]]:
     return seen
 
 
-def insist_on_perfection(place: Place) -> None:
+def require_one_pod_per_task(place: Place) -> None:
     found = completed(place)
     assert len(found) == FRAMEWORKS
     assert [completion_of(each)["code"] for each in found] == [0] * FRAMEWORKS
@@ -72,18 +72,18 @@ def insist_on_perfection(place: Place) -> None:
     assert not place.config_maps()
 
 
-def share(portion: float, *verdicts: Verdict) -> Mischief:
+def share(portion: float, *verdicts: Verdict) -> FaultRule:
     """Befalls that portion of all requests, watches too."""
     chance = random.Random(7)
     return lambda _: chance.choice(verdicts) if chance.random() < portion else PASS
 
 
-def of_acts(portion: float, verdict: Verdict) -> Mischief:
+def of_acts(portion: float, verdict: Verdict) -> FaultRule:
     befall = share(portion, verdict)
     return lambda asked: befall(asked) if asked.is_act else PASS
 
 
-STORMS: dict[str, Callable[[], Mischief]] = {
+STORMS: dict[str, Callable[[], FaultRule]] = {
     "429": lambda: share(0.1, Verdict(code=429, retry_after="1")),
     "500": lambda: share(0.3, Verdict(code=500), Verdict(code=503)),
     "answers-lost": lambda: of_acts(0.3, ANSWER_LOST),
@@ -93,48 +93,48 @@ STORMS: dict[str, Callable[[], Mischief]] = {
 
 @pytest.mark.parametrize("storm", STORMS)
 def test_jobs_complete_despite_random_failures(shaken: Place, storm: str) -> None:
-    controller_of(shaken).proxy.mischief = STORMS[storm]()
+    controller_of(shaken).proxy.fault_rule = STORMS[storm]()
     submit(shaken)
-    insist_on_perfection(shaken)
+    require_one_pod_per_task(shaken)
 
 
 def test_forbidden_after_server_start_is_retried(shaken: Place) -> None:
     """A real server that has just started rejects all users but administrators until it has read the roles."""
     said = 'pods is forbidden: User "controller" cannot create resource "pods" in API group "" in the namespace "x"'
     befall = share(0.5, Verdict(code=403, message=said))
-    controller_of(shaken).proxy.mischief = lambda asked: (
+    controller_of(shaken).proxy.fault_rule = lambda asked: (
         befall(asked) if asked.method == "POST" and asked.path.endswith("/pods") else PASS
     )
     submit(shaken)
-    insist_on_perfection(shaken)
+    require_one_pod_per_task(shaken)
 
 
 def test_late_answers_are_tolerated(shaken: Place) -> None:
     chance = random.Random(3)
-    controller_of(shaken).proxy.mischief = lambda _: Verdict(delay=chance.choice((0.0, 0.0, 0.2)))
+    controller_of(shaken).proxy.fault_rule = lambda _: Verdict(delay=chance.choice((0.0, 0.0, 0.2)))
     submit(shaken)
-    insist_on_perfection(shaken)
+    require_one_pod_per_task(shaken)
 
 
-def every(acts: int, times: int, then: Callable[[], object]) -> Mischief:
+def every(acts: int, times: int, then: Callable[[], object]) -> FaultRule:
     """Call a function each time the controller has made a number of write requests."""
     count = 0
 
-    def mischief(asked: Asked) -> Verdict:
+    def fault_rule(asked: ProxiedRequest) -> Verdict:
         nonlocal count
         count += asked.is_act
         if asked.is_act and count % acts == 0 and count <= acts * times:
             then()
         return PASS
 
-    return mischief
+    return fault_rule
 
 
 def test_closed_connections_are_tolerated(shaken: Place) -> None:
     proxy = controller_of(shaken).proxy
-    proxy.mischief = every(8, 8, proxy.cut)
+    proxy.fault_rule = every(8, 8, proxy.cut)
     submit(shaken)
-    insist_on_perfection(shaken)
+    require_one_pod_per_task(shaken)
 
 
 def test_killed_server_is_waited_for(shaken: Place) -> None:
@@ -149,7 +149,7 @@ def test_killed_server_is_waited_for(shaken: Place) -> None:
     for half in (range(FRAMEWORKS // 2), range(FRAMEWORKS // 2, FRAMEWORKS)):
         before = len(fallen)
         submit(shaken, half)
-        proxy.mischief = every(6, 1, kill)
+        proxy.fault_rule = every(6, 1, kill)
         shaken.world.wait_for("the controller to act", lambda before=before: len(fallen) > before)  # type: ignore[misc]
         cluster.restart()
-    insist_on_perfection(shaken)
+    require_one_pod_per_task(shaken)

@@ -3,7 +3,7 @@
 from operated.controllers import Controller
 from operated.jobs import FOREVER, framework, role
 from operated.place import Place
-from operated.proxy import Asked
+from operated.proxy import ProxiedRequest
 
 FRAMEWORKS = 20
 RENEWALS = 5
@@ -28,7 +28,7 @@ def test_idle_controller_only_watches_and_renews_the_lease(place: Place, control
     assert not [str(each) for each in asked if _is_meant(each, place)]
 
 
-def _is_meant(asked: Asked, place: Place) -> bool:
+def _is_meant(asked: ProxiedRequest, place: Place) -> bool:
     """The namespaces of other tests may still be on their way out."""
     is_elsewhere = "/namespaces/" in asked.path and f"/namespaces/{place.name}/" not in asked.path
     return not (asked.is_watch or asked.is_of_lease or is_elsewhere)

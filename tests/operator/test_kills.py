@@ -17,7 +17,7 @@ from fake_kubelet import history, lifecycle
 from operated.controllers import Controller, options
 from operated.jobs import framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, state_of
-from operated.proxy import LOST, PASS, Asked, Verdict, no_mischief
+from operated.proxy import LOST, PASS, ProxiedRequest, Verdict, no_faults
 from operated.world import World
 
 from conformance import servers
@@ -48,8 +48,8 @@ class Assassin:
         self._lock = threading.Lock()
         self.victim: Controller | None = None
 
-    def beside(self, controller: Controller) -> Callable[[Asked], Verdict]:
-        def mischief(asked: Asked) -> Verdict:
+    def beside(self, controller: Controller) -> Callable[[ProxiedRequest], Verdict]:
+        def fault_rule(asked: ProxiedRequest) -> Verdict:
             with self._lock:
                 if self.victim is not None or not asked.is_act:
                     return PASS
@@ -60,7 +60,7 @@ class Assassin:
                 self.victim = controller
                 return self._verdict
 
-        return mischief
+        return fault_rule
 
 
 @pytest.mark.parametrize("number_of_world", range(WORLDS))
@@ -76,12 +76,12 @@ def test_no_task_runs_twice_and_none_is_lost(own_world: World, number_of_world: 
     for _ in range(KILLS):
         assassin = Assassin(chance.randint(1, max(1, ACTS // KILLS)), chance.choice((PASS, LOST)))
         for controller in controllers:
-            controller.proxy.mischief = assassin.beside(controller)
+            controller.proxy.fault_rule = assassin.beside(controller)
         victim = own_world.wait_for("the leader to act", lambda: assassin.victim)  # noqa: B023
         victim.process.kill()
         victim.start_again()
     for controller in controllers:
-        controller.proxy.mischief = no_mischief
+        controller.proxy.fault_rule = no_faults
     _insist_on_perfection(place)
 
 

@@ -5,7 +5,7 @@ from fake_kubelet import history
 from operated.controllers import Controller, options
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
-from operated.proxy import Asked
+from operated.proxy import ProxiedRequest
 from operated.world import World
 
 pytestmark = pytest.mark.pods
@@ -22,7 +22,7 @@ LONG = options(
     lease_retry_period_sec="0.2",
     request_timeout_sec="2",
 )
-"""A lease duration that does not end during a test."""
+"""A lease that does not expire during a test."""
 
 
 TWO_SECONDS = options(
@@ -33,7 +33,7 @@ TWO_SECONDS = options(
 )
 
 
-def acts(controller: Controller) -> list[Asked]:
+def acts(controller: Controller) -> list[ProxiedRequest]:
     return controller.proxy.asked(lambda asked: asked.is_act)
 
 

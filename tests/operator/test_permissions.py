@@ -11,7 +11,7 @@ from grants import Grant
 from operated import clusters, permissions, world
 from operated.jobs import FOREVER, SUCCEEDS, fails, framework, role
 from operated.place import Place
-from operated.proxy import ANSWER_LOST, PASS, Asked, Mischief, Verdict, no_mischief
+from operated.proxy import ANSWER_LOST, PASS, FaultRule, ProxiedRequest, Verdict, no_faults
 from operated.world import World
 
 from windlass.model import names
@@ -22,7 +22,7 @@ SETTINGS = Settings(manage_crds=True)
 
 
 @pytest.fixture(scope="module")
-def asked() -> Iterator[list[Asked]]:
+def asked() -> Iterator[list[ProxiedRequest]]:
     """All that a controller asks for that makes its definitions itself, elects a leader, and sees all kinds of jobs."""
     with clusters.running() as cluster, world.on(cluster) as own:
         # One of the definitions is out of date, the others are missing.
@@ -48,10 +48,10 @@ def live_through_everything(own: World, group: str) -> None:
     place.wait_for_completed("retries", group)
     place.wait_for_running("runs", 2, group)
     proxy = own.controllers["controller"].proxy
-    proxy.mischief = first_status_lost()
+    proxy.fault_rule = first_status_lost()
     place.change("runs", {"executionType": "Stop"}, group)
     place.wait_for_completed("runs", group)
-    proxy.mischief = no_mischief
+    proxy.fault_rule = no_faults
 
 
 def meet(place: Place, group: str) -> None:
@@ -98,30 +98,30 @@ def submit(place: Place, body: dict[str, object]) -> None:
     place.world.wait_for(f"{path} to be served", lambda: place.client.post(path, body).code == 201)
 
 
-def first_status_lost() -> Mischief:
+def first_status_lost() -> FaultRule:
     """The controller does not know whether it was stored, and has to read it."""
-    lost: list[Asked] = []
+    lost: list[ProxiedRequest] = []
 
-    def mischief(asked: Asked) -> Verdict:
+    def fault_rule(asked: ProxiedRequest) -> Verdict:
         if lost or not asked.path.endswith("/status"):
             return PASS
         lost.append(asked)
         return ANSWER_LOST
 
-    return mischief
+    return fault_rule
 
 
-def needed(asked: list[Asked]) -> set[Grant]:
+def needed(asked: list[ProxiedRequest]) -> set[Grant]:
     return {permissions.needed_by(each) for each in asked} | {
         grant for each in asked for grant in permissions.needed_for_owners(each)
     }
 
 
-def test_role_grants_every_request(asked: list[Asked]) -> None:
+def test_role_grants_every_request(asked: list[ProxiedRequest]) -> None:
     assert not grants.missing(grants.granted("default", SETTINGS), needed(asked))
 
 
-def test_role_grants_nothing_unused(asked: list[Asked]) -> None:
+def test_role_grants_nothing_unused(asked: list[ProxiedRequest]) -> None:
     created = (f"{names.PLURAL}.{names.LAUNCHER_GROUP}", f"{names.GANG_PLURAL}.{names.GANG_GROUP}")
     to_update_what_was_just_created = {
         Grant("apiextensions.k8s.io", "customresourcedefinitions", "update", name=name) for name in created
@@ -130,20 +130,20 @@ def test_role_grants_nothing_unused(asked: list[Asked]) -> None:
     assert unused == to_update_what_was_just_created
 
 
-def test_role_without_definitions_cannot_write_them(asked: list[Asked]) -> None:
+def test_role_without_definitions_cannot_write_them(asked: list[ProxiedRequest]) -> None:
     refused = grants.missing(grants.granted("default", Settings()), needed(asked))
     assert {grant.resource for grant in refused} == {"customresourcedefinitions"}
     assert {grant.verb for grant in refused} == {"create", "update"}
 
 
-def test_only_labelled_pods_and_config_maps_are_requested(asked: list[Asked]) -> None:
+def test_only_labelled_pods_and_config_maps_are_requested(asked: list[ProxiedRequest]) -> None:
     """Never every pod of the cluster."""
     for each in asked:
         if each.method == "GET" and each.path.endswith(("/pods", "/configmaps")):
             assert each.parameters["labelSelector"].startswith(names.FRAMEWORK_NAME), str(each)
 
 
-def test_every_delete_has_a_precondition(asked: list[Asked]) -> None:
+def test_every_delete_has_a_precondition(asked: list[ProxiedRequest]) -> None:
     """By UID, or by the label that has the UID of the attempt (statement 41)."""
     for each in asked:
         if each.method == "DELETE":

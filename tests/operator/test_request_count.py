@@ -9,7 +9,7 @@ from operated.clusters import CONTROLLER
 from operated.controllers import Controller
 from operated.jobs import PENDING, framework, role
 from operated.place import Place, completion_of, tasks_of
-from operated.proxy import Asked, Exchange
+from operated.proxy import Exchange, ProxiedRequest
 
 from windlass.model.base import Json
 
@@ -68,6 +68,6 @@ def _audited(place: Place) -> int:
     )
 
 
-def _table(counted: list[Asked]) -> str:
+def _table(counted: list[ProxiedRequest]) -> str:
     shown = [str(each) for each in counted if not (each.method == "POST" and each.path.endswith("/pods"))]
     return f"{len(counted)} requests, those that created pods left out:\n" + "\n".join(shown)

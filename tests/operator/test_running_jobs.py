@@ -26,9 +26,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     code: int = 0
     phrase: str = ""
     made: dict[str, int]
-    """Return the number of pods of each task, by role and index."""
+    """Number of pods of each task, by role and index."""
     is_cut_short: bool = False
-    """The deadline may pass on a slow machine before all pods exist."""
+    """Whether a deadline may pass on a slow machine before all pods exist."""
     left: tuple[str, ...] = ()
     """The tasks whose pods are still there."""
     retries: int = 0

@@ -178,7 +178,7 @@ def takeover() -> Iterator[Takeover]:
         own.wait_for("the controller to act", lambda: controller.proxy.asked(lambda asked: asked.is_act))
         own.start_kubelet()
         yield Takeover(place, controller, left)
-        controller.insist_on_sanity()
+        controller.require_no_exceptions()
 
 
 def wait_for_status(place: Place, name: str, group: str, code: int) -> None:

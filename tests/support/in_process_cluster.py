@@ -15,8 +15,8 @@ import msgspec
 from fake_kubelet import lifecycle
 from fake_kubelet.kubelet import FakeKubelet
 from fake_kubelet.lifecycle import Life
-from operated import backstage
-from operated.backstage import Backstage
+from operated import loop_thread
+from operated.loop_thread import LoopThread
 from operated.place import Namespace
 
 from conformance.client import Access, Client
@@ -54,7 +54,7 @@ class ClusterNamespace(Namespace):
 
 
 class InProcessCluster:
-    def __init__(self, stage: Backstage, kubeconfig: Path, client: Client) -> None:
+    def __init__(self, stage: LoopThread, kubeconfig: Path, client: Client) -> None:
         self.stage = stage
         self.kubeconfig = kubeconfig
         self.client = client
@@ -78,7 +78,7 @@ def opened(
     """Start a cluster. Without an installation there is only an API server. With workloads, Deployments and others
     have pods. `life` is the default of pods without their own, `logs` the output of containers."""
     # Not pytest's folder: the path of a socket must be short.
-    with tempfile.TemporaryDirectory(prefix="windlass-") as name, backstage.opened() as stage:
+    with tempfile.TemporaryDirectory(prefix="windlass-") as name, loop_thread.running() as stage:
         folder = Path(name)
         server = stage.wait(_serve(folder, logs or fake_cluster.Logs()))
         kubeconfig = folder / "kubeconfig"
@@ -94,7 +94,7 @@ def opened(
             world = InProcessCluster(stage, kubeconfig, client)
             wait_for("the world to answer", lambda: client.get("/readyz").code == 200)
             yield world
-            stage.insist()
+            stage.raise_errors()
             for each in running:
                 stage.end(each)
         finally:

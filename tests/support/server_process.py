@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
-from operated import backstage
+from operated import loop_thread
 
 from windlass.localcluster.apiserver import credentials
 from windlass.localcluster.server import ApiServer
@@ -75,7 +75,7 @@ class ServerProcess(RunningServer):
 def serving_in_thread(data: Path) -> Iterator[RunningServer]:
     """Start a server in this process, which is a hundred times cheaper, for tests that do not kill it."""
     data.mkdir(exist_ok=True)
-    with backstage.opened() as stage:
+    with loop_thread.running() as stage:
         server = stage.wait(_start(data))
         try:
             credentials.write_kubeconfig(data / "kubeconfig", server.url, server.credentials)

@@ -57,7 +57,7 @@ class Passes(Executor):
         return self._may_end.setdefault(key, asyncio.Event())
 
     def let_end(self, *keys: FrameworkKey) -> None:
-        """Block running and later passes of these keys."""
+        """Let running and later passes of these keys end."""
         for each in keys:
             self._door(each).set()
 

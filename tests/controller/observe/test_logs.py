@@ -106,7 +106,7 @@ def test_text_line_is_followed_by_the_traceback() -> None:
 
 @pytest.fixture
 def untouched_logging() -> Iterator[None]:
-    """Restore the global logging configuration."""
+    """Restore the global logging configuration after the test."""
     root, ours = logging.getLogger(), logging.getLogger("windlass")
     before = root.level, tuple(root.handlers), ours.level
     yield

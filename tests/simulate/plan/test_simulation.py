@@ -15,8 +15,8 @@ from fake_kubelet.kubelet import FakeKubelet
 from fake_kubelet.lifecycle import Life, Pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operated import backstage, jobs
-from operated.backstage import Backstage
+from operated import jobs, loop_thread
+from operated.loop_thread import LoopThread
 
 from conformance.waiting import wait_for
 from windlass.controller.engine.system_clock import SystemClock
@@ -54,7 +54,7 @@ def plan(framework: Framework, *faults: str, **more: Any) -> Plan:
 class Reality:
     """One job at a time, on an API server, with a controller and a kubelet whose pods suffer what is injected."""
 
-    def __init__(self, stage: Backstage, folder: Path) -> None:
+    def __init__(self, stage: LoopThread, folder: Path) -> None:
         self._stage = stage
         self._socket = folder / "api"
         self._injections: tuple[Injection, ...] = ()
@@ -108,7 +108,7 @@ class Reality:
         return RUNS_ON
 
     def _are_faults_over(self, name: str) -> bool:
-        self._stage.insist()
+        self._stage.raise_errors()
         self._delete_what_is_to_be_deleted(name)
         are_outlived = all(
             not fault.is_repeated and self._has_a_successor(f"{name}-{fault.task}")
@@ -148,7 +148,7 @@ def _befallen(fault: Injection) -> Life:
 
 @pytest.fixture(scope="module")
 def reality() -> Iterator[Reality]:
-    with tempfile.TemporaryDirectory() as folder, backstage.opened() as stage:
+    with tempfile.TemporaryDirectory() as folder, loop_thread.running() as stage:
         made = Reality(stage, Path(folder))
         try:
             yield made

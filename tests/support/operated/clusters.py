@@ -219,7 +219,7 @@ class Real(Cluster):
 
 
 def _is_bound_to_the_account(manifest: Json) -> bool:
-    """Bind the role to the controller's account only."""
+    """Whether a binding is for a service account, and not for all accounts."""
     return any(subject["kind"] == "ServiceAccount" for subject in manifest.get("subjects", ()))
 
 

@@ -66,7 +66,7 @@ class Controller:
         """The structured lines of its log. Snapshots are plain lines, as the reference writes them."""
         return [json.loads(line) for line in self.process.text().splitlines() if line.startswith("{")]
 
-    def insist_on_sanity(self) -> None:
+    def require_no_exceptions(self) -> None:
         """Fail if the log contains an unexpected exception."""
         surprises = [line["exception"] for line in self.lines() if "exception" in line]
         assert not surprises, f"{self.name} was surprised:\n{surprises[0]}"

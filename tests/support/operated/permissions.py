@@ -3,12 +3,12 @@
 import json
 
 from grants import Grant
-from operated.proxy import Asked
+from operated.proxy import ProxiedRequest
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def needed_by(asked: Asked) -> Grant:
+def needed_by(asked: ProxiedRequest) -> Grant:
     group, parts = _group_of(asked.path)
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 2:
@@ -18,7 +18,7 @@ def needed_by(asked: Asked) -> Grant:
     return Grant(group, resource, _verb(asked, name), namespace, "" if asked.method == "POST" else name)
 
 
-def needed_for_owners(asked: Asked) -> set[Grant]:
+def needed_for_owners(asked: ProxiedRequest) -> set[Grant]:
     """The permission that OwnerReferencesPermissionEnforcement requires: to update the finalizers of the owner."""
     if asked.method != "POST":
         return set()
@@ -43,7 +43,7 @@ def _group_of(path: str) -> tuple[str, list[str]]:
     return ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
 
 
-def _verb(asked: Asked, name: str) -> str:
+def _verb(asked: ProxiedRequest, name: str) -> str:
     if asked.is_watch:
         return "watch"
     if asked.method == "GET":

@@ -1,7 +1,7 @@
-"""Stands between one client and the API server: keeps a record of what the client asks, and does it every mischief.
+"""A proxy between one client and the API server that records requests and injects faults.
 
-Each controller process gets a proxy of its own, so that what it did can be told from what another did, and what it was
-answered can be changed, delayed or lost. The mischief is a function from the request to a `Verdict`.
+Each controller process has its own proxy, so that requests of several controllers are distinguished and their answers
+can be changed, delayed or dropped. A fault rule is a function from the request to a `Verdict`.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class Upstream(msgspec.Struct, frozen=True):
     """The embedded server's, which asks for neither TLS nor token."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request as it came in."""
+class ProxiedRequest(msgspec.Struct, frozen=True):
+    """A request that the proxy has received."""
 
     number: int
     method: str
@@ -87,7 +87,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def is_act(self) -> bool:
-        """It changes something that belongs to a Framework."""
+        """Whether the request changes an object of a Framework."""
         return self.is_counted and self.method != "GET"
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    asked: Asked
+    asked: ProxiedRequest
     code: int
     """The status code of the answer; 0 if there was none."""
 
@@ -105,11 +105,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
     delay: float = 0.0
     is_lost: bool = False
-    """It never reaches the server, and the connection breaks."""
+    """Whether the request is dropped before the server and the connection closed."""
     is_answer_lost: bool = False
-    """The server does it, and the connection breaks."""
+    """Whether the connection is closed after the server has processed the request."""
     code: int = 0
-    """Instead of the server, the proxy answers with this failure."""
+    """Status code of a failure that the proxy returns instead of the server."""
     retry_after: str = ""
     message: str = "the proxy of a test says so"
 
@@ -117,21 +117,21 @@ class Verdict(msgspec.Struct, frozen=True):
 PASS: Final = Verdict()
 LOST: Final = Verdict(is_lost=True)
 ANSWER_LOST: Final = Verdict(is_answer_lost=True)
-Mischief = Callable[[Asked], Verdict]
+FaultRule = Callable[[ProxiedRequest], Verdict]
 
 
-def no_mischief(asked: Asked) -> Verdict:
+def no_faults(asked: ProxiedRequest) -> Verdict:
     return PASS
 
 
 class Proxy:
-    """Lives on the backstage loop; `exchanges`, `mischief` and `is_refusing` may be used from anywhere."""
+    """Runs on the loop of LoopThread; `exchanges`, `fault_rule` and `is_refusing` may be used from anywhere."""
 
     def __init__(self, upstream: Upstream, folder: Path, name: str) -> None:
         self.name = name
         self.kubeconfig = folder / f"{name}.kubeconfig"
         self.exchanges: list[Exchange] = []
-        self.mischief: Mischief = no_mischief
+        self.fault_rule: FaultRule = no_faults
         self.is_refusing = False
         self._upstream = upstream
         self._session: aiohttp.ClientSession | None = None
@@ -173,14 +173,14 @@ class Proxy:
     # What tests ask for
 
     def cut(self) -> None:
-        """Breaks all connections, watches in the middle too. On the loop."""
+        """Close all connections, including watches. Must run on the loop."""
         for connection in () if self._server is None else tuple(self._server.connections):
             if connection.transport is not None:
                 connection.transport.abort()
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """No event of a watch passes until the end of the block: to the client, all come at once. On the loop."""
+        """Hold watch events until the end of the block, so that they arrive at once. Must run on the loop."""
         assert self._released is not None
         self._holds += 1
         self._released.clear()
@@ -199,18 +199,18 @@ class Proxy:
                 while any(newest < version for newest in self._pod_versions.values()):
                     await asyncio.sleep(0.01)
 
-    def asked(self, is_meant: Callable[[Asked], bool]) -> list[Asked]:
+    def asked(self, is_meant: Callable[[ProxiedRequest], bool]) -> list[ProxiedRequest]:
         return [exchange.asked for exchange in tuple(self.exchanges) if is_meant(exchange.asked)]
 
     # Passing on
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Goes on when the client has hung up: what was asked for may still happen."""
+        """Continue after the client has disconnected, because the request may still be processed."""
         task = asyncio.current_task()
         assert task is not None
         self._handling.add(task)
         task.add_done_callback(self._handling.discard)
-        asked = Asked(
+        asked = ProxiedRequest(
             number=next(NUMBERS),
             method=request.method,
             path=request.path,
@@ -218,7 +218,7 @@ class Proxy:
             body=await request.read(),
             user_agent=request.headers.get("User-Agent", ""),
         )
-        verdict = LOST if self.is_refusing else self.mischief(asked)
+        verdict = LOST if self.is_refusing else self.fault_rule(asked)
         if verdict.delay:
             await asyncio.sleep(verdict.delay)
         if verdict.is_lost:
@@ -233,7 +233,9 @@ class Proxy:
             self.exchanges.append(Exchange(asked, 0))
             return _broken(request)
 
-    async def _pass_on(self, request: web.BaseRequest, asked: Asked, verdict: Verdict) -> web.StreamResponse:
+    async def _pass_on(
+        self, request: web.BaseRequest, asked: ProxiedRequest, verdict: Verdict
+    ) -> web.StreamResponse:
         assert self._session is not None
         headers = {
             name: value for name, value in request.headers.items() if name.lower() not in NOT_PASSED_ON
@@ -254,9 +256,9 @@ class Proxy:
             return web.Response(body=body, status=answer.status, headers=_passed_back(answer))
 
     async def _stream(
-        self, request: web.BaseRequest, asked: Asked, answer: aiohttp.ClientResponse
+        self, request: web.BaseRequest, asked: ProxiedRequest, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
-        """Read the body of a held request too, because tests inspect it."""
+        """Read the stream while it is held, because `holds_pods_of` needs the received versions."""
         response = web.StreamResponse(status=answer.status, headers=_passed_back(answer))
         await response.prepare(request)
         chunks: asyncio.Queue[bytes] = asyncio.Queue()
@@ -286,7 +288,7 @@ class Proxy:
             await self._released.wait()
             await response.write(chunk)
 
-    def _note_pods(self, asked: Asked, read: bytes) -> None:
+    def _note_pods(self, asked: ProxiedRequest, read: bytes) -> None:
         if asked.path.endswith("/pods"):
             found = [int(version) for version in VERSIONS.findall(read)]
             self._pod_versions[asked.number] = max(self._pod_versions.get(asked.number, 0), *found, 0)
@@ -300,7 +302,7 @@ def _connector(upstream: Upstream) -> aiohttp.BaseConnector:
 
 
 def _verbatim(url: str) -> URL:
-    """As the client wrote it: nothing is quoted anew."""
+    """Return the URL as the client wrote it, without quoting it again."""
     return URL(url, encoded=True)
 
 
@@ -342,7 +344,7 @@ def _kubeconfig(url: str) -> str:
 
 
 def upstream_of_kubeconfig(path: Path) -> Upstream:
-    """Read the audit log that `tools/kubernetes_api.py` writes."""
+    """Return the server of a kubeconfig that `tools/kubernetes_api.py` writes."""
     config = json.loads(path.read_text(encoding="utf-8"))
     cluster = config["clusters"][0]["cluster"]
     return Upstream(

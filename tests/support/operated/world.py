@@ -9,10 +9,10 @@ from typing import TypeVar
 from fake_kubelet.history import History
 from fake_kubelet.kubelet import FakeKubelet, Shown
 from fake_kubelet.lifecycle import Life
-from operated import backstage
-from operated.backstage import Backstage
+from operated import loop_thread
 from operated.clusters import Cluster
 from operated.controllers import Controller
+from operated.loop_thread import LoopThread
 from operated.place import Place
 from operated.proxy import Proxy
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class World:
-    def __init__(self, cluster: Cluster, stage: Backstage) -> None:
+    def __init__(self, cluster: Cluster, stage: LoopThread) -> None:
         self.cluster = cluster
         self.stage = stage
         self.controllers: dict[str, Controller] = {}
@@ -90,9 +90,9 @@ class World:
         )
         return self.controllers[name]
 
-    def insist_on_sanity(self) -> None:
+    def require_no_exceptions(self) -> None:
         for controller in self.controllers.values():
-            controller.insist_on_sanity()
+            controller.require_no_exceptions()
 
     def stop_controllers(self) -> None:
         for controller in self.controllers.values():
@@ -104,7 +104,7 @@ class World:
         """Return the result of `look` as soon as it is true. Fail at once if a process has ended."""
 
         def look_around() -> T | None:
-            self.stage.insist()
+            self.stage.raise_errors()
             return look()
 
         return wait_for(what, look_around)
@@ -112,7 +112,7 @@ class World:
 
 @contextlib.contextmanager
 def on(cluster: Cluster) -> Iterator[World]:
-    with backstage.opened() as stage:
+    with loop_thread.running() as stage:
         world = World(cluster, stage)
         try:
             yield world

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for the parts of a test's world that are asynchronous."""
+"""An event loop in its own thread, for the asynchronous parts of a test."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Backstage:
+class LoopThread:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._running: list[Future[Any]] = []
@@ -19,7 +19,7 @@ class Backstage:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=120)
 
     def call(self, function: Callable[[], T]) -> T:
-        """On the loop, where it meets nothing half done."""
+        """Call a function on the loop."""
 
         async def called() -> T:
             return function()
@@ -31,7 +31,7 @@ class Backstage:
         self._running.append(running)
         return running
 
-    def insist(self) -> None:
+    def raise_errors(self) -> None:
         """Raise the error that has ended a background task."""
         for running in self._running:
             if running.done() and not running.cancelled():
@@ -45,12 +45,12 @@ class Backstage:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Backstage]:
+def running() -> Iterator[LoopThread]:
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="backstage", daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name="loop", daemon=True)
     thread.start()
     try:
-        yield Backstage(loop)
+        yield LoopThread(loop)
     finally:
         asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(timeout=60)
         loop.call_soon_threadsafe(loop.stop)
