@@ -287,7 +287,7 @@ def test_what_is_waited_for_is_told_beside_the_json(place: ClusterNamespace, tmp
     result = windlass("submit", "--wait", "--output", "json", str(file), *place.options)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["metadata"]["name"] == "digits"
-    assert "digits: Succeeded" in result.stderr
+    assert "digits succeeded in " in result.stderr
 
 
 # Ctrl-C at a question

@@ -151,7 +151,7 @@ def test_wait_exits_as_the_job_does(case: str, place: ClusterNamespace) -> None:
     ended, exits = ENDS[case]
     place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(ended))))
     said = run(place, "wait", "digits", code=exits).stdout
-    assert said.splitlines()[-1].startswith("digits: Failed" if exits else "digits: Succeeded")
+    assert said.splitlines()[-1].startswith("digits failed in " if exits else "digits succeeded in ")
 
 
 def test_wait_tells_what_happens_on_the_way(running: ClusterNamespace) -> None:

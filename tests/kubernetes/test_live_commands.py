@@ -116,7 +116,7 @@ def test_file_with_several_objects_is_submitted(console: Console, place: Place) 
 
 def test_why_explains_a_failed_job(running: Console, place: Place) -> None:
     running.end("job/worker-1", 3)
-    assert running("wait", "job", code=3).lines[-1].startswith("job: Failed: ContainerUnrecognizedFailed (3)")
+    assert running("wait", "job", code=3).lines[-1].startswith("job failed in ")
     node = tasks_of(place.framework("job"))[1]["attemptStatus"]["podNodeName"]
     last = ["worker-1 begins", "the end of worker-1"]
 
@@ -331,7 +331,7 @@ def test_quickstart_example_trains(console: Console, tensorflow: str) -> None:
     assert "--steps 300" in job["command"]
     console.write({"job.yaml": yaml.safe_dump(job)})
     console("submit", "job.yaml")
-    assert console("wait", "digits").lines[-1].startswith("digits: Succeeded")
+    assert console("wait", "digits").lines[-1].startswith("digits succeeded in ")
     [result] = [line for line in console("logs", "digits", "worker-0").lines if line.startswith("result:")]
     assert float(result.partition("accuracy=")[2].split()[0]) > 0.9
     console("delete", "digits")

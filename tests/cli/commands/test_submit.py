@@ -100,7 +100,7 @@ def test_a_dry_run_says_what_would_be_refused(place: ClusterNamespace, tmp_path:
 
 
 EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
-    "success": ({}, (), 0, "digits: Succeeded"),
+    "success": ({}, (), 0, "digits succeeded in "),
     "an exit code": ({"pod": FAILS}, (), 7, "digits: Failed"),
     "too late": ({"pod": FOREVER}, ("--timeout", "0.05s"), 124, "not completed after 0.05 s"),
 }

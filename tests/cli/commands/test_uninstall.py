@@ -139,7 +139,7 @@ def test_asks_first(server: RunningServer) -> None:
     before = left(server)
     result = windlass(server, "uninstall", "--crds", answer="n\n")
     assert result.exit_code == 1
-    assert f"the definitions of {LAUNCHER} and {CONTROLLER}, and ALL their Frameworks?" in result.output
+    assert f"the definitions of {LAUNCHER} and {CONTROLLER} and ALL their Frameworks?" in result.output
     assert left(server) == before
     assert windlass(server, "uninstall", answer="y\n").exit_code == 0
     assert left(server) == []
@@ -185,7 +185,7 @@ def test_says_who_is_left_alone(server: RunningServer) -> None:
     add_framework(server, CONTROLLER, "job", "AttemptRunning")
     result = uninstall(server)
     assert result.exit_code == 0
-    assert f"1 Framework has not completed: default/job ({CONTROLLER}). They stay" in result.stdout
+    assert f"1 Framework has not completed: default/job ({CONTROLLER}). They are kept" in result.stdout
 
 
 def test_back_to_the_reference(server: RunningServer) -> None:
