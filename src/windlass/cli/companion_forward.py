@@ -1,7 +1,4 @@
-"""What `windlass tensorboard`, `jupyter` and `hub` share: a port of this machine that leads to a companion of a job.
-
-How one is found and reached is in `windlass.client.companions.status`.
-"""
+"""Forward a local port to a companion of a job, for `windlass tensorboard`, `jupyter` and `hub`."""
 
 import asyncio
 import contextlib
@@ -27,7 +24,7 @@ _SIGNS_OF_A_FILE = (".", "/")
 class ForwardRequest(NamedTuple):
     companion: Companion
     name: str
-    """Of a job, or of a file."""
+    """Name of a job, or path of a file."""
     port: int | None
     address: str
     opens_browser: bool
@@ -40,13 +37,13 @@ class ForwardRequest(NamedTuple):
 
 
 Before = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
-"""Is done before anybody waits for the companion. May raise ClientError."""
+"""Called before the companion is ready. May raise ClientError."""
 Meanwhile = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
-"""Is done while the request is open. It is given the URL."""
+"""Runs while the port is forwarded. It gets the URL."""
 
 
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds NAME and what all of them take: the command is given a `request`."""
+    """Add NAME and the common options. The command gets a `request`."""
 
     def added(command: Callable[..., Any]) -> Callable[..., Any]:
         def with_request(
@@ -98,14 +95,14 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
 def open_companion(
     request: ForwardRequest, before: Before | None = None, meanwhile: Meanwhile | None = None
 ) -> None:
-    """Until Ctrl-C. Raises CommandError."""
+    """Forward until Ctrl-C. Raises CommandError."""
     if request.is_file:
         sys.exit(_run_file(request))
     cluster_options.run(request.where, lambda connection: _open(connection, request, before, meanwhile))
 
 
 def say(message: str) -> None:
-    """At once, also where it is read by a program."""
+    """Print and flush, for programs that read the output."""
     click.echo(message)
     sys.stdout.flush()
 
@@ -115,7 +112,7 @@ def note(message: str) -> None:
 
 
 def renewal(user: str = "") -> Before:
-    """Another password, shown before anybody waits: of one user of a hub, or that of a Jupyter."""
+    """Return a step that changes the password of a user of a hub, or of a Jupyter, and prints it."""
 
     async def renew(connection: "Connection", view: "CompanionView") -> None:
         from windlass.client.companions import passwords, resolution
@@ -172,7 +169,7 @@ async def _while_open(interrupted: asyncio.Event, doing: Coroutine[Any, Any, Non
 
 @contextlib.contextmanager
 def _until_interrupted() -> Iterator[asyncio.Event]:
-    """Set by Ctrl-C, and by whoever ends the process: that is how this is meant to end."""
+    """Set the event on SIGINT and SIGTERM."""
     loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted.set)

@@ -505,16 +505,14 @@ def test_a_framework_that_is_refused_takes_its_secret_along(
 
 
 def test_a_namespace_that_is_not_there(scene: Scene) -> None:
-    with pytest.raises(
-        NotThereError, match=r'the Secret digits-secrets: .*"nowhere" not found.*create it first'
-    ):
+    with pytest.raises(NotThereError, match=r'Secret digits-secrets: .*"nowhere" not found.*create it first'):
         scene.submit({**SECRETS, "namespace": "nowhere"})
 
 
 def test_a_kind_that_is_not_there(scene: Scene) -> None:
     ceph = {"clusterID": "a", "fsName": "b", "secret": "c"}
     given = {**SECRETS, "volumes": {"data": {"cephfs": ceph, "at": "/data"}}}
-    with pytest.raises(RefusedError, match="knows no PersistentVolume, which the job needs"):
+    with pytest.raises(RefusedError, match="has no kind PersistentVolume, which the job needs"):
         scene.submit(given)
     assert scene.get("secrets", "digits-secrets") is None
 

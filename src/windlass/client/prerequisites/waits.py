@@ -1,6 +1,6 @@
-"""Until what a job needs before it starts is there: its NFS server, its data, an answer of its preflight. By watch.
+"""Wait by watch for prerequisites of a job: its NFS server, its data, the result of its preflight.
 
-A pod that comes to nothing is given up before its time is over, where that can be known; `crews` says why.
+A pod that cannot start is reported before the timeout, if that is known; see `pod_watcher`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from windlass.kubeapi.resources import PODS
 from windlass.model.pods import PodPhase
 
 SERVER_SECONDS = 300.0
-"""For so long an NFS server may take to answer: its image comes over the network, and its disk from somewhere."""
+"""Time limit for the start of an NFS server, including its image and its volume."""
 START_SECONDS = 300.0
-"""For so long data may take until it begins to be loaded. How long that takes then is nobody's to say."""
+"""Time limit until data loading starts. Loading itself has no limit."""
 WITHOUT = "which --no-preflight, in Python preflight=False, leaves out"
 
 
 async def until_served(connection: Connection, deployment: Object) -> None:
-    """The NFS server can be mounted. Raises ClientError."""
+    """Wait until the NFS server is available. Raises ClientError."""
     crew = PodWatcher(connection, {}, label_selector=_selector(deployment))
     try:
         await workload_watcher.run_with_pods(
@@ -37,7 +37,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
 
 
 async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
-    """The Job has succeeded. Raises ClientError, with the last lines of what failed."""
+    """Wait until the Job has succeeded. Raises ClientError with the last lines of its log."""
     crew = PodWatcher(connection, places, label_selector=_selector(job))
     ended = await workload_watcher.run_with_pods(
         _seen(connection, job, lambda found: found.is_complete or found.failure is not None),
@@ -52,7 +52,7 @@ async def until_loaded(connection: Connection, job: Object, places: Places) -> N
 
 
 async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
-    """Every file is where it is needed. Raises ClientError, which says what is not there."""
+    """Wait until all required files exist. Raises ClientError, which names the missing ones."""
     crew = PodWatcher(connection, places, name=pod.name)
     ended = await workload_watcher.run_with_pods(
         crew.wait_until_finished(),
@@ -67,21 +67,21 @@ async def until_checked(connection: Connection, pod: Object, places: Places, sec
 
 
 async def _seen(connection: Connection, wanted: Object, is_so: Callable[[Workload], bool]) -> Workload:
-    """As soon as it is so. Raises GoneError and ApiError."""
+    """Return the workload when the condition holds. Raises GoneError and ApiError."""
     return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_so)
 
 
 def _selector(workload: Object) -> str:
-    """Of a Job, the API server has chosen it."""
+    """Return the selector of its pods, which the API server sets for a Job."""
     labels: Mapping[str, str] = workload.body["spec"]["selector"]["matchLabels"]
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
-# What was said at last
+# Last log lines
 
 
 async def _last_words(connection: Connection, job: Object) -> str:
-    """Of the newest pod that has failed: in which container, and what that wrote."""
+    """Return the failed container of the newest failed pod, and its last lines."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:

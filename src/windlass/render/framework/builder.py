@@ -71,9 +71,14 @@ def _completion(policy: CompletionPolicySpec) -> Json:
     }
 
 
+def task_retries(job: Job, role: Role) -> int:
+    """Return how often a task is retried: the role overrides the job."""
+    return job.retry.task if role.retry is None else role.retry
+
+
 def _retries_of_task(job: Job, role: Role) -> Json:
-    """A task that is never tried alone is not tried alone after a lost node either: then all are, without counting."""
-    retries = job.retry.task if role.retry is None else role.retry
+    """A task without retries is not retried after a lost node either: then the job is, without counting."""
+    retries = task_retries(job, role)
     if retries == 0:
         return {"fancyRetryPolicy": False, "maxRetryCount": 0}
     return _retries(retries, job.retry.transient)

@@ -21,6 +21,7 @@ from windlass.model.base import Json
 from windlass.model.job import Duration, Job, Role
 from windlass.render import cluster_spec
 from windlass.render.code import Code
+from windlass.render.framework import builder
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.plain import commands
 from windlass.render.plain import roles as plain_roles
@@ -236,10 +237,9 @@ def _named(job: Job, spec: Json) -> Json:
 
 
 def _retries(job: Job, role: Role) -> int:
-    """Of one task. Nobody starts all of them anew: where that was wanted, each is tried as often."""
-    if role.retry is not None:
-        return role.retry
-    return job.retry.task or job.retry.job
+    """Return the retries of a task. Without a controller, retries of the job become retries of each task."""
+    retries = builder.task_retries(job, role)
+    return retries if retries or role.retry is not None else job.retry.job
 
 
 def _seconds(duration: Duration) -> int:
