@@ -1,6 +1,6 @@
-"""A config with imports and resources: a tree → what is wrong with it, and the ClusterConfig that it says.
+"""Check a config with imports and resources, and convert it to a ClusterConfig.
 
-Here stands what a field may hold. What comes out of a template of one's own is checked in `render.cluster_config`.
+`render.cluster_config` checks the output of templates.
 """
 
 import re
@@ -25,22 +25,22 @@ PROPERTIES: dict[str, type[msgspec.Struct]] = {
     ResourceType.TENSORFLOW_CLUSTER: TensorFlowCluster,
     ResourceType.JUPYTER_SERVICE: JupyterService,
 }
-"""Of the types that need no template of one's own."""
+"""The properties of built-in resource types."""
 
-_OF_OBJECTS = frozenset({"apiVersion", "kind"})
+_OBJECT_FIELDS = frozenset({"apiVersion", "kind"})
 
 
 def is_config(node: tree.Node) -> bool:
-    """It has imports, or a list of resources: those of a job file are a mapping."""
-    if not isinstance(node, tree.Mapping) or _OF_OBJECTS & node.entries.keys():
+    """Return whether a document has imports or a list of resources. In a job file, resources are a mapping."""
+    if not isinstance(node, tree.Mapping) or _OBJECT_FIELDS & node.entries.keys():
         return False
     return "imports" in node.entries or isinstance(node.entries.get("resources"), tree.Sequence)
 
 
 def import_paths(node: tree.Node) -> tuple[str, ...]:
-    """Of its imports, where files may lie. No path leads out of the folder of the config."""
+    """Return the valid paths of imports, which are inside the folder of the config."""
     written = (tree.text_of(tree.dig(item, "path")) for item in tree.items_of(tree.dig(node, "imports")))
-    return tuple(path for path in written if path and not _why_not_a_path(path))
+    return tuple(path for path in written if path and not _path_problem(path))
 
 
 def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterator[Diagnostic]:
@@ -56,7 +56,7 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
         )
         yield diagnostics.error(resources or node, at, message, Rule.MISSING_FIELD)
     for index, resource in enumerate(tree.items_of(resources)):
-        # Of a template that is not there, enough has been said.
+        # A missing template has its own diagnostic.
         if tree.text_of(tree.dig(resource, "type")) not in missing:
             yield from _check_resource(resource, diagnostics.item(at, index), known)
     yield from _check_names(node, at)
@@ -64,7 +64,7 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
 
 
 def config_of(node: tree.Node) -> ClusterConfig:
-    """Of a node without errors. Properties stay as they were written: a template may tell null from nothing."""
+    """Return the config of a node without errors. Properties keep nulls, which templates may distinguish."""
     written = tree.plain(node)
     config: ClusterConfig = msgspec.convert(tree.without_nulls(written), ClusterConfig)
     properties = [each.get("properties") or {} for each in written["resources"]]
@@ -76,13 +76,13 @@ def config_of(node: tree.Node) -> ClusterConfig:
 
 
 def template_of(config: ClusterConfig, resource_type: str, templates: Collection[str]) -> str | None:
-    """The path of the file of which such a resource is made, or None: Windlass makes it."""
+    """Return the path of the template of a resource type; None if it is built in."""
     fitting = (each.path for each in config.imports if resource_type in each.names)
     return next((path for path in fitting if path in templates), None)
 
 
 def built_in(config: ClusterConfig, resource_type: str) -> ResourceType:
-    """What Windlass makes of it, by whichever name it is asked for."""
+    """Return the built-in type of a resource type."""
     called = (each.names[0] for each in config.imports if resource_type in each.names)
     return ResourceType(next(called, resource_type))
 
@@ -99,7 +99,7 @@ def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> It
         if where is None or text is None:
             continue
         item_path = diagnostics.field(diagnostics.item(at, index), "path")
-        refused = _why_not_a_path(text)
+        refused = _path_problem(text)
         if refused:
             yield diagnostics.error(where, item_path, f"found {diagnostics.quoted(text)}, {refused}")
             continue
@@ -118,8 +118,8 @@ def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> It
         first_lines.setdefault(called, where.line)
 
 
-def _why_not_a_path(text: str) -> str:
-    """Empty if it leads to a file in the folder of the config, or below."""
+def _path_problem(text: str) -> str:
+    """Return why a path is invalid; empty if it is inside the folder of the config."""
     folders = text.replace("\\", "/").split("/")
     if text.startswith(("/", "~", "\\")) or re.match(r"[A-Za-z]:", text):
         return "expected a path relative to the config"
@@ -140,7 +140,7 @@ def _imports(node: tree.Node) -> tuple[Import, ...]:
 
 
 def _known_types(node: tree.Node, templates: Collection[str]) -> dict[str, type[msgspec.Struct] | None]:
-    """By name, with the properties of those that Windlass makes itself. Those need no import."""
+    """Return the known types with their properties; None for templates."""
     known: dict[str, type[msgspec.Struct] | None] = dict(PROPERTIES)
     for each in _imports(node):
         if each.path in templates:
@@ -224,7 +224,7 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_tasks(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    """Services are called after the jobs, and not after the cluster: two clusters share one space of names."""
+    """Require unique names of jobs: Services are named after jobs, not after clusters."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:
@@ -269,7 +269,7 @@ def _check_task_name(
 
 
 def _has_tasks(job: tree.Node) -> bool:
-    """Or says so in a way that cannot be read, which is a diagnostic of its own."""
+    """Return whether a job has tasks. An invalid number has its own diagnostic."""
     number = tree.dig(job, "num_tasks")
     return not (isinstance(number, tree.Scalar) and number.value == 0)
 

@@ -1,4 +1,4 @@
-"""Names in a job file as Kubernetes wants them: of objects, and the keys and values of labels."""
+"""Check names of objects, and keys and values of labels in a job file."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
-"""What a job says by a field of its own."""
+"""Annotations that have their own field in the job file."""
 
 _KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
@@ -31,7 +31,7 @@ def check_image(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def check_object(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """An empty name counts as none."""
+    """Check the name of an object. An empty name counts as absent."""
     text = tree.text_of(node)
     if text and not is_object_name(text):
         expected = "the name of an object: lower-case letters, digits, hyphens and dots"

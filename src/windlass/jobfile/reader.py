@@ -1,7 +1,6 @@
-"""The job file: a tree → what is wrong with it, and the Job that it says.
+"""Check a job file, and convert it to a Job.
 
-Here stands what a field may hold. What the fields mean together for a runtime, and whether the Framework that is made
-of them is a good one, is checked in `render.checking`.
+These checks concern single fields. `render.validation` checks their combination and the resulting Framework.
 """
 
 import re
@@ -28,21 +27,21 @@ from windlass.wire.yaml import tree
 
 FIELDS = structural_validation.field_names(Job)
 
-_OF_OBJECTS = frozenset({"apiVersion", "kind"})
-_OF_FRAMEWORKS = frozenset(structural_validation.field_names(Framework)) - _OF_OBJECTS
+_OBJECT_FIELDS = frozenset({"apiVersion", "kind"})
+_FRAMEWORK_FIELDS = frozenset(structural_validation.field_names(Framework)) - _OBJECT_FIELDS
 
 Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
 
 
 def is_job(node: tree.Node) -> bool:
-    """Or was meant to be one: it does not say of which kind it is, as every object of Kubernetes does."""
-    if not isinstance(node, tree.Mapping) or not node.entries or _OF_OBJECTS & node.entries.keys():
+    """Return whether a document is a job file: unlike an object of Kubernetes, it has no kind."""
+    if not isinstance(node, tree.Mapping) or not node.entries or _OBJECT_FIELDS & node.entries.keys():
         return False
-    return any(key in FIELDS for key in node.entries) or not _OF_FRAMEWORKS & node.entries.keys()
+    return any(key in FIELDS for key in node.entries) or not _FRAMEWORK_FIELDS & node.entries.keys()
 
 
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """All faults of a job file that stands at `path` of its document."""
+    """Yield the diagnostics of a job file at `path` of its document."""
     for diagnostic in structural_validation.check(node, Job, path):
         if not companions.is_password_diagnostic(diagnostic, path):
             yield diagnostic
@@ -50,9 +49,9 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         return
     yield from _check_name(node, path)
     yield from _check_roles(node, path)
-    yield from _check_what_roles_have_too(node, path)
+    yield from _check_shared_fields(node, path)
     for role, role_path in roles_of(node, path):
-        yield from _check_what_roles_have_too(role, role_path)
+        yield from _check_shared_fields(role, role_path)
     for field, rule in _RULES.items():
         value = node.get(field)
         if value is not None:
@@ -62,14 +61,14 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def job_of(node: tree.Node) -> Job:
-    """Of a node without errors."""
+    """Return the Job of a node without errors."""
     written = tree.plain(node)
     job: Job = msgspec.convert(_with_pods_as_written(tree.without_nulls(written), written), Job)
     return job
 
 
 def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    """Those that are mappings, each with its path."""
+    """Yield the roles that are mappings, with their paths."""
     roles = tree.dig(node, "roles")
     for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
         if isinstance(role, tree.Mapping):
@@ -77,7 +76,7 @@ def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
 
 
 def tasks_of(role: tree.Node) -> int:
-    """As far as the number can be read."""
+    """Return the number of tasks; 0 if it is invalid."""
     node = tree.dig(role, "tasks")
     if node is None:
         return Role().tasks
@@ -85,7 +84,7 @@ def tasks_of(role: tree.Node) -> int:
 
 
 def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
-    """In what is merged into a pod template, a null takes a field away."""
+    """Keep nulls in pod templates, where they remove fields."""
     if job.get("pod") is not None:
         job["pod"] = written["pod"]
     for name, role in (job.get("roles") or {}).items():
@@ -150,10 +149,10 @@ def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) 
         )
 
 
-# What a job has, and each of its roles
+# Fields of jobs and roles
 
 
-def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
+def _check_shared_fields(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, rule in _SHARED_RULES.items():
         value = node.get(field)
         if value is not None:
@@ -201,7 +200,7 @@ def _check_env_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_pod(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """A part of a template. The containers that every template needs are there without it."""
+    """Check a part of a template. The required containers are added later."""
     if isinstance(node, tree.Mapping):
         yield from pod_schema.check(_with_containers(node), path)
 
@@ -215,7 +214,7 @@ def _with_containers(pod: tree.Mapping) -> tree.Mapping:
     return msgspec.structs.replace(pod, entries={**pod.entries, "spec": whole})
 
 
-# What only a job has
+# Fields of jobs only
 
 
 def _check_duration(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -232,7 +231,7 @@ def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _seconds(node: tree.Node) -> float | None:
-    """None if it is no duration. What is of another type altogether has been spoken of."""
+    """Return the duration; None if it is invalid. Values of a wrong type have their own diagnostic."""
     if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
         return 1
     try:

@@ -1,4 +1,4 @@
-"""What a task, or a companion, of a job file needs: quantities as Kubernetes has them, and as people mean them."""
+"""Check the resources of tasks and companions in a job file."""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 _ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
-_LEAST_MEMORY = 1_000_000
-"""In bytes. Whoever writes less, and no unit, thinks of another one."""
+_MIN_MEMORY_BYTES = 1_000_000
+"""A smaller number without a unit is probably meant in another unit."""
 
 
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -33,6 +33,6 @@ def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from check_quantity(node, path)
     value = node.value if isinstance(node, tree.Scalar) else None
     number = str(value)
-    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _LEAST_MEMORY:
+    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _MIN_MEMORY_BYTES:
         message = f"found {number}, which is {number} bytes, and no program runs with that: did you mean {number}Gi?"
         yield diagnostics.error(node, path, message)

@@ -1,7 +1,4 @@
-"""The JSON Schema of a job file, for editors. It is made from the model, so that no field is written twice.
-
-It says less than `job_file` checks: an editor shows what may stand where, and `windlass lint` what is wrong with it.
-"""
+"""The JSON Schema of a job file for editors, generated from the model. `windlass lint` checks more than the schema."""
 
 from collections.abc import Mapping
 from importlib import resources
@@ -13,24 +10,24 @@ from windlass.model.base import Json
 from windlass.model.job import Job
 
 FILE = "job.schema.json"
-"""Beside this file, as `tools/update_docs.py` has made it: with what each field means."""
+"""The published schema, which `tools/update_docs.py` generates."""
 ID = "urn:windlass:job"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 FieldDescriptions = Mapping[str, Mapping[str, str]]
-"""What each field means, by the name of its struct and by its own in a file."""
+"""Descriptions by struct and field."""
 
 
 def read_published() -> bytes:
-    """The schema as editors take it."""
+    """Return the published schema."""
     return resources.files(__package__).joinpath(FILE).read_bytes()
 
 
-def schema(meanings: FieldDescriptions) -> Json:
-    """Draft 2020-12."""
+def schema(descriptions: FieldDescriptions) -> Json:
+    """Return the schema (draft 2020-12) with descriptions."""
     made = msgspec.json.schema(Job)
     definitions = {
-        name: _closed(definition, meanings.get(name, {}))
+        name: _closed(definition, descriptions.get(name, {}))
         for name, definition in sorted(made["$defs"].items())
     }
     job = definitions.pop("Job")
@@ -47,19 +44,19 @@ def schema(meanings: FieldDescriptions) -> Json:
     }
 
 
-def _closed(definition: Json, meanings: Mapping[str, str]) -> Json:
-    """With nothing in it that the model does not know."""
+def _closed(definition: Json, descriptions: Mapping[str, str]) -> Json:
+    """Return a definition that forbids unknown fields."""
     if "properties" not in definition:
         return definition
     properties = {
-        name: _with_meaning(_plain(field), meanings.get(name, ""))
+        name: _with_description(_plain(field), descriptions.get(name, ""))
         for name, field in definition["properties"].items()
     }
     return {**definition, "properties": properties, "additionalProperties": False}
 
 
-def _with_meaning(field: Json, meaning: str) -> Json:
-    """A type may be described too: what the field means comes first."""
+def _with_description(field: Json, meaning: str) -> Json:
+    """Combine the descriptions of the field and of its type."""
     described = " ".join(text for text in (meaning, _sentence(field.get("description", ""))) if text)
     return {**({"description": described} if described else {}), **_without(field, "description")}
 
@@ -69,7 +66,7 @@ def _sentence(text: str) -> str:
 
 
 def _plain(field: Json) -> Json:
-    """Whoever leaves a field out needs no null for it, and no default that is nothing."""
+    """Remove null from the choices, and empty defaults."""
     choices = [choice for choice in field.get("anyOf", ()) if choice != {"type": "null"}]
     rest = _without(field, "anyOf") if field.get("default") else _without(field, "anyOf", "default")
     if len(choices) == 1:

@@ -1,4 +1,4 @@
-"""What a job file says of its storage beyond each volume alone: which files come where, and who serves them."""
+"""Check the storage of a job file beyond single volumes: secrets, the NFS server, required files and loadData."""
 
 import re
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 MAX_NAME_LENGTH = 63
-"""Of a Service, and of a label."""
+"""The limit of names of Services and of labels."""
 SOURCES = ("url", "folder", "command")
-"""Of loadData."""
+"""The sources of loadData."""
 
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
-"""With which the name of a job is that of a Service, or of a Job."""
-_MOST_OF_A_SECRET = 1024 * 1024
-_OF_EACH_TASK = "emptyDir"
+"""Suffixes of names of Services and Jobs after the name of the job."""
+_MAX_SECRET_BYTES = 1024 * 1024
+_TASK_VOLUME = "emptyDir"
 _READ_ONLY = ("configMap", "secret")
 _SERVER_VOLUME = "nfs"
 
@@ -61,9 +61,9 @@ def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         return
     at = diagnostics.field(path, "secrets")
     size = sum(len((tree.text_of(value) or "").encode()) for value in secrets.entries.values())
-    if size > _MOST_OF_A_SECRET:
+    if size > _MAX_SECRET_BYTES:
         message = (
-            f"found {size} bytes, and a Secret holds {_MOST_OF_A_SECRET}: keep them in files of a volume"
+            f"found {size} bytes, and a Secret holds {_MAX_SECRET_BYTES}: keep them in files of a volume"
         )
         yield diagnostics.error(secrets, at, message)
     for name, value in secrets.entries.items():
@@ -86,7 +86,7 @@ def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    """Those of the job and of each role, with their paths."""
+    """Yield the variables of the job and of each role, with their paths."""
     roles = node.get("roles")
     holders = [(node, path)]
     for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
@@ -98,7 +98,7 @@ def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, st
             yield env, diagnostics.field(where, "env")
 
 
-# The server, and the machines
+# NFS server and nodes
 
 
 def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -136,7 +136,7 @@ def _is_amount(size: tree.Scalar) -> bool:
 
 
 def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Every task has all volumes: some machine has to have them too."""
+    """Require a node that has the folders of all volumes."""
     left: set[str] | None = None
     for name, volume in volumes_of(node).items():
         items = tree.items_of(volume.get("nodes"))
@@ -202,7 +202,7 @@ def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Di
 def check_volume_path(
     node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
 ) -> Iterator[Diagnostic]:
-    """A path in a volume of the job `node`, in which all of its tasks see the same."""
+    """Check a path in a volume that all tasks of the job share."""
     text = tree.text_of(place)
     if text is None:
         return
@@ -225,7 +225,7 @@ def check_volume_path(
         )
         return
     name, _ = found
-    if is_set(volumes[name].get(_OF_EACH_TASK)):
+    if is_set(volumes[name].get(_TASK_VOLUME)):
         yield diagnostics.error(
             place,
             path,
@@ -250,5 +250,5 @@ def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:
 
 
 def is_set(node: tree.Node | None) -> bool:
-    """An empty text counts as none."""
+    """Return whether a field is set. An empty string counts as absent."""
     return node is not None and tree.text_of(node) != "" and node != tree.Sequence((), node.line, node.column)

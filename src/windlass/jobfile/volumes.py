@@ -1,4 +1,4 @@
-"""The volumes of a job file: each comes from one place, and is mounted at one of its own."""
+"""Check the volumes of a job file: each has one source and a unique mount path."""
 
 import functools
 import re
@@ -11,7 +11,7 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 RESERVED_PREFIX = "windlass-"
-"""Volumes that Windlass adds are called so."""
+"""The prefix of volumes that Windlass adds."""
 KINDS = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
 
 _FIELDS = structural_validation.field_names(Volume)
@@ -36,12 +36,12 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def normalize(path: str) -> str:
-    """An absolute path without what means nothing in it, so that the same places are the same text."""
+    """Return an absolute path without empty parts and dots."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def volume_at(places: Mapping[str, str], path: str) -> tuple[str, str] | None:
-    """The volume in which a path is, of those that are at `places`, and the path below that. None: in none of them."""
+    """Return the volume that contains a path, and the path inside it; None if there is none."""
     whole = normalize(path)
     around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normalize(at)}/")]
     if not around:

@@ -1,4 +1,4 @@
-"""Addresses of files that can be downloaded. Nothing here asks anybody for one."""
+"""Parse URLs of files to download. Pure."""
 
 import re
 
@@ -13,13 +13,13 @@ _ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 
 def is_complete(text: str) -> bool:
-    """Whether it has a scheme that is known, a host, and nothing that an address cannot have."""
+    """Return whether a URL is valid: a known scheme, a host and valid characters."""
     found = _ADDRESS.fullmatch(text)
     return found is not None and text.isprintable() and int(found["port"] or 1) in range(1, 65536)
 
 
 def file_of(text: str) -> str:
-    """What a download of a complete one is called; empty where it names no file."""
+    """Return the file name of a valid URL; empty without one."""
     found = _ADDRESS.fullmatch(text)
     path = (found["path"] or "") if found is not None else ""
     whole = _ESCAPED.sub(lambda escaped: bytes.fromhex(escaped[1].decode()), path.encode())

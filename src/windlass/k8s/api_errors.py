@@ -1,4 +1,4 @@
-"""What the API says when it says no: every error is a Kubernetes `Status` with the reason and the code of its case."""
+"""Errors of the Kubernetes API as `Status` objects, and validation errors of fields."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing that is wrong with one field of an object."""
+    """A validation error of a field."""
 
     field: str
     reason: str
@@ -59,7 +59,7 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def format_value(value: object) -> str:
-    """A value as Kubernetes writes it into a message."""
+    """Return a value as messages of Kubernetes show it."""
     if isinstance(value, str):
         return quoted(value)
     return msgspec.json.encode(value).decode()
@@ -79,7 +79,7 @@ _ESCAPES = {
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes, escaped as Go escapes it (`%q`)."""
+    """Return a string in double quotes, escaped as by Go's `%q`."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_escaped, text))}"'
@@ -97,7 +97,7 @@ def _escaped(character: str) -> str:
 
 
 class ApiError(Exception):
-    """Refuses a request. The server answers with `status()`."""
+    """A request is rejected. The server answers with `status()`."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ApiError(Exception):
 
 
 def resource_name(group: str, plural: str) -> str:
-    """`pods`, or `jobs.batch`: how a message names a kind of object."""
+    """Return the name of a resource in messages: `pods`, `jobs.batch`."""
     return f"{plural}.{group}" if group else plural
 
 
@@ -176,7 +176,7 @@ def invalid(group: str, kind: str, name: str, faults: list[FieldError]) -> ApiEr
 
 
 def unpatchable(result: object, why: str) -> ApiError:
-    """A patch that leaves nothing which could be an object of the kind."""
+    """Return the error for a patch whose result is not an object of the kind."""
     message = f"Invalid value: {quoted(format_value(result))}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})

@@ -1,7 +1,6 @@
-"""How names, labels, keys and ports must be written, and what Kubernetes says of one that is not.
+"""Validation of names, labels, keys and ports, with the messages of Kubernetes.
 
-Each function returns what is wrong with a value, nothing when all is well. Which field a value stands in is for the
-caller to say.
+Each function returns the problems of a value; none if it is valid. The caller adds the field.
 """
 
 import functools
@@ -53,34 +52,34 @@ _OF_A_PERCENTAGE = "a valid percent string must be a numeric string followed by 
 Problems = tuple[str, ...]
 Rule = Callable[[str], Problems]
 
-# Longer ones are judged each time: they are faulty, and nobody's memory should be filled with them.
-_LONGEST_REMEMBERED = 256
+# Longer values are invalid, and must not fill the cache.
+_MAX_CACHED_LENGTH = 256
 
 
-def _remembered(rule: Rule) -> Rule:
-    """The same labels, keys and names come again and again."""
+def _cached(rule: Rule) -> Rule:
+    """Cache the results: the same labels, keys and names recur."""
     cached = functools.lru_cache(maxsize=4096)(rule)
 
     @functools.wraps(rule)
     def judged(value: str) -> Problems:
-        return cached(value) if len(value) <= _LONGEST_REMEMBERED else rule(value)
+        return cached(value) if len(value) <= _MAX_CACHED_LENGTH else rule(value)
 
     return judged
 
 
-@_remembered
+@_cached
 def dns_label(value: str) -> Problems:
     has_dots_only = "." in value and re.fullmatch(_SUBDOMAIN, value)
     wrong = _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
     return _too_long(value, 63) + (("must not contain dots",) if has_dots_only else wrong)
 
 
-@_remembered
+@_cached
 def dns_1035_label(value: str) -> Problems:
     return _too_long(value, 63) + _mismatch(value, _LABEL_1035, _OF_A_1035_LABEL, "my-name", "abc-123")
 
 
-@_remembered
+@_cached
 def dns_subdomain(value: str) -> Problems:
     return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
 
@@ -91,14 +90,14 @@ def is_object_name(value: str) -> bool:
 
 
 def search_domain(value: str) -> Problems:
-    """A domain in which a resolver searches: underscores are allowed, since names of services have them."""
+    """Check a search domain of a resolver, which may contain underscores."""
     wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _OF_AN_UNDERSCORED_SUBDOMAIN, "example.com")
     return _too_long(value, 253) + wrong
 
 
-@_remembered
+@_cached
 def qualified_name(value: str) -> Problems:
-    """A label's key, a finalizer, a resource: a name after an optional DNS subdomain and a slash."""
+    """Check a label key, finalizer or resource: a name with an optional DNS subdomain and slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         text = _mismatch("", _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc")[0]
@@ -116,13 +115,13 @@ def qualified_name(value: str) -> Problems:
     return problems + _each("name part ", wrong)
 
 
-@_remembered
+@_cached
 def label_value(value: str) -> Problems:
     wrong = _mismatch(value, f"({_QUALIFIED})?", _OF_A_LABEL_VALUE, "MyValue", "my_value", "12345")
     return _too_long(value, 63, "bytes") + wrong
 
 
-@_remembered
+@_cached
 def environment_name(value: str) -> Problems:
     if not value:
         return ("environment variable name must be non-empty",)
@@ -130,9 +129,9 @@ def environment_name(value: str) -> Problems:
     return () if is_valid else (_OF_AN_ENVIRONMENT_NAME,)
 
 
-@_remembered
+@_cached
 def data_key(value: str) -> Problems:
-    """A key of a ConfigMap or a Secret: it becomes a file's name."""
+    """Check a key of a ConfigMap or Secret, which becomes a file name."""
     wrong = _mismatch(value, _KEY, _OF_A_KEY, "key.name", "KEY_NAME", "key-name")
     return _too_long(value, 253) + wrong + _leaves_the_folder(value)
 
@@ -195,7 +194,7 @@ def _prefix_problems(value: str) -> Problems:
 
 
 def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:
-    """Kubernetes counts bytes everywhere, and says so of label keys and label values only."""
+    """Check the length in bytes. Kubernetes writes "bytes" only for label keys and values."""
     return () if len(value.encode()) <= limit else (f"must be no more than {limit} {unit}",)
 
 

@@ -1,8 +1,6 @@
-"""JSON patches (RFC 6902) and merge patches (RFC 7386), applied as Kubernetes applies them.
+"""Apply JSON patches (RFC 6902) and merge patches (RFC 7386) as Kubernetes does, also where it is laxer than the RFCs.
 
-Everything here is a function of its arguments. What it answers shares nothing with what it was given, so that either
-may be changed afterwards. Where Kubernetes is laxer than the RFCs, so is this: a client written against Kubernetes
-must not notice a difference. Strategic merge patches, which need to know an object's types, are in `strategic`.
+Results share no data with the arguments. Strategic merge patches are in `strategic_merge`.
 """
 
 import copy
@@ -16,7 +14,7 @@ import msgspec
 from windlass.k8s import api_errors
 
 MAX_OPERATIONS = 10_000
-# What all the copy operations of one patch may add to an object: without a limit, some thirty of them fill any memory.
+# The limit for the data that copy operations of a patch add. Without it, about 30 operations fill the memory.
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
@@ -31,7 +29,7 @@ def require_version(resource_version: str) -> dict[str, str]:
 
 
 def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A document may be nested as deeply as the interpreter can follow it; a deeper one is the client's fault."""
+    """Return HTTP 400 for documents that are nested too deeply for the interpreter."""
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -44,16 +42,16 @@ def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def deep_copy(value: Any) -> Any:
-    """A copy that shares nothing with the JSON value that it was made from."""
+    """Return a deep copy of a JSON value."""
     try:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
     except OverflowError:
-        # A whole number of more than 64 bits, which JSON can have.
+        # An integer of more than 64 bits.
         return copy.deepcopy(value)
 
 
 def json_type(value: Any) -> str:
-    """What a JSON value is, as a message of Kubernetes names it."""
+    """Return the type of a JSON value as messages of Kubernetes name it."""
     match value:
         case None:
             return "null"

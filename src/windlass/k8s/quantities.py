@@ -1,4 +1,4 @@
-"""Amounts of CPU, memory and the like as Kubernetes writes them: `500m`, `1.5`, `16Gi`, `1e3`."""
+"""Quantities of CPU, memory and other resources: `500m`, `1.5`, `16Gi`, `1e3`."""
 
 import re
 from decimal import ROUND_UP, Decimal
@@ -13,7 +13,7 @@ MILLI = Decimal("1e-3")
 
 
 def parse(written: str | float) -> Decimal:
-    """The amount; 0 for what is no quantity, which types have refused before anybody counts with it."""
+    """Return the amount; 0 for an invalid quantity, which validation rejects earlier."""
     match = _FORM.fullmatch(str(written))
     if match is None:
         return Decimal(0)
@@ -30,10 +30,7 @@ def is_quantity(written: str) -> bool:
 
 
 def canonical(written: str | float, finest: Decimal = _NANO) -> str:
-    """The one way in which the API writes this amount: no fraction, and the largest suffix that allows it.
-
-    What is finer than `finest` is rounded up, for who asks for something shall have some.
-    """
+    """Return the canonical form: no fraction, and the largest possible suffix. Round up to `finest`."""
     match = _FORM.fullmatch(str(written))
     amount = parse(written)
     if match is None or abs(amount) == _MOST:

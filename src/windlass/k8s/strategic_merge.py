@@ -1,10 +1,9 @@
-"""Strategic merge patches: merge patches that know which lists of Kubernetes' own kinds are merged, and by which key.
+"""Strategic merge patches of built-in kinds, whose lists are merged by keys.
 
-A patch may say what to do with a map or with an item of a list (`$patch`), which items to take out of a list of plain
-values (`$deleteFromPrimitiveList/<field>`), in which order a list shall be (`$setElementOrder/<field>`), and which
-fields to keep (`$retainKeys`). Custom resources have no strategic merge patch, since nothing says how to merge them.
+Directives: `$patch` replaces or deletes a map or list item, `$deleteFromPrimitiveList/<field>` removes values from a
+list, `$setElementOrder/<field>` sets the order of a list, `$retainKeys` names the fields to keep.
 
-Kubernetes answers many a bad patch with 500 and no reason. So does this.
+Like Kubernetes, many invalid patches cause HTTP 500 without a reason.
 """
 
 import re
@@ -41,7 +40,7 @@ def _by(key: str) -> Rule:
 
 _BY_NAME = _by("name")
 _BY_TYPE = _by("type")
-# Volumes and claims are unions: a client that changes their kind says which fields remain.
+# Volumes and claims are unions: a client that changes their type lists the fields to retain.
 _BY_NAME_RETAINING = Rule("merge,retainKeys", "name")
 _PLAIN_VALUES = Rule("merge")
 
@@ -97,7 +96,7 @@ RULES: dict[str, dict[str, Rule]] = {
 }
 _REPLACED = Rule("replace")
 
-# Of a type's name, what Kubernetes does not print: `V1Container`, `RbacV1Subject`.
+# The part of a type name that Kubernetes does not print, e.g. in `V1Container` and `RbacV1Subject`.
 _VERSION = re.compile(r"^([A-Z][a-z]+)?V\d+((alpha|beta)\d+)?")
 
 
@@ -138,7 +137,7 @@ def _merged_template_field(field: str, original: Any, patch: Any) -> Any:
 
 @json_patch.limit_depth
 def strategic_merge_patch(obj: Object, patch: Any, type_name: str) -> Object:
-    """The object, of a type of `kubernetes_types`, after the patch."""
+    """Return the object after the patch. `type_name` is a type of `k8s.types`."""
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
@@ -208,7 +207,7 @@ def _delete_values(original: Object, key: str, values: Any, type_name: str) -> N
 
 
 def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_name: str) -> None:
-    """Merges the list that a `$setElementOrder` is about, and takes it out of the patch."""
+    """Merge the list of a `$setElementOrder`, and remove it from the patch."""
     _, slash, field = key.partition("/")
     if not isinstance(order, list):
         _refuse_type(order)
@@ -227,13 +226,13 @@ def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_n
 
 
 def _check_order(items: list[Any], order: list[Any], rule: Rule) -> None:
-    """Items of a patch must be in the order that the patch itself asks for."""
+    """Require that the items of a patch are in the order of `$setElementOrder`."""
     if not items or not order:
         return
     identity = _identity(rule)
     remaining = map(identity, order)
     changed = [item for item in items if not (isinstance(item, dict) and _DIRECTIVE in item)]
-    # `in` uses up what it passes, so that each is looked for behind the one before it.
+    # `in` consumes the iterator, so each item is searched for after the previous one.
     if not all(identity(item) in remaining for item in changed):
         _refuse(f"The order in patch list:\n{_go(items)}\n doesn't match {_SET_ORDER} list:\n{_go(order)}\n")
 
@@ -271,9 +270,9 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
 
 
 def _ordered(items: list[Any], wanted: list[Any], server: list[Any], rule: Rule) -> list[Any]:
-    """Items that the patch names stand in its order, the others in the server's.
+    """Return the items of the patch in its order, and the others in the order of the server.
 
-    One that the patch does not name keeps its place before the next item that the server had behind it.
+    An item that is not in the patch stays before the next item of the server.
     """
     identity = _identity(rule)
     place, server_place = _positions(wanted, identity), _positions(server, identity)
@@ -298,7 +297,7 @@ def _positions(items: list[Any], identity: Callable[[Any], Hashable]) -> dict[Ha
 
 
 def _identity(rule: Rule) -> Callable[[Any], Hashable]:
-    """What makes two items of a list the same: the value of the merge key, or the value itself."""
+    """Return a function that identifies list items: by the merge key, or by the value."""
 
     def identity(item: Any) -> Hashable:
         value = item
@@ -316,7 +315,7 @@ def _identity(rule: Rule) -> Callable[[Any], Hashable]:
 
 
 def _check_items(*lists: list[Any]) -> None:
-    """The items of lists that are merged must be of one type, which is not a list."""
+    """Require that the items of merged lists have one type, which is not a list."""
     kinds = [type(item) for items in lists for item in items]
     if kinds and kinds[0] is list:
         raise json_patch.inapplicable()
@@ -325,7 +324,7 @@ def _check_items(*lists: list[Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a patch that there is nothing to merge with: without nulls and directives."""
+    """Return a value of a patch without nulls and directives."""
     if isinstance(value, dict):
         return _replaced(value) if _DIRECTIVE in value else _plain_map(value)
     if isinstance(value, list):
@@ -345,7 +344,7 @@ def _plain_map(patch: Object) -> Object:
 
 
 def _is_directive(item: Any) -> bool:
-    """Does an item of a list say what to do with the list, rather than being one of its items?"""
+    """Return whether a list item is a directive."""
     if not isinstance(item, dict) or _DIRECTIVE not in item:
         return False
     directive = item[_DIRECTIVE]
@@ -397,7 +396,7 @@ def _refuse_type(value: Any) -> NoReturn:
 
 
 def _go(value: Any) -> str:
-    """A value as Go prints it, since Kubernetes quotes patches that way."""
+    """Return a value as Go prints it in messages."""
     match value:
         case None:
             return "<nil>"

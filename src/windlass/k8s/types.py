@@ -1,6 +1,6 @@
-"""The types of Kubernetes' own kinds: which fields each has, what is in them, and which must be there.
+"""The types of the built-in kinds of Kubernetes: fields, their types, and required fields.
 
-The file is made by `tools/update_kubernetes_types.py` from a published package and never edited by hand.
+`tools/update_kubernetes_types.py` generates the file from a published package.
 """
 
 import functools
@@ -10,9 +10,9 @@ import msgspec
 
 
 class Type(msgspec.Struct, frozen=True):
-    """`fields` maps a name to what it holds: a scalar, another type's name, `[]T` for lists or `{}T` for mappings.
+    """`fields` maps a name to its type: a scalar, the name of a type, `[]T` for lists or `{}T` for maps.
 
-    The scalars: string, bytes (in base64), integer, number, boolean, date-time, object (a mapping), any,
+    Scalars: string, bytes (in base64), integer, number, boolean, date-time, object (a mapping), any,
     int-or-string, quantity.
     """
 

@@ -1,7 +1,6 @@
-"""The settings as variables of the environment and as flags: their names, and their text → the tree that a file gives.
+"""Settings as environment variables and flags, converted to the same tree as a file.
 
-Whether a value is any good is checked in `configuration`, by the same rules for all sources. Nothing here reads the
-environment: it is an argument.
+`settings.file` validates the values of all sources. The environment is an argument.
 """
 
 import math
@@ -20,25 +19,25 @@ from windlass.wire.yaml.text import Position
 
 PREFIX = "WINDLASS_"
 CONFIGURATION_FILE = "WINDLASS_CONFIG"
-"""Names the configuration file; whoever reads the file reads this variable."""
+"""The variable with the path of the configuration file."""
 DEFAULTS = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePath": "KUBECONFIG"}
-"""Variables that others use too, and that speak where nothing else does, as in the reference."""
+"""Common variables that are used if nothing else is set, as in the reference."""
 
 _NOWHERE = Position(0, 0)
 _IN_FILES_ONLY = frozenset({"pod_failure_spec"})
 _SERVICE_VARIABLE = re.compile(
     r"(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""Kubernetes gives each pod such variables for each Service, and one of ours may be called windlass-something."""
+"""Variables that Kubernetes sets for Services, whose names may start with windlass."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One value that can be set, also inside of a nested setting."""
+    """A setting, or a field of a nested setting."""
 
     key: str
-    """Where it stands in the file, such as `logObjectSnapshot.pod.onPodDeletion`."""
+    """The path in the file, e.g. `logObjectSnapshot.pod.onPodDeletion`."""
     attribute: str
-    """The same as one Python name."""
+    """The path as a Python name."""
     kind: inspect.Type
     default: Any
 
@@ -60,12 +59,12 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> str:
-        """As click wants them declared: a boolean one comes with its opposite."""
+        """The declaration for click. A boolean flag has its opposite."""
         return f"{self.flag}/--no-{self.flag.removeprefix('--')}" if self.is_boolean else self.flag
 
 
 class SettingDiagnostic(Diagnostic, frozen=True):
-    """A diagnostic of a value that stands in no file: it has no line, and `file` says where the value comes from."""
+    """A diagnostic of a value outside a file. It has no line, and `file` is the source of the value."""
 
     def __str__(self) -> str:
         subject = f"{self.path}: " if self.path else ""
@@ -77,7 +76,7 @@ class Layer(msgspec.Struct, frozen=True):
 
     root: tree.Mapping
     origins: dict[str, str] = {}
-    """For each setting that is not from a file, where it comes from; by its key."""
+    """The sources of settings that are not from a file, by key."""
 
 
 def _settings(struct: type[msgspec.Struct], keys: str = "", attributes: str = "") -> Iterator[Setting]:
@@ -96,12 +95,12 @@ _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 
 
 def with_origin(diagnostic: Diagnostic, origin: str) -> Diagnostic:
-    """The same diagnostic of a value from there."""
+    """Return the diagnostic with the source of its value."""
     return SettingDiagnostic(**msgspec.structs.asdict(diagnostic.with_file(origin)))
 
 
 def from_defaults(environment: Mapping[str, str]) -> Layer:
-    """What variables with a wider meaning say; a file comes before them."""
+    """Return the settings of common variables. A file overrides them."""
     return _layer(
         (setting, _scalar(environment[name]), f"environment {name}")
         for setting in SETTINGS
@@ -110,7 +109,7 @@ def from_defaults(environment: Mapping[str, str]) -> Layer:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """An empty variable counts as one that is not set: that is what deployments make of a missing value."""
+    """Return the settings of variables. An empty variable counts as unset."""
     return _layer(
         (setting, _read(setting, text), f"environment {variable}")
         for variable, setting in _BY_VARIABLE.items()
@@ -119,7 +118,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def from_flags(flags: Mapping[str, Any]) -> Layer:
-    """By attribute. None, and a list of nothing, is a flag that was not given."""
+    """Return the settings of flags, by attribute. None and an empty list count as unset."""
     return _layer(
         (setting, _read(setting, value), setting.flag)
         for setting, value in ((_BY_ATTRIBUTE[attribute], value) for attribute, value in flags.items())
@@ -128,7 +127,7 @@ def from_flags(flags: Mapping[str, Any]) -> Layer:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """A warning for each variable that looks like one of ours and is none."""
+    """Warn about unknown variables with the prefix."""
     known = (*_BY_VARIABLE, CONFIGURATION_FILE)
     for name in sorted(environment):
         rest = name.removeprefix(PREFIX)
@@ -152,7 +151,7 @@ def _read(setting: Setting, value: Any) -> tree.Node:
 
 
 def _resolved(value: scalars.Scalar) -> scalars.Scalar:
-    """What the text would mean in a file. What no file can say stays text, and is found to be of the wrong type."""
+    """Return the value of the text in a file. What JSON cannot represent stays text, and is rejected later."""
     meaning = scalars.resolve(value) if isinstance(value, str) else value
     is_odd = meaning is None or (isinstance(meaning, float) and not math.isfinite(meaning))
     return str(value) if is_odd else meaning

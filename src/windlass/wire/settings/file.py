@@ -1,8 +1,4 @@
-"""The controller's configuration: its file, the environment and flags → Settings.
-
-Flags come before the environment, the environment before the file, and the file before the defaults. What a setting
-means stands in `windlass.model.settings`.
-"""
+"""Load the configuration of the controller from flags, the environment and a file, in this order of priority."""
 
 import functools
 import re
@@ -25,7 +21,7 @@ from windlass.wire.yaml import tree
 
 _EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
 _LOWEST_FAILED_CODE = 1
-"""A container pattern without a lower bound speaks of containers that failed, as in the reference."""
+"""The default lower bound of container patterns, as in the reference."""
 _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 
@@ -35,7 +31,7 @@ class LoadedSettings(NamedTuple):
 
 
 class OrderRule(NamedTuple):
-    """Of two settings, one has to be less than the other."""
+    """A setting must be less than another one."""
 
     low: str
     high: str
@@ -74,26 +70,25 @@ ORDERS = (
         is_about_the_lease=True,
     ),
 )
-"""What has to fit together."""
 
 
 LONGEST_RETRY = 1.2
-"""A retry period is made longer by up to a fifth, so that many do not ask in step."""
+"""Jitter extends the retry period by up to 20 %."""
 TIME_TO_RENEW = f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec"
 TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
 
 
 def load_settings(data: bytes, file: str) -> Settings:
-    """An empty file means all defaults. Raises `InvalidFileError` with all faults of the file."""
+    """Load a file. An empty file means all defaults. Raise `InvalidFileError` with all diagnostics."""
     return load((data, file), {}, {}).settings
 
 
 def load(
     file: tuple[bytes, str] | None, variables: Mapping[str, str], flags: Mapping[str, Any]
 ) -> LoadedSettings:
-    """The settings from all sources: a file's content and name, the environment, and flags by attribute.
+    """Load the settings from a file (content and name), the environment, and flags by attribute.
 
-    Raises `InvalidFileError` with all faults of all sources.
+    Raise `InvalidFileError` with the diagnostics of all sources.
     """
     data, name = file or (b"", "")
     written, found = _read(data, name)
@@ -116,7 +111,7 @@ def load(
 
 
 def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
-    """The file's mapping, as far as there is one, and what is wrong with the file by itself."""
+    """Return the mapping of the file and its diagnostics."""
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     found = diagnostics.collect(_check_file(parsed, documents), file)
@@ -125,7 +120,7 @@ def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
 
 
 def _settings(root: tree.Mapping) -> Settings:
-    """Of a tree without faults."""
+    """Return the settings of a valid tree."""
     read = msgspec.convert(tree.without_nulls(tree.plain(root)), Settings)
     return msgspec.structs.replace(
         read,
@@ -151,7 +146,7 @@ def _attributed(found: Iterable[Diagnostic], layer: Layer, file: str) -> Iterato
         yield diagnostic.with_file(file) if origin is None else environment.with_origin(diagnostic, origin)
 
 
-# What may be wrong with a file or a value by itself
+# Single values
 
 
 def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator[Diagnostic]:
@@ -206,11 +201,11 @@ def _is_a_namespace(text: str) -> bool:
     return text == "" or re.fullmatch(names.DNS_LABEL_PATTERN, text) is not None
 
 
-# What may be wrong between values, wherever each of them comes from
+# Relations between values
 
 
 def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Diagnostic]:
-    """About a value that is faulty by itself, enough has been said."""
+    """Check the order of values that are valid themselves."""
     has_election = _value(whole.root, "leaderElection") is not False
     for order in ORDERS:
         if faulty & {order.low, order.high} or (order.is_about_the_lease and not has_election):
@@ -231,7 +226,7 @@ def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Diagnos
 
 
 def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Diagnostic]:
-    """Between two renewals there has to be enough of the lease left for a request."""
+    """Require that enough of the lease is left for a request between two renewals."""
     keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
     if _value(root, "leaderElection") is False or faulty & set(keys):
         return
@@ -260,7 +255,7 @@ def _check_burst(root: tree.Mapping) -> Iterator[Diagnostic]:
 
 
 def _value(root: tree.Mapping, key: str) -> Any:
-    """A number or a boolean; of what is neither, the default, for a diagnostic has been found there."""
+    """Return a number or boolean; the default if the value is invalid."""
     node = root.get(key)
     if isinstance(node, tree.Scalar) and isinstance(node.value, int | float):
         return node.value
@@ -312,7 +307,7 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
 
 
 def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
-    """Other words than the two names are the shape's affair."""
+    """Reject Succeeded. The structural validation rejects other values."""
     if node is not None and tree.text_of(node) == CompletionTypeName.SUCCEEDED:
         yield from structural_validation.wrong_type(
             node, f"{CompletionTypeName.FAILED}: only failed pods are classified", path
@@ -320,7 +315,7 @@ def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """A pod's pattern, or that of a container within it."""
+    """Check the pattern of a pod or of a container."""
     yield from _check_expressions(pattern, path)
     for field, lowest in (("signalRange", None), ("codeRange", _LOWEST_FAILED_CODE)):
         yield from _check_range(tree.dig(pattern, field), lowest, f"{path}.{field}")
