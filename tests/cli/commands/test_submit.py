@@ -101,7 +101,7 @@ def test_a_dry_run_says_what_would_be_refused(place: ClusterNamespace, tmp_path:
 
 EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
     "success": ({}, (), 0, "digits succeeded in "),
-    "an exit code": ({"pod": FAILS}, (), 7, "digits: Failed"),
+    "an exit code": ({"pod": FAILS}, (), 7, "digits failed in "),
     "too late": ({"pod": FOREVER}, ("--timeout", "0.05s"), 124, "not completed after 0.05 s"),
 }
 
@@ -117,7 +117,7 @@ def test_waiting_for_the_end(case: str, place: ClusterNamespace, tmp_path: Path)
 REFUSED: dict[str, tuple[str, str]] = {
     "no job": ("a: b", "name"),
     "no YAML": ("{", "error"),
-    "nothing": ("", "there is no job"),
+    "nothing": ("", "the file has no job"),
     "not a label": ("name: Digits_1\nimage: x\ncommand: x\nroles: {worker: {}}", "name"),
     "for another namespace": (
         "name: digits\nnamespace: elsewhere\nimage: x\ncommand: x\nroles: {worker: {}}",
