@@ -10,9 +10,8 @@ import pytest
 
 from windlass.model.base import Json
 from windlass.model.companions import Companion
-from windlass.render import documents
-from windlass.render.companions import manifests, passwords
-from windlass.render.companions.servers import ResolvedCompanions
+from windlass.render import documents, prerequisites
+from windlass.render.companions import passwords
 
 PAGE = (Path(__file__).parents[2] / "docs" / "companions.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -60,7 +59,7 @@ def objects(kind: str) -> dict[str, Json]:
     """Return the objects by companion."""
     (submission,) = documents.read(ALL, "all.yaml").submissions
     assert submission.job is not None
-    rendered = (piece.body for piece in manifests.pieces(submission.job, ResolvedCompanions()))
+    rendered = (piece.body for piece in prerequisites.preparations(submission.job))
     label = "windlass.dev/companion"
     return {body["metadata"]["labels"][label]: body for body in rendered if body["kind"] == kind}
 

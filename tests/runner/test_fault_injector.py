@@ -11,8 +11,7 @@ from windlass.client.pods import Pod
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
-from windlass.runner.fault_injector import Injector
-from windlass.runner.fault_targets import Aims
+from windlass.runner.fault_injector import FaultTargets, Injector
 from windlass.runner.report import Line, Topic
 from windlass.wire import fault_injection
 
@@ -77,7 +76,7 @@ HITS: dict[str, tuple[list[str], Seen]] = {
 
 @pytest.mark.parametrize(("written", "seen"), HITS.values(), ids=HITS)
 def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
-    aims = Aims(map(fault_injection.parse, written))
+    aims = FaultTargets(map(fault_injection.parse, written))
     for body, expected in seen:
         hits = aims.hits(msgspec.convert(body, Pod))
         assert [hit.said for hit in hits] == expected
@@ -87,7 +86,7 @@ def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
 
 
 def test_a_delay_is_for_pods_that_start() -> None:
-    aims = Aims(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
+    aims = FaultTargets(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
     first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
     second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
     assert [(hit.said, hit.injection.seconds) for hit in aims.delays(first)] == [

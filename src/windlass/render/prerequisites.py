@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render import code, helper_pods
-from windlass.render.companions import manifests as companions
+from windlass.render.companions import hub, jupyter, tensorboard
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
 from windlass.render.manifest_parts import Part, Piece
@@ -38,7 +38,7 @@ def preparations(
         Part.PREFLIGHT: _preflight(job, namespace, share),
     }
     before = (Piece(part, body) for part, bodies in made.items() for body in bodies)
-    return (*before, *companions.pieces(job, resolved or ResolvedCompanions(), share, namespace))
+    return (*before, *_companions(job, resolved or ResolvedCompanions(), share, namespace))
 
 
 def _secrets(job: Job, namespace: str) -> Iterator[Json]:
@@ -65,6 +65,20 @@ def _code(job: Job, namespace: str, archive: bytes | None) -> Iterator[Json]:
 def _preflight(job: Job, namespace: str, share: Share | None) -> Iterator[Json]:
     if preflight.is_needed(job):
         yield preflight.pod(job, share, namespace)
+
+
+def _companions(
+    job: Job, resolved: ResolvedCompanions, share: Share | None, namespace: str
+) -> Iterator[Piece]:
+    if job.tensorboard is not None:
+        for body in tensorboard.objects(job, job.tensorboard, resolved, share, namespace):
+            yield Piece(Part.TENSORBOARD, body)
+    if job.jupyter is not None:
+        for body in jupyter.objects(job, job.jupyter, resolved, share, namespace):
+            yield Piece(Part.JUPYTER, body)
+    if job.hub is not None:
+        for body in hub.objects(job, job.hub, resolved, share, namespace):
+            yield Piece(Part.HUB, body)
 
 
 def _encoded(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Inject the faults of `--inject` into pods of the embedded cluster. `fault_targets` selects pods and times.
+"""Inject the faults of `--inject` into pods of the embedded cluster.
 
 injector = Injector(injections, cluster, transport, tell)     # before there is a pod
 injector.on_pod(pod)                                          # whenever one is seen
@@ -7,24 +7,79 @@ await injector.stop()                                         # in any case
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from windlass.client.pods import Pod
+from windlass.client.pods import Pod, Task
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
 from windlass.kubeapi.resources import PODS
 from windlass.model.base import Json
-from windlass.runner.fault_targets import Aims, Hit, JobKey
+from windlass.model.pods import PodPhase
 from windlass.runner.report import Line, Topic
 from windlass.wire import fault_injection
 from windlass.wire.fault_injection import Action, Injection
 
 if TYPE_CHECKING:
     from windlass.kubeapi.transport import Transport
+
+
+JobKey = tuple[str, str]
+"""The namespace and the name of a job."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One fault for one pod, due `injection.seconds` after the pod runs; a delay, before it starts."""
+
+    injection: Injection
+    job: JobKey
+    pod: str
+    uid: str
+    task: Task
+
+    @property
+    def namespace(self) -> str:
+        return self.job[0]
+
+    @property
+    def said(self) -> str:
+        """The fault as `--inject` writes it."""
+        now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
+        return str(now if now.what is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
+
+
+class FaultTargets:
+    """Tracks the first pod of each task, and the pods that run."""
+
+    def __init__(self, injections: Iterable[Injection]) -> None:
+        self._injections = tuple(injections)
+        self._first: dict[tuple[JobKey, Task], str] = {}
+        self._running: set[str] = set()
+
+    def delays(self, pod: Pod) -> tuple[Hit, ...]:
+        """Return the delays of a pod that is about to start."""
+        return tuple(hit for hit in self._of(pod) if hit.injection.what is Action.DELAY)
+
+    def hits(self, pod: Pod) -> tuple[Hit, ...]:
+        """Return the faults of a pod when it is first observed to run."""
+        found = tuple(hit for hit in self._of(pod) if hit.injection.what is not Action.DELAY)
+        uid = pod.uid
+        if pod.status.phase != PodPhase.RUNNING or uid in self._running:
+            return ()
+        self._running.add(uid)
+        return found
+
+    def _of(self, pod: Pod) -> Iterator[Hit]:
+        if not pod.is_task:
+            return
+        job, task, uid = pod.job_key, pod.task, pod.uid
+        first = self._first.setdefault((job, task), uid)
+        for injection in self._injections:
+            if injection.concerns(task.role, task.index) and (injection.is_repeated or first == uid):
+                yield Hit(injection, job, pod.name, uid, task)
 
 
 class Cluster(Protocol):
@@ -56,7 +111,7 @@ class Injector:
     ) -> None:
         """`prefixes` are the display prefixes of jobs."""
         self._wanted = tuple(wanted)
-        self._aims = Aims(self._wanted)
+        self._targets = FaultTargets(self._wanted)
         self._cluster = cluster
         self._transport = transport
         self._tell = tell
@@ -72,7 +127,7 @@ class Injector:
         if self._is_over:
             return
         loop = asyncio.get_running_loop()
-        for hit in self._aims.hits(pod):
+        for hit in self._targets.hits(pod):
             self._timers.add(loop.call_later(hit.injection.seconds, self._do, hit))
 
     async def stop(self) -> None:
@@ -94,7 +149,7 @@ class Injector:
                 self._tell(Line(Topic.NOTE, _now(), injection.task, "NotInjected", message))
 
     def _delay_of(self, pod: Json) -> float:
-        hits = self._aims.delays(msgspec.convert(pod, Pod))
+        hits = self._targets.delays(msgspec.convert(pod, Pod))
         for hit in hits:
             self._say(hit)
         return sum(hit.injection.seconds for hit in hits)
