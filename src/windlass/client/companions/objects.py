@@ -1,4 +1,4 @@
-"""What is read of the objects of companions: their Deployments and Services. Values only; pods are in `pods`."""
+"""Typed views of the Deployments and Services of companions."""
 
 from collections.abc import Iterable
 from typing import TypeVar

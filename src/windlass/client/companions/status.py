@@ -1,6 +1,6 @@
-"""The companions of a job as a cluster has them: how they stand, where they are, and the way to them.
+"""Status and URLs of the companions of a job, and port forwarding to them.
 
-They are found by their labels. Whoever may not see a part of them is told so, and learns less.
+They are found by their labels. Objects that the user may not read are noted and left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,28 +27,28 @@ from windlass.model.pods import PodPhase
 from windlass.render.companions import servers
 
 READY_SECONDS = 300.0
-"""For so long one may take to answer: its image comes over the network."""
+"""Time limit for the start of a companion, including its image."""
 
 _ONCE_IS_ENOUGH = (126, 127)
-"""What a shell exits with where there is no such program. It will not be there the next time either."""
+"""Exit codes of a shell for a missing program, which a retry does not fix."""
 _ENOUGH = 2
-"""So often one may come to a bad end before it is given up."""
+"""Failures after which a companion is given up."""
 _LOGDIR = "--logdir="
 
 Note = Callable[[str], None]
-"""Is told what could not be seen."""
+"""Called with a note about what could not be read."""
 T = TypeVar("T")
 
 
 class State(StrEnum):
     RUNNING = "Running"
-    """It answers."""
+    """It is ready."""
     STARTING = "Starting"
-    """Its pod runs, and does not answer yet."""
+    """Its pod runs and is not ready yet."""
     WAITING = "Waiting"
-    """It has no pod, or that waits for something, such as a node or an image."""
+    """It has no pod, or its pod waits, e.g. for a node or an image."""
     FAILED = "Failed"
-    """It has come to a bad end, and may be tried again."""
+    """It failed, and may be restarted."""
 
 
 class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,36 +56,36 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     namespace: str
     name: str = ""
-    """Of its Deployment; empty where that is not to be seen."""
+    """Name of its Deployment. Empty if that may not be read."""
     uid: str = ""
-    """Of its Deployment."""
+    """UID of its Deployment."""
     state: State
     reason: str = ""
     pod: str = ""
-    """The name of the newest one."""
+    """Name of the newest pod."""
     service: str = ""
     service_type: str = ""
     port: int = 0
-    """Of its Service."""
+    """Port of its Service."""
     pod_port: int = 0
-    """Where its pod answers."""
+    """Port of its pod."""
     url: str = ""
-    """From wherever it can be reached: see `is_open_to_the_outside`."""
+    """URL outside or inside the cluster: see `is_open_to_the_outside`."""
     is_open_to_the_outside: bool = False
-    """Otherwise the URL is one within the cluster, and `opens` leads there."""
+    """Whether the URL works outside the cluster. Otherwise use `opens`."""
     is_kept: bool = False
-    """It stays when the job goes."""
+    """Whether it stays when the job is deleted."""
     logdir: str = ""
-    """What a TensorBoard watches."""
+    """Log directory of a TensorBoard."""
     secrets: tuple[str, ...] = ()
-    """The names of those that its pod reads."""
+    """Names of the Secrets that its pod reads."""
 
     def __str__(self) -> str:
         return f"{self.companion} of {self.job}"
 
     @property
     def opens(self) -> str:
-        """The command that leads there from any machine."""
+        """The command that forwards a port to it from any machine."""
         return f"windlass {self.companion} {self.job}"
 
     @property
@@ -94,12 +94,12 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selector(job: str, companion: Companion) -> str:
-    """The labels of all that belongs to one."""
+    """Return the label selector of a companion's objects."""
     return ",".join(f"{label}={value}" for label, value in servers.labels_of(job, companion).items())
 
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
-    """Those of one job, in the order of `Companion`. Raises what `Connection.send` raises, but for refusals."""
+    """Return the companions of a job, in the order of `Companion`. Raises like `Connection.send`."""
     if not formats.is_object_name(job) or len(job) > MAX_LABEL_LENGTH:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
@@ -113,7 +113,7 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
         companion_objects.by_companion(map(pods.decode, await _listed(connection, PODS, labels, note))),
     )
     is_behind_nodes = any(service.spec.type == ServiceType.NODE_PORT for _, service in found.services)
-    # An embedded cluster gives node ports to Services, and nobody listens there.
+    # An embedded cluster assigns node ports, but nothing listens on them.
     has_node_ports = is_behind_nodes and not await embedded.is_embedded(connection)
     return tuple(
         _view(connection.namespace, job, each, found, has_node_ports=has_node_ports)
@@ -183,14 +183,14 @@ def forward(
 
 
 async def _answering(connection: Connection, view: CompanionView, crew: PodWatcher) -> None:
-    """Whoever may not see the Deployment looks at the pod."""
+    """Wait for the Deployment, or for the pod if the Deployment may not be read."""
     if view.uid:
         await workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda found: found.is_available)
     else:
         await crew.wait_until(lambda: bool(crew.pods) and crew.pods[-1].is_ready)
 
 
-# What is read of them
+# Reading
 
 
 async def _listed(connection: Connection, resource: Resource, labels: str, note: Note) -> list[msgspec.Raw]:
@@ -204,14 +204,14 @@ async def _listed(connection: Connection, resource: Resource, labels: str, note:
 
 
 async def _jobs_with_any(connection: Connection) -> set[str]:
-    """Some may have outlived their jobs."""
+    """Return the jobs with companions, which may have outlived their jobs."""
     listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
     return {
         companion_objects.decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed
     } - {""}
 
 
-# What is made of that
+# Views
 
 
 def _view(
@@ -266,7 +266,7 @@ def _logdir(spec: PodSpec) -> str:
 
 
 def _outside(service: Service, own: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
-    """Host and port for who is not in the cluster; empty where there are none."""
+    """Return host and port outside the cluster. Empty if there are none."""
     match service.spec.type:
         case ServiceType.LOAD_BALANCER:
             given = service.status.load_balancer.ingress or ()
@@ -281,7 +281,7 @@ def _host(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-# How it stands
+# State
 
 
 def _standing(pod: Pod | None) -> tuple[State, str]:
@@ -316,7 +316,7 @@ def _is_given_up(found: Sequence[Pod]) -> bool:
 
 
 def _bad_ends(status: ContainerStatus) -> int:
-    """How often it has come to its end, of one that does not run now and ended badly."""
+    """Return how often a container has ended, if it failed and does not run now; otherwise 0."""
     return status.restart_count + 1 if not status.is_running and _exit_code(status) else 0
 
 
@@ -326,7 +326,7 @@ def _exit_code(status: ContainerStatus) -> int:
 
 
 def _how_it_ended(pod: Pod) -> str:
-    """In one line. What it wrote is in its log."""
+    """Return how a pod ended, in one line."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return f"the pod {pod.name} has failed"
