@@ -153,7 +153,8 @@ def test_file_names_with_shell_characters(cluster: Cluster) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from windlass.client import connection, upload_items, upload_pods, upload_shares
+from windlass.client import connection
+from windlass.client.upload import items, pod_target, shares
 from windlass.client.upload.transfer import Watch
 
 kubeconfig, source, share, most = sys.argv[1:]
@@ -167,9 +168,9 @@ def moved(name, size):
 
 async def main():
     async with connection.connected(kubeconfig) as here:
-        cargo = upload_items.gather({"": [Path(source)]})
-        to = upload_shares.parse(share)
-        await upload_pods.upload(here, to, cargo, name="upload-killed", watch=Watch(moved=moved))
+        to_upload = items.gather({"": [Path(source)]})
+        to = shares.parse(share)
+        await pod_target.upload(here, to, to_upload, name="upload-killed", watch=Watch(moved=moved))
 
 asyncio.run(main())
 """
@@ -207,7 +208,7 @@ def upload(
 ) -> Uploaded:
     async def work() -> Uploaded:
         async with connections.connected(cluster.kubeconfig) as here:
-            cargo = upload_items.gather({"": [source]})
+            to_upload = items.gather({"": [source]})
             return await pod_target.upload(here, share, cargo, name=name, watch=watch, timeout=timeout)
 
     return asyncio.run(work())
