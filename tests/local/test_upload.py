@@ -208,8 +208,8 @@ def upload(
 ) -> Uploaded:
     async def work() -> Uploaded:
         async with connections.connected(cluster.kubeconfig) as here:
-            to_upload = items.gather({"": [source]})
-            return await pod_target.upload(here, share, cargo, name=name, watch=watch, timeout=timeout)
+            to_upload = upload_items.gather({"": [source]})
+            return await pod_target.upload(here, share, to_upload, name=name, watch=watch, timeout=timeout)
 
     return asyncio.run(work())
 
