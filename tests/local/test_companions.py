@@ -115,7 +115,7 @@ def test_kept_companion_holds_the_run_open_and_keeps_its_exit_code(
         assert served(watched.url) == WORDS
         traces = home.traces()
         command.press_ctrl_c()
-        assert "has completed with " in command.done().expect(3).lines[-1]
+        assert "failed: worker-0 exited with code 3" in command.done().expect(3).lines[-1]
         check_that_nothing_is_left(home, traces, watched.port)
 
 
@@ -151,7 +151,7 @@ def test_companions_run_without_their_job(best: levels.Level, open_folder: Path)
         traces = home.traces()
         command.press_ctrl_c()
         done = command.done().expect(0)
-        assert done.lines[-1].endswith("its companions have ended")
+        assert done.lines[-1].endswith("companions stopped")
         assert "submitted" not in done.stdout
         check_that_nothing_is_left(home, traces, watched.port)
 
