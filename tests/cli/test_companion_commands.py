@@ -145,7 +145,7 @@ def test_it_leads_there_until_it_is_ended(
     commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
     said = commands[0].line()
     url = said.split()[3]
-    assert said == f"tensorboard of digits: {url}  (Ctrl-C ends this; it goes on in the cluster)"
+    assert said == f"tensorboard of digits: {url}  (Ctrl-C stops forwarding, not the tensorboard)"
     assert get(url) == ["train"]
     assert commands[0].end(number) == (0, "", "")
     with pytest.raises(OSError, match="refused"):
@@ -183,7 +183,7 @@ def test_one_that_does_not_answer_yet_is_waited_for(
     commands.append(Command(scene, "hub", "digits", "--port", "0"))
     assert commands[0].process.stderr is not None
     assert commands[0].process.stderr.readline() == (
-        "windlass: waiting until hub of digits answers: its pod is not created yet\n"
+        "windlass: waiting until hub of digits is ready: its pod is not created yet\n"
     )
     POD_PORTS.of["p"] = program.port
     scene.pod(READY, companion=Companion.HUB)
@@ -213,7 +213,7 @@ def test_a_user_that_the_hub_does_not_have(scene: Scene, program: Program) -> No
     begin(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
     result = windlass(scene, "hub", "digits", "--new-password", "eve")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == 'windlass: hub of digits has no user "eve", it has ada\n'
+    assert result.stderr == 'windlass: hub of digits has no user "eve", only ada\n'
 
 
 # Of a file
@@ -236,7 +236,7 @@ def test_what_looks_like_a_file_is_started_here(
 def test_no_new_password_for_a_file(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*words, "job.yaml"])
     assert result.exit_code == 2
-    assert "--new-password is for a job of a cluster" in result.stderr
+    assert "--new-password requires the name of a job" in result.stderr
 
 
 # What is not there
@@ -248,7 +248,7 @@ def test_a_job_without_it(scene: Scene, companion: Companion) -> None:
     scene.start(other)
     result = windlass(scene, str(companion), "digits")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"digits has no {companion}, it has {other}. Write `{companion}: {{}}`" in result.stderr
+    assert f"digits has no {companion}, only {other}. Add `{companion}: {{}}`" in result.stderr
     assert "`windlass submit FILE --companions-only`" in result.stderr
 
 
@@ -269,7 +269,7 @@ def test_one_that_is_not_installed(scene: Scene) -> None:
     result = windlass(scene, "tensorboard", "digits")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[-4:] == [
-        "windlass: tensorboard of digits cannot be started: the pod p ended with 127",
+        "windlass: cannot start tensorboard of digits: the pod p exited with code 127",
         "main of p",
         "",
         "without end",
@@ -280,7 +280,7 @@ def test_one_that_takes_too_long(scene: Scene) -> None:
     scene.start()
     result = windlass(scene, "tensorboard", "digits", "--timeout", "1s")
     assert (result.exit_code, result.stdout) == (124, "")
-    assert "tensorboard of digits does not answer within 1 s" in result.stderr
+    assert "tensorboard of digits is not ready within 1 s" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("--port", "65536"), ("--port", "x"), ("--timeout", "0s")])

@@ -126,7 +126,9 @@ def test_they_are_listed_with_their_urls(place: ClusterNamespace, file: str) -> 
 def test_they_are_listed_when_only_they_are_left(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--companions-only")
     said = run(place, "status", "digits").stdout
-    assert said.startswith(f"there is no job digits in the namespace {place.name}, but its companions exist:")
+    assert said.startswith(
+        f"the job digits does not exist in the namespace {place.name}, but its companions do:"
+    )
     assert "tensorboard" in said.splitlines()[-2]
     assert 'there is no job "digits"' in run(place, "status", "digits", "-o", "json", code=1).stderr
     assert 'there is no job "digit"' in run(place, "status", "digit", code=1).stderr

@@ -51,10 +51,10 @@ def test_bytes(tmp_path: Path) -> None:
 def test_size(size: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (size - 1))
     (tmp_path / "b").write_bytes(b"x")
-    if size <= config_map_files.MOST_BYTES:
+    if size <= config_map_files.MAX_BYTES:
         assert len(made(tmp_path)["data"]["a"]) == size - 1
     else:
-        with pytest.raises(ValueError, match=f"holds {size} bytes, and a ConfigMap at most 1048576"):
+        with pytest.raises(ValueError, match=f"has {size} bytes, but a ConfigMap has at most 1048576"):
             made(tmp_path)
 
 
@@ -62,7 +62,7 @@ def test_a_folder_of_data_is_refused_unread(tmp_path: Path) -> None:
     """A hole of many gigabytes takes no room, unless somebody reads it."""
     with (tmp_path / "data").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(ValueError, match="mount it as a volume"):
+    with pytest.raises(ValueError, match="use a volume instead"):
         made(tmp_path)
 
 
@@ -71,7 +71,7 @@ def test_a_folder_of_data_is_refused_unread(tmp_path: Path) -> None:
     [
         ("code", "found 'code', expected NAME=PATH"),
         ("code=/no/such/folder", "/no/such/folder"),
-        ("code={folder}", "holds no file that could be in a ConfigMap"),
+        ("code={folder}", "contains no file whose name is valid in a ConfigMap"),
     ],
 )
 def test_what_run_says(option: str, words: str, tmp_path: Path) -> None:

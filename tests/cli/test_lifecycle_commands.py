@@ -36,9 +36,13 @@ def test_stop(running: ClusterNamespace) -> None:
     body = running.wait_for_completed("digits")
     assert completion_of(body)["phrase"] == "StopFrameworkRequested"
     assert run(running, "stop", "digits").stdout == "digits has already completed\n"
-    assert "cannot be scaled" in run(running, "scale", "digits", "worker=4", code=1).stderr
-    for verb in ("suspend", "resume"):
-        assert f"cannot be {verb}" in run(running, verb, "digits", code=1).stderr
+    for participle, *words in (
+        ("scaled", "scale", "digits", "worker=4"),
+        ("suspended", "suspend", "digits"),
+        ("resumed", "resume", "digits"),
+    ):
+        expected = f"digits has completed and cannot be {participle}. Run it again with `windlass submit --rerun FILE`."
+        assert expected in run(running, *words, code=1).stderr
 
 
 def test_one_that_is_being_stopped(running: ClusterNamespace) -> None:

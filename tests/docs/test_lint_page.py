@@ -50,7 +50,7 @@ def whole(example: str) -> str:
 
 
 def test_good_example_has_no_diagnostics() -> None:
-    assert lint.look(GOOD.encode(), "good.yaml") == ()
+    assert lint.diagnose(GOOD.encode(), "good.yaml") == ()
 
 
 def test_every_rule_is_documented() -> None:
@@ -59,6 +59,6 @@ def test_every_rule_is_documented() -> None:
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
 def test_example_breaks_the_rule(rule: str, example: str) -> None:
-    found = lint.look(whole(example).encode(), "example.yaml")
+    found = lint.diagnose(whole(example).encode(), "example.yaml")
 
     assert rule in {fault.rule for fault in found}

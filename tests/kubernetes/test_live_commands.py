@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from typing import Final
 
@@ -77,7 +78,7 @@ def _services(place: Place) -> list[Json]:
 def test_running_job_is_not_replaced(running: Console, place: Place) -> None:
     uid = place.framework("job")["metadata"]["uid"]
     for more in ((), ("--rerun",)):
-        assert "it is Running" in running.message("submit", "job.yaml", *more)
+        assert " and is Running. Wait for its end" in running.message("submit", "job.yaml", *more)
     assert place.framework("job")["metadata"]["uid"] == uid
     assert place.framework("job")["status"]["state"] == "AttemptRunning"
     # A running job is deleted with its pods.
@@ -116,11 +117,12 @@ def test_file_with_several_objects_is_submitted(console: Console, place: Place) 
 
 def test_why_explains_a_failed_job(running: Console, place: Place) -> None:
     running.end("job/worker-1", 3)
-    assert running("wait", "job", code=3).lines[-1].startswith("job failed in ")
+    verdict = running("wait", "job", code=3).lines[-1]
+    assert re.fullmatch(r"job failed in [\w ]+: worker-1 exited with code 3", verdict)
     node = tasks_of(place.framework("job"))[1]["attemptStatus"]["podNodeName"]
     last = ["worker-1 begins", "the end of worker-1"]
 
-    _insist_on_failure(running, node, last)
+    check_failure(running, node, last)
     assert running("list").lines[1].split()[:2] == ["job", "Failed"]
     assert "windlass why job" in running("status", "job").text
     described = running("describe", "job").text
@@ -135,13 +137,13 @@ def test_why_explains_a_failed_job(running: Console, place: Place) -> None:
     for pod in place.pods():
         place.client.delete(place.path("pods", pod)).expect(200)
     place.wait_for("no pod to be left", lambda: not place.pods())
-    _insist_on_failure(running, node, last)
+    check_failure(running, node, last)
     assert "`windlass why job`" in running.message("logs", "job")
 
 
-def _insist_on_failure(console: Console, node: str, last: list[str]) -> None:
+def check_failure(console: Console, node: str, last: list[str]) -> None:
     text = console("why", "job").lines
-    assert text[0].startswith(f"job failed: worker-1 ended with 3 (ContainerUnrecognizedFailed) on {node}")
+    assert text[0].startswith(f"job failed: worker-1 exited with code 3 on {node} (")
     assert [line.strip() for line in text if line.strip() in last] == last
     failure = json.loads(console("why", "job", "-o", "json").text)["failure"]
     assert {name: failure[name] for name in ("task", "code", "node", "lines")} == {

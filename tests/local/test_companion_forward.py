@@ -91,7 +91,7 @@ def test_forward_follows_a_replaced_pod(cluster: Cluster) -> None:
     script = SERVE.replace("PORT", str(port), 1)
     cluster.start(Companion.TENSORBOARD, ["python3", "-c", script], port)
     command = cluster.home.begin("tensorboard", "digits", "--port", "0", *cluster.where)
-    command.says("(Ctrl-C ends this; it goes on in the cluster)")
+    command.says("(Ctrl-C stops forwarding, not the tensorboard)")
     host = command.output.split()[3].removeprefix("http://").rstrip("/")
     (before,) = cluster.pods(Companion.TENSORBOARD)
     first = before["metadata"]["name"]
@@ -117,5 +117,5 @@ def test_forward_reports_why_a_companion_cannot_start(cluster: Cluster) -> None:
     cluster.start(Companion.JUPYTER, "echo 'pip install it' >&2; exit 127", specs.free_port())
     done = cluster.home.windlass("jupyter", "digits", *cluster.where).expect(1)
     *_, told, said = done.stderr.splitlines()
-    assert "windlass: jupyter of digits cannot be started: the pod digits-jupyter-" in told
+    assert "windlass: cannot start jupyter of digits: the pod digits-jupyter-" in told
     assert said == "pip install it"

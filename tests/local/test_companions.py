@@ -136,7 +136,7 @@ def test_failing_companion_is_reported_and_the_job_continues(best: levels.Level,
     with watching(best, IS_NOT_INSTALLED) as home:
         watched = Watched(home, open_folder, keep=True)
         command = home.begin_run(watched.job)
-        command.says("tensorboard  tensorboard of digits cannot be started: ")
+        command.says("tensorboard  cannot start tensorboard of digits: ")
         command.says("tensorboard  pip install what it needs")
         watched.gate.touch()
         assert "succeeded" in command.done().expect(0).lines[-1]

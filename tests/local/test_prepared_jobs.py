@@ -152,9 +152,11 @@ def test_missing_file_is_reported(cluster: Cluster, folder: Path, web: Web) -> N
     file = written(cluster.home, job("lacking", web.url, needs=["/data/digits/none.csv"]))
     done = cluster.submit(file).expect(1)
     (message,) = done.stderr.splitlines()
-    assert "the preflight has failed: /data/digits/none.csv does not exist" in message
+    assert "the preflight failed: /data/digits/none.csv does not exist" in message
     assert "on the job's NFS server" in message
-    assert message.endswith("What was made for its files stays: PersistentVolumeClaim lacking-nfs.")
+    assert message.endswith(
+        "These objects for its files were created and are kept: PersistentVolumeClaim lacking-nfs."
+    )
     cluster.is_clean_but_for_storage("lacking")
 
 
@@ -199,9 +201,9 @@ def test_run_loads_data_like_submit(web: Web) -> None:
         file = written(home, job("digits", web.url))
         done = home.windlass("run", "--network", "shared", "--logs", file).expect(0)
         assert "preflight: all files exist" in done.stdout
-        assert "unless --keep keeps them" in done.stdout
+        assert "unless --keep is given" in done.stdout
         missing = written(home, job("digits", web.url, needs=["/data/none"]))
         refused = home.windlass("run", "--network", "shared", "--output", "json", missing).expect(1)
         assert refused.told[-1]["event"] == "error"
-        assert "/data/none is not there" in refused.told[-1]["message"]
+        assert "/data/none does not exist" in refused.told[-1]["message"]
         assert not home.runs

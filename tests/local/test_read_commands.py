@@ -123,7 +123,7 @@ def test_task_that_is_not_running_is_reported(cluster: Cluster) -> None:
     cluster.wait_for_completed("brief")
     done = cluster.windlass("exec", "brief/worker-0", "--", "true").expect(1)
     (message,) = done.stderr.splitlines()
-    assert "worker-0 does not run, its container main ended with 5" in message
+    assert "worker-0 is not running: its container main exited with code 5" in message
 
 
 def test_ctrl_c_ends_the_command(cluster: Cluster) -> None:
@@ -214,6 +214,6 @@ def test_why_shows_the_log_of_the_failed_pod(cluster: Cluster) -> None:
     cluster.submit(framework(role(container), name="broken", completedPods="Keep"))
     cluster.wait_for_completed("broken")
     done = cluster.windlass("why", "broken", "--lines", "2").expect(0)
-    assert done.lines[0].startswith("broken failed: worker-0 ended with 3 (ContainerUnrecognizedFailed)")
+    assert done.lines[0].startswith("broken failed: worker-0 exited with code 3 on ")
     assert "    line 2\n    line 3\n" in done.stdout
     assert "line 1" not in done.stdout

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Where(NamedTuple):
+class ClusterOptions(NamedTuple):
     """The selected cluster and namespace. Empty values mean the defaults of kubectl."""
 
     kubeconfig: str = ""
@@ -26,13 +26,13 @@ class Where(NamedTuple):
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --kubeconfig, --context and --namespace, which the command receives as `where`."""
+    """Add --kubeconfig, --context and --namespace, which the command receives as `cluster`."""
 
-    def with_where(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        return command(where=Where(kubeconfig, context, namespace), **others)
+    def with_cluster(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
+        return command(cluster=ClusterOptions(kubeconfig, context, namespace), **others)
 
-    with_where.__name__, with_where.__doc__ = command.__name__, command.__doc__
-    with_where.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    with_cluster.__name__, with_cluster.__doc__ = command.__name__, command.__doc__
+    with_cluster.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for add in (
         click.option(
             "--namespace",
@@ -55,17 +55,17 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Path of the kubeconfig (default: the one that kubectl uses).",
         ),
     ):
-        add(with_where)
-    return with_where
+        add(with_cluster)
+    return with_cluster
 
 
-def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
+def run(cluster: ClusterOptions, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
     """Return the result of a use case. Raises CommandError."""
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import connection, errors
 
     async def connected() -> T:
-        async with connection.connected(where.kubeconfig, where.context, where.namespace) as found:
+        async with connection.connected(cluster.kubeconfig, cluster.context, cluster.namespace) as found:
             return await use(found)
 
     try:

@@ -1,4 +1,4 @@
-"""A command as a job: `windlass run --ps 2 --workers 2 -- python train.py`."""
+"""Convert a command to a job: `windlass run --ps 2 --workers 2 -- python train.py`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ from windlass.model.job import Job, Role
 from windlass.render import validation
 from windlass.render.documents import Submission
 
-_NO_LABEL = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 40
+_INVALID_CHARACTERS = re.compile(r"[^a-z0-9]+")
+_MAX_NAME_LENGTH = 40
 _INTERPRETERS = re.compile(r"(python[0-9.]*|sh|bash|torchrun|mpirun|mpiexec|uv|run|env)$")
 _ROLES = {"chief": "chief", "ps": "ps", "workers": "worker"}
-"""Options, and the roles that they mean."""
+"""Roles by the option that sets their number of tasks."""
 
 
 class JobOptions(msgspec.Struct, frozen=True):
-    """What the options say of the job."""
+    """Options of the job, with a command."""
 
     name: str = ""
     runtime: Runtime | None = None
     numbers: Mapping[str, int] = {}
-    """Of tasks, by the option's name."""
+    """Numbers of tasks by option."""
     roles: tuple[str, ...] = ()
     """NAME=N."""
     env: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class JobOptions(msgspec.Struct, frozen=True):
 
     @property
     def given(self) -> list[str]:
-        """The options that only make sense for a command."""
-        told = {
+        """Names of the given options that require a command."""
+        options = {
             "--name": bool(self.name),
             "--runtime": self.runtime is not None,
             **{f"--{option}": True for option in self.numbers},
@@ -46,11 +46,11 @@ class JobOptions(msgspec.Struct, frozen=True):
             "--env": bool(self.env),
             "--barrier": self.has_barrier,
         }
-        return [option for option, is_given in told.items() if is_given]
+        return [option for option, is_given in options.items() if is_given]
 
 
 def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submission:
-    """`folder` is where the command is meant to run. Raises UsageError."""
+    """Return the job that runs the command in `folder`. Raises UsageError."""
     roles = _roles(options)
     job = Job(
         name=options.name or _name(words),
@@ -68,7 +68,7 @@ def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submi
 
 
 def missing(words: Sequence[str], folder: Path) -> Path | None:
-    """The script, if it is certain which file is meant and it is not there: nothing need be started to see that."""
+    """Return the path of the script if it does not exist; None if it exists or cannot be determined."""
     is_a_script = len(words) > 1 and words[1].endswith(".py")
     is_certain = is_a_script and re.fullmatch(r"python[0-9.]*", PurePath(words[0]).name) is not None
     return folder / words[1] if is_certain and not (folder / words[1]).exists() else None
@@ -77,12 +77,12 @@ def missing(words: Sequence[str], folder: Path) -> Path | None:
 def _roles(options: JobOptions) -> dict[str, int]:
     roles = {role: options.numbers[option] for option, role in _ROLES.items() if option in options.numbers}
     for each in options.roles:
-        name, number = _pair("--role", each, "NAME=N, such as evaluator=1")
+        name, number = _pair("--role", each, "NAME=N, e.g. evaluator=1")
         if not re.fullmatch("[0-9]{1,5}", number):
-            raise click.UsageError(f"--role: found {each!r}, expected NAME=N, such as evaluator=1")
+            raise click.UsageError(f"--role: found {each!r}, expected NAME=N, e.g. evaluator=1")
         roles[name] = int(number)
-    is_anybody_told_to_work = bool(options.roles) or roles.keys() & {"chief", "worker"}
-    return roles if is_anybody_told_to_work else {**roles, "worker": 1}
+    has_workers = bool(options.roles) or roles.keys() & {"chief", "worker"}
+    return roles if has_workers else {**roles, "worker": 1}
 
 
 def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
@@ -93,31 +93,30 @@ def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Of the script, or of the program: as much of it as a name may be."""
+    """Return a job name from the name of the script or the program."""
     meant = next((PurePath(word).stem for word in words if word.endswith((".py", ".sh"))), "")
     if not meant:
         plain = (PurePath(word).name for word in words if not word.startswith("-"))
         meant = next((word for word in plain if not _INTERPRETERS.match(word)), "")
-    label = _NO_LABEL.sub("-", meant.lower())[:_LONGEST_NAME].strip("-")
+    label = _INVALID_CHARACTERS.sub("-", meant.lower())[:_MAX_NAME_LENGTH].strip("-")
     return label if re.match(names.DNS_LABEL_PATTERN, label) else "job"
 
 
-# Which runtime
+# Runtime
 
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 def _runtime(words: Sequence[str], roles: Mapping[str, int], folder: Path) -> Runtime:
     if "ps" in roles:
         return Runtime.TENSORFLOW
     meant = _hints(words, folder).runtime
-    # Of MPI's tasks one is started, and starts the others: who wants that says so.
+    # With MPI, one task starts the others. This is used only if it is requested with --runtime.
     return meant if meant is not None and meant is not Runtime.MPI else Runtime.PLAIN
 
 
 def unanswered(words: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Options by which the script wants to be told of its peers, with what answers them, that the command does not
-    give: --ps_hosts=$(PS_HOSTS) and the like."""
+    """Return the options for peers that the script has and the command does not set, e.g. --ps_hosts=$(PS_HOSTS)."""
     given = {word.partition("=")[0].lstrip("-") for word in words}
     wanted = _hints(words, folder).arguments
     return tuple(each for each in wanted if each.partition("=")[0].lstrip("-") not in given)
@@ -129,9 +128,9 @@ def _hints(words: Sequence[str], folder: Path) -> Hints:
 
 
 def _beginning(script: Path) -> bytes:
-    """What is not there, the command itself will say."""
+    """Return the first bytes of the script; none if it cannot be read, which the command itself will report."""
     try:
         with script.open("rb") as stream:
-            return stream.read(_MOST_BYTES)
+            return stream.read(_MAX_BYTES)
     except OSError:
         return b""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from windlass.cli import cluster_options, name_completion, parameters
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.model.companions import Companion
 from windlass.runner import browser
 
@@ -29,7 +29,7 @@ class ForwardRequest(NamedTuple):
     address: str
     opens_browser: bool
     timeout: float
-    where: Where
+    cluster: ClusterOptions
 
     @property
     def is_file(self) -> bool:
@@ -52,10 +52,10 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
             address: str,
             opens_browser: bool,
             timeout: float,
-            where: Where,
+            cluster: ClusterOptions,
             **others: Any,
         ) -> Any:
-            request = ForwardRequest(companion, name, port, address, opens_browser, timeout, where)
+            request = ForwardRequest(companion, name, port, address, opens_browser, timeout, cluster)
             return command(request=request, **others)
 
         with_request.__name__, with_request.__doc__ = command.__name__, command.__doc__
@@ -98,7 +98,7 @@ def open_companion(
     """Forward until Ctrl-C. Raises CommandError."""
     if request.is_file:
         sys.exit(_run_file(request))
-    cluster_options.run(request.where, lambda connection: _open(connection, request, before, meanwhile))
+    cluster_options.run(request.cluster, lambda connection: _open(connection, request, before, meanwhile))
 
 
 def say(message: str) -> None:
@@ -142,7 +142,7 @@ async def _open(
         await before(connection, view)
     if view.state is not State.RUNNING:
         note(
-            f"waiting until {request.companion} of {request.name} answers{f': {view.reason}' if view.reason else ''}"
+            f"waiting until {request.companion} of {request.name} is ready{f': {view.reason}' if view.reason else ''}"
         )
     view = await companion_status.until_ready(connection, request.name, request.companion, request.timeout)
     leading = companion_status.forward(
@@ -150,8 +150,8 @@ async def _open(
     )
     with _until_interrupted() as interrupted:
         async with leading as forward:
-            stays = "it goes on in the cluster"
-            say(f"{request.companion} of {request.name}: {forward.url}  (Ctrl-C ends this; {stays})")
+            stays = f"Ctrl-C stops forwarding, not the {request.companion}"
+            say(f"{request.companion} of {request.name}: {forward.url}  ({stays})")
             if request.opens_browser:
                 await browser.open_at(forward.url, note)
             await _while_open(interrupted, meanwhile(forward.url, view) if meanwhile is not None else None)

@@ -1,4 +1,4 @@
-"""A ConfigMap made from files, as `kubectl create configmap --from-file` makes one."""
+"""Create a ConfigMap from files, like `kubectl create configmap --from-file`."""
 
 import base64
 import re
@@ -6,23 +6,23 @@ from pathlib import Path
 
 from windlass.model.base import Json
 
-MOST_BYTES = 1024 * 1024
-"""What Kubernetes lets a ConfigMap hold."""
+MAX_BYTES = 1024 * 1024
+"""Size limit of a ConfigMap."""
 
-_is_a_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
+_is_valid_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
 
 
 def config_map(name: str, namespace: str, path: Path) -> Json:
-    """Of a file, or of the files of a folder, without those of folders in it. Raises OSError and ValueError."""
+    """Return a ConfigMap with a file, or with the files directly in a folder. Raises OSError and ValueError."""
     within = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
-    files = [file for file in within if _is_a_key(file.name)]
+    files = [file for file in within if _is_valid_key(file.name)]
     if not files:
-        raise ValueError(f"{path} holds no file that could be in a ConfigMap")
-    # Asked before anything is read: somebody may have named a folder of training data.
+        raise ValueError(f"{path} contains no file whose name is valid in a ConfigMap")
+    # Checked before anything is read: the folder may contain training data.
     size = sum(file.stat().st_size for file in files)
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
-            f"{path} holds {size} bytes, and a ConfigMap at most {MOST_BYTES}: mount it as a volume"
+            f"{path} has {size} bytes, but a ConfigMap has at most {MAX_BYTES}: use a volume instead"
         )
     contents = {file.name: file.read_bytes() for file in files}
     made: Json = {

@@ -1,4 +1,4 @@
-"""The option `--inject` of `run` and `plan`, and what is written behind it."""
+"""The option `--inject` of `run` and `plan`, and the parser of its value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,7 +20,7 @@ option = click.option(
 
 
 def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
-    """`jobs`: how many tasks each role of each job has. Raises UsageError for what cannot be done to any of them."""
+    """Parse faults. `jobs` has the number of tasks by role. Raises UsageError for a task that no job has."""
     most: dict[str, int] = {}
     for role, tasks in (pair for roles in jobs for pair in roles.items()):
         most[role] = max(tasks, most.get(role, 0))

@@ -1,4 +1,4 @@
-"""How `submit` and `run` are asked to look, or not to look, whether the files of a job are there before it starts."""
+"""Options of `submit` and `run` for the preflight, which checks that the required files of a job exist."""
 
 import click
 
@@ -16,11 +16,9 @@ preflight_timeout = click.option(
 
 
 def seconds(asked: float | None, *, is_wanted: bool) -> float | None:
-    """None where nobody looks. Raises UsageError."""
+    """Return the time limit of the preflight; None without one. Raises UsageError."""
     from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS
 
     if asked is not None and not is_wanted:
-        raise click.UsageError(
-            "--preflight-timeout is for a preflight, and --no-preflight says that there is none"
-        )
+        raise click.UsageError("--preflight-timeout and --no-preflight are mutually exclusive")
     return (asked or PREFLIGHT_SECONDS) if is_wanted else None

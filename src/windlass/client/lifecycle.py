@@ -19,7 +19,7 @@ class Change(msgspec.Struct, frozen=True):
     framework: Framework
     """The Framework after the change."""
     message: str
-    """What was changed, or why nothing was."""
+    """Message about the change, or why there was none."""
     has_happened: bool = True
 
 

@@ -53,7 +53,7 @@ class PodWatcher:
         self._name = name
         self._pods: dict[str, Pod] = {}
         self.is_lost = False
-        """Whether there is no pod, or no longer one."""
+        """Whether no pod exists, or no longer."""
         self._events: dict[str, events.ApiEvent] = {}
         """By UID, the newest last."""
         self._changed = asyncio.Condition()

@@ -26,7 +26,7 @@ from windlass.model.pods import PodPhase
 LOOPBACK = "127.0.0.1"
 LAST_PORT = 65535
 PORTS_TO_TRY = 100
-"""How many ports are tried after one that is in use."""
+"""Number of further ports to try after one that is in use."""
 LINGER_SECONDS = 30.0
 """After a client closes its sending side, it may still wait for a response or be gone. The connection is closed after
 this time without data from the pod."""

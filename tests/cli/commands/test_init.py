@@ -79,7 +79,7 @@ def test_job(
     assert (job["name"], job["runtime"], job["code"]) == ("digits", runtime, ".")
     assert {role: of_role["tasks"] for role, of_role in job["roles"].items()} == tasks
     assert job.get("command", "") == command
-    assert lint.inspect(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"]).faults == ()
     assert f"the job: digits, {runtime}, " in result.stderr
 
 
@@ -117,7 +117,7 @@ def test_what_stands_there_as_a_comment_can_be_used(here: Path, runtime: str) ->
     job = yaml.safe_load((here / "job.yaml").read_text())
     assert {"env", "volumes", "image"} <= set(job)
     assert job["roles"]["worker"]["resources"]["gpus"] == 1
-    assert lint.inspect(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"]).faults == ()
 
 
 NAMES = {
@@ -139,7 +139,7 @@ def test_names(here: Path, script: str, expected: tuple[str, str, str]) -> None:
 
     job = yaml.safe_load((here / "job.yaml").read_text())
     assert (job["name"], job["code"], job["command"]) == expected
-    assert lint.inspect(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"]).faults == ()
 
 
 def test_the_code_is_named_from_the_job_file(here: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_home_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_folder_of_somebody_else_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ForeignFolderError, match="is not empty, and no data directory of Windlass"):
+    with pytest.raises(ForeignFolderError, match="is not empty and is not a data directory of Windlass"):
         data_folders.claim(tmp_path)
     assert not data_folders.is_ours(tmp_path)
 
@@ -222,7 +222,7 @@ def test_up_twice_is_harmless(monkeypatch: pytest.MonkeyPatch, data: Path) -> No
         result = windlass("up", "--nodes", "3")
     assert (result.exit_code, result.stdout) == (0, "export KUBECONFIG='/the data/kubeconfig'\n")
     assert "the cluster is already running" in result.stderr
-    assert "it was started with --nodes 1; `windlass local down` first to change that" in result.stderr
+    assert "it was started with --nodes 1. To change that, run `windlass local down` first." in result.stderr
 
 
 def test_a_daemon_that_never_becomes_ready(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
@@ -255,7 +255,7 @@ def test_usage(arguments: list[str], words: str) -> None:
         (["status"], 3, "not running"),
         (["reset", "--yes"], 0, " does not exist"),
         (["image", "list"], 0, ""),
-        (["image", "remove", "a"], 1, "there are no local images in "),
+        (["image", "remove", "a"], 1, " has no local images"),
     ],
 )
 def test_where_there_is_nothing(data: Path, command: list[str], exit_code: int, words: str) -> None:
@@ -294,7 +294,7 @@ def test_the_folder_of_somebody_else_is_left_alone(tmp_path: Path, command: list
     (tmp_path / "thesis.tex").touch()
     result = windlass(*command, "--data-dir", tmp_path)
     assert result.exit_code == 1
-    assert "no data directory of Windlass" in result.stderr
+    assert "is not a data directory of Windlass" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -310,7 +310,7 @@ def test_images(tmp_path: Path) -> None:
         "tensorflow/tensorflow:1.4": str(tmp_path)
     }
     missing = windlass("image", "add", "b", tmp_path / "missing")
-    assert (missing.exit_code, "is not there" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "does not exist" in missing.stderr) == (1, True)
 
 
 def test_up_is_like_the_last_time_where_nothing_else_is_said(

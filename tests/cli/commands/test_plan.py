@@ -124,11 +124,11 @@ WRONG = {
     "no such file": (["no-such-file.yaml"], "no-such-file.yaml: cannot be read: No such file or directory"),
     "no such role": (
         [KILLED, "--inject", "kill wroker-1"],
-        '--inject: "kill wroker-1" cannot be injected: unknown action role "wroker". Did you mean "worker"?',
+        '--inject: "kill wroker-1" cannot be injected: there is no role "wroker". Did you mean "worker"?',
     ),
     "no such task": (
         [KILLED, "--inject", "kill worker-2"],
-        "cannot be injected: unknown action worker-2. The role worker has worker-0 to worker-1.",
+        "cannot be injected: there is no worker-2. The role worker has worker-0 to worker-1.",
     ),
     "no such fault": (
         [KILLED, "--inject", "burn worker-1"],
@@ -136,11 +136,11 @@ WRONG = {
     ),
     "no such endless role": (
         [KILLED, "--endless", "sp"],
-        '--endless: there is no role "sp". Known names: ps, worker.',
+        '--endless: unknown role "sp". Known names: ps, worker.',
     ),
     "no such role with a time": (
         [KILLED, "--task-time", "workers=5m"],
-        '--task-time: there is no role "workers". Did you mean "worker"?',
+        '--task-time: unknown role "workers". Did you mean "worker"?',
     ),
     "no time": ([KILLED, "--task-time", "soon"], "--task-time: found 'soon', expected a duration such as"),
     "no time of a role": (

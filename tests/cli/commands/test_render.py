@@ -144,7 +144,7 @@ def test_only_some_parts(tmp_path: Path) -> None:
     ]
     result = render(*plain, "--only", "nfs")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--only nfs: there is no such part. Parts: cluster, services, roles" in result.stderr
+    assert "--only nfs: unknown part. Parts: cluster, services, roles" in result.stderr
 
 
 def test_the_pod_that_looks_is_there_for_who_asks(tmp_path: Path) -> None:
@@ -257,10 +257,10 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "another namespace": ({"namespace": "a"}, ("-n", "b"), "has the namespace a, and --namespace is b"),
     "no code": ({"code": "nowhere"}, (), "nowhere does not exist"),
     "no such namespace": ({}, ("-n", "A B"), "expected lower-case letters"),
-    "no address": ({}, ("--nfs-server", "a b"), "expected an address such as 10.96.0.12"),
+    "no address": ({}, ("--nfs-server", "a b"), "expected an address, e.g. 10.96.0.12"),
     "an unknown part": ({}, ("--only", "pods"), "'pods' is not one of"),
     "a faulty job": ({"nmae": "x"}, (), "nmae"),
-    "a NUL": ({"env": {"A": "a\0b"}}, (), "job.yaml: a text of the Framework digits has a NUL in it"),
+    "a NUL": ({"env": {"A": "a\0b"}}, (), "job.yaml: a value in Framework digits contains a NUL"),
 }
 
 
@@ -286,7 +286,7 @@ def test_two_objects_of_one_name(tmp_path: Path) -> None:
     assert kinds(render(file)) == ["Framework digits", "Framework digits-worker-0"]
     result = render(file, "--target", "plain")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "there would be two of one name: Service digits-worker-0." in result.stderr
+    assert "two objects have the same name: Service digits-worker-0." in result.stderr
 
 
 def test_files_that_cannot_be_meant(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_windows_line_ends() -> None:
 def test_a_value_that_changes_nothing() -> None:
     words = ("--set", "valeu=x", "--set", "value=3")
     result = template("single", "-", "web", *words, text=OBJECT)
-    assert "--set valeu changes nothing" in result.stderr
+    assert "--set valeu has no effect" in result.stderr
     assert value(result) == "3"
 
 
@@ -107,7 +107,7 @@ def test_the_template_is_not_written_over(here: Path) -> None:
     for out in ("t.jinja", "./t.jinja", "link"):
         result = template("single", "t.jinja", "web", "--set", "value=x", "--out", out)
         assert (result.exit_code, (here / "t.jinja").read_text()) == (2, OBJECT)
-        assert "--out is the file that is read" in result.stderr
+        assert "--out is the input file t.jinja" in result.stderr
 
 
 def test_templates_beside_it(here: Path) -> None:
@@ -156,7 +156,7 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "a number that only a cluster has": (
         COUNTED,
-        ("t.jinja:7: ", '"ps_replicas"', "The mode cluster gives it."),
+        ("t.jinja:7: ", '"ps_replicas"', "It is set in mode cluster."),
     ),
     "two objects of one name": (
         (OBJECT + "---\n" + OBJECT).replace("value | yaml", "'1' | yaml"),
@@ -252,10 +252,10 @@ def test_kinds_that_are_not_known_pass() -> None:
 WRONG = {
     "no such file": (
         ("cluster", "none.jinja", "web", "1", "2"),
-        "none.jinja is not there. `windlass init --template cluster`",
+        "none.jinja does not exist. Write a first template with `windlass init --template cluster`",
     ),
     "a folder": (("single", ".", "web"), ".: cannot be read: Is a directory"),
-    "bytes": (("single", "bytes", "web"), "bytes:2: this is not UTF-8"),
+    "bytes": (("single", "bytes", "web"), "bytes:2: a template must be UTF-8"),
     "no mode": (("double", "t.jinja", "web"), "double"),
     "no project": (("single", "t.jinja"), "PROJECT"),
     "a project that is no name": (
@@ -263,9 +263,12 @@ WRONG = {
         'found "Web_Predict", expected lower',
     ),
     "a project that is a path": (("single", "t.jinja", "../web"), 'found "../web"'),
-    "numbers of a single task": (("single", "t.jinja", "web", "1", "2"), "takes no PS and WORKERS"),
-    "a cluster without numbers": (("cluster", "t.jinja", "web"), "cluster needs PS and WORKERS"),
-    "a cluster without workers": (("cluster", "t.jinja", "web", "1"), "cluster needs PS and WORKERS"),
+    "numbers of a single task": (
+        ("single", "t.jinja", "web", "1", "2"),
+        "PS and WORKERS are not allowed with single",
+    ),
+    "a cluster without numbers": (("cluster", "t.jinja", "web"), "cluster requires PS and WORKERS"),
+    "a cluster without workers": (("cluster", "t.jinja", "web", "1"), "cluster requires PS and WORKERS"),
     "no worker": (("cluster", "t.jinja", "web", "1", "0"), "[WORKERS]"),
     "fewer than none": (("cluster", "t.jinja", "web", "--", "-1", "1"), "[PS]"),
     "words for numbers": (("cluster", "t.jinja", "web", "one", "2"), "[PS]"),
@@ -274,12 +277,12 @@ WRONG = {
     "a key that is none": (("single", "t.jinja", "web", "--set", "a-b=c"), "expected KEY=VALUE"),
     "a key that is taken": (
         ("single", "t.jinja", "web", "--set", "project_name=a"),
-        "project_name is what stands for PROJECT",
+        "project_name is set by the argument PROJECT",
     ),
-    "no JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", which is no JSON'),
+    "no JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", expected JSON'),
     "nowhere to write": (
         ("single", "t.jinja", "web", "--set", "value=a", "--out", "no/where"),
-        "no/where cannot be written",
+        "cannot write no/where: No such file or directory",
     ),
 }
 

@@ -121,7 +121,10 @@ def test_the_lease_goes_that_the_configuration_names(
 def test_again_there_is_nothing(server: RunningServer) -> None:
     uninstall(server, "--crds")
     result = uninstall(server, "--crds")
-    assert (result.exit_code, result.stdout) == (0, "nothing of Windlass was found in windlass-system\n")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "Windlass is not installed in the namespace windlass-system: nothing was deleted\n",
+    )
 
 
 def test_another_installation_stays(server: RunningServer) -> None:

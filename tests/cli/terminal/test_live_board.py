@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from windlass.cli.terminal.live_board import Board
-from windlass.cli.terminal.live_view import Head, Phase, Row
+from windlass.cli.terminal.live_view import JobSummary, Phase, Row
 from windlass.model.completion import (
     PERMANENT,
     SUCCEEDED,
@@ -185,19 +185,19 @@ def reason(word: str, message: str) -> Line:
 def test_trouble_stands_in_the_row_until_the_task_runs() -> None:
     made = board(framework(task(0, State.ATTEMPT_PREPARING)))
     made.reason(reason("Scheduled", "is scheduled to laptop"))
-    assert rows(made)[0].trouble == ""
+    assert rows(made)[0].problem == ""
     made.reason(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
-    assert rows(made)[0].trouble == "FailedScheduling: 0/1 nodes"
+    assert rows(made)[0].problem == "FailedScheduling: 0/1 nodes"
     made.framework(job(), RUNNING)
-    assert rows(made)[0].trouble == ""
+    assert rows(made)[0].problem == ""
     made.reason(reason("Unhealthy", "Unhealthy: a probe failed"))
-    assert rows(made)[0].trouble == "", "the reason is told, and the task runs"
+    assert rows(made)[0].problem == "", "the reason is told, and the task runs"
 
 
 ENDED = FrameworkAttemptCompletionStatus(3, "Phrase", PERMANENT, "")
 HEADS = {
-    "before-anybody-knows-it": ([], Head("job", "submitted", 65, 0, ((Phase.WAITING, 2),))),
-    "running": ([RUNNING], Head("job", "running", 65, 0, ((Phase.RUNNING, 2),))),
+    "before-anybody-knows-it": ([], JobSummary("job", "submitted", 65, 0, ((Phase.WAITING, 2),))),
+    "running": ([RUNNING], JobSummary("job", "running", 65, 0, ((Phase.RUNNING, 2),))),
     "tried-again": (
         [
             framework(
@@ -206,7 +206,7 @@ HEADS = {
                 retry_policy_status=RetryPolicyStatus(total_retried_count=2),
             )
         ],
-        Head("job", "running", 65, 2, ((Phase.RUNNING, 1), (Phase.WAITING, 1))),
+        JobSummary("job", "running", 65, 2, ((Phase.RUNNING, 1), (Phase.WAITING, 1))),
     ),
     "failed": (
         [
@@ -218,14 +218,14 @@ HEADS = {
                 completion_time=BEGAN + timedelta(seconds=9),
             )
         ],
-        Head("job", "failed (3)", 9, 0, ((Phase.FAILED, 2),)),
+        JobSummary("job", "failed (3)", 9, 0, ((Phase.FAILED, 2),)),
     ),
 }
 
 
 @pytest.mark.parametrize(("frameworks", "expected"), HEADS.values(), ids=HEADS.keys())
-def test_how_a_job_stands(frameworks: list[Framework], expected: Head) -> None:
-    assert board(*frameworks).view(NOW).heads == (expected,)
+def test_how_a_job_stands(frameworks: list[Framework], expected: JobSummary) -> None:
+    assert board(*frameworks).view(NOW).jobs == (expected,)
 
 
 def test_tasks_of_several_jobs_are_told_apart() -> None:

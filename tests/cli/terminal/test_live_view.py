@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from windlass.cli.terminal import live_view
 from windlass.cli.terminal import text as terminal_text
-from windlass.cli.terminal.live_view import Head, Phase, Row, View
+from windlass.cli.terminal.live_view import JobSummary, Phase, Row, View
 from windlass.wire.progress import Progress
 
-HEAD = Head("digits", "running", 62, tasks=((Phase.RUNNING, 2),))
+HEAD = JobSummary("digits", "running", 62, tasks=((Phase.RUNNING, 2),))
 WORKER = Row(
     "worker-0",
     Phase.RUNNING,
@@ -77,7 +77,7 @@ def test_what_fits(size: tuple[int, int], expected: list[str]) -> None:
 def test_those_in_trouble_come_first_and_those_that_are_done_last() -> None:
     phases = [Phase.SUCCEEDED, Phase.RUNNING, Phase.RETRYING, Phase.WAITING, Phase.FAILED]
     rows = [Row(f"worker-{number}", phases[number % 5]) for number in range(200)]
-    rows[3] = Row("worker-3", Phase.WAITING, trouble="0/1 nodes are available")
+    rows[3] = Row("worker-3", Phase.WAITING, problem="0/1 nodes are available")
     lines = live_view.render(View((HEAD,), tuple(rows)), 100, 90)
     shown = [line.split()[1] for line in lines[2:-1]]
     assert len(lines) == 90
@@ -88,20 +88,20 @@ def test_those_in_trouble_come_first_and_those_that_are_done_last() -> None:
 
 
 def test_trouble_stands_where_the_last_line_would() -> None:
-    row = Row("worker-0", Phase.STARTING, line="words of the last attempt", trouble="no such command")
+    row = Row("worker-0", Phase.STARTING, line="words of the last attempt", problem="no such command")
     (line,) = live_view.render(View((HEAD,), (row,)), 100, 10)[2:]
     assert line.endswith("no such command")
 
 
 @pytest.mark.parametrize(
-    ("heads", "height", "expected"),
+    ("jobs", "height", "expected"),
     [
         (2, 20, ["job-0  running 0:00", "job-1  running 0:00"]),
         (50, 9, ["job-0  running 0:00", "job-1  running 0:00", "… and 48 more jobs"]),
     ],
 )
-def test_several_jobs(heads: int, height: int, expected: list[str]) -> None:
-    view = View(tuple(Head(f"job-{number}", "running", 0) for number in range(heads)), (SERVER,))
+def test_several_jobs(jobs: int, height: int, expected: list[str]) -> None:
+    view = View(tuple(JobSummary(f"job-{number}", "running", 0) for number in range(jobs)), (SERVER,))
     assert live_view.render(view, 80, height)[: len(expected)] == expected
 
 
@@ -109,7 +109,7 @@ COLOUR = re.compile(r"\x1b\[[0-9]+m")
 
 
 def test_colours_are_around_what_is_there_without_them() -> None:
-    coloured = live_view.render(View(VIEW.heads, VIEW.rows, has_colours=True), 110, 20)
+    coloured = live_view.render(View(VIEW.jobs, VIEW.rows, has_colours=True), 110, 20)
     assert "\x1b[31mfailed 137\x1b[0m" in coloured[-1]
     assert [COLOUR.sub("", line) for line in coloured] == live_view.render(VIEW, 110, 20)
 
@@ -152,15 +152,15 @@ ROWS = st.builds(
     progress=st.none() | st.builds(Progress, st.integers(0, 10**15), st.integers(0, 10**15)),
     remaining=st.none() | st.floats(0, 10**8),
     line=st.text(max_size=200).map(terminal_text.printable),
-    trouble=st.just("") | st.text(max_size=200).map(terminal_text.printable),
+    problem=st.just("") | st.text(max_size=200).map(terminal_text.printable),
 )
 
 
 @given(st.lists(ROWS, max_size=12), st.integers(1, 150), st.integers(2, 20), st.integers(0, 6))
 def test_nothing_is_wider_or_higher_than_the_terminal(
-    rows: list[Row], width: int, height: int, heads: int
+    rows: list[Row], width: int, height: int, jobs: int
 ) -> None:
-    view = View((HEAD,) * heads, tuple(rows))
+    view = View((HEAD,) * jobs, tuple(rows))
     lines = live_view.render(view, width, height)
     assert len(lines) <= height
     assert [line for line in lines if terminal_text.display_width(line) > width] == []

@@ -83,8 +83,8 @@ def refuse(monkeypatch: pytest.MonkeyPatch, verb: Verb, plural: str) -> None:
 
 
 ACCOUNT = (
-    r"rejected Role digits-jupyter: roles are not for you. Name a service account that is there "
-    r"\(jupyter: \{serviceAccount: …\}\), or ask for the right"
+    r"rejected Role digits-jupyter: roles are not for you. Use an existing service account "
+    r"\(jupyter: \{serviceAccount: …\}\), or ask for permission to create service accounts"
 )
 
 

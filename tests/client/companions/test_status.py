@@ -84,7 +84,7 @@ STANDINGS: dict[str, tuple[Json | None, State, str]] = {
     "ended": (
         {"phase": "Running", "containerStatuses": container(state=ended(127, "a\npip install it\n"))},
         State.FAILED,
-        "the pod p ended with 127: pip install it",
+        "the pod p exited with code 127: pip install it",
     ),
     "ended-again": (
         {
@@ -92,7 +92,7 @@ STANDINGS: dict[str, tuple[Json | None, State, str]] = {
             "containerStatuses": container(2, state=waiting("CrashLoopBackOff"), lastState=ended(1, "no")),
         },
         State.FAILED,
-        "the pod p ended with 1, 3 times by now: no",
+        "the pod p exited with code 1 (3 times): no",
     ),
     "tried-again": (
         {"phase": "Running", "containerStatuses": container(2, state={"running": {}}, lastState=ended(1))},
@@ -192,7 +192,7 @@ def test_what_may_not_be_seen_is_told(scene: Scene, kind: str, monkeypatch: pyte
 
     monkeypatch.setattr(Connection, "send", refusing)
     (view,) = scene.use(lambda connection: companion_status.read(connection, "digits", told.append))
-    assert told == [f"its companions are not to be seen whole: you may not list {kind}"]
+    assert told == [f"cannot read all of its companions: you may not list {kind}"]
     assert view.companion is TENSORBOARD
     assert bool(view.uid) is (kind != "deployments")
     assert bool(view.url) is (kind != "services")
@@ -212,16 +212,19 @@ def test_one_that_answers(scene: Scene) -> None:
 HOPELESS: dict[str, tuple[Json, str]] = {
     "not-installed": (
         {"phase": "Running", "containerStatuses": container(state=ended(127))},
-        "cannot be started: the pod p ended with 127\nmain of p\n\nwithout end",
+        "cannot start tensorboard of digits: the pod p exited with code 127\nmain of p\n\nwithout end",
     ),
     "again-and-again": (
         {
             "phase": "Running",
             "containerStatuses": container(1, state=waiting("CrashLoopBackOff"), lastState=ended(3)),
         },
-        "cannot be started: the pod p ended with 3, 2 times by now\nmain of p\n\nwithout end",
+        "cannot start tensorboard of digits: the pod p exited with code 3 (2 times)\nmain of p\n\nwithout end",
     ),
-    "evicted": ({"phase": "Failed", "reason": "Evicted"}, "cannot be started: the pod p has failed"),
+    "evicted": (
+        {"phase": "Failed", "reason": "Evicted"},
+        "cannot start tensorboard of digits: the pod p has failed",
+    ),
 }
 
 
@@ -231,7 +234,7 @@ def test_one_that_is_given_up(scene: Scene, status: Json, words: str) -> None:
     scene.pod(status)
     with pytest.raises(RefusedError) as error:
         scene.until_ready()
-    assert str(error.value) == f"tensorboard of digits {words}"
+    assert str(error.value) == words
 
 
 LATE: dict[str, tuple[Json | None, str]] = {
@@ -271,7 +274,7 @@ def test_one_that_may_still_come(scene: Scene, status: Json | None, words: str) 
         scene.pod(status)
     with pytest.raises(TimedOutError) as error:
         scene.until_ready(100.0)
-    assert str(error.value).startswith("tensorboard of digits does not answer within 100 s")
+    assert str(error.value).startswith("tensorboard of digits is not ready within 100 s")
     assert words in str(error.value)
 
 
@@ -280,9 +283,9 @@ def test_one_that_nobody_has(scene: Scene) -> None:
     scene.start(job="numbers")
     scene.place.submit(jobs.framework("bare", jobs.role()))
     for job, words in {
-        "digits": r"digits has no tensorboard, it has jupyter\. Write `tensorboard: {}` into its job file, .*"
+        "digits": r"digits has no tensorboard, only jupyter\. Add `tensorboard: {}` to its job file, .*"
         r"`windlass submit FILE --companions-only`",
-        "bare": r"bare has no tensorboard\. Write `tensorboard: {}`",
+        "bare": r"bare has no tensorboard\. Add `tensorboard: {}`",
         "number": r'there is no job "number" .* Did you mean "numbers"\?',
         "nobody": 'there is no job "nobody" in the namespace',
     }.items():
@@ -335,8 +338,8 @@ def test_passwords_that_are_not_renewed(scene: Scene) -> None:
     scene.start(Companion.HUB, hashes={"ada": passwords.for_hub("old")})
     scene.start(Companion.JUPYTER)
     for companion, user, words in (
-        (Companion.HUB, "Eve", 'hub of digits has no user "eve", it has ada'),
-        (Companion.JUPYTER, ALL_USERS, "the password of jupyter of digits is in a Secret of your own"),
+        (Companion.HUB, "Eve", 'hub of digits has no user "eve", only ada'),
+        (Companion.JUPYTER, ALL_USERS, "the password of jupyter of digits is in your own Secret"),
     ):
         with pytest.raises(ClientError, match=words):
             renewed(scene, companion, user)
@@ -345,7 +348,7 @@ def test_passwords_that_are_not_renewed(scene: Scene) -> None:
 def test_a_secret_that_no_pod_reads_any_more_is_left_alone(scene: Scene) -> None:
     """It is that of an earlier job file."""
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"}, secret="mine")  # noqa: S106
-    with pytest.raises(NotThereError, match="the password of jupyter of digits is in a Secret of your own"):
+    with pytest.raises(NotThereError, match="the password of jupyter of digits is in your own Secret"):
         renewed(scene, Companion.JUPYTER)
 
 
@@ -357,7 +360,7 @@ def test_who_may_have_a_password_of_their_own(scene: Scene) -> None:
     for user in ("ADA", "Ben"):
         password = renewed(scene, Companion.HUB, user)
         assert passwords.fits_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
-    with pytest.raises(NotThereError, match='hub of digits has no user "eve", it has ada, ben'):
+    with pytest.raises(NotThereError, match='hub of digits has no user "eve", only ada, ben'):
         renewed(scene, Companion.HUB, "eve")
     assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
 
@@ -377,6 +380,6 @@ def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:
     change = {"data": None, "stringData": {password_files.OF_JUPYTER: msgspec.json.encode([]).decode()}}
     scene.client.patch(scene.path("secrets", "digits-jupyter"), change).expect(200)
     with pytest.raises(
-        ClientError, match="the Secret digits-jupyter has no passwords as Windlass writes them"
+        ClientError, match="the Secret digits-jupyter contains no passwords in the format of Windlass"
     ):
         renewed(scene, Companion.JUPYTER)

@@ -364,12 +364,12 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
     ),
     "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
     "somebody deletes it": (NEEDS, deleted, ClientError, "its pod was deleted"),
-    "data": (LOADS, failed_load, RefusedError, "its data could not be loaded: .*backoff limit"),
+    "data": (LOADS, failed_load, RefusedError, "cannot load its data: .*backoff limit"),
     "a step": (
         LOADS,
         failed_step,
         RefusedError,
-        "its data could not be loaded: its step load-0 ended with 3: load-0 of digits-load-data-x",
+        "cannot load its data: step load-0 exited with code 3: load-0 of digits-load-data-x",
     ),
 }
 
@@ -391,7 +391,9 @@ def test_what_fails_leaves_nothing(case: str, scene: Scene) -> None:
 
 
 def test_a_preflight_that_never_answers(scene: Scene) -> None:
-    with pytest.raises(TimedOutError, match=r"the preflight .*--no-preflight.* has no answer within 0\.5 s"):
+    with pytest.raises(
+        TimedOutError, match=r"the preflight .*--no-preflight.* has not finished within 0\.5 s"
+    ):
         scene.submit(NEEDS, preflight_seconds=0.5)
     assert not scene.has_framework
     assert scene.get("pods", "digits-preflight") is None
@@ -464,7 +466,7 @@ def test_a_server_that_never_answers_stays_and_is_named(
 ) -> None:
     monkeypatch.setattr(waits, "SERVER_SECONDS", 0.5)
     with pytest.raises(
-        TimedOutError, match=r"digits-nfs does not answer.*are kept: .*PersistentVolumeClaim digits-nfs"
+        TimedOutError, match=r"digits-nfs is not ready.*are kept: .*PersistentVolumeClaim digits-nfs"
     ):
         scene.submit(SHARES)
     assert not scene.has_framework

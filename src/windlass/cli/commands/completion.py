@@ -23,5 +23,5 @@ def completion(shell: str) -> None:
 
     found = shell_completion.get_completion_class(shell)
     if found is None:
-        raise CommandError(f"there is no completion for {shell}")
+        raise CommandError(f"cannot create a completion script for {shell}")
     click.echo(found(main, {}, "windlass", VARIABLE).source())

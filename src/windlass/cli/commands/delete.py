@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, job_changes, name_completion, parameters
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 @parameters.timeout
 @cluster_options.options
 def delete(
-    names: tuple[str, ...], no_wait: bool, keep_companions: bool, timeout: float | None, where: Where
+    names: tuple[str, ...],
+    no_wait: bool,
+    keep_companions: bool,
+    timeout: float | None,
+    cluster: ClusterOptions,
 ) -> None:
     """Delete jobs and the objects they own: pods, code and companions. A running job is stopped.
 
-    NAME is that of a Framework. If there is no such Framework, the Job of that name and all objects with the label
+    NAME is the name of a Framework. If it does not exist, the Job of that name and all objects with the label
     windlass.dev/job=NAME are deleted. Volumes and the job's own NFS server are kept. The command waits until the other
     objects are deleted.
 
@@ -40,7 +44,7 @@ def delete(
     async def use(connection: "Connection") -> None:
         await _delete(connection, names, timeout, waits=not no_wait, keeps_companions=keep_companions)
 
-    cluster_options.run(where, use)
+    cluster_options.run(cluster, use)
 
 
 async def _delete(

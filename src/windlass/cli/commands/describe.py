@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import status
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
@@ -49,13 +49,13 @@ _EVENTS = (
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
 @cluster_options.options
-def describe(name: str, where: Where) -> None:
+def describe(name: str, cluster: ClusterOptions) -> None:
     """Show the details of a job: status, spec, tasks, pods, companions and latest events.
 
     \b
         windlass describe digits
     """
-    cluster_options.run(where, lambda connection: _describe(connection, name))
+    cluster_options.run(cluster, lambda connection: _describe(connection, name))
 
 
 async def _describe(connection: "Connection", name: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -35,7 +35,7 @@ _FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, 
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
 @click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
 @cluster_options.options
-def env(task: str, shell: str, where: Where) -> None:
+def env(task: str, shell: str, cluster: ClusterOptions) -> None:
     """Print the discovery variables of a task, e.g. digits/worker-1, as shell commands.
 
     To set them in the current shell:
@@ -55,7 +55,7 @@ def env(task: str, shell: str, where: Where) -> None:
     async def read(connection: "Connection") -> dict[str, str]:
         return await client_env.read(connection, job, parsed_task)
 
-    variables = cluster_options.run(where, read)
+    variables = cluster_options.run(cluster, read)
     if shell == "json":
         click.echo(json.dumps(variables, indent=2))
         return

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 @click.option("--watch", "-w", is_flag=True, help="Watch for new events until Ctrl-C.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options.options
-def events(name: str, watch: bool, output: str, where: Where) -> None:
+def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None:
     """Show the events of the job NAME and its pods, oldest first. Repeated events are shown once with their count.
 
     A cluster keeps events for about an hour. With --output json, each line is one event.
@@ -46,9 +46,9 @@ def events(name: str, watch: bool, output: str, where: Where) -> None:
         for event in found:
             click.echo(_format(event, output))
         if not found and output == "text":
-            click.echo(f"windlass: there are no recent events of {name}", err=True)
+            click.echo(f"windlass: no recent events of {name}", err=True)
 
-    cluster_options.run(where, show)
+    cluster_options.run(cluster, show)
 
 
 def _format(event: "Event", output: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def execute(
-    has_stdin: bool, tty: bool, container: str, task: str, command: tuple[str, ...], where: Where
+    has_stdin: bool, tty: bool, container: str, task: str, command: tuple[str, ...], cluster: ClusterOptions
 ) -> None:
     """Run COMMAND in the container of a task, e.g. digits/worker-1, and return its exit code. Arguments after -- belong
     to the command.
@@ -49,7 +49,7 @@ def execute(
         with streams.local_streams(has_stdin=has_stdin, tty=tty) as local:
             return await client_exec.execute(connection, job, parsed_task, command, local, container)
 
-    sys.exit(cluster_options.run(where, run))
+    sys.exit(cluster_options.run(cluster, run))
 
 
 exec = execute  # noqa: A001 — the name of the command

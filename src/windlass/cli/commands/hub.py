@@ -1,4 +1,4 @@
-"""`windlass hub`: a way to the JupyterHub of a job."""
+"""The command `windlass hub`."""
 
 import click
 
@@ -25,7 +25,5 @@ def hub(request: ForwardRequest, user: str | None) -> None:
         windlass hub job.yaml
     """
     if user is not None and request.is_file:
-        raise click.UsageError(
-            "--new-password is for a job of a cluster: one that is started here has new ones"
-        )
+        raise click.UsageError("--new-password requires the name of a job: with FILE, all passwords are new")
     companion_forward.open_companion(request, companion_forward.renewal(user) if user is not None else None)

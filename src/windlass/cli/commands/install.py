@@ -144,7 +144,7 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
 async def _apply(made: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
     from windlass.install.connection import (
         connect,
-    )  # brings an HTTP client with it, which printing does not need
+    )  # slow to import, and not needed for printing
 
     async with connect(kubeconfig, context) as send:
         async for applied in apply.apply_all(send, made, asyncio.sleep):

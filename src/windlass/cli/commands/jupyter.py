@@ -1,4 +1,4 @@
-"""`windlass jupyter`: a way to the JupyterLab of a job."""
+"""The command `windlass jupyter`."""
 
 import click
 
@@ -20,7 +20,5 @@ def jupyter(request: ForwardRequest, new_password: bool) -> None:
         windlass jupyter job.yaml
     """
     if new_password and request.is_file:
-        raise click.UsageError(
-            "--new-password is for a job of a cluster: one that is started here has a new one"
-        )
+        raise click.UsageError("--new-password requires the name of a job: with FILE, the password is new")
     companion_forward.open_companion(request, companion_forward.renewal() if new_password else None)

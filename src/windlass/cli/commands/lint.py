@@ -77,7 +77,7 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
         raise click.UsageError(
             "--output json cannot be combined with --fix and -, which print the fixed text"
         )
-    report = mend(files) if fix else inspect(files)
+    report = fix_files(files) if fix else check_files(files)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
@@ -96,26 +96,26 @@ def _print_report(report: Report, *, is_fixing: bool, to_stderr: bool) -> None:
     click.echo(report.summary, err=to_stderr)
 
 
-def inspect(files: Sequence[str]) -> Report:
+def check_files(files: Sequence[str]) -> Report:
     findings = _Findings()
     for file in files:
         data = findings.read(file)
         if data is not None:
-            findings.look(file, data)
+            findings.check(file, data)
     return findings.report(len(files))
 
 
-def mend(files: Sequence[str]) -> Report:
+def fix_files(files: Sequence[str]) -> Report:
     """Fix the files. Each one is written completely or left unchanged."""
     findings = _Findings()
     for file in files:
         data = findings.read(file)
         if data is not None:
-            findings.mend(file, data)
+            findings.fix(file, data)
     return findings.report(len(files))
 
 
-def look(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Diagnostic, ...]:
+def diagnose(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Diagnostic, ...]:
     return documents.read(data, name, templates=templates).diagnostics
 
 
@@ -129,37 +129,35 @@ class _Findings:
     def read(self, file: str) -> bytes | None:
         try:
             return job_files.read(file)
-        except OSError as refused:
-            self.unreadable.append(f"cannot read {file}: {refused.strerror or refused}")
+        except OSError as error:
+            self.unreadable.append(f"cannot read {file}: {error.strerror or error}")
             return None
 
-    def look(self, file: str, data: bytes) -> None:
+    def check(self, file: str, data: bytes) -> None:
         templates = self._templates(file, data)
         if templates is not None:
-            self.faults.extend(look(data, job_files.called(file), templates))
+            self.faults.extend(diagnose(data, job_files.called(file), templates))
 
     def _templates(self, file: str, data: bytes) -> dict[str, str] | None:
         try:
             return job_files.templates(file, data)
-        except CommandError as refused:
-            self.unreadable.append(str(refused))
+        except CommandError as error:
+            self.unreadable.append(str(error))
             return None
 
-    def mend(self, file: str, data: bytes) -> None:
+    def fix(self, file: str, data: bytes) -> None:
         name = job_files.called(file)
         templates = self._templates(file, data)
         if templates is None:
             return
-        mended = fixes.fix_file(data, lambda changed: look(changed, name, templates))
+        result = fixes.fix_file(data, lambda changed: diagnose(changed, name, templates))
         try:
-            _write_fixed(file, data, mended)
-        except OSError as refused:
-            self.unwritable.append(
-                f"cannot write {file}: {refused.strerror or refused}. The file is unchanged."
-            )
-            mended = FixResult(data)
-        self.fixed.extend(mended.fixed)
-        self.faults.extend(look(mended.data, name, templates))
+            _write_fixed(file, data, result)
+        except OSError as error:
+            self.unwritable.append(f"cannot write {file}: {error.strerror or error}. The file is unchanged.")
+            result = FixResult(data)
+        self.fixed.extend(result.fixed)
+        self.faults.extend(diagnose(result.data, name, templates))
 
     def report(self, files: int) -> Report:
         errors = sum(fault.is_error for fault in self.faults)
@@ -174,15 +172,15 @@ class _Findings:
         )
 
 
-def _write_fixed(file: str, data: bytes, mended: FixResult) -> None:
+def _write_fixed(file: str, data: bytes, result: FixResult) -> None:
     is_complete = len(data) <= text.MAX_BYTES
     if file == job_files.STDIN and is_complete:
-        sys.stdout.buffer.write(mended.data)
+        sys.stdout.buffer.write(result.data)
         sys.stdout.buffer.flush()
-    elif mended.fixed:
+    elif result.fixed:
         from windlass.cli import atomic_files
 
-        atomic_files.replace(Path(file), mended.data)
+        atomic_files.replace(Path(file), result.data)
 
 
 def _count(number: int, noun: str) -> str:

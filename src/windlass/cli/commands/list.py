@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
 
@@ -32,14 +32,14 @@ _WIDE_COLUMNS = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_sh
     "--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text", show_default=True
 )
 @cluster_options.options
-def list(all_namespaces: bool, form: str, where: Where) -> None:  # noqa: A001 — the command's name
+def list(all_namespaces: bool, form: str, cluster: ClusterOptions) -> None:  # noqa: A001 — the command's name
     """List jobs and their status.
 
     \b
         windlass list
         windlass list -A -o wide      # all namespaces, with roles and reasons
     """
-    cluster_options.run(where, lambda connection: _list(connection, form, is_all=all_namespaces))
+    cluster_options.run(cluster, lambda connection: _list(connection, form, is_all=all_namespaces))
 
 
 async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:

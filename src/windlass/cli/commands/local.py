@@ -288,7 +288,7 @@ def list_(data: Path, form: str) -> None:
 def remove(name: str, data: Path) -> None:
     """Remove the image NAME. Its directory is kept."""
     if not data_folders.is_ours(data):
-        raise click.ClickException(f"there are no local images in {data}")
+        raise click.ClickException(f"{data} has no local images")
     try:
         _images(data).remove(name)
     except (ValueError, OSError) as error:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from windlass.cli import cluster_options, name_completion, parameters
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import colours
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def logs(
     container: str,
     output: str,
     color: str,
-    where: Where,
+    cluster: ClusterOptions,
 ) -> None:
     """Show the logs of the job NAME: of all tasks, of a role, or of one TASK, e.g. worker-1.
 
@@ -97,7 +97,7 @@ def logs(
         async with contextlib.aclosing(lines):
             await _write(lines, form, sys.stdout.buffer, is_live=follow)
 
-    cluster_options.run(where, show)
+    cluster_options.run(cluster, show)
 
 
 def _note(message: str) -> None:

@@ -1,4 +1,4 @@
-"""`windlass plan`: what would become of a job, told in seconds and without a cluster. Played by `windlass.simulate`."""
+"""The command `windlass plan`. `windlass.simulate` runs the simulation."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PlanArguments(msgspec.Struct, frozen=True):
-    """What the command line says of the tasks, and for how long they are followed."""
+    """Options about the simulated tasks, and the time after which to stop."""
 
     injected: tuple[str, ...]
     task_times: tuple[str, ...]
@@ -34,7 +34,7 @@ class PlanArguments(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     framework: Framework
     endless: frozenset[str]
-    """Roles of which its job file says that they never end by themselves."""
+    """Roles whose tasks never exit on their own, according to the job file."""
 
 
 @click.command(
@@ -132,7 +132,7 @@ def _plans(jobs: Sequence[Job], wanted: PlanArguments) -> "tuple[Plan, ...]":
     return tuple(
         simulation.plan(
             job.framework,
-            _concerning(job.framework, injections),
+            _injections_for(job.framework, injections),
             behavior.with_endless(job.endless),
             until=until,
         )
@@ -140,8 +140,8 @@ def _plans(jobs: Sequence[Job], wanted: PlanArguments) -> "tuple[Plan, ...]":
     )
 
 
-def _concerning(framework: Framework, injections: Iterable[Injection]) -> list[Injection]:
-    """Of several jobs, one that has no such task is left alone."""
+def _injections_for(framework: Framework, injections: Iterable[Injection]) -> list[Injection]:
+    """Return the faults for tasks of this job. The others are for other jobs of the file."""
     tasks = {role.name: role.task_number for role in framework.spec.task_roles}
     return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
 
@@ -153,12 +153,12 @@ def _task_behavior(wanted: PlanArguments, roles: tuple[str, ...]) -> "TaskBehavi
     for written in wanted.task_times:
         role, equals, length = written.rpartition("=")
         if equals:
-            _insist_on_role("--task-time", role, roles)
+            _require_role("--task-time", role, roles)
             runs_for_of[role] = _seconds("--task-time", length)
         else:
             runs_for = _seconds("--task-time", length)
     for role in wanted.endless:
-        _insist_on_role("--endless", role, roles)
+        _require_role("--endless", role, roles)
     return TaskBehavior(
         starts_after=_seconds("--start-time", wanted.start_time),
         runs_for=runs_for,
@@ -167,10 +167,10 @@ def _task_behavior(wanted: PlanArguments, roles: tuple[str, ...]) -> "TaskBehavi
     )
 
 
-def _insist_on_role(option: str, role: str, roles: tuple[str, ...]) -> None:
+def _require_role(option: str, role: str, roles: tuple[str, ...]) -> None:
     if role not in roles:
         suggestion = diagnostics.did_you_mean(role, roles)
-        raise click.UsageError(f"{option}: there is no role {diagnostics.quoted(role)}. {suggestion}")
+        raise click.UsageError(f"{option}: unknown role {diagnostics.quoted(role)}. {suggestion}")
 
 
 def _seconds(option: str, written: str) -> float:
@@ -181,14 +181,14 @@ def _seconds(option: str, written: str) -> float:
 
 
 def exit_code(outcome: "Outcome") -> int:
-    """What `windlass run` would exit with."""
+    """Return the exit code that `windlass run` would have."""
     if outcome.code is None:
         return exit_codes.NO_ANSWER
     return exit_codes.of_job(outcome.code, has_succeeded=outcome.succeeded)
 
 
 def lines(plan: "Plan") -> Iterator[str]:
-    """For people."""
+    """Yield the text output."""
     rows = [
         (f"+{terminal_text.format_clock(event.at)}", event.who or plan.job, event.state, event.what)
         for event in plan.events
@@ -207,11 +207,11 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         length = durations.format_seconds(int(outcome.seconds))
         yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
     yield (
-        f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} made. Retries of the job: "
+        f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} created. Retries of the job: "
         f"{retries.counted} counted, {retries.uncounted} not counted; of single tasks: {retries.tasks}"
     )
     for injection in outcome.never:
-        yield f"never happened: {injection}"
+        yield f"fault that never occurred: {injection}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""`windlass render`: what a cluster would be given, as a file for kubectl. How it is made is in `windlass.render`."""
+"""The command `windlass render`: print the objects of a job as a file for kubectl. `windlass.render` creates them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -118,22 +118,22 @@ def render(
         raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
 
 
-# What the command line says
+# Arguments
 
 
 def _one_of(file: str | None, config: str | None) -> str:
     if file is not None and config is not None:
-        raise click.UsageError("FILE is given twice, as an argument and by --config: leave one of them out.")
+        raise click.UsageError("FILE is given twice, as an argument and with --config: remove one of them.")
     named = config if file is None else file
     if named is None:
-        raise click.UsageError("Missing argument 'FILE': a job file, or - for the standard input.")
+        raise click.UsageError("Missing argument 'FILE': a job file, or - for standard input.")
     return named
 
 
 def _address(text: str) -> str:
     if text and not _HOST.fullmatch(text):
         raise click.BadParameter(
-            f"found {text!r}, expected an address such as 10.96.0.12", param_hint="--nfs-server"
+            f"found {text!r}, expected an address, e.g. 10.96.0.12", param_hint="--nfs-server"
         )
     return text
 
@@ -169,7 +169,7 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     for part in arguments.only:
         if part not in found:
             parts = ", ".join(str(each) for each in Part if str(each) in found)
-            raise _refused(arguments, [f"--only {part}: there is no such part. Parts: {parts}"])
+            raise _refused(arguments, [f"--only {part}: unknown part. Parts: {parts}"])
     # A preflight pod has no use while the other objects are still being created.
     selected = set(arguments.only) or found - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in selected:
@@ -281,28 +281,30 @@ def _written(bodies: "Iterable[Json]", arguments: RenderArguments) -> bytes:
     for body in bodies:
         called = _called(body)
         if called in made:
-            message = f"there would be two of one name: {called}. Rename one of the jobs or roles that it is made of"
+            message = f"two objects have the same name: {called}. Rename one of the jobs or roles"
             raise _refused(arguments, [message])
-        if _has_a_nul(body):
-            message = f"a text of the {called} has a NUL in it, which no program can be given: leave it out"
+        if _contains_nul(body):
+            message = (
+                f"a value in {called} contains a NUL character, which a program cannot receive: remove it"
+            )
             raise _refused(arguments, [message])
         made[called] = yaml_dump.dump(body)
     return b"---\n".join(made.values())
 
 
 def _called(body: "Json") -> str:
-    """No other object of a cluster is called so."""
+    """Return kind, name and namespace, which are unique in a cluster."""
     metadata = body["metadata"]
-    namespace = f" of the namespace {metadata['namespace']}" if metadata.get("namespace") else ""
+    namespace = f" in the namespace {metadata['namespace']}" if metadata.get("namespace") else ""
     return f"{body.get('kind')} {metadata.get('name')}{namespace}"
 
 
-def _has_a_nul(value: object) -> bool:
+def _contains_nul(value: object) -> bool:
     match value:
         case str():
             return "\0" in value
         case dict():
-            return any(_has_a_nul(each) for pair in value.items() for each in pair)
+            return any(_contains_nul(each) for pair in value.items() for each in pair)
         case list() | tuple():
-            return any(map(_has_a_nul, value))
+            return any(map(_contains_nul, value))
     return False

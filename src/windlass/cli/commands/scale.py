@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -17,7 +17,7 @@ EXPECTED = "ROLE=NUMBER, e.g. worker=4"
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
 @click.argument("roles", metavar="ROLE=NUMBER...", nargs=-1, required=True)
 @cluster_options.options
-def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
+def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
     """Change the number of tasks of a job's roles while it runs.
 
     The completion policy is updated in the same request: if all workers had to succeed, all workers of the new number
@@ -33,7 +33,7 @@ def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
     numbers = dict(map(_parse_role, roles))
     if len(numbers) < len(roles):
         raise click.UsageError("a role is given twice")
-    cluster_options.run(where, lambda connection: _scale(connection, name, numbers))
+    cluster_options.run(cluster, lambda connection: _scale(connection, name, numbers))
 
 
 async def _scale(connection: "Connection", name: str, numbers: dict[str, int]) -> None:

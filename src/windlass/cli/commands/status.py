@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
 
@@ -32,6 +32,8 @@ _COMPANIONS = (
     Column("URL", 4),
     Column("REASON", 0, can_shrink=True),
 )
+_IN_STATE = ("Complete", "Failed", "Suspended")
+"""Types of conditions that the state shows too."""
 
 
 @click.command()
@@ -40,7 +42,7 @@ _COMPANIONS = (
     "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @cluster_options.options
-def status(name: str, form: str, where: Where) -> None:
+def status(name: str, form: str, cluster: ClusterOptions) -> None:
     """Show the status of a job, its tasks and its companions. With -o json, print the Framework.
 
     Companions that are left over from a deleted job are shown too. Their URLs are valid in the cluster, or everywhere
@@ -50,7 +52,7 @@ def status(name: str, form: str, where: Where) -> None:
         windlass status digits
         windlass status digits -o json | jq .status.state
     """
-    cluster_options.run(where, lambda connection: _status(connection, name, form))
+    cluster_options.run(cluster, lambda connection: _status(connection, name, form))
 
 
 async def _status(connection: "Connection", name: str, form: str) -> None:
@@ -70,7 +72,7 @@ async def _status(connection: "Connection", name: str, form: str) -> None:
         raise await lookup.not_found_error(connection, name)
     if framework is None:
         click.echo(
-            f"there is no job {name} in the namespace {connection.namespace}, but its companions exist:"
+            f"the job {name} does not exist in the namespace {connection.namespace}, but its companions do:"
         )
     else:
         click.echo("\n".join(lines(framework, datetime.now(UTC), tables.terminal_width())))
@@ -106,9 +108,8 @@ def head(framework: "Framework", view: "JobView", now: datetime, room: int | Non
         if text:
             yield tables.paragraph(title, text, room)
     for condition in framework.status.conditions if framework.status is not None else ():
-        text = f"{condition.type} is {condition.status} for {tables.age(condition.last_transition_time, now)}"
-        more = f": {condition.message}" if condition.message and condition.message not in view.reason else ""
-        yield tables.paragraph("condition", f"{text}{more}", room)
+        if condition.is_true and condition.type not in _IN_STATE and condition.message not in view.reason:
+            yield tables.paragraph("condition", f"{condition.type}: {condition.message}", room)
 
 
 def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:

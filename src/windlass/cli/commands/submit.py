@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, created_objects, job_files, parameters, preflight_options
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import wait
 from windlass.runner import exit_codes
 
@@ -55,7 +55,7 @@ def submit(
     no_preflight: bool,
     preflight_timeout: float | None,
     form: str,
-    where: Where,
+    cluster: ClusterOptions,
 ) -> None:
     """Submit the jobs in FILE to a cluster. - reads standard input.
 
@@ -75,7 +75,7 @@ def submit(
             f"--companions-only and {'--rerun' if rerun else '--wait'} are mutually exclusive: no job is submitted"
         )
     seconds = preflight_options.seconds(preflight_timeout, is_wanted=not no_preflight)
-    sources = [_read(file, where.namespace) for file in files]
+    sources = [_read(file, cluster.namespace) for file in files]
 
     async def use(connection: "Connection") -> int:
         from windlass.client.submit import submission
@@ -89,7 +89,7 @@ def submit(
         created = await _submit(connection, plans, form)
         return await _follow(connection, created, form, timeout) if waits else exit_codes.SUCCESS
 
-    sys.exit(cluster_options.run(where, use))
+    sys.exit(cluster_options.run(cluster, use))
 
 
 def _read(file: str, namespace: str) -> "Source":

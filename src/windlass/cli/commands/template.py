@@ -1,7 +1,4 @@
-"""`windlass template`: render somebody's own Jinja template of Kubernetes objects.
-
-Nothing is written unless all is well.
-"""
+"""The command `windlass template`. Nothing is written if the result has errors."""
 
 import json
 import re
@@ -25,9 +22,9 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 _OWN = {"project_name": "PROJECT", "ps_replicas": "PS", "worker_replicas": "WORKERS"}
-"""What the words of the command line are called in a template."""
+"""Arguments of the command by template variable."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_TEMPLATES = 100
+_MAX_TEMPLATES = 100
 
 
 def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -41,7 +38,7 @@ def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
 
 
 def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE, of which the last counts."""
+    """Parse KEY=VALUE pairs. The last value of a key is used."""
     found = {}
     for each in written:
         key, equals, value = each.partition("=")
@@ -49,7 +46,7 @@ def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[st
             expected = "expected KEY=VALUE, with a KEY of letters, digits and underscores"
             raise click.BadParameter(f"found {diagnostics.quoted(each)}, {expected}", param=parameter)
         if key in _OWN:
-            raise click.BadParameter(f"{key} is what stands for {_OWN[key]} above", param=parameter)
+            raise click.BadParameter(f"{key} is set by the argument {_OWN[key]}", param=parameter)
         found[key] = value
     return found
 
@@ -63,7 +60,7 @@ def _json_assignments(
             found[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(
-                f"{key}: found {diagnostics.quoted(value)}, which is no JSON; --set takes a text as it is",
+                f"{key}: found {diagnostics.quoted(value)}, expected JSON. For a text, use --set.",
                 param=parameter,
             ) from error
     return found
@@ -127,12 +124,12 @@ def _replicas(mode: Mode, ps: int | None, workers: int | None) -> dict[str, int]
     if mode is Mode.SINGLE:
         if ps is not None:
             raise click.UsageError(
-                "single is one task, and takes no PS and WORKERS: `windlass template cluster` does"
+                "PS and WORKERS are not allowed with single, which has one task: use `windlass template cluster`"
             )
         return {}
     if ps is None or workers is None:
         raise click.UsageError(
-            "cluster needs PS and WORKERS, the numbers of parameter servers and of workers, such as 1 2"
+            "cluster requires PS and WORKERS, the numbers of parameter servers and workers, e.g. 1 2"
         )
     return {"ps_replicas": ps, "worker_replicas": workers}
 
@@ -142,7 +139,7 @@ def _source(file: str, mode: str) -> str:
         data = job_files.read(file)
     except FileNotFoundError as error:
         raise CommandError(
-            f"{file} is not there. `windlass init --template {mode}` writes a template to begin with.",
+            f"{file} does not exist. Write a first template with `windlass init --template {mode}`.",
             exit_codes.USAGE,
         ) from error
     except OSError as error:
@@ -153,15 +150,13 @@ def _source(file: str, mode: str) -> str:
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > MAX_BYTES:
         raise CommandError(
-            f"{file} is larger than {MAX_BYTES // 2**20} MiB: no template is", exit_codes.USAGE
+            f"{file} is too large for a template: the maximum is {MAX_BYTES // 2**20} MiB", exit_codes.USAGE
         )
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise CommandError(
-            f"{file}:{line}: this is not UTF-8, and so no template", exit_codes.USAGE
-        ) from error
+        raise CommandError(f"{file}:{line}: a template must be UTF-8", exit_codes.USAGE) from error
 
 
 def _rendered(source: str, file: str, given: Mapping[str, Any], asked: set[str]) -> "Rendered":
@@ -169,10 +164,10 @@ def _rendered(source: str, file: str, given: Mapping[str, Any], asked: set[str])
     from windlass.render.templates.jinja import TemplateError
 
     wishes = wishes_of(source)
-    others = dict(_beside(file, wishes.templates)) if wishes is not None else {}
+    others = dict(_included_templates(file, wishes.templates)) if wishes is not None else {}
     unused = asked - wishes.variables if wishes is not None and not wishes.templates else set()
     for key in sorted(unused):
-        click.echo(f"--set {key} changes nothing: the template sets it itself, or does not use it", err=True)
+        click.echo(f"--set {key} has no effect: the template assigns it or does not use it", err=True)
     try:
         return rendering.rendered(rendering.Template(source, job_files.called(file), given, others))
     except TemplateError as error:
@@ -185,16 +180,16 @@ def _advice(problem: str) -> str:
     if name is None:
         return ""
     if name[1] in ("ps_replicas", "worker_replicas"):
-        return " The mode cluster gives it."
-    return f' Give it with --set {name[1]}=VALUE, or write {{% set {name[1]} = "VALUE" %}} into the template.'
+        return " It is set in mode cluster."
+    return f' Set it with --set {name[1]}=VALUE, or write {{% set {name[1]} = "VALUE" %}} into the template.'
 
 
-def _beside(file: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """The templates in the same folder that it includes, and those that these include."""
+def _included_templates(file: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the included templates in the same folder, recursively."""
     folder = Path(file).parent if file != job_files.STDIN else Path()
     seen: set[str] = set()
     waiting = list(wanted)
-    while waiting and len(seen) < _MOST_TEMPLATES:
+    while waiting and len(seen) < _MAX_TEMPLATES:
         name = waiting.pop()
         is_here = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(folder.resolve())
         if name in seen or not is_here or not (folder / name).is_file():

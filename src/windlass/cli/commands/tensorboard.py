@@ -1,4 +1,4 @@
-"""`windlass tensorboard`: a way to the TensorBoard of a job."""
+"""The command `windlass tensorboard`."""
 
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,10 @@ def tensorboard(request: ForwardRequest) -> None:
         windlass tensorboard digits --port 8080 --browser
         windlass tensorboard job.yaml
     """
-    companion_forward.open_companion(request, meanwhile=_tell_of_runs)
+    companion_forward.open_companion(request, meanwhile=_report_runs)
 
 
-async def _tell_of_runs(url: str, view: "CompanionView") -> None:
+async def _report_runs(url: str, view: "CompanionView") -> None:
     from windlass.runner import tensorboard_runs
 
     await tensorboard_runs.report(url, view.logdir, companion_forward.say)

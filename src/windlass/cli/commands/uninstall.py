@@ -76,7 +76,7 @@ async def _uninstall(
 ) -> None:
     from windlass.install.connection import (
         connect,
-    )  # brings an HTTP client with it, which --help does not need
+    )  # slow to import, and not needed for --help
 
     async with connect(kubeconfig, context) as send:
         live = await live_frameworks(send, options.definitions or names.GROUPS)
@@ -92,7 +92,7 @@ async def _uninstall(
             click.echo(line)
             was_found = True
     if not was_found:
-        click.echo(f"nothing of Windlass was found in {options.namespace}")
+        click.echo(f"Windlass is not installed in the namespace {options.namespace}: nothing was deleted")
     if live and not options.definitions:
         click.echo(
             f"{describe_live_frameworks(live)}. They are kept and continue when a controller is installed again."

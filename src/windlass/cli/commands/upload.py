@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from windlass.cli import cluster_options, parameters
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.cli.terminal.progress_bar import ProgressBar
@@ -97,7 +97,7 @@ def upload(
     timeout: float,
     quiet: bool,
     output: str,
-    where: Where,
+    cluster: ClusterOptions,
 ) -> None:
     """Upload the files of a project to a share: code to src/PROJECT, data to data/PROJECT. Or upload PATH to SHARE.
 
@@ -115,7 +115,7 @@ def upload(
     request = _parse_request(what, written, sent_code, data)
     bar = None if quiet else _progress_bar()
     try:
-        done = _upload(request, _LoaderOptions(image, timeout), _progress_callbacks(bar), where)
+        done = _upload(request, _LoaderOptions(image, timeout), _progress_callbacks(bar), cluster)
     finally:
         if bar is not None:
             bar.end()
@@ -183,7 +183,9 @@ def _parse_request(
 # Upload
 
 
-def _upload(request: UploadRequest, loader: _LoaderOptions, watch: "Watch", where: Where) -> "Uploaded":
+def _upload(
+    request: UploadRequest, loader: _LoaderOptions, watch: "Watch", cluster: ClusterOptions
+) -> "Uploaded":
     from windlass.client import errors
     from windlass.client.upload import transfer
     from windlass.client.upload.shares import OnDisk
@@ -209,7 +211,7 @@ def _upload(request: UploadRequest, loader: _LoaderOptions, watch: "Watch", wher
             watch=watch,
         )
 
-    return cluster_options.run(where, use)
+    return cluster_options.run(cluster, use)
 
 
 def _progress_bar() -> "ProgressBar":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from windlass.cli import cluster_options, name_completion, parameters
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.errors import CommandError
 from windlass.cli.terminal import tables
 from windlass.runner import exit_codes
@@ -35,14 +35,14 @@ EXITS = (
 )
 @parameters.timeout
 @cluster_options.options
-def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
+def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) -> None:
     """Wait until a job has completed and return its exit code. Status changes are printed.
 
     \b
         windlass wait digits
         windlass wait digits --for running --timeout 10m
     """
-    sys.exit(cluster_options.run(where, lambda connection: _wait(connection, name, until, timeout)))
+    sys.exit(cluster_options.run(cluster, lambda connection: _wait(connection, name, until, timeout)))
 
 
 async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:

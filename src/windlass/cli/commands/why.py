@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from windlass.cli import cluster_options, name_completion
-from windlass.cli.cluster_options import Where
+from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import events as event_lines
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options.options
-def why(name: str, lines: int, output: str, where: Where) -> None:
+def why(name: str, lines: int, output: str, cluster: ClusterOptions) -> None:
     """Explain why the job NAME failed: the first failed task, its exit code, its last log lines, and the retries.
 
     For a job that has not completed, show what it is waiting for. The explanation remains available after the pods
@@ -45,7 +45,7 @@ def why(name: str, lines: int, output: str, where: Where) -> None:
     async def read(connection: "Connection") -> "Explanation":
         return await client_explain.read(connection, name, lines=lines)
 
-    found = cluster_options.run(where, read)
+    found = cluster_options.run(cluster, read)
     if output == "json":
         click.echo(msgspec.json.encode(found))
         return

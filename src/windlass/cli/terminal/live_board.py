@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from windlass.cli.terminal import text as terminal_text
-from windlass.cli.terminal.live_view import Head, Phase, Row, View
+from windlass.cli.terminal.live_view import JobSummary, Phase, Row, View
 from windlass.model import names
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import Framework
@@ -84,7 +84,7 @@ class Board:
         row = self._row(said.object)
         has_begun = row is None or row.phase not in (Phase.WAITING, Phase.STARTING)
         if is_trouble and not has_begun:
-            self._change(said.object, trouble=terminal_text.printable(said.message[:MAX_LINE_LENGTH]))
+            self._change(said.object, problem=terminal_text.printable(said.message[:MAX_LINE_LENGTH]))
 
     def advance(self, said: Advance) -> None:
         told = terminal_text.printable(" ".join(f"{name}={value}" for name, value in said.values.items()))
@@ -103,7 +103,7 @@ class Board:
 
     def view(self, now: datetime, *, has_colours: bool = False) -> View:
         rows = tuple(row for job in self._jobs for row in self._rows[job.key].values())
-        return View(tuple(self._head(job, now) for job in self._jobs), rows, has_colours)
+        return View(tuple(self._job_summary(job, now) for job in self._jobs), rows, has_colours)
 
     def _kept(self, name: str, old: Mapping[str, Row], status: FrameworkStatus, task: TaskStatus) -> Row:
         """Return the row to update: after a new attempt, only the last log line is kept."""
@@ -113,15 +113,15 @@ class Board:
         self._attempts[name] = attempt
         return Row(name, line=row.line) if is_new_attempt else row
 
-    def _head(self, job: Manifest, now: datetime) -> Head:
+    def _job_summary(self, job: Manifest, now: datetime) -> JobSummary:
         counts = tuple(Counter(row.phase for row in self._rows[job.key].values()).items())
         framework = self._frameworks.get(job.key)
         status = framework.status if framework is not None else None
         if status is None:
-            return Head(job.name, "submitted", _seconds(now, self._began), tasks=counts)
+            return JobSummary(job.name, "submitted", _seconds(now, self._began), tasks=counts)
         end = status.completion_time or now
         state = _state(status)
-        return Head(
+        return JobSummary(
             job.name,
             state,
             _seconds(end, self._began),
@@ -163,7 +163,7 @@ def _updated(row: Row, task: TaskStatus) -> Row:
         node=terminal_text.printable(attempt.pod_node_name or ""),
         cpu=row.cpu if phase is Phase.RUNNING else None,
         memory=row.memory if phase is Phase.RUNNING else None,
-        trouble=row.trouble if is_starting else "",
+        problem=row.problem if is_starting else "",
     )
 
 

@@ -56,15 +56,15 @@ class Row(msgspec.Struct, frozen=True):
     """Estimated seconds until the task is done."""
     line: str = ""
     """Last line of the log. All text is printable: see `terminal_text`."""
-    trouble: str = ""
+    problem: str = ""
     """Why the task does not start."""
 
     @property
-    def is_in_trouble(self) -> bool:
-        return bool(self.trouble) or self.phase in (Phase.FAILED, Phase.RETRYING)
+    def has_problem(self) -> bool:
+        return bool(self.problem) or self.phase in (Phase.FAILED, Phase.RETRYING)
 
 
-class Head(msgspec.Struct, frozen=True):
+class JobSummary(msgspec.Struct, frozen=True):
     """One job."""
 
     name: str
@@ -77,7 +77,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    heads: tuple[Head, ...]
+    jobs: tuple[JobSummary, ...]
     rows: tuple[Row, ...]
     has_colours: bool = False
 
@@ -118,12 +118,12 @@ def render(view: View, width: int, height: int) -> list[str]:
         wider = render(msgspec.structs.replace(view, has_colours=False), _MIN_WIDTH, height)
         return [terminal_text.truncate(line, width) for line in wider]
     height = max(height, 2)
-    heads = _heads(view, width, most=max(1, height // 3))
-    has_titles = height - len(heads) > 4
-    room = height - len(heads) - has_titles
+    jobs = _summary_lines(view, width, most=max(1, height // 3))
+    has_titles = height - len(jobs) > 4
+    room = height - len(jobs) - has_titles
     shown, hidden = _select_rows(view.rows, room)
     columns = _columns(shown, width)
-    lines = list(heads)
+    lines = list(jobs)
     if has_titles and shown:
         titles = (terminal_text.pad_left(c.title, c.width) if c.is_number else c.title for c in columns)
         named = GAP.join(
@@ -149,7 +149,7 @@ def _select_rows(rows: Sequence[Row], room: int) -> tuple[Sequence[Row], Sequenc
 
 
 def _rank(row: Row) -> int:
-    if row.is_in_trouble:
+    if row.has_problem:
         return 0
     return 2 if row.phase.is_over else 1
 
@@ -167,20 +167,20 @@ def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
 # Formatting
 
 
-def _heads(view: View, width: int, most: int) -> list[str]:
-    heads, left_out = view.heads, ""
-    if len(heads) > most:
-        left_out = f"{terminal_text.ELLIPSIS} and {len(heads) - most + 1} more jobs"
-        heads = heads[: most - 1]
-    longest = max((terminal_text.display_width(head.name) for head in heads), default=0)
-    lines = [_head(head, min(longest, width // 2), width, view.has_colours) for head in heads]
+def _summary_lines(view: View, width: int, most: int) -> list[str]:
+    jobs, left_out = view.jobs, ""
+    if len(jobs) > most:
+        left_out = f"{terminal_text.ELLIPSIS} and {len(jobs) - most + 1} more jobs"
+        jobs = jobs[: most - 1]
+    longest = max((terminal_text.display_width(job.name) for job in jobs), default=0)
+    lines = [_summary_line(job, min(longest, width // 2), width, view.has_colours) for job in jobs]
     return [*lines, terminal_text.truncate(left_out, width)] if left_out else lines
 
 
-def _head(head: Head, longest: int, width: int, has_colours: bool) -> str:
-    attempt = f"{GAP}attempt {head.attempt}" if head.attempt else ""
-    name = terminal_text.pad(head.name, longest)
-    rest = f"{GAP}{head.state} {clock(head.seconds)}{attempt}{GAP}{counted(head.tasks)}".rstrip()
+def _summary_line(job: JobSummary, longest: int, width: int, has_colours: bool) -> str:
+    attempt = f"{GAP}attempt {job.attempt}" if job.attempt else ""
+    name = terminal_text.pad(job.name, longest)
+    rest = f"{GAP}{job.state} {clock(job.seconds)}{attempt}{GAP}{counted(job.tasks)}".rstrip()
     return _colour(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - longest)
 
 
@@ -237,7 +237,7 @@ def _cell(row: Row, column: _Column) -> str:
             return _percent(row.progress)
         case "PROGRESS":
             return _bar(row.progress, None if row.phase.is_over else row.remaining)
-    return row.trouble or row.line
+    return row.problem or row.line
 
 
 def _percent(progress: Progress | None) -> str:

@@ -47,7 +47,7 @@ async def resolve(
             await _require_secret(connection, secret, companion)
     for companion in resolved.hashes:
         found = await _find(connection, SECRETS, servers.name_of(job.name, companion))
-        if found is not None and found.goes_on(owner):
+        if found is not None and found.can_continue_with(owner):
             # Hashing is slow on purpose.
             resolved = await asyncio.to_thread(
                 resolution.with_existing_passwords,

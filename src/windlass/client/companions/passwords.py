@@ -24,11 +24,13 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     secret = await _secret(connection, view)
     hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
     if not hashes:
-        raise ClientError(f"the Secret {secret['metadata']['name']} has no passwords as Windlass writes them")
+        raise ClientError(
+            f"the Secret {secret['metadata']['name']} contains no passwords in the format of Windlass"
+        )
     if user not in hashes:
         users = await _users(connection, view) if ALL_USERS in hashes else list(hashes)
         if users and user not in users:
-            raise NotThereError(f"{view} has no user {diagnostics.quoted(user)}, it has {', '.join(users)}")
+            raise NotThereError(f"{view} has no user {diagnostics.quoted(user)}, only {', '.join(users)}")
     password = passwords.generated()
     # Hashing is slow on purpose.
     hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
@@ -38,8 +40,8 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
         await _replace_pod(connection, view, hashes)
     except AnsweredError as error:
         raise RefusedError(
-            f"the new password is {password}, and it holds as soon as the pod {view.pod} is replaced, which "
-            f"{connection.where} does not do: {error.failure.message}"
+            f"the new password is {password}, but the pod {view.pod} still has the old one: "
+            f"{connection.where} refused to replace it: {error.failure.message}"
         ) from error
     return password
 
@@ -52,8 +54,8 @@ async def _secret(connection: Connection, view: CompanionView) -> Json:
         if found["metadata"]["name"] in view.secrets:
             return found
     raise NotThereError(
-        f"the password of {view} is in a Secret of your own, that of passwordFrom in its job file: write the hash of "
-        "another one into that"
+        f"the password of {view} is in your own Secret (passwordFrom in its job file): write the hash of a new "
+        "password to that Secret"
     )
 
 
@@ -75,7 +77,7 @@ async def _write(connection: Connection, view: CompanionView, secret: Json, hash
             connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
         )
     except ConflictError as error:
-        raise RefusedError("another client has just changed its passwords. Try again.") from error
+        raise RefusedError("another client has just changed the passwords. Run the command again.") from error
 
 
 async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:

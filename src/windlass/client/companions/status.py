@@ -29,10 +29,10 @@ from windlass.render.companions import servers
 READY_SECONDS = 300.0
 """Time limit for the start of a companion, including its image."""
 
-_ONCE_IS_ENOUGH = (126, 127)
+_PERMANENT_EXIT_CODES = (126, 127)
 """Exit codes of a shell for a missing program, which a retry does not fix."""
-_ENOUGH = 2
-"""Failures after which a companion is given up."""
+_MAX_FAILURES = 2
+"""Failures after which a companion is considered unrecoverable."""
 _LOGDIR = "--logdir="
 
 Note = Callable[[str], None]
@@ -125,38 +125,38 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
 async def find(
     connection: Connection, job: str, companion: Companion, note: Note = lambda _: None
 ) -> CompanionView:
-    """Raises NotThereError, which says how one gets such a companion."""
+    """Return a companion of a job. Raises NotThereError with the steps to add one."""
     found = {view.companion: view for view in await read(connection, job, note)}
     if companion in found:
         return found[companion]
     if not found and await lookup.find_or_none(connection, job) is None:
-        raise await lookup.not_found_error(connection, job, await _jobs_with_any(connection))
-    has = f", it has {', '.join(found)}" if found else ""
+        raise await lookup.not_found_error(connection, job, await _jobs_with_companions(connection))
+    has = f", only {', '.join(found)}" if found else ""
     raise NotThereError(
-        f"{job} has no {companion}{has}. Write `{companion}: {{}}` into its job file, and start it beside the job: "
-        "`windlass submit FILE --companions-only`"
+        f"{job} has no {companion}{has}. Add `{companion}: {{}}` to its job file, and start it with "
+        "`windlass submit FILE --companions-only`."
     )
 
 
 async def until_ready(
     connection: Connection, job: str, companion: Companion, timeout: float | None = READY_SECONDS
 ) -> CompanionView:
-    """As it is then. Raises ClientError: why it is not, with the last lines of its log."""
+    """Wait until the companion is ready and return it. Raises ClientError with the last lines of its log."""
     view = await find(connection, job, companion)
-    crew = PodWatcher(connection, {}, label_selector=view.label_selector)
-    otherwise = f"{companion} of {job} does not answer"
+    watcher = PodWatcher(connection, {}, label_selector=view.label_selector)
+    otherwise = f"{companion} of {job} is not ready"
 
     async def crash() -> NoReturn:
-        await crew.wait_until(lambda: _is_given_up(crew.pods))
-        raise RefusedError(f"{companion} of {job} cannot be started: {_how_it_ended(crew.pods[-1])}")
+        await watcher.wait_until(lambda: _is_unrecoverable(watcher.pods))
+        raise RefusedError(f"cannot start {companion} of {job}: {_how_it_ended(watcher.pods[-1])}")
 
     try:
         with connection.explaining():
             await workload_watcher.run_with_pods(
-                _answering(connection, view, crew), crew, timeout, otherwise, crash()
+                _wait_until_available(connection, view, watcher), watcher, timeout, otherwise, crash()
             )
     except (RefusedError, TimedOutError) as error:
-        said = await workload_watcher.last_lines(connection, crew.pods[-1]) if crew.pods else ""
+        said = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
         raise type(error)(f"{error}\n{said}" if said else str(error)) from error
     return await find(connection, job, companion)
 
@@ -169,9 +169,9 @@ def forward(
     address: str = LOOPBACK,
     note: Note = lambda _: None,
 ) -> Forward:
-    """A port of this machine that leads there, in a block. Without `port`: that of its Service. Raises ClientError."""
+    """Forward a local port (default: the port of its Service) in an `async with` block. Raises ClientError."""
     if not view.pod_port:
-        raise ClientError(f"{view.companion} of {view.job} does not say on which port it answers")
+        raise ClientError(f"{view.companion} of {view.job} declares no port")
     return Forward(
         connection,
         view.label_selector,
@@ -182,12 +182,12 @@ def forward(
     )
 
 
-async def _answering(connection: Connection, view: CompanionView, crew: PodWatcher) -> None:
+async def _wait_until_available(connection: Connection, view: CompanionView, watcher: PodWatcher) -> None:
     """Wait for the Deployment, or for the pod if the Deployment may not be read."""
     if view.uid:
         await workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda found: found.is_available)
     else:
-        await crew.wait_until(lambda: bool(crew.pods) and crew.pods[-1].is_ready)
+        await watcher.wait_until(lambda: bool(watcher.pods) and watcher.pods[-1].is_ready)
 
 
 # Reading
@@ -197,13 +197,13 @@ async def _listed(connection: Connection, resource: Resource, labels: str, note:
     try:
         return await lookup.list_objects(connection, resource, connection.namespace, labels)
     except ForbiddenError as error:
-        note(f"its companions are not to be seen whole: {error.failure.message}")
+        note(f"cannot read all of its companions: {error.failure.message}")
         return []
     except NotFoundError:
-        return []  # what serves Frameworks alone has no such kind
+        return []  # a server that has only Frameworks has no such kind
 
 
-async def _jobs_with_any(connection: Connection) -> set[str]:
+async def _jobs_with_companions(connection: Connection) -> set[str]:
     """Return the jobs with companions, which may have outlived their jobs."""
     listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
     return {
@@ -221,7 +221,7 @@ def _view(
     service = _first(companion, found.services) or Service()
     mine = sorted(_all(companion, found.pods), key=lambda pod: str(pod.metadata.creation_timestamp))
     pod = mine[-1] if mine else None
-    state, reason = _standing(pod)
+    state, reason = _state_of(pod)
     own = service.spec.ports[0] if service.spec.ports else ServicePort()
     spec = deployment.spec.template.spec if deployment.metadata.uid or pod is None else pod.spec
     declared = [port.container_port for each in spec.containers for port in each.ports]
@@ -266,7 +266,7 @@ def _logdir(spec: PodSpec) -> str:
 
 
 def _outside(service: Service, own: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
-    """Return host and port outside the cluster. Empty if there are none."""
+    """Return host and port outside the cluster; empty without them."""
     match service.spec.type:
         case ServiceType.LOAD_BALANCER:
             given = service.status.load_balancer.ingress or ()
@@ -284,11 +284,11 @@ def _host(address: str) -> str:
 # State
 
 
-def _standing(pod: Pod | None) -> tuple[State, str]:
+def _state_of(pod: Pod | None) -> tuple[State, str]:
     if pod is None:
         return State.WAITING, "its pod is not created yet"
     if pod.is_deleting:
-        return State.WAITING, f"the pod {pod.name} goes, and the next one is still to come"
+        return State.WAITING, f"the pod {pod.name} is being deleted, and the next one is not created yet"
     if pod.is_ready:
         return State.RUNNING, ""
     if _has_failed(pod):
@@ -299,23 +299,23 @@ def _standing(pod: Pod | None) -> tuple[State, str]:
 
 
 def _has_failed(pod: Pod) -> bool:
-    """And is not under way again."""
-    return pod.status.phase == PodPhase.FAILED or any(map(_bad_ends, pod.container_statuses))
+    """Return whether the pod failed and is not running again."""
+    return pod.status.phase == PodPhase.FAILED or any(map(_failure_count, pod.container_statuses))
 
 
-def _is_given_up(found: Sequence[Pod]) -> bool:
+def _is_unrecoverable(found: Sequence[Pod]) -> bool:
     if not found or found[-1].is_deleting:
         return False
     pod = found[-1]
-    is_hopeless = any(
-        _bad_ends(each) >= _ENOUGH or _exit_code(each) in _ONCE_IS_ENOUGH
+    keeps_failing = any(
+        _failure_count(each) >= _MAX_FAILURES or _exit_code(each) in _PERMANENT_EXIT_CODES
         for each in pod.container_statuses
-        if _bad_ends(each)
+        if _failure_count(each)
     )
-    return pod.status.phase == PodPhase.FAILED or is_hopeless
+    return pod.status.phase == PodPhase.FAILED or keeps_failing
 
 
-def _bad_ends(status: ContainerStatus) -> int:
+def _failure_count(status: ContainerStatus) -> int:
     """Return how often a container has ended, if it failed and does not run now; otherwise 0."""
     return status.restart_count + 1 if not status.is_running and _exit_code(status) else 0
 
@@ -330,5 +330,5 @@ def _how_it_ended(pod: Pod) -> str:
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return f"the pod {pod.name} has failed"
-    again = f", {failed.restart_count + 1} times by now" if failed.restart_count else ""
-    return f"the pod {pod.name} ended with {_exit_code(failed)}{again}"
+    again = f" ({failed.restart_count + 1} times)" if failed.restart_count else ""
+    return f"the pod {pod.name} exited with code {_exit_code(failed)}{again}"

@@ -148,7 +148,7 @@ class _Follower:
                 continue
             run = pod.run_of(status)
             if run not in self._runs:
-                # Of what comes later all is options.
+                # --tail applies only to the pods that exist at the start.
                 tail = self._wanted.tail if self._is_initial else None
                 options = msgspec.structs.replace(self._wanted, tail=tail)
                 task = asyncio.create_task(self._follow(source, status.restart_count, options))

@@ -71,7 +71,7 @@ class AppliedPrerequisites:
 
     @property
     def permanent_objects(self) -> str:
-        """Return a sentence about the objects that stay. Empty if there are none."""
+        """Return a sentence about the objects that are kept; empty without them."""
         names = ", ".join(map(str, self._permanent))
         return f"These objects for its files were created and are kept: {names}." if names else ""
 

@@ -50,7 +50,7 @@ class Object(msgspec.Struct, frozen=True):
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
 
-    def goes_on(self, owner: str) -> bool:
+    def can_continue_with(self, owner: str) -> bool:
         """Return whether it has no owner, or the Framework with this uid."""
         metadata = self.body["metadata"]
         references = metadata.get("ownerReferences") or ()
@@ -88,7 +88,7 @@ async def renewed(connection: Connection, body: Json, job: str, record: Record) 
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError):
                 await _remove(connection, await _found(connection, body, job), waits=True)
-    raise _never_ending(body)
+    raise _conflict_error(body)
 
 
 async def adopted(
@@ -104,10 +104,10 @@ async def adopted(
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError, ConflictError):
                 found = await _found(connection, body, job)
-                if found.goes_on(owner):
+                if found.can_continue_with(owner):
                     return await _patched(connection, _change(body, found, is_kept=is_kept))
                 await _remove(connection, found, waits=True)
-    raise _never_ending(body)
+    raise _conflict_error(body)
 
 
 async def remove(connection: Connection, made: Sequence[Object]) -> None:
@@ -151,7 +151,7 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
     except AlreadyExistsError:
         raise
     except NotFoundError as error:
-        raise _homeless(connection, body, error) from error
+        raise _missing_error(connection, body, error) from error
     except AnsweredError as error:
         raise _refused(connection, body, error) from error
     record(made)
@@ -240,20 +240,20 @@ def _refused(connection: Connection, body: Json, error: AnsweredError) -> Refuse
     said = f"{connection.where} rejected {_called(body)}: {error.failure.message}"
     if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
         return RefusedError(said)
-    rights = "the right to make service accounts, roles and role bindings"
+    rights = "permission to create service accounts, roles and role bindings"
     is_for_jupyter = body["metadata"]["labels"].get(names.COMPANION_LABEL) == Companion.JUPYTER
-    account = "Name a service account that is there (jupyter: {serviceAccount: …}), or ask"
+    account = "Use an existing service account (jupyter: {serviceAccount: …}), or ask"
     return RefusedError(
         f"{said.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
         f"{connection.namespace}."
     )
 
 
-def _never_ending(body: Json) -> ClientError:
+def _conflict_error(body: Json) -> ClientError:
     return ClientError(f"another client keeps writing {_called(body)}. Submit again.")
 
 
-def _homeless(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
+def _missing_error(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
     """Return the error for a missing namespace or kind."""
     said = error.failure.message
     if connection.namespace in said:

@@ -18,57 +18,57 @@ SERVER_SECONDS = 300.0
 """Time limit for the start of an NFS server, including its image and its volume."""
 START_SECONDS = 300.0
 """Time limit until data loading starts. Loading itself has no limit."""
-WITHOUT = "which --no-preflight, in Python preflight=False, leaves out"
+SKIP_HINT = "skip it with --no-preflight, in Python with preflight=False"
 
 
 async def until_served(connection: Connection, deployment: Object) -> None:
     """Wait until the NFS server is available. Raises ClientError."""
-    crew = PodWatcher(connection, {}, label_selector=_selector(deployment))
+    watcher = PodWatcher(connection, {}, label_selector=_selector(deployment))
     try:
         await workload_watcher.run_with_pods(
-            _seen(connection, deployment, lambda found: found.is_available),
-            crew,
+            _wait_for(connection, deployment, lambda found: found.is_available),
+            watcher,
             SERVER_SECONDS,
-            f"the NFS server {deployment.name} does not answer",
+            f"the NFS server {deployment.name} is not ready",
         )
     except TimedOutError as error:
-        said = await workload_watcher.last_lines(connection, crew.pods[-1]) if crew.pods else ""
+        said = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
         raise TimedOutError(f"{error}\n{said}" if said else str(error)) from error
 
 
 async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
     """Wait until the Job has succeeded. Raises ClientError with the last lines of its log."""
-    crew = PodWatcher(connection, places, label_selector=_selector(job))
+    watcher = PodWatcher(connection, places, label_selector=_selector(job))
     ended = await workload_watcher.run_with_pods(
-        _seen(connection, job, lambda found: found.is_complete or found.failure is not None),
-        crew,
+        _wait_for(connection, job, lambda found: found.is_complete or found.failure is not None),
+        watcher,
         START_SECONDS,
-        "its data cannot be loaded",
-        may_go_on=lambda: crew.has_begun,
+        "cannot load its data",
+        may_go_on=lambda: watcher.has_begun,
     )
     if not ended.is_complete:
-        said = await _last_words(connection, job) or ended.failure or "the Job does not say why"
-        raise RefusedError(f"its data could not be loaded: {said}")
+        said = await _failure_lines(connection, job) or ended.failure or "unknown reason"
+        raise RefusedError(f"cannot load its data: {said}")
 
 
 async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
     """Wait until all required files exist. Raises ClientError, which names the missing ones."""
-    crew = PodWatcher(connection, places, name=pod.name)
+    watcher = PodWatcher(connection, places, name=pod.name)
     ended = await workload_watcher.run_with_pods(
-        crew.wait_until_finished(),
-        crew,
+        watcher.wait_until_finished(),
+        watcher,
         seconds,
-        f"the preflight ({WITHOUT}) has no answer",
-        may_go_on=lambda: crew.is_pulling,
+        f"the preflight ({SKIP_HINT}) has not finished",
+        may_go_on=lambda: watcher.is_pulling,
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
         said = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(connection, ended)
-        raise RefusedError(f"the preflight has failed: {said or 'it does not say why'}")
+        raise RefusedError(f"the preflight failed: {said or 'unknown reason'}")
 
 
-async def _seen(connection: Connection, wanted: Object, is_so: Callable[[Workload], bool]) -> Workload:
+async def _wait_for(connection: Connection, wanted: Object, is_met: Callable[[Workload], bool]) -> Workload:
     """Return the workload when the condition holds. Raises GoneError and ApiError."""
-    return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_so)
+    return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_met)
 
 
 def _selector(workload: Object) -> str:
@@ -80,7 +80,7 @@ def _selector(workload: Object) -> str:
 # Last log lines
 
 
-async def _last_words(connection: Connection, job: Object) -> str:
+async def _failure_lines(connection: Connection, job: Object) -> str:
     """Return the failed container of the newest failed pod, and its last lines."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
@@ -92,4 +92,4 @@ async def _last_words(connection: Connection, job: Object) -> str:
     ended = container.state.terminated if container is not None else None
     if container is None or ended is None:
         return said
-    return f"its step {container.name} ended with {ended.exit_code}{':' if said else ''} {said}".strip()
+    return f"step {container.name} exited with code {ended.exit_code}{':' if said else ''} {said}".strip()

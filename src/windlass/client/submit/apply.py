@@ -67,7 +67,7 @@ async def apply_manifests(
 ) -> None:
     """Create or update the objects that are in the file beside its jobs, in the order of the file.
 
-    `creates_namespaces` is for a new cluster, on which nobody else creates them. Raises ClientError.
+    `creates_namespaces` is for a new cluster, which has no other namespaces. Raises ClientError.
     """
     with connection.explaining():
         for name in plan.namespaces if creates_namespaces else ():

@@ -8,7 +8,7 @@ from windlass.client.companions import resolution
 
 
 class Change(StrEnum):
-    """What happened to an object."""
+    """The change of an object."""
 
     CREATED = "created"
     UPDATED = "updated"

@@ -54,7 +54,7 @@ def claim(folder: Path) -> None:
         return
     if any(folder.iterdir()):
         raise ForeignFolderError(
-            f"{folder} is not empty, and no data directory of Windlass: choose another, or an empty one"
+            f"{folder} is not empty and is not a data directory of Windlass: choose another directory"
         )
     (folder / LOCK).touch(mode=0o600)
 
