@@ -342,7 +342,7 @@ def test_a_stream_that_is_closed_from_the_start(
         command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False
     )
     assert done.returncode == 2
-    assert (b'did you mean "command"?' in done.stdout, b"cannot read " in done.stderr) == (
+    assert (b'Did you mean "command"?' in done.stdout, b"cannot read " in done.stderr) == (
         has_output,
         has_errors,
     )

@@ -17,9 +17,9 @@ def test_one_that_some_job_has_such_a_task_for(written: str) -> None:
 
 REFUSED = {
     "misspelt": ("kil worker-0", 'Did you mean "kill"?'),
-    "role": ("kill wroker-0", 'there is no role "wroker". Did you mean "worker"?'),
-    "index": ("kill worker-2", "there is no worker-2"),
-    "no-tasks": ("kill evaluator-0", "there is no evaluator-0"),
+    "role": ("kill wroker-0", 'unknown role "wroker". Did you mean "worker"?'),
+    "index": ("kill worker-2", "unknown task worker-2. The role worker has worker-0"),
+    "no-tasks": ("kill evaluator-0", "unknown task evaluator-0. The role evaluator has no tasks."),
 }
 
 

@@ -55,15 +55,16 @@ def test_a_good_one() -> None:
 
 BAD: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "an unknown field": (GOOD + "outputs: []", 18, "outputs", "Known names: imports, resources"),
-    "no resources": ("imports: [{path: jupyter-service.jinja}]", 1, "resources", "there are no resources"),
-    "an empty list": ("resources: []", 1, "resources", "there are no resources"),
+    "an unknown field": (GOOD + "outputs: []", 18, "outputs",
+                         'unknown field "outputs". Known names: imports, resources.'),
+    "no resources": ("imports: [{path: jupyter-service.jinja}]", 1, "resources", "no resources: add"),
+    "an empty list": ("resources: []", 1, "resources", "no resources: add"),
     "resources of another shape": ("imports: []\nresources: {a: 1}", 2, "resources", "expected a list"),
     "an import without path": (
         changed("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", 'missing required field "path"'
     ),
     "a path that climbs out": (
-        changed("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "leads out of the folder"
+        changed("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "is outside the folder"
     ),
     "an absolute path": (
         changed("path: jupyter-service.jinja", "path: /etc/b.jinja"), 3, "imports[1].path", "relative to the config"
@@ -74,36 +75,39 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "an empty path": (changed("path: jupyter-service.jinja", "path: ''"), 3, "imports[1].path", "the name of a file"),
     "no such file": (
         changed("path: jupyter-service.jinja", "path: jupiter-service.jinja"), 3, "imports[1].path",
-        'beside the config, and no built-in type "jupiter-service". Did you mean "jupyter-service"?',
+        'in the folder of the config, and no built-in type "jupiter-service". Did you mean "jupyter-service"?',
     ),
     "imported twice": (
-        changed("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path", "in line 2 too"
+        changed("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path",
+        "already imported in line 2"
     ),
     "no type": (changed("- type: jupyter-service", "- name: a"), 14, "resources[1]", 'missing required field "type"'),
     "an unknown type": (
         changed("type: jupyter-service\n", "type: notebook\n"), 14, "resources[1].type",
-        "Known are: tensorflow-cluster, jupyter-service, ",
+        'unknown resource type "notebook". Known types: tensorflow-cluster, jupyter-service, ',
     ),
     "a misspelt type": (
         changed("type: tensorflow-cluster\n", "type: tensorflow-clusters\n"), 7, "resources[0].type",
-        'Did you mean "tensorflow-cluster"? Known are: ',
+        'unknown resource type "tensorflow-clusters". Did you mean "tensorflow-cluster"? Known types: ',
     ),
     "a name of capitals": (changed("name: tf", "name: TF"), 6, "resources[0].name", "a DNS label"),
     "a name with a digit first": (
-        changed("name: tf", "name: 1tf"), 6, "resources[0].name", "a letter at the beginning"
+        changed("name: tf", "name: 1tf"), 6, "resources[0].name", "starts with a letter"
     ),
     "two of one name": (
         changed("- type: jupyter-service", "- name: tf\n  type: jupyter-service"), 14, "resources[1].name",
-        'found "tf", as the resource in line 6 is',
+        'found "tf", which is also the name of the resource in line 6: give each resource its own name',
     ),
     "two without a name": (
-        GOOD + "- type: own", 18, "resources[3].name", "without one it is called"
+        GOOD + "- type: own", 18, "resources[3].name",
+        'found no name, and the default is "own", which is also the name of the resource in line 16'
     ),
     "properties of another shape": (
         changed("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
     ),
     "a misspelt property": (
-        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag", 'did you mean "image"?'
+        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag",
+        'unknown field "imag". Did you mean "image"?'
     ),
     "an image with a space": (
         changed("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
@@ -124,14 +128,15 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     ),
     "no jobs": (
         changed("jobs:\n    - {name: ps, num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "jobs: []"),
-        11, "resources[0].properties.jobs", "no job has a task",
+        11, "resources[0].properties.jobs", "no job has tasks",
     ),
     "no tasks": (
         changed("num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "num_tasks: 0}"),
-        12, "resources[0].properties.jobs", "no job has a task",
+        12, "resources[0].properties.jobs", "no job has tasks",
     ),
     "no number of tasks": (
-        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]", 'field "num_tasks"'
+        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]",
+        'missing required field "num_tasks"'
     ),
     "less than no tasks": (
         changed("name: ps, num_tasks: 2", "name: ps, num_tasks: -1"), 12, "resources[0].properties.jobs[0].num_tasks",
@@ -145,24 +150,26 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         changed("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without hyphens"
     ),
     "a job with a digit first": (
-        changed("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "a letter at the beginning"
+        changed("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "starts with a letter"
     ),
     "a job that is no server": (
-        changed("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name", "is no server of it"
+        changed("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name",
+        "is not a server of the TensorFlow cluster"
     ),
     "two jobs of one name": (
-        changed("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name", "as the job in line 12"
+        changed("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name",
+        "also the name of the job in line 12"
     ),
     "two jobs of one name in one line": (
         f"resources: [{{type: tensorflow-cluster, properties: {{jobs: [{ONE_TASK}, {ONE_TASK}]}}}}]", 1,
-        "resources[0].properties.jobs[1].name", "as the job in line 1",
+        "resources[0].properties.jobs[1].name", "the name of the job in line 1",
     ),
     "two clusters with jobs of one name": (
         changed(
             "- type: own\n  properties: {anything: [1]}",
             "- type: tensorflow-cluster\n  properties: {namespace: default, jobs: [{name: ps, num_tasks: 1}]}",
         ),
-        17, "resources[2].properties.jobs[0].name", "as the job in line 12",
+        17, "resources[2].properties.jobs[0].name", "also the name of the job in line 12",
     ),
 }  # fmt: skip
 

@@ -46,31 +46,32 @@ LONG = "x" * 55
 FOLDER, SOURCE, USERS, CONFIG = "jupyter.folder", "jupyter.passwordFrom", "hub.users", "hub.config"
 BAD: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "nothing": (changed("{logdir: /output/runs}", ""), 8, "tensorboard", "write tensorboard: {} for one without"),
+    "nothing": (changed("{logdir: /output/runs}", ""), 8, "tensorboard", "write tensorboard: {} for the defaults"),
     "something else": (changed("{logdir: /output/runs}", "true"), 8, "tensorboard", "expected a mapping"),
-    "a misspelt field": (changed("logdir:", "logDir:"), 8, "tensorboard.logDir", 'did you mean "logdir"?'),
+    "a misspelt field": (changed("logdir:", "logDir:"), 8, "tensorboard.logDir", 'Did you mean "logdir"?'),
     "a log directory in no volume": (
-        changed("/output/runs", "/runs"), 8, "tensorboard.logdir", "in a volume of the job: they are at /data, /output"
+        changed("/output/runs", "/runs"), 8, "tensorboard.logdir", "in a volume of the job: /data, /output"
     ),
     "the usual one in no volume": (
         changed("at: /output", "at: /out").replace("/output", "/out").replace("logdir: /out/runs", ""), 8,
-        "tensorboard.logdir", "without that it is /output: found \"/output\", expected a path in a volume of the job",
+        "tensorboard.logdir",
+        'the default /output is invalid: found "/output", expected a path in a volume of the job: /data',
     ),
     "a log directory of each task": (
-        changed("/output/runs", "/scratch/a"), 8, "tensorboard.logdir", "each task has its own"
+        changed("/output/runs", "/scratch/a"), 8, "tensorboard.logdir", "which is empty when a task starts"
     ),
     "a relative log directory": (changed("/output/runs", "runs"), 8, "tensorboard.logdir", "begins with"),
     "a folder in no volume": (changed("/output/notebooks", "/home"), 10, FOLDER, "a path in a volume of the job"),
     "a folder that is only read": (changed("/output/notebooks", "/data/n"), 10, FOLDER, "which is readOnly"),
-    "a folder of a ConfigMap": (changed("/output/notebooks", "/conf/n"), 10, FOLDER, "nobody can write"),
+    "a folder of a ConfigMap": (changed("/output/notebooks", "/conf/n"), 10, FOLDER, "which is read-only"),
     "a password": (
         changed("passwordFrom: {env: PASSWORD}", "password: hush"), 11, "jupyter.password",
-        "a password belongs in no job file",
+        "do not write a password in a job file",
     ),
-    "a password of a hub": (changed("users: [ana, ben]", "password: hush"), 13, "hub.password", "in no job file"),
-    "no source": (changed("{env: PASSWORD}", "{}"), 11, SOURCE, "nothing says where the password is, expected exactly"),
+    "a password of a hub": (changed("users: [ana, ben]", "password: hush"), 13, "hub.password", "do not write"),
+    "no source": (changed("{env: PASSWORD}", "{}"), 11, SOURCE, "found no source, expected exactly"),
     "two sources": (changed("env: PASSWORD", "env: A, file: b"), 11, SOURCE, "found env and file, expected exactly"),
-    "a misspelt source": (changed("env: PASSWORD", "envv: A"), 11, f"{SOURCE}.envv", 'did you mean "env"?'),
+    "a misspelt source": (changed("env: PASSWORD", "envv: A"), 11, f"{SOURCE}.envv", 'Did you mean "env"?'),
     "no variable": (changed("env: PASSWORD", 'env: "hush hush"'), 11, f"{SOURCE}.env", "not the password itself"),
     "no file": (changed("env: PASSWORD", 'file: "a\\0b"'), 11, f"{SOURCE}.file", "expected the path of a file"),
     "no Secret": (changed("env: PASSWORD", "secret: My_Secret"), 11, f"{SOURCE}.secret", "the name of an object"),
@@ -79,25 +80,27 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a user with a space": (changed("ana, ben", "ana, b n"), 13, f"{USERS}[1]", 'without spaces and "/"'),
     "a user with a bell": (changed("ana, ben", 'ana, "b\\a"'), 13, f"{USERS}[1]", 'without spaces and "/"'),
     "a long user": (changed("ana, ben", f"ana, {'b' * 65}"), 13, f"{USERS}[1]", "1 to 64 characters"),
-    "a user twice": (changed("ana, ben", "ana, Ana"), 13, f"{USERS}[1]", "who is in line 13 too"),
-    "an admin twice": (changed("admins: [ana]", "admins: [ana, ana]"), 14, "hub.admins[1]", "who is in line 14 too"),
-    "an admin who is no user": (changed("admins: [ana]", "admins: [eve]"), 14, "hub.admins[0]", "not among the users"),
-    "no Python": (changed("assert 1 is 1", "if:"), 15, CONFIG, "this is not Python: invalid syntax, in line 2 of it"),
+    "a user twice": (changed("ana, ben", "ana, Ana"), 13, f"{USERS}[1]", "which is already in line 13"),
+    "an admin twice": (changed("admins: [ana]", "admins: [ana, ana]"), 14, "hub.admins[1]",
+        "which is already in line 14"),
+    "an admin who is no user": (changed("admins: [ana]", "admins: [eve]"), 14, "hub.admins[0]", "is not in users"),
+    "no Python": (changed("assert 1 is 1", "if:"), 15, CONFIG,
+        "invalid Python in line 2 of the config: invalid syntax"),
     "a NUL": (
         changed("config: |\n    c.Spawner.debug = True\n    assert 1 is 1\n", 'config: "a\\0b"\n'), 15, CONFIG, "Python"
     ),
     "one port for two": (
-        changed("folder: /output/notebooks", "port: 6006"), 10, "jupyter.port", "the port of tensorboard too"
+        changed("folder: /output/notebooks", "port: 6006"), 10, "jupyter.port", "also the port of tensorboard"
     ),
     "a port of another's default": (
         changed("users: [ana, ben]", "port: 8888").replace("  admins: [ana]\n", ""), 13, "hub.port",
-        "the port of jupyter too",
+        "also the port of jupyter",
     ),
     "a port that the hub has itself": (
-        changed("users: [ana, ben]", "port: 8081").replace("  admins: [ana]\n", ""), 13, "hub.port", "within its pod"
+        changed("users: [ana, ben]", "port: 8081").replace("  admins: [ana]\n", ""), 13, "hub.port", "internal API"
     ),
     "a long name": (
-        changed("name: digits", f"name: {LONG}"), 1, "name", "with tensorboard a name has at most 51, since"
+        changed("name: digits", f"name: {LONG}"), 1, "name", "with tensorboard, a name has at most 51 characters"
     ),
     "an image with a space": (
         changed("folder: /output/notebooks", "image: a b"), 10, "jupyter.image", "without spaces"
@@ -107,7 +110,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     ),
     "too little memory": (
         changed("folder: /output/notebooks", "resources: {memory: 4}"), 10, "jupyter.resources.memory",
-        "did you mean 4Gi?",
+        "Did you mean 4Gi?",
     ),
     "no CPU": (changed("folder: /output/notebooks", "resources: {cpus: 0}"), 10, "jupyter.resources.cpus", "above 0"),
     "no account": (
@@ -118,13 +121,14 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     ),
     "a Service of the job": (
         changed("{logdir: /output/runs}", "{logdir: /output/runs, name: digits}"), 8, "tensorboard.name",
-        'which another Service of the job is called: expected another name, such as "digits-tensorboard"',
+        'which is also the name of another Service of the job: choose another name, such as "digits-tensorboard"',
     ),
     "a job that is called as the Service is": (
         changed("name: digits", "name: tensorboard"), 8, "tensorboard.name", "another Service of the job"
     ),
     "a Service with a digit first": (
-        changed("{logdir: /output/runs}", "{logdir: /output/runs, name: 1a}"), 8, "tensorboard.name", "a letter at the"
+        changed("{logdir: /output/runs}", "{logdir: /output/runs, name: 1a}"), 8, "tensorboard.name",
+        "starts with a letter"
     ),
 }  # fmt: skip
 

@@ -102,8 +102,8 @@ def test_fault_that_never_happened_is_reported(home: Home) -> None:
 
 
 REFUSED = {
-    "role": ("kill wroker-0", 'there is no role "wroker". Did you mean "worker"?'),
-    "index": ("kill worker-1", "there is no worker-1"),
+    "role": ("kill wroker-0", 'unknown role "wroker". Did you mean "worker"?'),
+    "index": ("kill worker-1", "unknown task worker-1. The role worker has worker-0"),
     "word": ("kil worker-0", 'Did you mean "kill"?'),
 }
 

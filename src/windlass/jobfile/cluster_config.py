@@ -51,9 +51,7 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
     missing = {name for each in _imports(node) for name in each.names} - known.keys()
     resources, at = tree.dig(node, "resources"), diagnostics.field(path, "resources")
     if resources is None or (isinstance(resources, tree.Sequence) and not resources.items):
-        message = (
-            "there are no resources, expected at least one, such as {type: tensorflow-cluster, properties: …}"
-        )
+        message = "no resources: add at least one, such as {type: tensorflow-cluster, properties: …}"
         yield diagnostics.error(resources or node, at, message, Rule.MISSING_FIELD)
     for index, resource in enumerate(tree.items_of(resources)):
         # A missing template has its own diagnostic.
@@ -77,14 +75,14 @@ def config_of(node: tree.Node) -> ClusterConfig:
 
 def template_of(config: ClusterConfig, resource_type: str, templates: Collection[str]) -> str | None:
     """Return the path of the template of a resource type; None if it is built in."""
-    fitting = (each.path for each in config.imports if resource_type in each.names)
-    return next((path for path in fitting if path in templates), None)
+    paths = (each.path for each in config.imports if resource_type in each.names)
+    return next((path for path in paths if path in templates), None)
 
 
 def built_in(config: ClusterConfig, resource_type: str) -> ResourceType:
     """Return the built-in type of a resource type."""
-    called = (each.names[0] for each in config.imports if resource_type in each.names)
-    return ResourceType(next(called, resource_type))
+    imported = (each.names[0] for each in config.imports if resource_type in each.names)
+    return ResourceType(next(imported, resource_type))
 
 
 # Imports
@@ -99,23 +97,23 @@ def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> It
         if where is None or text is None:
             continue
         item_path = diagnostics.field(diagnostics.item(at, index), "path")
-        refused = _path_problem(text)
-        if refused:
-            yield diagnostics.error(where, item_path, f"found {diagnostics.quoted(text)}, {refused}")
+        problem = _path_problem(text)
+        if problem:
+            yield diagnostics.error(where, item_path, f"found {diagnostics.quoted(text)}, {problem}")
             continue
         written = _import(item, text)
-        called = written.names[0]
-        if text not in templates and called not in PROPERTIES:
+        name = written.names[0]
+        if text not in templates and name not in PROPERTIES:
             yield diagnostics.error(
                 where,
                 item_path,
-                f"there is no file {diagnostics.quoted(text)} beside the config, and no built-in type "
-                f"{diagnostics.quoted(called)}. {_did_you_mean(called, tuple(PROPERTIES))}",
+                f"found no file {diagnostics.quoted(text)} in the folder of the config, and no built-in type "
+                f"{diagnostics.quoted(name)}. {_did_you_mean(name, tuple(PROPERTIES))}",
             )
-        elif called in first_lines:
-            message = f"{diagnostics.quoted(called)} is imported in line {first_lines[called]} too: remove one of them"
+        elif name in first_lines:
+            message = f"{diagnostics.quoted(name)} is already imported in line {first_lines[name]}: remove one of them"
             yield diagnostics.error(where, item_path, message, Rule.DUPLICATE_NAME)
-        first_lines.setdefault(called, where.line)
+        first_lines.setdefault(name, where.line)
 
 
 def _path_problem(text: str) -> str:
@@ -124,7 +122,7 @@ def _path_problem(text: str) -> str:
     if text.startswith(("/", "~", "\\")) or re.match(r"[A-Za-z]:", text):
         return "expected a path relative to the config"
     if ".." in folders:
-        return "which leads out of the folder of the config: put the template beside the config"
+        return "which is outside the folder of the config: move the template into it"
     if not text or "\0" in text:
         return "expected the name of a file"
     return ""
@@ -161,10 +159,7 @@ def _check_resource(
     if place is None or text is None:
         return
     if text not in known:
-        message = (
-            f"found {diagnostics.quoted(text)}, of which nothing is known here. "
-            f"{_did_you_mean(text, tuple(known))}"
-        )
+        message = f"unknown resource type {diagnostics.quoted(text)}. {_did_you_mean(text, tuple(known))}"
         yield diagnostics.error(place, diagnostics.field(path, "type"), message)
         return
     struct = known[text]
@@ -189,7 +184,7 @@ def _check_resource(
 def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node) or ""
     if node is not None and text[:1].isdecimal():
-        expected = "a letter at the beginning: Services are named after it, and their names may not start with a digit"
+        expected = "a name that starts with a letter, because Services are named after it"
         yield from structural_validation.wrong_type(node, expected, path)
 
 
@@ -209,10 +204,10 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             continue
         if name in first_lines:
             at = diagnostics.field(diagnostics.item(path, index), "name")
-            found = "found" if written else "there is no name, and without one it is called"
+            found = "found" if written else "found no name, and the default is"
             message = (
-                f"{found} {diagnostics.quoted(name)}, as the resource in line {first_lines[name]} is: expected a name "
-                "of its own for every resource"
+                f"{found} {diagnostics.quoted(name)}, which is also the name of the resource in line "
+                f"{first_lines[name]}: give each resource its own name"
             )
             yield diagnostics.error(place, at, message, Rule.DUPLICATE_NAME)
         first_lines.setdefault(name, place.line)
@@ -234,9 +229,7 @@ def _check_tasks(
         jobs = tree.dig(properties, "jobs")
         at = diagnostics.field(diagnostics.field(diagnostics.item(path, index), "properties"), "jobs")
         if isinstance(jobs, tree.Sequence) and not any(map(_has_tasks, jobs.items)):
-            message = (
-                "no job has a task: nothing would ever run. Expected one such as {name: worker, num_tasks: 2}"
-            )
+            message = "no job has tasks, so nothing would run: add one, such as {name: worker, num_tasks: 2}"
             yield diagnostics.error(jobs, at, message, Rule.NO_TASKS)
         for number, job in enumerate(tree.items_of(jobs)):
             name = tree.dig(job, "name")
@@ -256,13 +249,13 @@ def _check_task_name(
     if (namespace, name) in first_lines:
         line = first_lines[namespace, name]
         message = (
-            f"found {diagnostics.quoted(name)}, as the job in line {line} is called: expected another name"
+            f"found {diagnostics.quoted(name)}, also the name of the job in line {line}: choose another name"
         )
         yield diagnostics.error(node, path, message, Rule.DUPLICATE_NAME)
     first_lines.setdefault((namespace, name), node.line)
     if re.fullmatch(names.ROLE_NAME_PATTERN, name) and not role_names.is_member(name):
         message = (
-            f"found {diagnostics.quoted(name)}, which looks at a cluster and is no server of it: expected "
+            f"found {diagnostics.quoted(name)}, a role that is not a server of the TensorFlow cluster: choose "
             "another name"
         )
         yield diagnostics.error(node, path, message)
@@ -278,7 +271,7 @@ def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
     nearest = diagnostics.nearest(name, known)
     listed = ", ".join(diagnostics.truncate(each) for each in known)
     return (
-        f"Did you mean {diagnostics.quoted(nearest)}? Known are: {listed}."
+        f"Did you mean {diagnostics.quoted(nearest)}? Known types: {listed}."
         if nearest
-        else f"Known are: {listed}."
+        else f"Known types: {listed}."
     )

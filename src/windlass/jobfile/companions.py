@@ -1,4 +1,4 @@
-"""The companions of a job file: where their files are, who may log in, and by which names and ports they are known."""
+"""Check the companions of a job file: folders, users, passwords, names and ports."""
 
 import re
 import warnings
@@ -21,7 +21,7 @@ from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
-LONGEST_USER = 64
+MAX_USER_LENGTH = 64
 
 _PORTS = {
     Companion.TENSORBOARD: TensorBoard().port,
@@ -29,7 +29,7 @@ _PORTS = {
     Companion.HUB: Hub().port,
 }
 SOURCES = structural_validation.field_names(PasswordFrom)
-"""Of a password."""
+"""The sources of a password."""
 _PASSWORD = "password"  # noqa: S105
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_IN_NAMES = re.compile(r"[\s/]")
@@ -42,9 +42,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for companion in Companion:
         written, at = node.entries.get(companion), diagnostics.field(path, companion)
         if isinstance(written, tree.Scalar) and written.value is None:
-            message = (
-                f"nothing stands here: write {companion}: {{}} for one without wishes, or remove the line"
-            )
+            message = f"no value: write {companion}: {{}} for the defaults, or remove the line"
             yield diagnostics.error(node.keys[companion], at, message)
         elif isinstance(written, tree.Mapping):
             found[companion] = written
@@ -62,12 +60,12 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def is_password_diagnostic(diagnostic: Diagnostic, path: str) -> bool:
-    """Of a diagnostic of the shape of a job: whether it is one of a password, of which more is said here."""
+    """Return whether a structural diagnostic is about a password, which `check` reports with more advice."""
     places = (diagnostics.field(path, companion) for companion in Companion)
     return diagnostic.path in {diagnostics.field(place, _PASSWORD) for place in places}
 
 
-# What all of them have
+# Common fields
 
 
 def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -79,32 +77,33 @@ def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(
             companion.keys[_PASSWORD],
             diagnostics.field(path, _PASSWORD),
-            "a password belongs in no job file, which others read: write passwordFrom: {env: NAME} or {file: PATH}, or "
-            "remove it: then one is made up, and shown once",
+            "do not write a password in a job file, which others can read: write passwordFrom: {env: NAME} or "
+            "{file: PATH}, or remove it to generate a password that is shown once",
         )
 
 
 def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
-    name, longest = node.get("name"), storage.MAX_NAME_LENGTH
+    name = node.get("name")
     text = tree.text_of(name)
-    if name is not None and text is not None and len(text) <= longest < len(f"{text}-{companion}"):
+    if name is None or text is None:
+        return
+    if len(text) <= storage.MAX_NAME_LENGTH < len(f"{text}-{companion}"):
         yield diagnostics.error(
             name,
             diagnostics.field(path, "name"),
-            f"found {diagnostics.quoted(text)}, of {len(text)} characters: with {companion} a name has at most "
-            f"{longest - len(f'-{companion}')}, since {{name}}-{companion} may have {longest}",
+            storage.name_too_long(text, companion, f"-{companion}"),
         )
 
 
 def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Diagnostic]:
-    """On a machine whose pods share one address, two of one port would be one too many."""
-    taken = {HUB_INTERNAL_PORT: "the hub within its pod"} if Companion.HUB in found else {}
+    """Require distinct ports, because the pods of a local cluster may share one address."""
+    taken = {HUB_INTERNAL_PORT: "the hub's internal API"} if Companion.HUB in found else {}
     for companion, written in found.items():
         node = written.get("port")
         port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]
         if port in taken:
             at = diagnostics.field(diagnostics.field(path, companion), "port")
-            message = f"found {port}, which is the port of {taken[port]} too: expected another one"
+            message = f"found {port}, which is also the port of {taken[port]}: choose another port"
             yield diagnostics.error(node or written, at, message)
         taken.setdefault(port, str(companion))
 
@@ -115,13 +114,12 @@ def _check_password_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     found = [source for source in SOURCES if storage.is_set(node.get(source))]
     is_misspelt = any(diagnostics.nearest(key, SOURCES) for key in node.entries if key not in SOURCES)
     if len(found) != 1 and not (is_misspelt and not found):
-        what = f"found {' and '.join(found)}" if found else "nothing says where the password is"
-        yield diagnostics.error(node, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
+        sources = " and ".join(found) or "no source"
+        yield diagnostics.error(node, path, f"found {sources}, expected exactly one of {', '.join(SOURCES)}")
     variable, file, secret = (node.get(source) for source in ("env", "file", "secret"))
     text = tree.text_of(variable)
     if variable is not None and text and not _VARIABLE.fullmatch(text):
-        expected = "the name of a variable, such as JUPYTER_PASSWORD: not the password itself"
-        message = f"found something else, expected {expected}"
+        message = "expected the name of a variable, such as JUPYTER_PASSWORD, not the password itself"
         yield diagnostics.error(variable, diagnostics.field(path, "env"), message, Rule.WRONG_VALUE)
     if file is not None and "\0" in (tree.text_of(file) or ""):
         yield from structural_validation.wrong_type(
@@ -141,10 +139,10 @@ def _check_config(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             compile(text, "config", "exec", dont_inherit=True)
     except SyntaxError as error:
         yield diagnostics.error(
-            node, path, f"this is not Python: {error.msg}, in line {error.lineno or 1} of it"
+            node, path, f"invalid Python in line {error.lineno or 1} of the config: {error.msg}"
         )
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        yield diagnostics.error(node, path, f"this cannot be read as Python: {error}")
+        yield diagnostics.error(node, path, f"invalid Python: {error}")
 
 
 _RULES: dict[str, Check] = {
@@ -157,7 +155,7 @@ _RULES: dict[str, Check] = {
 }
 
 
-# Where files are
+# Folders
 
 
 def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -171,9 +169,7 @@ def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterato
     key = node.keys[Companion.TENSORBOARD]
     default = tree.Scalar(TensorBoard().logdir, key.line, key.column)
     for diagnostic in storage.check_volume_path(node, default, at):
-        message = (
-            f"it does not say what it watches, and without that it is {default.value}: {diagnostic.message}"
-        )
+        message = f"no logdir, and the default {default.value} is invalid: {diagnostic.message}"
         yield msgspec.structs.replace(diagnostic, message=message)
 
 
@@ -187,14 +183,13 @@ def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Ite
         yield diagnostics.error(
             written,
             at,
-            f"found {diagnostics.quoted(tree.text_of(written))}, in the volume {name}, which is "
-            "readOnly: expected a path "
-            "in another one, to which notebooks can be written",
+            f"found {diagnostics.quoted(tree.text_of(written))} in volume {name}, which is readOnly: use a volume "
+            "that is writable for notebooks",
         )
 
 
 def _read_only_volume(node: tree.Mapping, path: str) -> str:
-    """In which the path is, or nothing."""
+    """Return the read-only volume that contains a path; empty if none does."""
     volumes = storage.volumes_of(node)
     places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
     found = jobfile_volumes.volume_at(places, path)
@@ -204,7 +199,7 @@ def _read_only_volume(node: tree.Mapping, path: str) -> str:
     return found[0] if isinstance(flag, tree.Scalar) and flag.value is True else ""
 
 
-# By which names they are known
+# Names
 
 
 def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -212,14 +207,13 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
     if written is not None and name and name[0].isdecimal():
-        expected = "a letter at the beginning: a Service has this name, which may not start with a digit"
+        expected = "a name that starts with a letter, because a Service has the same name"
         yield from structural_validation.wrong_type(written, expected, at)
     others = {f"{job}-{companion}" for companion in (Companion.JUPYTER, Companion.HUB)}
     if job and name in {job, f"{job}-nfs", *others}:
         message = (
-            f"found {diagnostics.quoted(name)}, which another Service of the job is called: expected "
-            "another name, such as "
-            f"{diagnostics.quoted(f'{job}-{Companion.TENSORBOARD}')}"
+            f"found {diagnostics.quoted(name)}, which is also the name of another Service of the job: choose another "
+            f"name, such as {diagnostics.quoted(f'{job}-{Companion.TENSORBOARD}')}"
         )
         yield diagnostics.error(written or node.keys[Companion.TENSORBOARD], at, message, Rule.DUPLICATE_NAME)
 
@@ -229,28 +223,26 @@ def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field in ("users", "admins"):
         lines: dict[str, int] = {}
         for item, name, at in _names(hub, field, path):
-            is_name = 0 < len(name) <= LONGEST_USER and name.isprintable() and not _NOT_IN_NAMES.search(name)
+            is_name = (
+                0 < len(name) <= MAX_USER_LENGTH and name.isprintable() and not _NOT_IN_NAMES.search(name)
+            )
             if not is_name:
-                expected = f'the name of a user: 1 to {LONGEST_USER} characters, without spaces and "/"'
+                expected = f'the name of a user: 1 to {MAX_USER_LENGTH} characters, without spaces and "/"'
                 yield from structural_validation.wrong_type(item, expected, at)
             elif name.lower() in lines:
                 message = (
-                    f"found {diagnostics.quoted(name)}, who is in line {lines[name.lower()]} too, for a hub knows no "
-                    "capitals: remove one of them"
+                    f"found {diagnostics.quoted(name)}, which is already in line {lines[name.lower()]} (user names are "
+                    "not case-sensitive): remove one of them"
                 )
                 yield diagnostics.error(item, at, message, Rule.DUPLICATE_NAME)
             elif field == "admins" and users and name.lower() not in {user.lower() for _, user, _ in users}:
-                message = (
-                    f"found {diagnostics.quoted(name)}, who is not among the users and could not log "
-                    "in: add the name to "
-                    "users"
-                )
+                message = f"found {diagnostics.quoted(name)}, which is not in users and cannot log in: add it to users"
                 yield diagnostics.error(item, at, message)
             lines.setdefault(name.lower(), item.line)
 
 
 def _names(hub: tree.Mapping, field: str, path: str = "") -> list[tuple[tree.Node, str, str]]:
-    """Each with its node and its path."""
+    """Return the names in a list, with their nodes and paths."""
     at = diagnostics.field(path, field)
     return [
         (item, name, diagnostics.item(at, index))

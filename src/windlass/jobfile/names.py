@@ -71,6 +71,5 @@ def _check_keys(node: tree.Node, path: str) -> Iterator[Diagnostic]:
                 place,
                 diagnostics.field(path, key),
                 f"found {diagnostics.quoted(key)}, expected a name such as team or example.com/team: "
-                "at most 63 letters, "
-                "digits, hyphens, underscores and dots",
+                "at most 63 letters, digits, hyphens, underscores and dots",
             )

@@ -102,7 +102,7 @@ def _check_name(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if name is not None and text[:1].isdecimal():
         yield from structural_validation.wrong_type(
             name,
-            "a letter at the beginning: a Service has the same name, which may not start with a digit",
+            "a name that starts with a letter, because a Service has the same name",
             diagnostics.field(path, "name"),
         )
 
@@ -113,25 +113,24 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         diagnostics.nearest(key, FIELDS) == "roles" for key in node.entries if key not in FIELDS
     )
     if roles is None and not is_misspelt:
-        message = "the roles are missing, expected at least one, such as roles: {worker: {tasks: 2}}"
+        message = 'missing required field "roles": add at least one role, such as roles: {worker: {tasks: 2}}'
         yield diagnostics.error(node, at, message, Rule.MISSING_FIELD)
     if not isinstance(roles, tree.Mapping):
         return
     if not roles.entries:
-        message = "found no role, expected at least one, such as worker: {tasks: 2}"
+        message = "no roles: add at least one, such as worker: {tasks: 2}"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
         return
     numbers = {name: tasks_of(role) for name, role in roles.entries.items()}
     if not any(numbers.values()):
-        message = "no role has a task: nothing would ever run. Give one of them tasks"
+        message = "no role has tasks, so nothing would run: set tasks of at least one role"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
     if sum(numbers.values()) > semantic_validation.MAX_TASKS:
         yield diagnostics.error(
             roles,
             at,
             f"found {sum(numbers.values())} tasks, expected at most {semantic_validation.MAX_TASKS} "
-            "in all roles together: the "
-            "status of more cannot be stored. Divide them among several jobs.",
+            "in all roles together, because the status of more cannot be stored: split the job",
         )
     for name, number in numbers.items():
         yield from _check_host_name(roles.keys[name], name, number, diagnostics.field(at, name))
@@ -143,9 +142,8 @@ def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) 
         yield diagnostics.error(
             at,
             path,
-            f"found {diagnostics.quoted(role)}, with which the last task is called "
-            f"{diagnostics.truncate(last)}: a host name has at "
-            f"most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
+            f"found {diagnostics.quoted(role)}: the host name of the last task, {diagnostics.truncate(last)}, has more "
+            f"than {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
         )
 
 
@@ -168,12 +166,11 @@ def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     elif text is not None:
         try:
             commands.words(text)
-        except ValueError as refused:
+        except ValueError as error:
             yield diagnostics.error(
                 node,
                 path,
-                f"the command cannot be read ({str(refused).lower()}): close the quotation, or write its words as a "
-                "list",
+                f"invalid command ({str(error).lower()}): close the quotation, or write a list of words",
             )
 
 
@@ -185,7 +182,7 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             if len(value.entries) != 1:
                 known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
                 yield diagnostics.error(
-                    value, at, f"found {len(value.entries)} sources, expected one: {known}"
+                    value, at, f"found {len(value.entries)} sources, expected one of {known}"
                 )
 
 
@@ -209,9 +206,9 @@ def _with_containers(pod: tree.Mapping) -> tree.Mapping:
     spec = pod.get("spec")
     if not isinstance(spec, tree.Mapping) or "containers" in spec.entries:
         return pod
-    none = tree.Sequence((), spec.line, spec.column)
-    whole = msgspec.structs.replace(spec, entries={**spec.entries, "containers": none})
-    return msgspec.structs.replace(pod, entries={**pod.entries, "spec": whole})
+    empty = tree.Sequence((), spec.line, spec.column)
+    completed = msgspec.structs.replace(spec, entries={**spec.entries, "containers": empty})
+    return msgspec.structs.replace(pod, entries={**pod.entries, "spec": completed})
 
 
 # Fields of jobs only
@@ -226,7 +223,7 @@ def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_duration(node, path)
     if _seconds(node) == 0:
         yield from structural_validation.wrong_type(
-            node, "more than nothing: where there is no deadline, leave it out", path
+            node, "a duration above 0. For no deadline, remove the field", path
         )
 
 

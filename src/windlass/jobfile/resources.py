@@ -34,5 +34,5 @@ def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     value = node.value if isinstance(node, tree.Scalar) else None
     number = str(value)
     if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _MIN_MEMORY_BYTES:
-        message = f"found {number}, which is {number} bytes, and no program runs with that: did you mean {number}Gi?"
+        message = f"found {number}, which means {number} bytes, too little for any program. Did you mean {number}Gi?"
         yield diagnostics.error(node, path, message)

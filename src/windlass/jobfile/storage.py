@@ -47,9 +47,16 @@ def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(
                 name,
                 diagnostics.field(path, "name"),
-                f"found {diagnostics.quoted(text)}, of {len(text)} characters: with {field} a name has at most "
-                f"{MAX_NAME_LENGTH - len(suffix)}, since {{name}}{suffix} may have {MAX_NAME_LENGTH}",
+                name_too_long(text, field, suffix),
             )
+
+
+def name_too_long(name: str, field: str, suffix: str) -> str:
+    """Return the message about a name that is too long together with the suffix that a field of the job adds."""
+    return (
+        f"found {diagnostics.quoted(name)} ({len(name)} characters): with {field}, a name has at most "
+        f"{MAX_NAME_LENGTH - len(suffix)} characters, because {{name}}{suffix} may have {MAX_NAME_LENGTH}"
+    )
 
 
 # Secrets
@@ -63,25 +70,25 @@ def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     size = sum(len((tree.text_of(value) or "").encode()) for value in secrets.entries.values())
     if size > _MAX_SECRET_BYTES:
         message = (
-            f"found {size} bytes, and a Secret holds {_MAX_SECRET_BYTES}: keep them in files of a volume"
+            f"found {size} bytes, but a Secret holds {_MAX_SECRET_BYTES}: store them in files of a volume"
         )
         yield diagnostics.error(secrets, at, message)
     for name, value in secrets.entries.items():
         if name == "." or name.startswith(".."):
             yield diagnostics.error(
-                secrets.keys[name], diagnostics.field(at, name), "no Secret has an entry of this name"
+                secrets.keys[name],
+                diagnostics.field(at, name),
+                'invalid key of a Secret: it must not be "." or start with ".."',
             )
         if "\0" in (tree.text_of(value) or ""):
             message = (
-                "there is a NUL in it, and no variable can have one: mount a Secret of your own as a volume"
+                "found a NUL character, which a variable cannot contain: mount your own Secret as a volume"
             )
             yield diagnostics.error(value, diagnostics.field(at, name), message)
     for variables, where in _variables(node, path):
         for name, place in variables.keys.items():
             if name in secrets.entries:
-                message = (
-                    f"{diagnostics.quoted(name)} is among the secrets too: expected it in one of the two"
-                )
+                message = f"{diagnostics.quoted(name)} is also defined in secrets: remove one of them"
                 yield diagnostics.error(place, diagnostics.field(where, name), message, Rule.DUPLICATE_NAME)
 
 
@@ -110,12 +117,12 @@ def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(
                 share,
                 diagnostics.field(where, "share"),
-                "a share is a folder of the job's own NFS server, and it has none: add nfsServer: {size: 10Gi}, or use "
-                "nfs for a server that is there already",
+                "a share requires the job's own NFS server: add nfsServer: {size: 10Gi}, or use nfs for an existing "
+                "server",
             )
         if server is not None and name == _SERVER_VOLUME and is_set(volume.get("cephfs")):
             yield diagnostics.error(
-                volume, where, "the claim of the NFS server has this name: give the volume another one"
+                volume, where, "the claim of the NFS server has this name: give the volume another name"
             )
     if not isinstance(server, tree.Mapping):
         return
@@ -137,16 +144,18 @@ def _is_amount(size: tree.Scalar) -> bool:
 
 def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Require a node that has the folders of all volumes."""
-    left: set[str] | None = None
+    common: set[str] | None = None
     for name, volume in volumes_of(node).items():
         items = tree.items_of(volume.get("nodes"))
         nodes = {text for item in items if (text := tree.text_of(item))}
         if not nodes:
             continue
-        left = nodes if left is None else left & nodes
-        if not left:
+        common = nodes if common is None else common & nodes
+        if not common:
             at = diagnostics.field(diagnostics.field(diagnostics.field(path, "volumes"), name), "nodes")
-            message = "no machine has this folder and those of the volumes above: every task has all volumes"
+            message = (
+                "no node has this folder and those of the volumes above, but every task mounts all volumes"
+            )
             yield diagnostics.error(volume.keys["nodes"], at, message)
             return
 
@@ -157,8 +166,8 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     found = [source for source in SOURCES if is_set(entry.get(source))]
     if len(found) != 1:
-        what = f"found {' and '.join(found)}" if found else "nothing says where the files come from"
-        yield diagnostics.error(entry, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
+        sources = " and ".join(found) or "no source"
+        yield diagnostics.error(entry, path, f"found {sources}, expected exactly one of {', '.join(SOURCES)}")
     to, url, sha256, image = (entry.get(field) for field in ("to", "url", "sha256", "image"))
     if to is not None:
         yield from check_volume_path(node, to, diagnostics.field(path, "to"), is_written=True)
@@ -182,21 +191,21 @@ def _check_url(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     file = web_addresses.file_of(text)
     if not web_addresses.is_complete(text):
         yield from structural_validation.wrong_type(
-            node, "an address that begins with https://, http:// or ftp://", path
+            node, "a URL that begins with https://, http:// or ftp://", path
         )
     elif not file or not file.isprintable():
-        expected = "the address of a file, such as https://example.com/digits.tar.gz"
+        expected = "the URL of a file, such as https://example.com/digits.tar.gz"
         yield from structural_validation.wrong_type(node, expected, path)
 
 
 def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is not None and _SHA256.fullmatch(text) is None:
-        yield from structural_validation.wrong_type(
-            node, "a sha256: 64 digits from 0 to 9 and from a to f", path
-        )
+        yield from structural_validation.wrong_type(node, "a SHA-256 checksum: 64 hexadecimal digits", path)
     if not is_of_url:
-        yield diagnostics.error(node, path, "a sha256 is that of a url, and there is none: remove it")
+        yield diagnostics.error(
+            node, path, "sha256 applies only to a url, and this entry has none: remove it"
+        )
 
 
 def check_volume_path(
@@ -216,9 +225,9 @@ def check_volume_path(
     found = jobfile_volumes.volume_at(places, text)
     if found is None:
         known = (
-            f": they are at {', '.join(diagnostics.truncate(at) for at in places.values())}"
+            f": {', '.join(diagnostics.truncate(at) for at in places.values())}"
             if places
-            else ", and it has none"
+            else ", which has no volumes"
         )
         yield diagnostics.error(
             place, path, f"found {diagnostics.quoted(text)}, expected a path in a volume of the job{known}"
@@ -229,17 +238,14 @@ def check_volume_path(
         yield diagnostics.error(
             place,
             path,
-            f"found {diagnostics.quoted(text)}, in the volume {name}: each task has its own, empty at "
-            "its start. Expected a "
-            "path in a volume that is there before, such as nfs, share or pvc",
+            f"found {diagnostics.quoted(text)} in volume {name}, which is empty when a task starts: use a volume that "
+            "exists before, such as nfs, share or pvc",
         )
     if is_written and any(is_set(volumes[name].get(kind)) for kind in _READ_ONLY):
         yield diagnostics.error(
             place,
             path,
-            f"found {diagnostics.quoted(text)}, in the volume {name}, to which nobody can write: "
-            "expected a path in another "
-            "one",
+            f"found {diagnostics.quoted(text)} in volume {name}, which is read-only: use another volume",
         )
 
 

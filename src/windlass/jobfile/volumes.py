@@ -26,7 +26,7 @@ def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
     for name, volume in volumes.entries.items() if isinstance(volumes, tree.Mapping) else ():
         at = diagnostics.field(path, name)
         if name.startswith(RESERVED_PREFIX):
-            message = f"names that begin with {RESERVED_PREFIX} are taken: give the volume another one"
+            message = f"names that begin with {RESERVED_PREFIX} are reserved: give the volume another name"
             yield diagnostics.error(volume, at, message)
         if isinstance(volume, tree.Mapping):
             yield from _check_kind(volume, at)
@@ -41,13 +41,13 @@ def normalize(path: str) -> str:
 
 
 def volume_at(places: Mapping[str, str], path: str) -> tuple[str, str] | None:
-    """Return the volume that contains a path, and the path inside it; None if there is none."""
-    whole = normalize(path)
-    around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normalize(at)}/")]
-    if not around:
+    """Return the volume that contains a path, and the path inside it; None if no volume does."""
+    normalized = normalize(path)
+    containing = [name for name, at in places.items() if f"{normalized}/".startswith(f"{normalize(at)}/")]
+    if not containing:
         return None
-    nearest = max(around, key=lambda name: len(normalize(places[name])))
-    return nearest, whole[len(normalize(places[nearest])) :].strip("/")
+    nearest = max(containing, key=lambda name: len(normalize(places[name])))
+    return nearest, normalized[len(normalize(places[nearest])) :].strip("/")
 
 
 def is_absolute(text: str) -> bool:
@@ -61,8 +61,8 @@ def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     )
     if len(kinds) == 1 or (not kinds and is_misspelt):
         return
-    found = f"found {' and '.join(kinds)}" if kinds else "nothing says where it comes from"
-    yield diagnostics.error(volume, path, f"{found}, expected exactly one of {', '.join(KINDS)}")
+    sources = " and ".join(kinds) or "no source"
+    yield diagnostics.error(volume, path, f"found {sources}, expected exactly one of {', '.join(KINDS)}")
 
 
 def _is_empty(node: tree.Node | None) -> bool:
@@ -108,11 +108,11 @@ def _check_share(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if node is None or not text:
         return
-    is_good = is_absolute(text) and "." not in text.split("/") and _SHARE.fullmatch(text) is not None
-    if not is_good:
+    is_valid = is_absolute(text) and "." not in text.split("/") and _SHARE.fullmatch(text) is not None
+    if not is_valid:
         expected = (
-            'a folder of the NFS server, such as /data or /output/digits: "/" at its beginning, letters, digits, '
-            'hyphens, underscores and dots, and no ".."'
+            'a folder of the NFS server, such as /data or /output/digits: a path that begins with "/", of letters, '
+            'digits, hyphens, underscores and dots, without ".."'
         )
         yield from structural_validation.wrong_type(node, expected, path)
 
@@ -122,7 +122,7 @@ def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if nodes is None or not tree.items_of(nodes):
         return
     if _is_empty(volume.get("hostPath")):
-        message = "nodes are those that have the folder of a hostPath, and this volume has none: remove them"
+        message = "nodes applies only to a hostPath, and this volume has none: remove nodes"
         yield diagnostics.error(volume.keys["nodes"], at, message)
     for index, node in enumerate(tree.items_of(nodes)):
         if tree.text_of(node) == "":
@@ -136,7 +136,7 @@ def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node) or ""
     if node is not None and (text.startswith("/") or ".." in text.split("/")):
         yield from structural_validation.wrong_type(
-            node, 'a path inside the volume, without "/" at its beginning and without ".."', path
+            node, 'a relative path inside the volume, without ".."', path
         )
 
 
@@ -154,8 +154,7 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
         yield diagnostics.error(
             node,
             path,
-            f"found {diagnostics.quoted(text)}, where the volume of line {first} is too: expected a "
-            "path of its own for "
-            "every volume",
+            f"found {diagnostics.quoted(text)}, which is also the path of the volume in line {first}: give each "
+            "volume its own path",
         )
     first_lines.setdefault(normalize(text), node.line)

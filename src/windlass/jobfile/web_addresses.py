@@ -22,6 +22,6 @@ def file_of(text: str) -> str:
     """Return the file name of a valid URL; empty without one."""
     found = _ADDRESS.fullmatch(text)
     path = (found["path"] or "") if found is not None else ""
-    whole = _ESCAPED.sub(lambda escaped: bytes.fromhex(escaped[1].decode()), path.encode())
-    name = whole.decode(errors="replace").rpartition("/")[2]
+    decoded = _ESCAPED.sub(lambda escaped: bytes.fromhex(escaped[1].decode()), path.encode())
+    name = decoded.decode(errors="replace").rpartition("/")[2]
     return "" if name in (".", "..") else name

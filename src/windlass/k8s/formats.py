@@ -18,36 +18,36 @@ _KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 _PERCENT = "[0-9]+%"
 
-_OF_A_LABEL = (
+_LABEL_MESSAGE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end"
     " with an alphanumeric character"
 )
-_OF_A_SUBDOMAIN = (
+_SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start"
     " and end with an alphanumeric character"
 )
-_OF_AN_UNDERSCORED_SUBDOMAIN = (
+_UNDERSCORED_SUBDOMAIN_MESSAGE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must"
     " start and end with an alphanumeric character"
 )
-_OF_A_1035_LABEL = (
+_LABEL_1035_MESSAGE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
     " and end with an alphanumeric character"
 )
-_OF_A_QUALIFIED_NAME = (
+_QUALIFIED_NAME_MESSAGE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
     " character"
 )
-_OF_A_LABEL_VALUE = (
+_LABEL_VALUE_MESSAGE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start"
     " and end with an alphanumeric character"
 )
-_OF_AN_ENVIRONMENT_NAME = (
+_ENVIRONMENT_NAME_MESSAGE = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
-_OF_A_KEY = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-_OF_A_HEADER = "a valid HTTP header must consist of alphanumeric characters or '-'"
-_OF_A_PERCENTAGE = "a valid percent string must be a numeric string followed by an ending '%'"
+_KEY_MESSAGE = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+_HEADER_MESSAGE = "a valid HTTP header must consist of alphanumeric characters or '-'"
+_PERCENTAGE_MESSAGE = "a valid percent string must be a numeric string followed by an ending '%'"
 
 Problems = tuple[str, ...]
 Rule = Callable[[str], Problems]
@@ -61,27 +61,27 @@ def _cached(rule: Rule) -> Rule:
     cached = functools.lru_cache(maxsize=4096)(rule)
 
     @functools.wraps(rule)
-    def judged(value: str) -> Problems:
+    def check(value: str) -> Problems:
         return cached(value) if len(value) <= _MAX_CACHED_LENGTH else rule(value)
 
-    return judged
+    return check
 
 
 @_cached
 def dns_label(value: str) -> Problems:
     has_dots_only = "." in value and re.fullmatch(_SUBDOMAIN, value)
-    wrong = _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
+    wrong = _mismatch(value, _LABEL, _LABEL_MESSAGE, "my-name", "123-abc")
     return _too_long(value, 63) + (("must not contain dots",) if has_dots_only else wrong)
 
 
 @_cached
 def dns_1035_label(value: str) -> Problems:
-    return _too_long(value, 63) + _mismatch(value, _LABEL_1035, _OF_A_1035_LABEL, "my-name", "abc-123")
+    return _too_long(value, 63) + _mismatch(value, _LABEL_1035, _LABEL_1035_MESSAGE, "my-name", "abc-123")
 
 
 @_cached
 def dns_subdomain(value: str) -> Problems:
-    return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
+    return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _SUBDOMAIN_MESSAGE, "example.com")
 
 
 def is_object_name(value: str) -> bool:
@@ -91,7 +91,7 @@ def is_object_name(value: str) -> bool:
 
 def search_domain(value: str) -> Problems:
     """Check a search domain of a resolver, which may contain underscores."""
-    wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _OF_AN_UNDERSCORED_SUBDOMAIN, "example.com")
+    wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _UNDERSCORED_SUBDOMAIN_MESSAGE, "example.com")
     return _too_long(value, 253) + wrong
 
 
@@ -100,7 +100,7 @@ def qualified_name(value: str) -> Problems:
     """Check a label key, finalizer or resource: a name with an optional DNS subdomain and slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
-        text = _mismatch("", _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc")[0]
+        text = _mismatch("", _QUALIFIED, _QUALIFIED_NAME_MESSAGE, "MyName", "my.name", "123-abc")[0]
         return (
             f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         )
@@ -110,14 +110,14 @@ def qualified_name(value: str) -> Problems:
     if not name:
         problems += ("name part must be non-empty",)
     wrong = _too_long(name, 63, "bytes") + _mismatch(
-        name, _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc"
+        name, _QUALIFIED, _QUALIFIED_NAME_MESSAGE, "MyName", "my.name", "123-abc"
     )
     return problems + _each("name part ", wrong)
 
 
 @_cached
 def label_value(value: str) -> Problems:
-    wrong = _mismatch(value, f"({_QUALIFIED})?", _OF_A_LABEL_VALUE, "MyValue", "my_value", "12345")
+    wrong = _mismatch(value, f"({_QUALIFIED})?", _LABEL_VALUE_MESSAGE, "MyValue", "my_value", "12345")
     return _too_long(value, 63, "bytes") + wrong
 
 
@@ -126,22 +126,22 @@ def environment_name(value: str) -> Problems:
     if not value:
         return ("environment variable name must be non-empty",)
     is_valid = value.isascii() and value.isprintable() and "=" not in value
-    return () if is_valid else (_OF_AN_ENVIRONMENT_NAME,)
+    return () if is_valid else (_ENVIRONMENT_NAME_MESSAGE,)
 
 
 @_cached
 def data_key(value: str) -> Problems:
     """Check a key of a ConfigMap or Secret, which becomes a file name."""
-    wrong = _mismatch(value, _KEY, _OF_A_KEY, "key.name", "KEY_NAME", "key-name")
+    wrong = _mismatch(value, _KEY, _KEY_MESSAGE, "key.name", "KEY_NAME", "key-name")
     return _too_long(value, 253) + wrong + _leaves_the_folder(value)
 
 
 def http_header(value: str) -> Problems:
-    return _mismatch(value, _HEADER, _OF_A_HEADER, "X-Header-Name")
+    return _mismatch(value, _HEADER, _HEADER_MESSAGE, "X-Header-Name")
 
 
 def percentage(value: str) -> Problems:
-    return _mismatch(value, _PERCENT, _OF_A_PERCENTAGE, "1%", "93%")
+    return _mismatch(value, _PERCENT, _PERCENTAGE_MESSAGE, "1%", "93%")
 
 
 def port_name(value: str) -> Problems:
@@ -190,7 +190,7 @@ def path_segment_prefix(value: str) -> Problems:
 
 
 def _prefix_problems(value: str) -> Problems:
-    return _too_long(value, 253, "bytes") + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
+    return _too_long(value, 253, "bytes") + _mismatch(value, _SUBDOMAIN, _SUBDOMAIN_MESSAGE, "example.com")
 
 
 def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:

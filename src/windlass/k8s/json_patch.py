@@ -223,7 +223,7 @@ class _Document:
 
 
 def _path(operation: dict[str, Any], name: str) -> list[str]:
-    """The keys that a JSON pointer names. None of them: the whole document."""
+    """Return the keys of a JSON pointer. The empty list means the whole document."""
     text = operation.get(name)
     if not isinstance(text, str):
         _refuse()
@@ -233,7 +233,7 @@ def _path(operation: dict[str, Any], name: str) -> list[str]:
 
 
 def _member(container: Any, token: str) -> Any:
-    """What a key names. A member that is missing is null to Kubernetes, which `test` and `copy` rely on."""
+    """Return the value at a key. For Kubernetes, a missing member is null, which `test` and `copy` rely on."""
     match container:
         case dict():
             return container.get(token)
@@ -254,7 +254,7 @@ def _index(token: str, size: int) -> int:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Are they the same JSON? Not Python's equality, to which true is 1."""
+    """Return whether two JSON values are equal. In Python, True == 1."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

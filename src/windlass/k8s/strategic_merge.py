@@ -24,7 +24,7 @@ _DELETE_VALUES = "$deleteFromPrimitiveList"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """How a field is merged: Kubernetes' patchStrategy and, for a list of objects, its patchMergeKey."""
+    """The merge strategy of a field: Kubernetes' patchStrategy and, for a list of objects, its patchMergeKey."""
 
     strategy: str
     key: str = ""
@@ -109,7 +109,7 @@ def merge_pod_template(original: Object, patch: Object) -> Object:
     """Return a pod template with a patch by a user merged into it. Neither argument changes.
 
     It differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the one of the same
-    name, new items of a list come last, so that the main container stays the first, and there are no directives.
+    name, new items of a list come last, so that the main container stays the first, and directives are not supported.
     """
     result = {key: value for key, value in original.items() if not (key in patch and patch[key] is None)}
     for key, value in patch.items():

@@ -48,7 +48,7 @@ class Hit(msgspec.Struct, frozen=True):
     def said(self) -> str:
         """The fault as `--inject` writes it."""
         now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
-        return str(now if now.what is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
+        return str(now if now.action is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
 
 
 class FaultTargets:
@@ -61,11 +61,11 @@ class FaultTargets:
 
     def delays(self, pod: Pod) -> tuple[Hit, ...]:
         """Return the delays of a pod that is about to start."""
-        return tuple(hit for hit in self._of(pod) if hit.injection.what is Action.DELAY)
+        return tuple(hit for hit in self._of(pod) if hit.injection.action is Action.DELAY)
 
     def hits(self, pod: Pod) -> tuple[Hit, ...]:
         """Return the faults of a pod when it is first observed to run."""
-        found = tuple(hit for hit in self._of(pod) if hit.injection.what is not Action.DELAY)
+        found = tuple(hit for hit in self._of(pod) if hit.injection.action is not Action.DELAY)
         uid = pod.uid
         if pod.status.phase != PodPhase.RUNNING or uid in self._running:
             return ()
@@ -78,7 +78,7 @@ class FaultTargets:
         job, task, uid = pod.job_key, pod.task, pod.uid
         first = self._first.setdefault((job, task), uid)
         for injection in self._injections:
-            if injection.concerns(task.role, task.index) and (injection.is_repeated or first == uid):
+            if injection.matches(task.role, task.index) and (injection.is_repeated or first == uid):
                 yield Hit(injection, job, pod.name, uid, task)
 
 
@@ -120,7 +120,7 @@ class Injector:
         self._timers: set[asyncio.TimerHandle] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._is_over = False
-        if any(injection.what is Action.DELAY for injection in self._wanted):
+        if any(injection.action is Action.DELAY for injection in self._wanted):
             cluster.delay_pods(self._delay_of)
 
     def on_pod(self, pod: Pod) -> None:
@@ -155,7 +155,7 @@ class Injector:
         return sum(hit.injection.seconds for hit in hits)
 
     def _do(self, hit: Hit) -> None:
-        if hit.injection.what is Action.DELETE:
+        if hit.injection.action is Action.DELETE:
             deletion = asyncio.create_task(self._delete(hit))
             self._deletions.add(deletion)
             deletion.add_done_callback(self._deletions.discard)

@@ -19,7 +19,7 @@ MAX_DIAGNOSTICS = 1000
 _MAX_QUOTE_LENGTH = 60
 _MAX_LISTED = 12
 _MIN_SIMILARITY, _MIN_MARGIN = 0.8, 0.1
-"""How similar a name must be to be fixed automatically, and how much less similar all others must be."""
+"""The minimum similarity of a name that is fixed automatically, and its minimum lead over all other names."""
 _MAX_MESSAGE_LENGTH = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -77,7 +77,7 @@ class Rule(StrEnum):
 
 
 class Remedy(StrEnum):
-    """How a fix changes the key or value at the position of the diagnostic."""
+    """The change of a key or value at the position of a diagnostic."""
 
     RENAME = "rename"
     REPLACE = "replace"
@@ -251,13 +251,10 @@ def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     if suggestion is not None:
         return f"Did you mean {quoted(suggestion)}?"
     if len(known) > _MAX_LISTED:
-        return "There is no similar name."
+        return "No similar name is known."
     return f"Known names: {', '.join(map(truncate, known))}."
 
 
 def unknown_field(name: str, known: tuple[str, ...]) -> str:
     """Return the message about an unknown field."""
-    suggestion = nearest(name, known)
-    if suggestion is not None:
-        return f"unknown field {quoted(name)}: did you mean {quoted(suggestion)}?"
-    return f"unknown field {quoted(name)}, which would be ignored. {did_you_mean(name, known)}"
+    return f"unknown field {quoted(name)}. {did_you_mean(name, known)}"

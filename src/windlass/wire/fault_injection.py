@@ -32,7 +32,7 @@ _CODE = re.compile(r"[0-9]{1,3}")
 
 
 class Injection(msgspec.Struct, frozen=True):
-    what: Action
+    action: Action
     role: str
     index: int | None = None
     """None for all tasks of the role."""
@@ -44,8 +44,8 @@ class Injection(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return the text that `parse` accepts."""
-        act, _, by = self.deed.partition(" by ")
-        words = [act, self.task]
+        action, _, by = self.action_text.partition(" by ")
+        words = [action, self.task]
         if by:
             words.append(f"by {by}")
         elif self.seconds:
@@ -53,21 +53,21 @@ class Injection(msgspec.Struct, frozen=True):
         return " ".join([*words, "every time"] if self.is_repeated else words)
 
     @property
-    def deed(self) -> str:
+    def action_text(self) -> str:
         """The action without the task: `kill`, `exit 3`, `delete`, `delay by 30s`."""
-        match self.what:
+        match self.action:
             case Action.EXIT:
-                return f"{self.what} {self.code}"
+                return f"{self.action} {self.code}"
             case Action.DELAY:
-                return f"{self.what} by {durations.format_seconds(self.seconds)}"
+                return f"{self.action} by {durations.format_seconds(self.seconds)}"
             case _:
-                return str(self.what)
+                return str(self.action)
 
     @property
     def task(self) -> str:
         return self.role if self.index is None else f"{self.role}-{self.index}"
 
-    def concerns(self, role: str, index: int) -> bool:
+    def matches(self, role: str, index: int) -> bool:
         return role == self.role and self.index in (None, index)
 
 
@@ -82,13 +82,15 @@ def parse(written: str) -> Injection:
         del words[-2:]
     if not words:
         raise _error(written, "it is empty")
-    what = _what(written, words.pop(0))
-    code = _code(written, words) if what is Action.EXIT else KILLED_EXIT_CODE if what is Action.KILL else 0
+    action = _action(written, words.pop(0))
+    code = (
+        _code(written, words) if action is Action.EXIT else KILLED_EXIT_CODE if action is Action.KILL else 0
+    )
     role, index = _task(written, words)
     seconds = _seconds(
-        written, words, "by" if what is Action.DELAY else "after", is_needed=what is Action.DELAY
+        written, words, "by" if action is Action.DELAY else "after", is_required=action is Action.DELAY
     )
-    return Injection(what, role, index, code, seconds, is_repeated)
+    return Injection(action, role, index, code, seconds, is_repeated)
 
 
 def require_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> None:
@@ -98,20 +100,20 @@ def require_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> 
         if number is None:
             suggestion = diagnostics.did_you_mean(role, tuple(tasks))
             raise InjectionError(
-                f'"{injection}" cannot be injected: there is no role {diagnostics.quoted(role)}. {suggestion}'
+                f'"{injection}" cannot be injected: unknown role {diagnostics.quoted(role)}. {suggestion}'
             )
         if number <= (injection.index or 0):
             existing = (
                 f"{role}-0 to {role}-{number - 1}" if number > 1 else f"{role}-0" if number else "no tasks"
             )
             raise InjectionError(
-                f'"{injection}" cannot be injected: there is no {role}-{injection.index or 0}. '
+                f'"{injection}" cannot be injected: unknown task {role}-{injection.index or 0}. '
                 f"The role {role} has {existing}."
             )
 
 
-def _what(written: str, word: str) -> Action:
-    known = tuple(str(what) for what in Action)
+def _action(written: str, word: str) -> Action:
+    known = tuple(map(str, Action))
     if word not in known:
         raise _error(
             written, f"unknown action {diagnostics.quoted(word)}. {diagnostics.did_you_mean(word, known)}"
@@ -121,8 +123,8 @@ def _what(written: str, word: str) -> Action:
 
 def _code(written: str, words: list[str]) -> int:
     if not words or _CODE.fullmatch(words[0]) is None or int(words[0]) > 255:
-        found = f"found {diagnostics.quoted(words[0])}" if words else "it is missing"
-        raise _error(written, f"the code: {found}, expected one from 0 to 255")
+        problem = f"invalid exit code {diagnostics.quoted(words[0])}" if words else "missing exit code"
+        raise _error(written, f"{problem}, expected a number from 0 to 255")
     return int(words.pop(0))
 
 
@@ -130,28 +132,27 @@ def _task(written: str, words: list[str]) -> tuple[str, int | None]:
     word = words.pop(0) if words else ""
     found = _TASK.fullmatch(word)
     if found is None:
-        found_word = f"found {diagnostics.quoted(word)}" if word else "it is missing"
-        raise _error(
-            written, f"the task: {found_word}, expected a role and an index, such as worker-1, or a role"
-        )
+        problem = f"invalid task {diagnostics.quoted(word)}" if word else "missing task"
+        raise _error(written, f"{problem}, expected a role and an index, such as worker-1, or a role")
     return found[1], None if found[2] is None else int(found[2])
 
 
-def _seconds(written: str, words: list[str], particle: str, *, is_needed: bool) -> float:
-    if words[:1] == [particle]:
+def _seconds(written: str, words: list[str], preposition: str, *, is_required: bool) -> float:
+    if words[:1] == [preposition]:
         del words[0]
-        is_needed = True
-    elif words and not is_needed:
-        raise _error(written, f"found {diagnostics.quoted(words[0])}, expected {particle}, or nothing")
-    if not words and not is_needed:
+        is_required = True
+    elif words and not is_required:
+        found = diagnostics.quoted(words[0])
+        raise _error(written, f'found {found}, expected "{preposition}" and a duration, or nothing')
+    if not words and not is_required:
         return 0.0
     if not words:
-        raise _error(written, f"how long: it is missing, expected {durations.EXPECTED}")
+        raise _error(written, f"missing duration, expected {durations.EXPECTED}")
     try:
         return durations.parse(" ".join(words))
     except ValueError:
         found = diagnostics.quoted(" ".join(words))
-        raise _error(written, f"how long: found {found}, expected {durations.EXPECTED}") from None
+        raise _error(written, f"invalid duration {found}, expected {durations.EXPECTED}") from None
 
 
 def _error(written: str, why: str) -> InjectionError:

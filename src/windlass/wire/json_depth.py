@@ -29,7 +29,7 @@ def limit_depth(data: bytes, deepest: int) -> bytes:
 
 
 def member(data: bytes, key: str) -> bytes:
-    """Return the object or list at a key; empty if there is none."""
+    """Return the object or list at a key; empty if the key is absent."""
     return next(_below(data, key, level=2), b"")
 
 

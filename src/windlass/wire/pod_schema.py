@@ -1,6 +1,6 @@
 """Validate a pod template against the types of Kubernetes (`k8s.types`).
 
-An unknown field is a warning, because Kubernetes ignores it. A wrong type is an error, because Kubernetes rejects it.
+An unknown field is a warning, because Kubernetes drops it. A wrong type is an error, because Kubernetes rejects it.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,10 +72,11 @@ def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]
 
 def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Diagnostic:
     known = tuple(k8s_types.types()[kind].fields)
+    message = f"unknown field {diagnostics.quoted(key)} of {_type_name(kind)}: Kubernetes drops it."
     return diagnostics.warning(
         node.keys[key],
         diagnostics.field(path, key),
-        diagnostics.unknown_field(key, known),
+        f"{message} {diagnostics.did_you_mean(key, known)}",
         diagnostics.rule_for(key, known),
         diagnostics.rename_fix(key, known, node.entries),
     )

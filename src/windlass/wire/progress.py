@@ -14,7 +14,7 @@ import msgspec
 MAX_VALUES = 20
 MAX_VALUE_LENGTH = 100
 MAX_BYTES = 4096
-"""How much of the end of the file to read."""
+"""The number of bytes to read from the end of the file."""
 
 _MARK = "windlass progress "
 _STEPS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?!\S)")

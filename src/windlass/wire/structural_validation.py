@@ -80,7 +80,7 @@ def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
 @functools.cache
 def _described(struct: type[msgspec.Struct]) -> inspect.StructType:
     description = inspect.type_info(struct)
-    assert isinstance(description, inspect.StructType)  # noqa: S101 — what a struct is describe by
+    assert isinstance(description, inspect.StructType)  # noqa: S101 — narrows the type
     return description
 
 
@@ -225,7 +225,7 @@ def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Itera
     if text in choices:
         return
     suggestion = diagnostics.nearest(text, choices) if text is not None else None
-    hint = f'; did you mean "{suggestion}"?' if suggestion is not None else ""
+    hint = f'. Did you mean "{suggestion}"?' if suggestion is not None else ""
     yield from wrong_type(node, f"one of {', '.join(choices)}{hint}", path)
 
 

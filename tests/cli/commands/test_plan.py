@@ -124,15 +124,15 @@ WRONG = {
     "no such file": (["no-such-file.yaml"], "no-such-file.yaml: cannot be read: No such file or directory"),
     "no such role": (
         [KILLED, "--inject", "kill wroker-1"],
-        '--inject: "kill wroker-1" cannot be injected: there is no role "wroker". Did you mean "worker"?',
+        '--inject: "kill wroker-1" cannot be injected: unknown role "wroker". Did you mean "worker"?',
     ),
     "no such task": (
         [KILLED, "--inject", "kill worker-2"],
-        "cannot be injected: there is no worker-2. The role worker has worker-0 to worker-1.",
+        "cannot be injected: unknown task worker-2. The role worker has worker-0 to worker-1.",
     ),
     "no such fault": (
         [KILLED, "--inject", "burn worker-1"],
-        '--inject: "burn worker-1" cannot be injected: unknown action',
+        '--inject: "burn worker-1" cannot be injected: unknown action "burn". Known names: kill, exit, delete, delay.',
     ),
     "no such endless role": (
         [KILLED, "--endless", "sp"],
@@ -168,7 +168,7 @@ def test_a_wrong_command(arguments: list[str], words: str) -> None:
     [
         (b"", "the file has no job and no Framework"),
         (b"a: [", "invalid YAML"),
-        (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'did you mean "taskNumber"?'),
+        (Path(KILLED).read_bytes().replace(b"taskNumber", b"taskNumbr"), 'Did you mean "taskNumber"?'),
     ],
     ids=["empty", "not YAML", "a misspelt field"],
 )

@@ -103,7 +103,7 @@ class Reality:
             pods.append(pod.uid)
         is_first = pods[0] == pod.uid
         for fault in self._injections:
-            if fault.concerns(*task) and (is_first or fault.is_repeated):
+            if fault.matches(*task) and (is_first or fault.is_repeated):
                 return _befallen(fault)
         return RUNS_ON
 
@@ -121,7 +121,7 @@ class Reality:
             for pod in self._kubelet.history.of(NAMESPACE, name):
                 is_first = self._pods_of.get(pod.name, [""])[0] == pod.uid
                 is_due = pod.started is not None and pod.ended is None and (is_first or fault.is_repeated)
-                if fault.what is Action.DELETE and pod.name == f"{name}-{fault.task}" and is_due:
+                if fault.action is Action.DELETE and pod.name == f"{name}-{fault.task}" and is_due:
                     deletion = requests.delete(PODS, NAMESPACE, pod.name, uid=pod.uid)
                     self._stage.wait(self._transport.send(deletion))
 
@@ -137,7 +137,7 @@ class Reality:
 
 
 def _befallen(fault: Injection) -> Life:
-    match fault.what:
+    match fault.action:
         case Action.DELAY:
             return Life(starts_after=None)
         case Action.DELETE:

@@ -188,8 +188,8 @@ def test_what_is_wrong_and_where_it_comes_from(
         assert said.startswith(f"{where}: error: {beginning}")
 
 
-UNKNOWN = "there is no setting of this name: the variable means nothing."
-NO_LIMIT = "kubeClientBurst: it means nothing while kubeClientQps is 0, which is no limit"
+UNKNOWN = "unknown setting: the variable is ignored."
+NO_LIMIT = "kubeClientBurst: no effect while kubeClientQps is 0 (no limit)"
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,8 @@ def entry(old: str, new: str) -> str:
 
 
 BAD: list[Any] = [
-    ("unknown key", "workerNumbr: 3\n", 1, "workerNumbr", 'did you mean "workerNumber"?'),
-    ("unknown nested key", "logObjectSnapshot:\n  pods: {}\n", 2, "logObjectSnapshot.pods", 'did you mean "pod"?'),
+    ("unknown key", "workerNumbr: 3\n", 1, "workerNumbr", 'unknown field "workerNumbr". Did you mean "workerNumber"?'),
+    ("unknown nested key", "logObjectSnapshot:\n  pods: {}\n", 2, "logObjectSnapshot.pods", 'Did you mean "pod"?'),
     ("wrong type", "workerNumber: many\n", 1, "workerNumber", "an integer of at least 1"),
     ("out of range", "workerNumber: 0\n", 1, "workerNumber", "of at least 1"),
     ("not a mapping", "- 1\n", 1, "", "expected a mapping"),
@@ -191,7 +191,7 @@ BAD: list[Any] = [
     ("port too high", "metricsAddress: ':65536'\n", 1, "metricsAddress", "host:port"),
     ("bare v6", "metricsAddress: '::1:8080'\n", 1, "metricsAddress", "host:port"),
     ("log format", "logFormat: xml\n", 1, "logFormat", "one of json, text"),
-    ("log level", "logLevel: warn\n", 1, "logLevel", 'did you mean "warning"?'),
+    ("log level", "logLevel: warn\n", 1, "logLevel", 'Did you mean "warning"?'),
     ("namespace", "namespaces: [team-a, Team_B]\n", 1, "namespaces[1]", 'found the string "Team_B"'),
     ("lease name", "leaseName: Windlass\n", 1, "leaseName", "lower-case letters, digits, hyphens and dots"),
     ("lease namespace", "leaseNamespace: a.b\n", 1, "leaseNamespace", "the name of a namespace"),
@@ -199,7 +199,8 @@ BAD: list[Any] = [
     ("reserved negative code", entry("221", "-999"), 2, "podFailureSpec[0].code", "-999 to 0 and 200 to 219"),
     ("reserved zero", entry("221", "0"), 2, "podFailureSpec[0].code", "reserved"),
     ("reserved positive code", entry("221", "219"), 2, "podFailureSpec[0].code", "reserved"),
-    ("duplicate code", SPEC + SPEC.removeprefix("podFailureSpec:\n"), 13, "podFailureSpec[1].code", "line 2 too"),
+    ("duplicate code", SPEC + SPEC.removeprefix("podFailureSpec:\n"), 13, "podFailureSpec[1].code",
+     "of the entry in line 2"),
     ("type Succeeded", entry("name: Failed", "name: Succeeded"), 5, "podFailureSpec[0].type.name", "expected Failed"),
     ("unknown type", entry("name: Failed", "name: Broken"), 5, "podFailureSpec[0].type.name", "one of Succeeded"),
     ("no patterns", "podFailureSpec:\n- code: 221\n", 2, "podFailureSpec[0]", '"podPatterns"'),

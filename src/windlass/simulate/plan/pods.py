@@ -112,10 +112,10 @@ class PlannedPods:
         is_first = task not in self._created
         self._created[task] = self._created.get(task, 0) + 1
         planned = [
-            each for each in self._injections if each.concerns(*task) and (is_first or each.is_repeated)
+            each for each in self._injections if each.matches(*task) and (is_first or each.is_repeated)
         ]
-        delays = [each for each in planned if each.what is Action.DELAY]
-        faults = [each for each in planned if each.what is not Action.DELAY]
+        delays = [each for each in planned if each.action is Action.DELAY]
+        faults = [each for each in planned if each.action is not Action.DELAY]
         for delay in delays:
             self._record_injection(delay, task)
         extra_delay = sum(delay.seconds for delay in delays)
@@ -181,7 +181,7 @@ class PlannedPods:
         if pod is None:
             return
         self._record_injection(injection, _task_of(pod))
-        if injection.what is Action.DELETE:
+        if injection.action is Action.DELETE:
             self._server.delete_pod(pod.metadata.namespace, pod.name, uid)
         else:
             self._end(pod, injection.code)
@@ -212,7 +212,7 @@ class PlannedPods:
 
     def _record_injection(self, injection: Injection, task: Task) -> None:
         self.happened.add(injection)
-        self._on_event(*task, f"injected: {injection.deed}")
+        self._on_event(*task, f"injected: {injection.action_text}")
 
     def _living(self, uid: str) -> PodView | None:
         """Return the pod if it exists and is neither terminal nor being deleted."""

@@ -102,9 +102,9 @@ def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> J
 def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     """Return the definition of Gangs, which tell barriers the addresses of tasks."""
     columns = (
-        ("Framework", "string", ".spec.frameworkName", "Whose attempt it is."),
-        ("Attempt", "string", ".spec.attemptInstanceUID", "Which attempt it is."),
-        ("Age", "date", ".metadata.creationTimestamp", "How long ago everybody had an address."),
+        ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
+        ("Attempt", "string", ".spec.attemptInstanceUID", "Instance UID of the attempt."),
+        ("Age", "date", ".metadata.creationTimestamp", "Time since all tasks got an address."),
     )
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

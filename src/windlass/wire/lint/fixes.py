@@ -23,7 +23,7 @@ Linter = Callable[[bytes], Sequence[Diagnostic]]
 _MAX_PASSES = 5
 """A renamed field is checked for the first time, and may contain more to fix."""
 _MAX_SINGLE_EDITS = 50
-"""How many edits to try one by one. Each try parses the file again."""
+"""The maximum number of edits to try one by one. Each try parses the file again."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ANCHOR = re.compile(r"(?:&\S+[ \t]+)?")
 

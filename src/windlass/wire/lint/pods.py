@@ -9,7 +9,7 @@ from windlass.wire.yaml import tree
 
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _MAX_COMPARED = 200
-"""How many volumes to search for a similar name."""
+"""The maximum number of volumes to search for a similar name."""
 
 
 def check(task: tree.Mapping, path: str) -> Iterator[Diagnostic]:

@@ -71,7 +71,7 @@ class _Endless(msgspec.Struct, frozen=True):
 
     reason: str
     remedy: str = ""
-    """How to make them exit; empty if they should not."""
+    """Advice on how to make the tasks exit; empty if they should not."""
     is_intended: bool = True
 
 

@@ -135,7 +135,7 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[Diagnostic]:
             continue
         nearest = diagnostics.nearest(name, known)
         advice = f"Did you mean {nearest}?" if nearest else "No setting has a similar name."
-        message = f"there is no setting of this name: the variable means nothing. {advice}"
+        message = f"unknown setting: the variable is ignored. {advice}"
         yield with_origin(
             diagnostics.warning(_NOWHERE, "", message), f"environment {diagnostics.truncate(name)}"
         )

@@ -47,25 +47,25 @@ ORDERS = (
     OrderRule(
         "frameworkMinRetryDelaySecForTransientConflictFailed",
         "frameworkMaxRetryDelaySecForTransientConflictFailed",
-        "the delay is chosen between the two",
+        "the delay is chosen between them",
         may_be_equal=True,
     ),
     OrderRule(
         "leaseRenewDeadlineSec",
         "leaseDurationSec",
-        "a leader that cannot renew its lease has to stop before another takes over",
+        "a leader that cannot renew its lease must stop before another replica takes over",
         is_about_the_lease=True,
     ),
     OrderRule(
         "leaseRetryPeriodSec",
         "leaseRenewDeadlineSec",
-        "a leader has to try again before it gives up",
+        "a leader must retry a renewal before the deadline",
         is_about_the_lease=True,
     ),
     OrderRule(
         "requestTimeoutSec",
         "leaseRenewDeadlineSec",
-        "a request is begun only while the lease lasts longer than the request may",
+        "a request is sent only if the lease outlasts the request timeout",
         may_be_equal=True,
         is_about_the_lease=True,
     ),
@@ -242,16 +242,14 @@ def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Diagnostic]:
         root.get(key) or root,
         key,
         f"found {diagnostics.quoted(_value(root, key))}, with leaseDurationSec {duration:g}, leaseRenewDeadlineSec "
-        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}, or hardly any request could be begun",
+        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}, or hardly any time is left for requests",
     )
 
 
 def _check_burst(root: tree.Mapping) -> Iterator[Diagnostic]:
     node = root.get("kubeClientBurst")
     if node is not None and _value(root, "kubeClientBurst") and not _value(root, "kubeClientQps"):
-        yield diagnostics.warning(
-            node, "kubeClientBurst", "it means nothing while kubeClientQps is 0, which is no limit"
-        )
+        yield diagnostics.warning(node, "kubeClientBurst", "no effect while kubeClientQps is 0 (no limit)")
 
 
 def _value(root: tree.Mapping, key: str) -> Any:
@@ -282,7 +280,7 @@ def _check_failure_classes(root: tree.Node) -> Iterator[Diagnostic]:
             yield diagnostics.error(
                 failure,
                 path,
-                'found no "podPatterns", expected at least one: without, no pod ever gets this code',
+                'missing "podPatterns": add at least one, because no pod gets this code without a pattern',
             )
         for number, pattern in enumerate(tree.items_of(failure.get("podPatterns"))):
             yield from _check_pattern(pattern, diagnostics.item(f"{path}.podPatterns", number))
@@ -300,8 +298,8 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
         yield diagnostics.error(
             node,
             path,
-            f"found {node.value}, the code of the entry in line {first_lines[node.value]} too: "
-            "expected a code of its own for every entry",
+            f"found {node.value}, which is also the code of the entry in line {first_lines[node.value]}: "
+            "give each entry its own code",
         )
     first_lines.setdefault(node.value, node.line)
 
@@ -339,9 +337,7 @@ def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Itera
     low = _integer(tree.dig(node, "min"), lowest)
     high = _integer(tree.dig(node, "max"), None)
     if node is not None and low is not None and high is not None and low > high:
-        yield diagnostics.error(
-            node, path, f"found the range from {low} to {high}, expected min ≤ max: it holds no number"
-        )
+        yield diagnostics.error(node, path, f"found the range from {low} to {high}, expected min ≤ max")
 
 
 def _integer(node: tree.Node | None, otherwise: Any) -> Any:
