@@ -95,7 +95,7 @@ def test_those_of_the_standard_input_lie_here(tmp_path: Path, monkeypatch: pytes
 BAD: dict[str, tuple[str | bytes | None, str]] = {
     "not there": (
         None,
-        'config.yaml:1:18: error: imports[0].path: there is no file "own/it.jinja" beside the config',
+        'config.yaml:1:18: error: imports[0].path: found no file "own/it.jinja" in the folder of the config',
     ),
     "an undefined variable": (
         "\n{{ sise }}",

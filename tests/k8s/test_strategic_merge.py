@@ -317,7 +317,9 @@ def refusal(patch: Any, obj: dict[str, Any] = POD) -> tuple[int, str, str]:
 
 def test_rules_are_those_of_a_real_api_server() -> None:
     """The conformance tests record them: tests/cluster/test_discovery.py, `test_openapi_has_merge_extensions`."""
-    (recorded,) = json.loads((TRANSCRIPTS / "discovery" / "openapi_has_merge_extensions.json").read_text(encoding="utf-8"))
+    (recorded,) = json.loads(
+        (TRANSCRIPTS / "discovery" / "openapi_has_merge_extensions.json").read_text(encoding="utf-8")
+    )
     found = {
         schemas.definition_name(type_name): {
             field: [rule.strategy, *([rule.key] if rule.key else [])] for field, rule in fields.items()

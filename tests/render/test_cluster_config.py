@@ -373,5 +373,5 @@ def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -
 
 def test_a_template_that_is_not_there() -> None:
     first, second = read(OWN).errors
-    assert 'there is no file "own.jinja" beside the config' in first.message
+    assert 'found no file "own.jinja" in the folder of the config' in first.message
     assert 'there is no file "parts/labels.jinja"' in second.message
