@@ -89,7 +89,7 @@ def test_what_a_script_asks_for_and_is_not_told(
     tmp_path: Path, words: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     (tmp_path / "train.py").write_text(OLD_STYLE)
-    assert command_job.unanswered(words, tmp_path) == expected
+    assert command_job.missing_options(words, tmp_path) == expected
 
 
 def test_environment_and_barrier(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def objects(kind: str) -> dict[str, Json]:
     """Return the objects by companion."""
     (submission,) = documents.read(ALL, "all.yaml").submissions
     assert submission.job is not None
-    rendered = (piece.body for piece in prerequisites.preparations(submission.job))
+    rendered = (piece.body for piece in prerequisites.objects_of(submission.job))
     label = "windlass.dev/companion"
     return {body["metadata"]["labels"][label]: body for body in rendered if body["kind"] == kind}
 

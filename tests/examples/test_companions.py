@@ -233,7 +233,7 @@ def check_steps(cells: list[Executed]) -> None:
     said = "".join(each.said for each in cells)
     for server in SERVERS:
         assert re.search(rf"{server} at \S+: \[1 2\]·\[3 4\] = 11\n", said), said
-    assert "4 servers have added 4 each: 16, kept on /job:ps/task:0" in said
+    assert "4 servers added 4 each: 16, stored on /job:ps/task:0" in said
 
 
 def test_starter_notebook_runs_on_a_training_job(digits: Digits) -> None:

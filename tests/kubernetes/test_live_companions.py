@@ -113,7 +113,7 @@ def drive(server: NotebookServer) -> None:
     said = "\n".join(cell.said for cell in executed)
     for task in ("/job:ps/task:0", "/job:worker/task:0"):
         assert f"{task} at " in said, said
-    assert "2 servers have added 4 each: 8, kept on /job:ps/task:0" in said, said
+    assert "2 servers added 4 each: 8, stored on /job:ps/task:0" in said, said
     assert "worker-0: TensorFlow 2." in said, "it does not see the logs"
 
 

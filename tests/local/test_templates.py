@@ -144,6 +144,6 @@ def test_missing_file_is_reported(daemon: Daemon, tmp_path: Path) -> None:
     (pod,) = place.client.get(place.path("pods")).expect(200).body["items"]
     (preflight,) = pod["status"]["initContainerStatuses"]
     assert preflight["state"]["terminated"]["message"].startswith(
-        "preflight: data/web/train.csv is not on the share nfs.example:/exports/share. "
+        "preflight: data/web/train.csv does not exist on the share nfs.example:/exports/share. "
     )
     assert not (tmp_path / "output").exists()

@@ -11,7 +11,7 @@ from windlass.model.base import Json
 from windlass.model.job import CephFs, Job, LoadData, NfsServer, Role, Volume
 from windlass.render.framework import builder, pods
 from windlass.render.manifest_parts import Part
-from windlass.render.prerequisites import preparations
+from windlass.render.prerequisites import objects_of
 from windlass.render.storage import servers
 from windlass.render.storage.nfs_shares import Direct, Served, Share
 
@@ -38,7 +38,7 @@ EVERYTHING = job(
 def made_of(
     made: Job, *, share: Share | None = None, archive: bytes | None = None, namespace: str = ""
 ) -> list[tuple[Part, Json]]:
-    pieces = preparations(made, share=share, archive=archive, namespace=namespace, folders={"a": b"packed"})
+    pieces = objects_of(made, share=share, archive=archive, namespace=namespace, folders={"a": b"packed"})
     return [(piece.part, piece.body) for piece in pieces]
 
 

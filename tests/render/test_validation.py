@@ -116,9 +116,9 @@ def test_what_is_said(text: str, expected: list[tuple[Severity, int, str, str]])
 
 def test_a_job_without_a_file() -> None:
     good = Job(name="a", runtime=Runtime.JAX, command=("b",), roles={"worker": Role(tasks=2)})
-    assert validation.faults_of(good) == ()
+    assert validation.diagnostics_of(good) == ()
     bad = Job(name="A B", command="b", roles={"my-role": Role()})
-    assert [diagnostic.path for diagnostic in validation.faults_of(bad)] == ["name", "roles.my-role"]
+    assert [diagnostic.path for diagnostic in validation.diagnostics_of(bad)] == ["name", "roles.my-role"]
 
 
 def test_the_place_in_a_further_document() -> None:

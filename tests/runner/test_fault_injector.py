@@ -79,7 +79,7 @@ def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
     aims = FaultTargets(map(fault_injection.parse, written))
     for body, expected in seen:
         hits = aims.hits(msgspec.convert(body, Pod))
-        assert [hit.said for hit in hits] == expected
+        assert [hit.text for hit in hits] == expected
         assert {(hit.pod, hit.uid) for hit in hits} <= {
             (body["metadata"]["name"], body["metadata"].get("uid"))
         }
@@ -89,7 +89,7 @@ def test_a_delay_is_for_pods_that_start() -> None:
     aims = FaultTargets(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
     first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
     second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
-    assert [(hit.said, hit.injection.seconds) for hit in aims.delays(first)] == [
+    assert [(hit.text, hit.injection.seconds) for hit in aims.delays(first)] == [
         ("delay worker-0 by 30s", 30.0)
     ]
     assert aims.delays(second) == ()

@@ -61,13 +61,13 @@ def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submi
         env=dict(_pair("--env", each, "NAME=VALUE") for each in options.env),
         barrier=options.has_barrier,
     )
-    errors = [fault for fault in validation.faults_of(job) if fault.is_error]
+    errors = [diagnostic for diagnostic in validation.diagnostics_of(job) if diagnostic.is_error]
     if errors:
         raise click.UsageError(f"{errors[0].path}: {errors[0].message}")
     return Submission(job=job)
 
 
-def missing(words: Sequence[str], folder: Path) -> Path | None:
+def missing_script(words: Sequence[str], folder: Path) -> Path | None:
     """Return the path of the script if it does not exist; None if it exists or cannot be determined."""
     is_a_script = len(words) > 1 and words[1].endswith(".py")
     is_certain = is_a_script and re.fullmatch(r"python[0-9.]*", PurePath(words[0]).name) is not None
@@ -115,7 +115,7 @@ def _runtime(words: Sequence[str], roles: Mapping[str, int], folder: Path) -> Ru
     return meant if meant is not None and meant is not Runtime.MPI else Runtime.PLAIN
 
 
-def unanswered(words: Sequence[str], folder: Path) -> tuple[str, ...]:
+def missing_options(words: Sequence[str], folder: Path) -> tuple[str, ...]:
     """Return the options for peers that the script has and the command does not set, e.g. --ps_hosts=$(PS_HOSTS)."""
     given = {word.partition("=")[0].lstrip("-") for word in words}
     wanted = _hints(words, folder).arguments

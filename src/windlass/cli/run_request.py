@@ -69,10 +69,10 @@ def companions_file(
 
 def _command_source(command: tuple[str, ...], job_options: JobOptions) -> Source:
     folder = Path.cwd()
-    missing = command_job.missing(command, folder)
+    missing = command_job.missing_script(command, folder)
     if missing is not None:
         raise CommandError(f"the script {missing} does not exist", exit_codes.USAGE)
-    unanswered = command_job.unanswered(command, folder)
+    unanswered = command_job.missing_options(command, folder)
     if unanswered:
         words = " ".join(f"'{word}'" for word in unanswered)
         click.echo(

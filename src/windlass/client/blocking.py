@@ -1,8 +1,7 @@
 """`Client`: every method of `AsyncClient` without `await`, for scripts and notebooks.
 
-The methods are taken from there, with their types and their documentation: nothing is written twice. They run on an
-event loop in a thread of its own, so that they may be called from any thread, and while another loop runs in the
-caller's.
+The methods have the types and docstrings of `AsyncClient`. They run on an event loop in a separate thread, so that they
+can be called from any thread, also while another loop runs in it.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[P, T]):
-    """A method of AsyncClient that gives one result."""
+    """A method of AsyncClient that returns one result."""
 
     def __init__(self, method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]) -> None:
         self._method = method
@@ -43,7 +42,7 @@ class Call(Generic[P, T]):
 
 
 class Stream(Generic[P, T]):
-    """A method of AsyncClient that gives one result after the other."""
+    """A method of AsyncClient that yields results."""
 
     def __init__(self, method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]]) -> None:
         self._method = method
@@ -65,10 +64,9 @@ class Stream(Generic[P, T]):
 
 
 class Client:
-    """The jobs of one namespace of one cluster, found as kubectl finds it: by the kubeconfig and its context.
+    """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
-    May be used from several threads, and in a notebook. What cannot be done is a `windlass.ClientError` with one
-    message.
+    It can be used from several threads and in notebooks. Methods raise `windlass.ClientError`.
 
         with Client() as client:
             client.submit("job.yaml")
@@ -77,7 +75,7 @@ class Client:
 
     def __init__(self, kubeconfig: str | Path = "", context: str = "", namespace: str = "") -> None:
         self.asynchronous = AsyncClient(kubeconfig, context, namespace)
-        """What does the work."""
+        """The client that all methods call."""
         self._loop = _LoopThread()
 
     def __enter__(self) -> Self:
@@ -89,11 +87,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """May be called again."""
+        """Close the connection. Further calls have no effect."""
         self._loop.end_with(self.asynchronous.close)
 
     def result_of(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it gives; it may use `asynchronous`."""
+        """Run a coroutine, which may use `asynchronous`, and return its result."""
         return self._loop.result_of(work)
 
     def results_of(self, work: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -119,7 +117,7 @@ class Client:
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, from its first use to its end."""
+    """An event loop in a separate thread, which starts on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,7 +126,7 @@ class _LoopThread:
         self._is_over = False
 
     def result_of(self, work: Coroutine[Any, Any, T]) -> T:
-        """Whoever gives up waiting, such as by Ctrl-C, ends the work too."""
+        """Run a coroutine and return its result. An interrupt, e.g. Ctrl-C, cancels the coroutine."""
         running = asyncio.run_coroutine_threadsafe(work, self._begun(work))
         try:
             return running.result()
@@ -164,7 +162,7 @@ class _LoopThread:
         with self._lock:
             if self._is_over:
                 work.close()
-                raise ClientError("the client is closed: make another one")
+                raise ClientError("the client is closed: create a new one")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="windlass", daemon=True)
@@ -173,7 +171,7 @@ class _LoopThread:
 
 
 async def _wound_up(last: Coroutine[Any, Any, None]) -> None:
-    """What others still wait for ends before the connection does, and no thread stays."""
+    """Cancel remaining tasks before the connection is closed, and shut down the threads of the loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The Python SDK: `AsyncClient` gathers the use cases, each of which is a function of a module of its own.
+"""The Python SDK: `AsyncClient`, whose methods call the functions of this package.
 
 `Client`, the same without `await`, is in `blocking`.
 """
@@ -35,7 +35,7 @@ from windlass.client.wait import Until
 
 Paths = str | Path | Sequence[str | Path]
 Tell = Callable[[str], None]
-"""Is told line by line what is done."""
+"""Function that receives progress messages line by line."""
 
 
 def _ignore(_: str) -> None:
@@ -43,10 +43,10 @@ def _ignore(_: str) -> None:
 
 
 class AsyncClient:
-    """The jobs of one namespace of one cluster, found as kubectl finds it: by the kubeconfig and its context.
+    """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
-    It connects when it is first used. What cannot be done is a `windlass.ClientError` with one message. The examples of
-    the methods are written for `Client`; here they are awaited.
+    It connects when it is first used. Methods raise `windlass.ClientError`. The examples of the methods are written
+    for `Client`; here they are awaited.
 
         async with AsyncClient() as client:
             await client.submit("job.yaml")
@@ -71,7 +71,7 @@ class AsyncClient:
         await self._open.aclose()
         self._connection = None
 
-    # What people do
+    # Changes
 
     async def submit(
         self,
@@ -82,19 +82,19 @@ class AsyncClient:
         preflight: bool = True,
         tell: Tell = _ignore,
     ) -> JobView:
-        """Submit a job: a `Job`, the path of a job file or of a Framework, or a mapping with what such a file holds.
+        """Submit a job: a `Job`, the path of a job file or Framework, or a mapping with the contents of such a file.
 
-        A relative `code` is looked for beside the file, or in `folder`, or else in the current directory. With `rerun`
-        a finished job of the same name is replaced; one that runs is not. What the job needs before it starts is made
-        first: its data is loaded, and unless `preflight` is False, its files are looked for. `tell` is told what is
-        done, line by line: `tell=print` shows also a password that was made up for a companion, and is told this once.
+        A relative `code` is resolved in the folder of the file, in `folder`, or else in the current directory. With
+        `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are created first:
+        data is loaded and, unless `preflight` is False, required files are checked. `tell` receives progress messages:
+        `tell=print` prints them, including a generated password of a companion, which is shown only once.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
         """
         source = await asyncio.to_thread(sources.read, job, folder)
         if len(source.contents.submissions) > 1:
-            raise FaultyJobError("there is more than one job in it: submit each by itself")
+            raise FaultyJobError("the file has several jobs: submit each of them separately")
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=PREFLIGHT_SECONDS if preflight else None)
         async with self._connected() as here:
             created = [applied.framework for applied in await _submit(here, source, options, tell)]
@@ -103,9 +103,10 @@ class AsyncClient:
     async def start_companions(
         self, job: JobInput, *, folder: str | Path | None = None, tell: Tell = _ignore
     ) -> tuple[CompanionView, ...]:
-        """Start the TensorBoard, Jupyter or hub of a job beside it, or without it: they go on when it is submitted.
+        """Start the TensorBoard, Jupyter or hub of a job, whether or not the job exists. They keep running when it is
+        submitted.
 
-        `tell` is told of a password that was made up, this once.
+        `tell` receives a generated password, which is shown only once.
 
             >>> job = {"name": "digits", "image": "python:3.12", "command": "python train.py", "tensorboard": {}}
             >>> job |= {"roles": {"worker": {}}, "volumes": {"out": {"pvc": "results", "at": "/output"}}}
@@ -121,7 +122,7 @@ class AsyncClient:
         return tuple(view for views_of_one in found for view in views_of_one)
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
-        """Give roles more tasks, or fewer. The completion policy follows in the same request.
+        """Change the number of tasks of roles. The completion policy is adjusted in the same request.
 
         >>> client.scale("digits", worker=4).roles
         {'worker': 4}
@@ -130,7 +131,7 @@ class AsyncClient:
             return views.job_view((await scale.scale(here, name, roles)).framework)
 
     async def suspend(self, name: str) -> JobView:
-        """Take its pods away, and keep it for later.
+        """Suspend a job: delete its pods, keep the job.
 
         >>> client.suspend("digits").name
         'digits'
@@ -139,7 +140,7 @@ class AsyncClient:
             return views.job_view((await lifecycle.suspend(here, name)).framework)
 
     async def resume(self, name: str) -> JobView:
-        """Let a suspended job run again: a new attempt begins.
+        """Resume a suspended job with a new attempt.
 
         >>> client.resume("digits").name
         'digits'
@@ -148,7 +149,7 @@ class AsyncClient:
             return views.job_view((await lifecycle.resume(here, name)).framework)
 
     async def stop(self, name: str) -> JobView:
-        """End it for good; its pods have their grace period.
+        """Stop a job permanently. Its pods have their grace period.
 
         >>> client.stop("digits").name
         'digits'
@@ -161,7 +162,7 @@ class AsyncClient:
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
     ) -> None:
-        """Delete it with all that belongs to it, and return when it is gone. Its companions may stay.
+        """Delete a job and its objects, and return when they are deleted. Its companions can be kept.
 
         >>> client.delete("digits")
         """
@@ -171,10 +172,10 @@ class AsyncClient:
     async def upload(
         self, project: str, *, share: str, code: Paths = (), data: Paths = (), timeout: float | None = 300
     ) -> Uploaded:
-        """Put files, or what is in folders, onto a share: code into src/PROJECT, data into data/PROJECT.
+        """Upload files or the contents of folders to a share: code to src/PROJECT, data to data/PROJECT.
 
-        The share is written as for `windlass upload`. What is there with the same checksum is not sent again; what was
-        cut goes on where it ended.
+        `share` has the syntax of `windlass upload`. Files with the same checksum are skipped; interrupted uploads are
+        resumed.
 
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as share:
@@ -195,10 +196,10 @@ class AsyncClient:
             name = f"upload-{secrets.token_hex(4)}"
             return await pod_target.upload(here, where, cargo, name=name, job=project, timeout=timeout)
 
-    # What people see
+    # Queries
 
     async def get(self, name: str) -> JobView:
-        """The job as it is now.
+        """Return a job.
 
         >>> client.get("digits").total
         2
@@ -207,7 +208,7 @@ class AsyncClient:
             return views.job_view(await lookup.find(here, name))
 
     async def list(self, *, all_namespaces: bool = False) -> tuple[JobView, ...]:
-        """All jobs of the namespace, or of all namespaces.
+        """Return all jobs of the namespace, or of all namespaces.
 
         >>> [job.name for job in client.list()]
         ['digits']
@@ -217,7 +218,7 @@ class AsyncClient:
         return tuple(map(views.job_view, found))
 
     async def companions(self, name: str) -> tuple[CompanionView, ...]:
-        """Its TensorBoard, Jupyter and hub as they are now, with their URLs; also those that have outlived it.
+        """Return the TensorBoard, Jupyter and hub of a job with their URLs, even if the job was deleted.
 
         >>> [each.companion.value for each in client.companions("digits")]
         ['tensorboard']
@@ -229,7 +230,7 @@ class AsyncClient:
             return found
 
     async def env(self, name: str, task: str = "worker-0") -> dict[str, str]:
-        """What a task is told of itself and of its peers, as `windlass env` prints it.
+        """Return the variables of a task that describe it and its peers, as `windlass env` prints them.
 
         >>> client.env("digits", "worker-1")["FC_TASK_INDEX"]
         '1'
@@ -242,10 +243,10 @@ class AsyncClient:
             return await env.read(here, job, asked)
 
     async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
-        """The job, as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
+        """Return the job as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
 
-        A job that fails is no error here: look at `has_succeeded`, `code` and `reason`. Raises TimedOutError, and
-        GoneError if somebody deletes it.
+        A failed job does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises TimedOutError, and
+        GoneError if the job is deleted.
 
             >>> client.wait("digits", until="running").running
             2
@@ -254,7 +255,7 @@ class AsyncClient:
             return await wait.wait(here, name, Until(until), timeout)
 
     async def watch(self, name: str) -> AsyncGenerator[JobView, None]:
-        """The job now, and again whenever it has changed, until it has completed or is gone.
+        """Yield the job now and after each change, until it is completed or deleted.
 
         >>> for job in client.watch("digits"):
         ...     if job.running == 2:
@@ -281,7 +282,7 @@ class AsyncClient:
         tail: int | None = None,
         container: str = "",
     ) -> AsyncGenerator[Line, None]:
-        """The lines of all tasks in the order of time, of one role, or of one task such as "worker-0".
+        """Yield the log lines of all tasks, of one role, or of one task, e.g. "worker-0", in the order of time.
 
         >>> sorted({line.task for line in client.logs("digits")})
         ['worker-0', 'worker-1']
@@ -297,7 +298,7 @@ class AsyncClient:
                 yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
-        """What happened to it and to its pods, oldest first.
+        """Return the events of a job and its pods, oldest first.
 
         >>> isinstance(client.events("digits"), tuple)
         True
@@ -306,7 +307,7 @@ class AsyncClient:
             return tuple(await events.read(here, await lookup.find(here, name)))
 
     async def why(self, name: str) -> Explanation:
-        """Why the job stands as it does: which task failed first, how, and what the retry policy made of it.
+        """Explain the state of a job: which task failed first, how, and what the retry policy decided.
 
         >>> client.why("digits").state
         <JobState.RUNNING: 'Running'>
@@ -316,7 +317,7 @@ class AsyncClient:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """What goes wrong in the block leaves as a ClientError."""
+        """Connect, and convert errors of the block to ClientError."""
         async with self._connecting:
             if self._connection is None:
                 self._connection = await self._open.enter_async_context(connection.connected(*self._where))

@@ -1,1 +1,1 @@
-"""From the job file to what a cluster takes. Pure: no I/O, no clock."""
+"""Render job files to Kubernetes objects. Pure: no I/O, no clock."""

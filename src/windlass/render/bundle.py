@@ -54,7 +54,7 @@ def pieces(
     """
     is_plain = framework is None
     known = msgspec.structs.replace(resolved or ResolvedCompanions(), is_plain=is_plain, prefix=prefix)
-    before = prerequisites.preparations(job, archive=archive, share=share, folders=folders, resolved=known)
+    before = prerequisites.objects_of(job, archive=archive, share=share, folders=folders, resolved=known)
     if framework is not None:
         return (*before, Piece(Part.FRAMEWORK, framework))
     code = None if archive is None else Packed(config_map_name(job.name))

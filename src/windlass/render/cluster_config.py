@@ -16,7 +16,7 @@ from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role
 from windlass.render import cluster_spec, validation
 from windlass.render.companions import jupyter, password_files, passwords, servers, starter
-from windlass.render.companions.jupyter import Desk
+from windlass.render.companions.jupyter import HomeFolder
 from windlass.render.companions.password_files import ALL_USERS
 from windlass.render.companions.servers import Server
 from windlass.render.manifest_parts import Part, Piece
@@ -31,18 +31,18 @@ _PREFIX = ""
 _LIST = "List"
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _Notebook(msgspec.Struct, frozen=True):
     """A notebook server with its password."""
 
     properties: JupyterService
     name: str
     password: str
-    is_made_up: bool
+    is_generated: bool
 
 
 class Configured(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
-    notebooks: tuple[_Wanted, ...] = ()
+    notebooks: tuple[_Notebook, ...] = ()
     objects: tuple[Json, ...] = ()
     """Objects from templates of the user."""
     prefix: str = _PREFIX
@@ -51,7 +51,7 @@ class Configured(msgspec.Struct, frozen=True):
     @property
     def generated_passwords(self) -> dict[str, str]:
         """Generated passwords, by notebook. They are shown once."""
-        return {wanted.name: wanted.password for wanted in self.notebooks if wanted.is_made_up}
+        return {notebook.name: notebook.password for notebook in self.notebooks if notebook.is_generated}
 
     def pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
         """Return all objects but the jobs. A notebook gets the addresses of the first cluster.
@@ -62,13 +62,13 @@ class Configured(msgspec.Struct, frozen=True):
             *(Piece(Part.OTHERS, body) for body in self.objects),
             *(
                 Piece(Part.JUPYTER, body)
-                for wanted in self.notebooks
-                for body in servers.objects(self._server(wanted, is_plain=is_plain))
+                for notebook in self.notebooks
+                for body in servers.objects(self._server(notebook, is_plain=is_plain))
             ),
         )
 
-    def _server(self, wanted: _Wanted, *, is_plain: bool) -> Server:
-        properties = wanted.properties
+    def _server(self, notebook: _Notebook, *, is_plain: bool) -> Server:
+        properties = notebook.properties
         cluster = self.jobs[0] if self.jobs else None
         variables = [servers.address_variable()]
         if cluster is not None:
@@ -76,17 +76,19 @@ class Configured(msgspec.Struct, frozen=True):
             variables.append(_cluster_variable(cluster, properties.namespace, is_plain=is_plain))
         server = Server(
             companion=Companion.JUPYTER,
-            name=wanted.name,
-            job=wanted.name,
+            name=notebook.name,
+            job=notebook.name,
             namespace=properties.namespace,
             port=properties.port,
             service_type=properties.service_type,
             ready_at=jupyter.READY_AT,
             container={"name": str(Companion.JUPYTER), "image": properties.image, "env": variables},
             pod=servers.WITHOUT_LINKS,
-            hashes={ALL_USERS: password_files.hashed(Companion.JUPYTER, wanted.password)},
+            hashes={ALL_USERS: password_files.hashed(Companion.JUPYTER, notebook.password)},
         )
-        return jupyter.with_desk(server, Desk(first="" if cluster is None else starter.notebook(cluster)))
+        return jupyter.with_jupyterlab(
+            server, HomeFolder(first="" if cluster is None else starter.notebook(cluster))
+        )
 
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
@@ -112,7 +114,7 @@ def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
     """Read a config without errors."""
     config = wire.config_of(node)
     jobs: list[Job] = []
-    notebooks: list[_Wanted] = []
+    notebooks: list[_Notebook] = []
     objects: list[Json] = []
     for resource in config.resources:
         path = wire.template_of(config, resource.type, templates)
@@ -121,7 +123,7 @@ def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
         elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
             jobs.append(_job(resource))
         else:
-            notebooks.append(_wanted(resource))
+            notebooks.append(_notebook(resource))
     return Configured(tuple(jobs), tuple(notebooks), tuple(objects))
 
 
@@ -140,13 +142,13 @@ def _job(resource: Resource) -> Job:
     )
 
 
-def _wanted(resource: Resource) -> _Wanted:
+def _notebook(resource: Resource) -> _Notebook:
     properties = msgspec.convert(tree.without_nulls(resource.properties), JupyterService)
-    return _Wanted(
+    return _Notebook(
         properties,
         resource.name or str(ResourceType.JUPYTER_SERVICE),
         properties.password or passwords.generated(),
-        is_made_up=not properties.password,
+        is_generated=not properties.password,
     )
 
 
@@ -155,12 +157,12 @@ def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
     if is_plain and job.namespace == namespace:
         key = {"name": manifests.cluster_name(job.name), "key": manifests.CLUSTER_SPEC}
         return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}
-    told = cluster_spec.of_job(job, namespace, is_plain=is_plain, prefix=_PREFIX)
-    return {"name": cluster_spec.VARIABLE, "value": told}
+    addresses = cluster_spec.of_job(job, namespace, is_plain=is_plain, prefix=_PREFIX)
+    return {"name": cluster_spec.VARIABLE, "value": addresses}
 
 
 def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Diagnostic]:
-    for diagnostic in validation.faults_of(job):
+    for diagnostic in validation.diagnostics_of(job):
         if diagnostic.is_error:
             yield diagnostics.error(node, path, diagnostic.message, diagnostic.rule)
 
@@ -169,7 +171,7 @@ def _check_password(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Check a password without quoting it."""
     found = tree.dig(node, "properties", "password")
     text = tree.text_of(found)
-    problem = "" if text is None else passwords.why_not(text)
+    problem = "" if text is None else passwords.problem_of(text)
     if found is not None and problem:
         message = f"invalid password: {problem}. Choose another one, or remove it: then one is generated and shown once"
         yield diagnostics.error(

@@ -33,8 +33,8 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
 def text(job: Job, members: Peers) -> str:
     """Return the addresses by role, or by TensorFlow's name for it: a master is a chief."""
     if job.runtime is Runtime.TENSORFLOW:
-        told = environment.variables_for_peers(job.runtime, members, job.name)
-        return told(next(iter(job.roles)), 0)[VARIABLE]
+        variables = environment.variables_for_peers(job.runtime, members, job.name)
+        return variables(next(iter(job.roles)), 0)[VARIABLE]
     return msgspec.json.encode(
         {role: list(map(str, found)) for role, found in members.roles.items()}
     ).decode()

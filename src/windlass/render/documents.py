@@ -183,7 +183,7 @@ def _found(
     for document in documents:
         yield from document.diagnostics
     for item in items:
-        yield from map(_as_an_obstacle, _check(item, templates))
+        yield from map(_as_error, _check(item, templates))
     if parsed.failure is None:
         yield from _check_number(items)
         yield from _check_names(items, namespace)
@@ -264,7 +264,7 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
         first_lines.setdefault(identity, node.line)
 
 
-def _as_an_obstacle(diagnostic: Diagnostic) -> Diagnostic:
+def _as_error(diagnostic: Diagnostic) -> Diagnostic:
     """Turn a misspelt field, which lint warns about, into an error."""
     return diagnostic.with_severity(Severity.ERROR) if diagnostic.rule == Rule.MISSPELT_FIELD else diagnostic
 

@@ -15,7 +15,7 @@ from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
 
 
-def preparations(
+def objects_of(
     job: Job,
     *,
     namespace: str = "",

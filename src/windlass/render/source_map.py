@@ -46,7 +46,7 @@ class Placed(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     """Path in the job file by path in the Framework."""
 
-    def said_of_the_job(self, diagnostic: Diagnostic) -> Diagnostic:
+    def in_job_file(self, diagnostic: Diagnostic) -> Diagnostic:
         """Return the diagnostic with its path in the job file, and its fix only where both paths name one field."""
         path = diagnostic.path
         while path and path not in self.origins:

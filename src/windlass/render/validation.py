@@ -27,7 +27,7 @@ _COMPANION_FOLDER = "/windlass/"
 
 
 def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    """All faults of a job file that stands at `path` of its document."""
+    """Yield the diagnostics of a job at `path` of its document."""
     found = list(islice(reader.check(node, path), diagnostics.MAX_DIAGNOSTICS + 1))
     yield from found
     if any(diagnostic.is_error for diagnostic in found) or not isinstance(node, tree.Mapping):
@@ -41,14 +41,14 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from own
     if any(diagnostic.is_error for diagnostic in own):
         return
-    said = {diagnostic.message for diagnostic in found}
+    reported = {diagnostic.message for diagnostic in found}
     for diagnostic in _check_framework(node, job, path):
-        if diagnostic.message not in said:
+        if diagnostic.message not in reported:
             yield diagnostic
 
 
-def faults_of(job: Job) -> tuple[Diagnostic, ...]:
-    """Of a job that stands in no file. The lines are those of nothing: `path` says what is meant."""
+def diagnostics_of(job: Job) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of a job without a file. Only their paths are meaningful, not their lines."""
     parsed = yaml_parse.parse(msgspec.json.encode(job))
     found = [] if parsed.failure is None else [parsed.failure]
     for document in parsed.documents:
@@ -119,7 +119,7 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnosti
 def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     rendered = builder.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
     placed = source_map.placed(rendered, node, path)
-    found = [_for_a_job(placed.said_of_the_job(diagnostic)) for diagnostic in framework.check(placed.root)]
+    found = [_for_a_job(placed.in_job_file(diagnostic)) for diagnostic in framework.check(placed.root)]
     yield from found
     if not any(diagnostic.is_error for diagnostic in found):
         semantic_error = semantic_validation.semantic_error(msgspec.convert(rendered, Framework))
@@ -132,7 +132,9 @@ def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:
     if diagnostic.rule != Rule.HOST_PATH:
         return diagnostic
     what = diagnostic.message.partition(" Pin them")[0]
-    advice = "Name those that have it, as `nodes: [...]` of the volume, or use a volume that nodes share, such as nfs"
+    advice = (
+        "List those that have it as `nodes: [...]` of the volume, or use a volume that nodes share, e.g. nfs"
+    )
     return msgspec.structs.replace(diagnostic, message=f"{what} {advice}")
 
 

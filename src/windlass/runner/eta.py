@@ -87,7 +87,7 @@ class Files:
                     yield path, found
 
     def _read(self, path: Path) -> Progress | None:
-        # A pod wrote it: it may be a link to somewhere, or a pipe that nobody writes to.
+        # A pod wrote it: it may be a link, or a pipe without a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             seen = os.fstat(descriptor)

@@ -17,7 +17,7 @@ OTHER_CODE = 125
 INTERRUPTED = 130
 """Ctrl-C."""
 CLOSED_PIPE = 141
-"""The reader of the output has gone, e.g. after `| head`."""
+"""The reader of the output has closed the pipe, e.g. `| head`."""
 
 
 def of_job(code: int | None, *, has_succeeded: bool) -> int:
@@ -28,7 +28,7 @@ def of_job(code: int | None, *, has_succeeded: bool) -> int:
 
 
 def of_client_error(error: "ClientError") -> int:
-    # Imported here: `windlass --help` needs the codes, and not the client.
+    # Imported here: `windlass --help` needs the codes but not the client.
     from windlass.client import errors
 
     if isinstance(error, errors.FaultyJobError):

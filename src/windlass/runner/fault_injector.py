@@ -45,8 +45,8 @@ class Hit(msgspec.Struct, frozen=True):
         return self.job[0]
 
     @property
-    def said(self) -> str:
-        """The fault as `--inject` writes it."""
+    def text(self) -> str:
+        """The fault in the syntax of `--inject`."""
         now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
         return str(now if now.action is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
 
@@ -168,14 +168,14 @@ class Injector:
         except (NotFoundError, ConflictError):
             return
         except ApiError as error:
-            message = f"not injected: {hit.said}: {error}"
+            message = f"not injected: {hit.text}: {error}"
             self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "NotInjected", message))
             return
         self._say(hit)
 
     def _say(self, hit: Hit) -> None:
         self._done.add(hit.injection)
-        self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "Injected", f"injected: {hit.said}"))
+        self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "Injected", f"injected: {hit.text}"))
 
     def _name_of(self, hit: Hit) -> str:
         """Return the display name of the task."""

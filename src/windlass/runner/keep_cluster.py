@@ -12,7 +12,7 @@ from windlass.model import names
 from windlass.render.manifest import Manifest
 from windlass.runner.local import data_folders, process
 from windlass.runner.local.process import DaemonError
-from windlass.runner.local.records import Record, Wanted
+from windlass.runner.local.records import DaemonOptions, Record
 from windlass.runner.options import RunOptions
 
 
@@ -20,7 +20,7 @@ def start(data: Path, options: RunOptions) -> Record:
     """Start a daemon. On DaemonError or KeyboardInterrupt, nothing of it is left."""
     try:
         with _deferred_interrupts():
-            record = process.start(Wanted(data, nodes=options.nodes, network=options.network))
+            record = process.start(DaemonOptions(data, nodes=options.nodes, network=options.network))
     except DaemonError:
         _remove(data)
         raise

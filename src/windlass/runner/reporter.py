@@ -19,7 +19,7 @@ class Reporter(Protocol):
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
         """Connect the reporter to the event loop. It calls `when_closed` when its reader goes away."""
 
-    def say(self, said: Reported) -> None:
+    def say(self, item: Reported) -> None:
         """Report without blocking."""
 
     def framework(self, job: Manifest, framework: Framework) -> None:

@@ -61,7 +61,7 @@ def test_a_template_to_begin_with(mode: str, file: str, here: Path) -> None:
     said = windlass("init", "--template", mode).stderr
     assert said.startswith(f"wrote {file}. ")
     assert f"windlass template {mode} {file} PROJECT" in said
-    assert (here / file).read_bytes() == templates.starting(Mode(mode))
+    assert (here / file).read_bytes() == templates.shipped_template(Mode(mode))
     assert windlass("init", "--template", mode, "--out", "-").stdout == (here / file).read_text()
     windlass("init", "--template", mode, "--out", "mine.jinja")
     assert (here / "mine.jinja").read_text() == (here / file).read_text()
@@ -72,7 +72,7 @@ def test_what_is_there_stays(here: Path) -> None:
     assert f"{SINGLE} already exists" in windlass("init", "--template", "single", code=2).stderr
     assert (here / SINGLE).read_text() == "mine"
     windlass("init", "--template", "single", "--force")
-    assert (here / SINGLE).read_bytes() == templates.starting(Mode.SINGLE)
+    assert (here / SINGLE).read_bytes() == templates.shipped_template(Mode.SINGLE)
 
 
 @pytest.mark.parametrize("words", [("train.py",), ("--ps", "2"), ("--image", "x"), ("--runtime", "mpi")])
@@ -83,10 +83,10 @@ def test_what_says_nothing_of_a_template(words: tuple[str, ...], here: Path) -> 
 
 def test_the_page_shows_what_is_in_it() -> None:
     page = (Path(__file__).parents[3] / "docs" / "templates.md").read_text()
-    text = templates.starting(Mode.SINGLE).decode()
+    text = templates.shipped_template(Mode.SINGLE).decode()
     shown, _ = re.findall(r"^```jinja\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert shown in text
-    (said,) = re.findall(r"^preflight: \S+ is (not on .*)$", page, re.MULTILINE)
+    (said,) = re.findall(r"^preflight: \S+ (does not exist on .*)$", page, re.MULTILINE)
     assert said.replace("nfs.example:/exports/share", "$SERVER:$FOLDER") in text
 
 
@@ -228,7 +228,7 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     result = preflight(tmp_path)
     assert result.returncode == 1
     for file in ("src/web-predict/train.py", "data/web-predict/train_data.tfrecord"):
-        assert f"{file} is not on the share 192.0.2.19:/exports/team. " in result.stdout
+        assert f"{file} does not exist on the share 192.0.2.19:/exports/team. " in result.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -252,7 +252,7 @@ def test_files_that_are_there(tmp_path: Path) -> None:
 @given(server=st.text(max_size=30), file=st.text(max_size=30), image=st.text(max_size=30))
 def test_values_come_out_as_they_went_in(mode: Mode, server: str, file: str, image: str) -> None:
     """A `$(TASK_INDEX)` is for Kubernetes to read, and stands nowhere else."""
-    source = templates.starting(mode).decode()
+    source = templates.shipped_template(mode).decode()
     given_values = {"nfs_server": server, "train_data_file": file, "image": image}
     for name in given_values:
         source = "\n".join(line for line in source.split("\n") if not line.startswith(f"{{% set {name} "))

@@ -25,7 +25,7 @@ from windlass.runner.local import data_folders, process, records
 from windlass.runner.local import status as local_status
 from windlass.runner.local.data_folders import ForeignFolderError, InUseError, Lock
 from windlass.runner.local.process import DaemonError
-from windlass.runner.local.records import Record, Wanted
+from windlass.runner.local.records import DaemonOptions, Record
 
 PATIENCE_SECONDS = 60
 RECORD = Record(
@@ -132,13 +132,13 @@ def test_what_a_pod_has_made_read_only_goes_too(tmp_path: Path) -> None:
 def test_how_a_running_daemon_differs_from_what_was_asked_for(
     wanted: dict[str, Any], expected: list[str]
 ) -> None:
-    assert records.differences(RECORD, Wanted(Path("/data"), **wanted)) == expected
+    assert records.differences(RECORD, DaemonOptions(Path("/data"), **wanted)) == expected
 
 
 # Starting a process
 
 
-def playing(script: str) -> Callable[[Wanted, int], list[str]]:
+def playing(script: str) -> Callable[[DaemonOptions, int], list[str]]:
     """In place of the daemon. `ready` is the descriptor at which it is waited for."""
     return lambda _wanted, descriptor: [sys.executable, "-c", f"import os\nready = {descriptor}\n{script}"]
 
@@ -151,7 +151,7 @@ def test_a_daemon_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch, data: Pa
     monkeypatch.setattr(process, "command", playing(script))
     data_folders.claim(data)
     (data / "daemon.log").write_text("of the last time")
-    assert process.start(Wanted(data)) == RECORD
+    assert process.start(DaemonOptions(data)) == RECORD
     os.wait()
     assert (data / "daemon.log").read_text() == f"True {data}\n"
     assert (data / "daemon.log.1").read_text() == "of the last time"
@@ -165,7 +165,7 @@ def test_a_daemon_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch, data: Pa
             "the cluster cannot start: the port is taken",
         ),
         ("raise SystemExit('out of luck')", "out of luck"),
-        ("os.kill(os.getpid(), 9)", "it died without a word"),
+        ("os.kill(os.getpid(), 9)", "the daemon ended without an error message"),
     ],
 )
 def test_a_daemon_that_dies_while_starting(
@@ -180,16 +180,16 @@ def test_a_daemon_that_dies_while_starting(
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(Path("/data")),
-        Wanted(Path("/data"), "::1", 4321, 3, "isolated", has_controller=False),
+        DaemonOptions(Path("/data")),
+        DaemonOptions(Path("/data"), "::1", 4321, 3, "isolated", has_controller=False),
     ],
 )
 def test_the_background_runs_the_same_command(
-    monkeypatch: pytest.MonkeyPatch, clusters: object, wanted: Wanted
+    monkeypatch: pytest.MonkeyPatch, clusters: object, wanted: DaemonOptions
 ) -> None:
     from windlass.runner.local import daemon as local_daemon
 
-    served: list[Wanted] = []
+    served: list[DaemonOptions] = []
     monkeypatch.setattr(local_daemon, "serve", lambda given, _: served.append(given))
     monkeypatch.setattr(data_folders, "claim", lambda _: None)
     read, write = os.pipe()
@@ -231,7 +231,7 @@ def test_a_daemon_that_never_becomes_ready(monkeypatch: pytest.MonkeyPatch, data
     with Lock.take(data / data_folders.LOCK):
         result = windlass("up")
     assert result.exit_code == 1
-    assert f"the process {os.getpid()} uses {data}, and does not become ready" in result.stderr
+    assert f"process {os.getpid()} uses {data} but does not become ready" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_one_that_runs_and_does_not_answer(data: Path) -> None:
     with Lock.take(data / data_folders.LOCK):
         result = windlass("status")
     assert result.exit_code == 0
-    assert f"running, process {os.getpid()}, and does not answer: " in result.stdout
+    assert f"running, process {os.getpid()}, does not respond: " in result.stdout
 
 
 def test_reset_asks_and_deletes(data: Path) -> None:
@@ -318,9 +318,9 @@ def test_up_is_like_the_last_time_where_nothing_else_is_said(
 ) -> None:
     data_folders.claim(data)
     records.write(data, msgspec.structs.replace(RECORD, nodes=3, wanted_network="shared"))
-    started: list[Wanted] = []
+    started: list[DaemonOptions] = []
 
-    def start(wanted: Wanted) -> Record:
+    def start(wanted: DaemonOptions) -> Record:
         started.append(wanted)
         return RECORD
 
@@ -348,7 +348,7 @@ def test_how_a_signal_ends_the_daemon(
         seen.append(process.running(data))
         os.kill(os.getpid(), number)
 
-    local_daemon.serve(Wanted(data, nodes=2, has_controller=False), ready)
+    local_daemon.serve(DaemonOptions(data, nodes=2, has_controller=False), ready)
     (cluster,) = clusters.made
     (record,) = seen
     assert record is not None
@@ -364,7 +364,9 @@ def test_the_port_of_the_last_time_is_taken_again(
 
     data_folders.claim(data)
     for _ in range(2):
-        local_daemon.serve(Wanted(data, has_controller=False), lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        local_daemon.serve(
+            DaemonOptions(data, has_controller=False), lambda _: os.kill(os.getpid(), signal.SIGTERM)
+        )
     assert clusters.made[0].url == clusters.made[1].url
 
 
@@ -373,7 +375,7 @@ def test_a_second_daemon_is_refused(clusters: type[fake_cluster.LocalCluster], d
     with Lock.take(data / data_folders.LOCK), pytest.MonkeyPatch.context() as patch:
         from windlass.runner.local import daemon as local_daemon
 
-        patch.setattr(local_daemon, "TAKE_OVER_SECONDS", 0)
+        patch.setattr(local_daemon, "LOCK_SECONDS", 0)
         result = windlass("up", "--foreground")
     assert (result.exit_code, clusters.made) == (1, [])
     assert f"{data} is in use" in result.stderr
@@ -400,7 +402,7 @@ def test_it_runs_with_a_controller_and_says_so(data: Path) -> None:
             os.kill(os.getpid(), signal.SIGUSR1)
 
     looking = threading.Thread(target=look)
-    local_daemon.serve(Wanted(data), lambda _: looking.start())
+    local_daemon.serve(DaemonOptions(data), lambda _: looking.start())
     looking.join(PATIENCE_SECONDS)
     (status,) = found
     assert (status.running, status.controller, status.trouble) == (True, True, "")
@@ -468,11 +470,11 @@ def test_a_daemon_that_does_not_stop(monkeypatch: pytest.MonkeyPatch, data: Path
     with Lock.take(data / data_folders.LOCK):
         result = windlass("down")
     assert result.exit_code == 1
-    assert f"`kill -9 {os.getpid()}` ends it" in result.stderr
+    assert f"End it with `kill -9 {os.getpid()}`" in result.stderr
 
 
 def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     monkeypatch.setattr(process, "command", lambda *_: ["/nowhere/python"])
     data_folders.claim(data)
-    with pytest.raises(DaemonError, match="it died without a word"):
-        process.start(Wanted(data))
+    with pytest.raises(DaemonError, match="the daemon ended without an error message"):
+        process.start(DaemonOptions(data))

@@ -160,10 +160,10 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "two objects of one name": (
         (OBJECT + "---\n" + OBJECT).replace("value | yaml", "'1' | yaml"),
-        ("t.jinja:13: error: metadata.name: ", "another ConfigMap of this name"),
+        ("t.jinja:13: error: metadata.name: ", "the name of another ConfigMap"),
     ),
-    "no Jinja": ("a\n{% if %}", ("t.jinja:2: ", "this is no Jinja")),
-    "an end that is missing": ("a\n{% if 1 %}", ("t.jinja:2: ", "this is no Jinja")),
+    "no Jinja": ("a\n{% if %}", ("t.jinja:2: ", "invalid Jinja syntax")),
+    "an end that is missing": ("a\n{% if 1 %}", ("t.jinja:2: ", "invalid Jinja syntax")),
     "no such filter": ("{{ 1 | yml }}", ("t.jinja:1: ", "yml")),
     "an expression that fails": ("\n\n{{ 1 / 0 }}", ("t.jinja:3: ", "ZeroDivisionError")),
     "no end": ("{% for i in range(10 ** 9) %}x{% endfor %}", ("t.jinja:1: ",)),
@@ -233,7 +233,7 @@ def test_a_template_that_is_wrong(case: str, here: Path) -> None:
 def test_what_comes_of_an_included_template_has_no_line_of_this_one(here: Path) -> None:
     (here / "a.jinja").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: A}\n")
     (here / "t.jinja").write_text('{% include "a.jinja" %}')
-    assert "t.jinja: error: in line 3 of what comes out: " in template("single", "t.jinja", "web").stderr
+    assert "t.jinja: error: line 3 of the output: " in template("single", "t.jinja", "web").stderr
 
 
 def test_a_field_that_kubernetes_drops_is_a_warning() -> None:

@@ -154,10 +154,10 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing": (absent, r"cannot read .*password: No such file.*generated"),
     "a folder": (folder, r"cannot read .*password: Is a directory"),
     "not UTF-8": (holding(b"caf\xe9"), r"password is not valid UTF-8"),
-    "empty": (holding(b""), r"nothing is left of it"),
-    "a line break": (holding(b"\n"), r"nothing is left of it"),
-    "nothing but controls": (holding(b" \x01\x1f\t"), r"nothing is left of it"),
-    "two lines": (holding(b"one\ntwo\n"), r"there is a line break in it, which nobody can type"),
+    "empty": (holding(b""), r"it is empty, or consists of spaces"),
+    "a line break": (holding(b"\n"), r"it is empty, or consists of spaces"),
+    "nothing but controls": (holding(b" \x01\x1f\t"), r"it is empty, or consists of spaces"),
+    "two lines": (holding(b"one\ntwo\n"), r"it contains a line break"),
     "large": (holding(b"x" * (MAX_PASSWORD_BYTES + 1)), r"has more than 4096 bytes"),
 }
 
@@ -180,7 +180,7 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
     ("password", "message"),
     [
         ("", "the variable PASSWORD is not set"),
-        (" ", "nothing is left"),
+        (" ", "it is empty"),
         (os.fsdecode(b"caf\xe9"), "the variable PASSWORD is not valid UTF-8"),
     ],
 )

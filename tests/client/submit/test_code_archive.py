@@ -114,7 +114,7 @@ def looping_link(folder: Path) -> None:
 
 def large_file(folder: Path) -> None:
     put(folder, "a.py")
-    (folder / "weights.bin").write_bytes(os.urandom(code_archive.MOST_BYTES + 1))
+    (folder / "weights.bin").write_bytes(os.urandom(code_archive.MAX_BYTES + 1))
 
 
 def nothing(folder: Path) -> None:

@@ -332,4 +332,4 @@ HEADS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("fields", "expected"), HEADS.values(), ids=HEADS)
 def test_what_is_passed_on(fields: list[str], expected: list[str]) -> None:
-    assert hub_headers.passed_on(fields, "10.0.0.9") == expected
+    assert hub_headers.forwarded_fields(fields, "10.0.0.9") == expected

@@ -242,8 +242,8 @@ def test_an_image_without_jupyter_says_what_to_do(tmp_path: Path) -> None:
     result = started(tmp_path, made())
     assert result.returncode == 127
     assert result.stderr == (
-        "JupyterLab is not installed here: pip install jupyterlab. On a cluster: name an image that has it, as "
-        "jupyter: {image: …}\n"
+        "JupyterLab is not installed. On this machine: pip install jupyterlab. On a cluster: set an image that has it "
+        "with jupyter: {image: …}\n"
     )
 
 
@@ -251,7 +251,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "output").write_text("a file")
     result = started(tmp_path, made(folder="/output/notebooks"), "jupyter-lab")
     assert result.returncode == 1
-    assert "output/notebooks, cannot be made: name another one, as jupyter: {folder: …}" in result.stderr
+    assert "output/notebooks: set another one with jupyter: {folder: …}" in result.stderr
 
 
 def test_on_the_network_of_its_machine_it_listens_at_its_own_address(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _require_free_path(out: str, *, may_replace: bool) -> None:
 
 def _write_template(mode: templates.Mode, out: str | None, *, may_replace: bool) -> None:
     out = out or mode.file
-    text = templates.starting(mode).decode()
+    text = templates.shipped_template(mode).decode()
     _require_free_path(out, may_replace=may_replace)
     if out == STDOUT:
         click.echo(text, nl=False)

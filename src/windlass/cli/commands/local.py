@@ -20,7 +20,7 @@ from windlass.model.settings import LogFormat, LogLevel, parse_address
 from windlass.runner.local import data_folders, process, records
 from windlass.runner.local.data_folders import ForeignFolderError, InUseError, Lock
 from windlass.runner.local.process import DaemonError
-from windlass.runner.local.records import Answer, Record, Wanted
+from windlass.runner.local.records import Answer, DaemonOptions, Record
 
 NOT_RUNNING = 3
 
@@ -113,7 +113,7 @@ def up(
         raise click.BadParameter(str(error), param_hint="--listen") from error
     # A daemon adopts running pods only if it has the same options as the previous one.
     last = records.read(data)
-    wanted = Wanted(
+    wanted = DaemonOptions(
         data,
         host or "127.0.0.1",
         port,
@@ -137,7 +137,7 @@ def up(
     _print_address(record, wanted, is_new=is_new)
 
 
-def _run_in_foreground(wanted: Wanted, descriptor: int | None) -> None:
+def _run_in_foreground(wanted: DaemonOptions, descriptor: int | None) -> None:
     """Run the daemon in this process. With a descriptor, report the outcome of the start to the parent."""
     from windlass.controller.observe import logs
     from windlass.runner.local import daemon
@@ -162,7 +162,7 @@ def _run_in_foreground(wanted: Wanted, descriptor: int | None) -> None:
         sys.exit(1)
 
 
-def _print_address(record: Record, wanted: Wanted, *, is_new: bool) -> None:
+def _print_address(record: Record, wanted: DaemonOptions, *, is_new: bool) -> None:
     nodes = "1 node" if record.nodes == 1 else f"{record.nodes} nodes"
     state = "is running" if is_new else "is already running"
     click.echo(f"the cluster {state}: {record.url}, {nodes}, {record.network} network", err=True)

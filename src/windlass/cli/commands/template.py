@@ -12,7 +12,7 @@ import click
 from windlass.cli import job_files
 from windlass.cli.errors import CommandError
 from windlass.model import names
-from windlass.render.templates import Mode, wishes_of
+from windlass.render.templates import Mode, inputs_of
 from windlass.runner import exit_codes
 from windlass.wire import diagnostics
 from windlass.wire.yaml.text import MAX_BYTES
@@ -159,13 +159,13 @@ def _decoded(data: bytes, file: str) -> str:
         raise CommandError(f"{file}:{line}: a template must be UTF-8", exit_codes.USAGE) from error
 
 
-def _rendered(source: str, file: str, given: Mapping[str, Any], asked: set[str]) -> "Rendered":
+def _rendered(source: str, file: str, given: Mapping[str, Any], assigned: set[str]) -> "Rendered":
     from windlass.render.templates import rendering
     from windlass.render.templates.jinja import TemplateError
 
-    wishes = wishes_of(source)
-    others = dict(_included_templates(file, wishes.templates)) if wishes is not None else {}
-    unused = asked - wishes.variables if wishes is not None and not wishes.templates else set()
+    inputs = inputs_of(source)
+    others = dict(_included_templates(file, inputs.templates)) if inputs is not None else {}
+    unused = assigned - inputs.variables if inputs is not None and not inputs.templates else set()
     for key in sorted(unused):
         click.echo(f"--set {key} has no effect: the template assigns it or does not use it", err=True)
     try:
@@ -184,20 +184,20 @@ def _advice(problem: str) -> str:
     return f' Set it with --set {name[1]}=VALUE, or write {{% set {name[1]} = "VALUE" %}} into the template.'
 
 
-def _included_templates(file: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _included_templates(file: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the included templates in the same folder, recursively."""
     folder = Path(file).parent if file != job_files.STDIN else Path()
     seen: set[str] = set()
-    waiting = list(wanted)
-    while waiting and len(seen) < _MAX_TEMPLATES:
-        name = waiting.pop()
+    pending = list(names)
+    while pending and len(seen) < _MAX_TEMPLATES:
+        name = pending.pop()
         is_here = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(folder.resolve())
         if name in seen or not is_here or not (folder / name).is_file():
             continue
         seen.add(name)
         source = _decoded((folder / name).read_bytes(), str(folder / name))
-        wishes = wishes_of(source)
-        waiting += wishes.templates if wishes is not None else ()
+        inputs = inputs_of(source)
+        pending += inputs.templates if inputs is not None else ()
         yield name, source
 
 

@@ -126,6 +126,6 @@ def _read_file(folder: Path, file: str, field: str) -> str:
 
 def _checked(text: str, field: str) -> str:
     """Raise FaultyJobError for an unusable password, without quoting it."""
-    if fault := passwords.why_not(text):
+    if fault := passwords.problem_of(text):
         raise FaultyJobError(f"{field}: invalid password: {fault}. Choose another one")
     return text

@@ -58,7 +58,7 @@ class Prerequisites(msgspec.Struct, frozen=True):
         wanted = {*_SHARED_PARTS, *(() if self.companions_only else _JOB_PARTS)}
         if self.preflight_seconds is None:
             wanted.discard(Part.PREFLIGHT)
-        rendered = prerequisites.preparations(
+        rendered = prerequisites.objects_of(
             self.job, share=share or self.share, folders=self.folders, resolved=resolved or self.resolved
         )
         return tuple(piece for piece in rendered if piece.part in wanted)

@@ -17,7 +17,7 @@ import pathspec
 
 from windlass.client.errors import ClientError, FaultyJobError
 
-MOST_BYTES = 900 * 1024
+MAX_BYTES = 900 * 1024
 """Maximum size of the archive: a ConfigMap holds 1 MiB."""
 MOST_FILES = 20_000
 """Maximum number of files. A folder with more is probably a mistake."""
@@ -85,7 +85,7 @@ def pack(code: Path) -> Archive:
         ) from error
     except _TooLargeError as error:
         raise ClientError(
-            f"code: {code} is larger than {shown_size(MOST_BYTES)} when compressed. The largest files: "
+            f"code: {code} is larger than {shown_size(MAX_BYTES)} when compressed. The largest files: "
             f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_WAY_OUT}."
         ) from error
 
@@ -186,13 +186,13 @@ class _Sink(io.RawIOBase):
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         self._written += self._compressor.compress(data)
-        if len(self._written) > MOST_BYTES:
+        if len(self._written) > MAX_BYTES:
             raise _TooLargeError
         return len(data)
 
     def finished(self) -> bytes:
         self._written += self._compressor.flush()
-        if len(self._written) > MOST_BYTES:
+        if len(self._written) > MAX_BYTES:
             raise _TooLargeError
         return bytes(self._written)
 

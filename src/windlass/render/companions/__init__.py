@@ -1,1 +1,1 @@
-"""Companions of a job → Kubernetes objects: a Deployment and a Service each, and what they are told."""
+"""Render the companions of a job: a Deployment and a Service each, with their configuration."""

@@ -37,8 +37,8 @@ _STATE_VOLUME = "windlass-hub-state"
 
 _SERVE = f"""\
 if ! command -v jupyterhub > /dev/null; then
-  echo "JupyterHub is not installed here: pip install jupyterhub jupyterlab. On a cluster: leave hub: {{image: …}} out \
-for that of Windlass, or name one that has jupyterhub and jupyterhub-kubespawner" >&2
+  echo "JupyterHub is not installed. On this machine: pip install jupyterhub jupyterlab. On a cluster: remove \
+hub: {{image: …}} to use the default image, or set an image with jupyterhub and jupyterhub-kubespawner" >&2
   exit 127
 fi
 cd {_STATE_FOLDER} && exec jupyterhub -f {_CONFIGURATION_FOLDER}/{_CONFIGURATION}
@@ -46,8 +46,8 @@ cd {_STATE_FOLDER} && exec jupyterhub -f {_CONFIGURATION_FOLDER}/{_CONFIGURATION
 _START = f"""\
 for program in jupyterhub-singleuser jupyter-lab; do
   if ! command -v $program > /dev/null; then
-    echo "$program is not installed here: pip install jupyterhub jupyterlab. On a cluster: name an image that has \
-them, as hub: {{userImage: …}}" >&2
+    echo "$program is not installed. On this machine: pip install jupyterhub jupyterlab. On a cluster: set an image \
+that has it with hub: {{userImage: …}}" >&2
     exit 127
   fi
 done
@@ -72,46 +72,46 @@ and the command."""
 
 
 def objects(
-    job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None, namespace: str
+    job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    files = _files(job, wanted, resolved, share)
-    begun = servers.begun(job, Companion.HUB, wanted, resolved, namespace, ready_at="/hub/health")
+    files = _files(job, spec, resolved, share)
+    base = servers.base_server(job, Companion.HUB, spec, resolved, namespace, ready_at="/hub/health")
     server = msgspec.structs.replace(
-        begun,
-        container=_container(job, wanted, resolved, share),
-        pod=_pod(job, begun, resolved, share),
+        base,
+        container=_container(job, spec, resolved, share),
+        pod=_pod(job, base, resolved, share),
         files=files,
         annotations={names.CONFIGURATION_ANNOTATION: servers.digest(files)},
     )
-    own = () if resolved.is_embedded else rbac.to_give_users_pods(servers.metadata(server))
+    own = () if resolved.is_embedded else rbac.pod_spawner_account(servers.metadata(server))
     return (*own, *servers.objects(server))
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """The fields of hub.json that are read here."""
+    """The fields of hub.json that `users_in` reads."""
 
     users: tuple[str, ...] = ()
 
 
 def users_in(files: Mapping[str, str]) -> list[str]:
-    """Return the users in the data of a hub's ConfigMap, in lower case as the hub has them. Empty: everyone."""
+    """Return the users in the data of a hub's ConfigMap, in lower case like in the hub. Empty: all users."""
     try:
-        told = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Settings)
+        settings = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Settings)
     except msgspec.MsgspecError:
         return []
-    return [user.lower() for user in told.users]
+    return [user.lower() for user in settings.users]
 
 
 # The hub
 
 
-def _container(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
+def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     """Render the hub. On one machine it has the environment of the tasks, which the servers that it starts inherit."""
     own = (
         servers.address_variable(),
         {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.OF_HUB}"},
     )
-    image = wanted.image or ("" if resolved.is_embedded else HUB_IMAGE)
+    image = spec.image or ("" if resolved.is_embedded else HUB_IMAGE)
     return {
         **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_SERVE, ()), image),
         **(servers.environment(job, resolved, *own) if resolved.is_embedded else {"env": list(own)}),
@@ -125,16 +125,16 @@ def _container(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share
 
 
 def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | None) -> Json:
-    spec = servers.pod_spec(job, share)
+    pod = servers.pod_spec(job, share)
     own = [
         {"name": _CONFIGURATION_VOLUME, "configMap": {"name": server.name}},
         {"name": _PASSWORD_VOLUME, **server.passwords},
         {"name": _STATE_VOLUME, "emptyDir": {}},
     ]
     if resolved.is_embedded:
-        return {**spec, "volumes": [*spec["volumes"], *own]}
+        return {**pod, "volumes": [*pod["volumes"], *own]}
     return {
-        **spec,
+        **pod,
         "serviceAccountName": server.name,
         "automountServiceAccountToken": True,
         "volumes": own,
@@ -144,10 +144,10 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
 # Settings
 
 
-def _files(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
-    settings = msgspec.json.encode(_settings(job, wanted, resolved, share), order="sorted")
+def _files(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
+    settings = msgspec.json.encode(_settings(job, spec, resolved, share), order="sorted")
     files = {path.rpartition("/")[2]: _text(path) for path in _FILES}
-    added = {_ADDED: wanted.config} if wanted.config else {}
+    added = {_ADDED: spec.config} if spec.config else {}
     return {**files, _SETTINGS: msgspec.json.format(settings).decode() + "\n", **added}
 
 
@@ -156,17 +156,17 @@ def _text(path: str) -> str:
     return resources.files(__package__).joinpath(path).read_text(encoding="utf-8")
 
 
-def _settings(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
+def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
     own = jupyter.own_folder({each: volume.at for each, volume in job.volumes.items()}, "")
     links = (own, *(f"{name}={volume.at}" for name, volume in job.volumes.items()), "--")
     settings: Json = {
         "name": name,
-        "port": wanted.port,
+        "port": spec.port,
         "hubPort": HUB_INTERNAL_PORT,
-        "users": list(wanted.users),
-        "admins": list(wanted.admins),
-        "folder": wanted.folder,
+        "users": list(spec.users),
+        "admins": list(spec.admins),
+        "folder": spec.folder,
         "notebooks": own,
         "isLocal": resolved.is_embedded,
     }
@@ -174,27 +174,27 @@ def _settings(job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share 
         return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *links]}
     return {
         **settings,
-        "pod": _pod_of_a_user(job, wanted, resolved, share, helper_pods.script(_START, links)),
+        "pod": _pod_of_a_user(job, spec, resolved, share, helper_pods.script(_START, links)),
     }
 
 
 def _pod_of_a_user(
-    job: Job, wanted: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
+    job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
 ) -> Json:
     """Render the pod of a user, without the label of the hub, which selects only the hub."""
-    spec = servers.pod_spec(job, share)
-    container = helper_pods.container(job, "", command, wanted.user_image)
+    pod = servers.pod_spec(job, share)
+    container = helper_pods.container(job, "", command, spec.user_image)
     user = container.get("securityContext")
     return {
         "image": container["image"],
         "labels": {**job.labels, names.JOB_LABEL: job.name},
-        "spec": {**spec, "volumes": [*spec["volumes"], servers.HOME_VOLUME]},
+        "spec": {**pod, "volumes": [*pod["volumes"], servers.HOME_VOLUME]},
         "container": {
             "command": command,
             **servers.environment(job, resolved, {"name": "HOME", "value": servers.HOME}),
             "volumeMounts": [*helper_pods.mounts(job, share), servers.HOME_MOUNT],
             "terminationMessagePolicy": "FallbackToLogsOnError",
             **({"securityContext": user} if user else {}),
-            **servers.amounts(wanted.resources),
+            **servers.amounts(spec.resources),
         },
     }

@@ -1,19 +1,19 @@
-"""How a user's folder is called. The hub has this file too, and it alone: it imports nothing of Windlass."""
+"""Names of the folders of users. This file is also shipped to the hub, so it imports nothing of Windlass."""
 
 import hashlib
 import string
 
-_AS_THEY_ARE = frozenset(f"{string.ascii_letters}{string.digits}-_.@+")
-_LONGEST = 200
+_UNESCAPED = frozenset(f"{string.ascii_letters}{string.digits}-_.@+")
+_MAX_LENGTH = 200
 
 
 def folder_of(user: str) -> str:
-    """One name of a folder, another one for each user, whatever they are called."""
-    name = "".join(each if each in _AS_THEY_ARE else _escaped(each) for each in user)
-    if len(name) > _LONGEST:
+    """Return a valid folder name, which is different for each user."""
+    name = "".join(each if each in _UNESCAPED else _escaped(each) for each in user)
+    if len(name) > _MAX_LENGTH:
         digest = hashlib.sha256(user.encode()).hexdigest()
-        name = f"{name[: _LONGEST - len(digest)]}{digest}"
-    # Neither hidden, nor the folder above.
+        name = f"{name[: _MAX_LENGTH - len(digest)]}{digest}"
+    # The name must not be hidden, nor `..`.
     return f"{_escaped('.')}{name[1:]}" if name.startswith(".") else name
 
 

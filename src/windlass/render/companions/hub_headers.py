@@ -1,12 +1,14 @@
-"""What becomes of a request's head on its way through a hub. The hub has this file too, and it alone: it imports
-nothing of Windlass."""
+"""Headers of forwarded requests. This file is also shipped to the hub, so it imports nothing of Windlass."""
 
 from collections.abc import Sequence
 
 
-def passed_on(fields: Sequence[str], peer: str) -> list[str]:
-    """The fields of a head, and from whom it comes. A connection that becomes no WebSocket ends with its answer: the
-    next request may be for another server."""
+def forwarded_fields(fields: Sequence[str], peer: str) -> list[str]:
+    """Return the header fields with the address of the client.
+
+    Unless the connection becomes a WebSocket, it is closed after the response: the next request may be for another
+    server.
+    """
     named = {_name(field): field.partition(":")[2].strip() for field in fields}
     is_upgraded = "upgrade" in named.get("connection", "").lower()
     replaced = {"x-forwarded-for"} if is_upgraded else {"x-forwarded-for", "connection", "keep-alive"}

@@ -30,8 +30,8 @@ _SCRIPT = f"""\
 port=$1 home=$2 own=$3 folder=$4 first=$5
 shift 5
 if ! command -v jupyter-lab > /dev/null && ! command -v jupyter-notebook > /dev/null; then
-  echo "JupyterLab is not installed here: pip install jupyterlab. On a cluster: name an image that has it, as \
-jupyter: {{image: …}}" >&2
+  echo "JupyterLab is not installed. On this machine: pip install jupyterlab. On a cluster: set an image that has it \
+with jupyter: {{image: …}}" >&2
   exit 127
 fi
 cd "$home" || exit 1
@@ -44,13 +44,13 @@ if [ -z "$folder" ]; then
 elif mkdir -p "$folder"; then
   ln -sfn "$folder" "$own"
 else
-  echo "The folder of the notebooks, $folder, cannot be made: name another one, as jupyter: {{folder: …}}" >&2
+  echo "cannot create the notebook folder $folder: set another one with jupyter: {{folder: …}}" >&2
   exit 1
 fi
 if [ -n "$first" ] && [ ! -e "$own/${{first##*/}}" ]; then
-  cp "$first" "$own/" || echo "Nothing can be written to $folder: notebooks cannot be kept there" >&2
+  cp "$first" "$own/" || echo "cannot write to $folder: notebooks cannot be saved there" >&2
 fi
-# People may come by the name of another machine, through a port that somebody has opened to them there.
+# allow_remote_access: users may connect through a port that is forwarded on another machine, by its name.
 {servers.LISTEN}set -- --ip="$host" --port="$port" --port-retries=0 --no-browser --allow-root
 page=tree/$own
 [ -e "$own/${{first##*/}}" ] && [ -n "$first" ] && page=$page/${{first##*/}}
@@ -64,7 +64,7 @@ exec jupyter-notebook "$@" --NotebookApp.allow_remote_access=True --NotebookApp.
 """The script falls back to jupyter-notebook for older images."""
 
 
-class Desk(msgspec.Struct, frozen=True, kw_only=True):
+class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a user's home folder."""
 
     folders: Mapping[str, str] = {}
@@ -76,40 +76,40 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def objects(
-    job: Job, wanted: Jupyter, resolved: ResolvedCompanions, share: Share | None, namespace: str
+    job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    begun = servers.begun(job, Companion.JUPYTER, wanted, resolved, namespace, ready_at=READY_AT)
+    base = servers.base_server(job, Companion.JUPYTER, spec, resolved, namespace, ready_at=READY_AT)
     server = msgspec.structs.replace(
-        begun,
-        container=_container(job, wanted, resolved, share),
+        base,
+        container=_container(job, spec, resolved, share),
         pod={
             **servers.pod_spec(job, share),
-            "serviceAccountName": wanted.service_account or begun.name,
+            "serviceAccountName": spec.service_account or base.name,
             "automountServiceAccountToken": True,
         },
     )
-    desk = Desk(
+    home = HomeFolder(
         folders={each: volume.at for each, volume in job.volumes.items()},
-        kept=wanted.folder,
+        kept=spec.folder,
         first=starter.notebook(job),
     )
-    own = () if wanted.service_account else rbac.to_look_at_jobs(servers.metadata(server))
-    return (*own, *servers.objects(with_desk(server, desk)))
+    own = () if spec.service_account else rbac.job_reader_account(servers.metadata(server))
+    return (*own, *servers.objects(with_jupyterlab(server, home)))
 
 
-def _container(job: Job, wanted: Jupyter, resolved: ResolvedCompanions, share: Share | None) -> Json:
+def _container(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None) -> Json:
     return {
-        **helper_pods.container(job, str(Companion.JUPYTER), [], wanted.image),
+        **helper_pods.container(job, str(Companion.JUPYTER), [], spec.image),
         **servers.environment(job, resolved, servers.address_variable()),
         "volumeMounts": helper_pods.mounts(job, share),
-        **servers.amounts(wanted.resources),
+        **servers.amounts(spec.resources),
     }
 
 
 # Servers with or without a job
 
 
-def with_desk(server: Server, desk: Desk) -> Server:
+def with_jupyterlab(server: Server, home: HomeFolder) -> Server:
     """Add JupyterLab to a server whose container has an image."""
     own = {
         "JUPYTER_CONFIG_PATH": CONFIG_FOLDER,
@@ -123,23 +123,23 @@ def with_desk(server: Server, desk: Desk) -> Server:
         server,
         container={
             **server.container,
-            "command": _command(server, desk),
+            "command": _command(server, home),
             "env": list(variables.values()),
-            "volumeMounts": [*(server.container.get("volumeMounts") or ()), *_mounts(desk)],
+            "volumeMounts": [*(server.container.get("volumeMounts") or ()), *_mounts(home)],
         },
-        pod={**server.pod, "volumes": [*(server.pod.get("volumes") or ()), *_volumes(server, desk)]},
-        files={starter.FILE: desk.first} if desk.first else {},
+        pod={**server.pod, "volumes": [*(server.pod.get("volumes") or ()), *_volumes(server, home)]},
+        files={starter.FILE: home.first} if home.first else {},
     )
 
 
-def _command(server: Server, desk: Desk) -> list[str]:
-    first = f"{STARTER_FOLDER}/{starter.FILE}" if desk.first else ""
-    folders = (text for pair in desk.folders.items() for text in pair)
+def _command(server: Server, home: HomeFolder) -> list[str]:
+    first = f"{STARTER_FOLDER}/{starter.FILE}" if home.first else ""
+    folders = (text for pair in home.folders.items() for text in pair)
     arguments = (
         str(server.port),
         servers.HOME,
-        own_folder(desk.folders, desk.kept),
-        desk.kept,
+        own_folder(home.folders, home.kept),
+        home.kept,
         first,
         *folders,
     )
@@ -153,16 +153,16 @@ def own_folder(folders: Mapping[str, str], kept: str) -> str:
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
 
 
-def _volumes(server: Server, desk: Desk) -> list[Json]:
+def _volumes(server: Server, home: HomeFolder) -> list[Json]:
     made: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
-    return [*made, {"name": _STARTER, "configMap": {"name": server.name}}] if desk.first else made
+    return [*made, {"name": _STARTER, "configMap": {"name": server.name}}] if home.first else made
 
 
-def _mounts(desk: Desk) -> list[Json]:
+def _mounts(home: HomeFolder) -> list[Json]:
     made: list[Json] = [
         {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
         servers.HOME_MOUNT,
     ]
-    if desk.first:
+    if home.first:
         made.append({"name": _STARTER, "mountPath": STARTER_FOLDER, "readOnly": True})
     return made

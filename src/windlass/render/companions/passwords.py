@@ -1,4 +1,7 @@
-"""Passwords, as the servers that ask for them take them: normalised as they do it, and hashed with a salt."""
+"""Hash passwords for JupyterLab and JupyterHub, normalised like their login forms, with a salt.
+
+This file is also shipped to the hub, so it imports nothing of Windlass.
+"""
 
 import base64
 import hashlib
@@ -10,27 +13,25 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 _GENERATED_BYTES = 15
 _SALT_BYTES = 16
 
-# What Jupyter itself asks of argon2.
+# The parameters that Jupyter itself uses.
 ARGON2_COST = {"time_cost": 10, "memory_cost": 10240, "parallelism": 8, "hash_len": 32}
 _ARGON2 = "argon2:"
 
-# 16 MiB, which a hub has to spare for everybody who logs in.
+# 16 MiB of memory per login.
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
 _SCRYPT_NAME = "scrypt"
 
 
 def normal(password: str) -> str:
-    """What is left of it when somebody has typed it: both servers read forms with tornado, which does this to them."""
+    """Return the password as tornado, which both servers use, reads it from a form."""
     return _CONTROL.sub(" ", password).strip()
 
 
-def why_not(password: str) -> str:
-    """Why nobody could log in with it; empty where somebody can."""
+def problem_of(password: str) -> str:
+    """Return why a password cannot be used to log in. Empty if it can."""
     if not normal(password):
-        return "nothing is left of it when somebody has typed it"
-    return (
-        "there is a line break in it, which nobody can type" if re.search(r"[\r\n]", normal(password)) else ""
-    )
+        return "it is empty, or consists of spaces"
+    return "it contains a line break" if re.search(r"[\r\n]", normal(password)) else ""
 
 
 def generated() -> str:
@@ -38,7 +39,7 @@ def generated() -> str:
 
 
 def for_jupyter(password: str) -> str:
-    """As Jupyter writes it: `argon2:$argon2id$…`."""
+    """Return a hash in the format of Jupyter: `argon2:$argon2id$…`."""
     from argon2 import low_level
 
     encoded = low_level.hash_secret(
@@ -62,14 +63,13 @@ def fits_jupyter(hashed: str, password: str) -> bool:
 
 
 def for_hub(password: str) -> str:
-    """`scrypt:SALT:HASH`: the hub needs no more than Python to read it."""
+    """Return a hash as `scrypt:SALT:HASH`, which the standard library can verify."""
     salt = secrets.token_bytes(_SALT_BYTES)
     parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT))
     return ":".join((_SCRYPT_NAME, *(base64.b64encode(part).decode() for part in parts)))
 
 
 def fits_hub(hashed: str, password: str) -> bool:
-    """As the hub's own configuration does it."""
     name, _, rest = hashed.partition(":")
     try:
         salt, expected = (base64.b64decode(part, validate=True) for part in rest.split(":"))

@@ -8,7 +8,7 @@ _LOOKING = ("get", "list", "watch")
 _MAKING = (*_LOOKING, "create", "delete")
 
 
-def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
+def job_reader_account(metadata: Json) -> tuple[Json, ...]:
     """Return an account that may read what `windlass status`, `logs`, `env` and `why` need, but no Secrets."""
     rules: list[Json] = [
         {"apiGroups": list(names.GROUPS), "resources": [names.PLURAL], "verbs": list(_LOOKING)},
@@ -22,7 +22,7 @@ def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
     return _account_with(metadata, rules)
 
 
-def to_give_users_pods(metadata: Json) -> tuple[Json, ...]:
+def pod_spawner_account(metadata: Json) -> tuple[Json, ...]:
     """Return an account for a hub that creates pods for its users: the permissions of KubeSpawner."""
     own = [metadata["name"]]
     rules: list[Json] = [

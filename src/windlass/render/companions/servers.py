@@ -95,25 +95,25 @@ def name_of(job: str, companion: Companion) -> str:
     return f"{job}-{companion}"
 
 
-def begun(
+def base_server(
     job: Job,
     companion: Companion,
-    wanted: CompanionSpec,
+    spec: CompanionSpec,
     resolved: ResolvedCompanions,
     namespace: str,
     *,
     ready_at: str,
 ) -> Server:
     """Return the common fields of a server. `namespace` is for a job that names none."""
-    chosen = password_source(wanted).secret
+    chosen = password_source(spec).secret
     return Server(
         companion=companion,
         job=job.name,
         namespace=job.namespace or namespace,
         labels=job.labels,
         name=name_of(job.name, companion),
-        service_type=wanted.service,
-        port=wanted.port,
+        service_type=spec.service,
+        port=spec.port,
         ready_at=ready_at,
         hashes={} if chosen else resolved.hashes.get(companion, {}),
         secret=chosen,
@@ -171,7 +171,7 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
 
     The variables in `own` override those of the job.
     """
-    told = (
+    about_job = (
         {"name": JOB, "value": job.name},
         {
             "name": cluster_spec.VARIABLE,
@@ -181,12 +181,12 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
         },
     )
     of_the_job = pods.container(job, Role())
-    by_name = {each["name"]: each for each in (*map(_if_it_is_there, of_the_job["env"]), *told, *own)}
+    by_name = {each["name"]: each for each in (*map(_optional, of_the_job["env"]), *about_job, *own)}
     sources = of_the_job.get("envFrom")
     return {"env": list(by_name.values()), **({"envFrom": sources} if sources else {})}
 
 
-def _if_it_is_there(variable: Json) -> Json:
+def _optional(variable: Json) -> Json:
     """Make a Secret variable optional: a companion may outlive the job, which owns the Secret."""
     key = (variable.get("valueFrom") or {}).get("secretKeyRef")
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}

@@ -15,13 +15,13 @@ FILE = "start.ipynb"
 _BEGINNING = """\
 # The job {job}
 
-Run the cells one after the other, with Shift+Enter. The folders beside that of this notebook are the volumes of the
-job. The notebook is yours: it is not written again while it is here.
+Run the cells in order with Shift+Enter. The folders next to the folder of this notebook are the volumes of the job.
+You can edit this notebook: Windlass does not overwrite it.
 """
-_WHO = """\
-## Who its tasks are
+_TASKS = """\
+## Tasks
 """
-_ASK = """\
+_READ_VARIABLES = """\
 import json
 import os
 
@@ -32,19 +32,19 @@ except ImportError:
     Client = None
 
 
-def told(task):
-    \"\"\"What a task is told of the others, as the cluster has it now.\"\"\"
+def variables_of(task):
+    \"\"\"Return the current variables of a task, e.g. the addresses of its peers.\"\"\"
     if Client is None:
         return {{}}
     try:
         with Client() as client:
             return client.env(job, task)
     except ClientError as error:
-        print(error, "What follows was known before the job began.")
+        print(error, "Using the addresses that were known before the job started.")
         return {{}}
 
 
-variables = {{"CLUSTER_CONFIG": os.environ["CLUSTER_CONFIG"], **told("{task}")}}
+variables = {{"CLUSTER_CONFIG": os.environ["CLUSTER_CONFIG"], **variables_of("{task}")}}
 """
 _SHOW_VARIABLES = """\
 cluster = json.loads(variables.pop("CLUSTER_CONFIG"))
@@ -59,23 +59,22 @@ for role, addresses in cluster.items():
     print(role, *addresses)
 """
 _COMPUTE = """\
-## A step on each of its TensorFlow servers
+## Compute on the TensorFlow servers
 
-Each server is asked by itself first, so that one that does not answer is known by its name. Then a variable is kept by
-one of them, a ps where there is one, and every server adds its part.
+The first cell runs a step on each server by itself, to find servers that do not respond. The second one stores a
+variable on one of them, a ps if there is one, and every server adds to it.
 
-Idle servers (tasks without a command, which run `windlass tf-server`) do what this notebook says. Tasks that run a
-program of their own, as those of a ps/worker training do, are servers as well, for as long as they run: they take these
-steps beside their training, and the variable is in a container of its own, so that nothing of the training is touched.
-Tasks that never start a server do not answer.
+Idle servers (tasks without a command, which run `windlass tf-server`) only run the steps of notebooks. Tasks with a
+training program are servers too while they run: they execute these steps in addition to the training. The variable is
+in a container of its own and does not affect the training. Tasks that never start a server do not respond.
 """
 _STEPS = """\
-SECONDS = 20  # so long a server may take to answer
+SECONDS = 20  # timeout of a server
 
 try:
     import tensorflow as tf
 except ImportError as error:
-    raise SystemExit(f"TensorFlow is not installed here ({error}): pip install tensorflow") from None
+    raise SystemExit(f"TensorFlow is not installed ({error}): pip install tensorflow") from None
 
 servers = {
     f"/job:{role}/task:{index}": address
@@ -85,7 +84,7 @@ servers = {
 
 
 def run(address, graph, fetches, devices, first=()):
-    \"\"\"What comes out, or None: then it is said why. Only the servers of these devices are asked.\"\"\"
+    \"\"\"Run a graph on the servers of these devices. Print the error and return None if it fails.\"\"\"
     options = tf.compat.v1.ConfigProto(operation_timeout_in_ms=SECONDS * 1000, device_filters=list(devices))
     try:
         with tf.compat.v1.Session(f"grpc://{address}", graph=graph, config=options) as session:
@@ -93,14 +92,14 @@ def run(address, graph, fetches, devices, first=()):
                 session.run(each)
             return session.run(fetches)
     except (tf.errors.DeadlineExceededError, tf.errors.UnavailableError):
-        reason = f"no answer within {SECONDS} seconds"
+        reason = f"no response within {SECONDS} seconds"
     except tf.errors.OpError as error:
         reason = f"{type(error).__name__}: {' '.join(str(error.message).split())}"
     print(f"{' '.join(devices)} at {address}: {reason}")
     return None
 
 
-answering = {}
+responding = {}
 for device, address in servers.items():
     with tf.Graph().as_default() as graph:
         with tf.device(device):
@@ -108,31 +107,31 @@ for device, address in servers.items():
         found = run(address, graph, product, [device])
     if found is not None:
         print(f"{device} at {address}: [1 2]·[3 4] = {found.item():g}")
-        answering[device] = address
+        responding[device] = address
 """
 _TOGETHER = """\
-if answering:
-    keeper = next((device for device in answering if device.startswith("/job:ps/")), next(iter(answering)))
+if responding:
+    owner = next((device for device in responding if device.startswith("/job:ps/")), next(iter(responding)))
     with tf.Graph().as_default() as graph, graph.container("windlass-notebook"):
-        with tf.device(keeper):
-            kept = tf.compat.v1.get_variable("kept", [], initializer=tf.compat.v1.zeros_initializer())
+        with tf.device(owner):
+            sum_ = tf.compat.v1.get_variable("sum", [], initializer=tf.compat.v1.zeros_initializer())
         added = []
-        for device in answering:
+        for device in responding:
             with tf.device(device):
                 part = tf.square(tf.constant(2.0))
-            added.append(kept.assign_add(part))
-        total = run(answering[keeper], graph, kept, list(answering), [kept.initializer, added])
+            added.append(sum_.assign_add(part))
+        total = run(responding[owner], graph, sum_, list(responding), [sum_.initializer, added])
     if total is not None:
-        print(f"{len(answering)} servers have added 4 each: {total:g}, kept on {keeper}")
+        print(f"{len(responding)} servers added 4 each: {total:g}, stored on {owner}")
 else:
-    print("No server answers: `windlass status` says whether the job runs.")
+    print("No server responds: run `windlass status` to see whether the job is running.")
 """
 _LOGS = """\
-## What they wrote
+## Logs
 """
 _READ_LOGS = """\
 if Client is None:
-    print("Windlass is not installed here, and reads no logs: pip install windlass")
+    print("Windlass is not installed, which is needed to read logs: pip install windlass")
 else:
     try:
         with Client() as client:
@@ -146,11 +145,11 @@ else:
 def notebook(job: Job) -> str:
     """Return the notebook as text, which is deterministic."""
     is_tensorflow = job.runtime is Runtime.TENSORFLOW
-    ask = _ASK.format(task=_first_task(job))
+    reading = _READ_VARIABLES.format(task=_first_task(job))
     cells = [
         _markdown(_BEGINNING.format(job=job.name)),
-        _markdown(_WHO),
-        _code(f"{ask}{_SHOW_CLUSTER if is_tensorflow else _SHOW_VARIABLES}"),
+        _markdown(_TASKS),
+        _code(f"{reading}{_SHOW_CLUSTER if is_tensorflow else _SHOW_VARIABLES}"),
         *((_markdown(_COMPUTE), _code(_STEPS), _code(_TOGETHER)) if is_tensorflow else ()),
         _markdown(_LOGS),
         _code(_READ_LOGS),

@@ -14,8 +14,8 @@ _SCRIPT = f"""\
 alone=$1
 shift
 if ! command -v tensorboard > /dev/null; then
-  echo "TensorBoard is not installed here: pip install tensorboard. On a cluster: name an image that has it, as \
-tensorboard: {{image: …}}" >&2
+  echo "TensorBoard is not installed. On this machine: pip install tensorboard. On a cluster: set an image that has it \
+with tensorboard: {{image: …}}" >&2
   exit 127
 fi
 {servers.LISTEN}if [ "$host" = "${servers.ADDRESS}" ]; then
@@ -39,25 +39,25 @@ _RELOAD_SECONDS = 5
 
 
 def objects(
-    job: Job, wanted: TensorBoard, resolved: ResolvedCompanions, share: Share | None, namespace: str
+    job: Job, spec: TensorBoard, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    server = servers.begun(job, Companion.TENSORBOARD, wanted, resolved, namespace, ready_at="/")
+    server = servers.base_server(job, Companion.TENSORBOARD, spec, resolved, namespace, ready_at="/")
     return servers.objects(
         msgspec.structs.replace(
             server,
-            service=resolved.tensorboard_service or wanted.name,
-            container=_container(job, wanted, share),
+            service=resolved.tensorboard_service or spec.name,
+            container=_container(job, spec, share),
             pod=servers.pod_spec(job, share),
         )
     )
 
 
-def _container(job: Job, wanted: TensorBoard, share: Share | None) -> Json:
-    options = (f"--port={wanted.port}", f"--logdir={wanted.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
+def _container(job: Job, spec: TensorBoard, share: Share | None) -> Json:
+    options = (f"--port={spec.port}", f"--logdir={spec.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
     command = helper_pods.script(_SCRIPT, (_ALONE, *options))
     return {
-        **helper_pods.container(job, str(Companion.TENSORBOARD), command, wanted.image),
+        **helper_pods.container(job, str(Companion.TENSORBOARD), command, spec.image),
         "env": [servers.address_variable()],
         "volumeMounts": [{**mount, "readOnly": True} for mount in helper_pods.mounts(job, share)],
-        **servers.amounts(wanted.resources),
+        **servers.amounts(spec.resources),
     }

@@ -19,7 +19,7 @@ def nodes_of(job: Job) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(node for node in first if all(node in nodes for nodes in others)))
 
 
-def held_to(spec: Json, nodes: Sequence[str]) -> Json:
+def restricted_to(spec: Json, nodes: Sequence[str]) -> Json:
     """Add the nodes to each nodeSelectorTerm of a pod spec."""
     asked: Json = {"key": HOSTNAME, "operator": "In", "values": list(nodes)}
     affinity: Json = spec.get("affinity") or {}

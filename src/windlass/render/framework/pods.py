@@ -33,7 +33,9 @@ def template(
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
     whole = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
     nodes = affinity.nodes_of(job)
-    return whole if nodes is None else {**whole, "spec": affinity.held_to(whole.get("spec") or {}, nodes)}
+    return (
+        whole if nodes is None else {**whole, "spec": affinity.restricted_to(whole.get("spec") or {}, nodes)}
+    )
 
 
 def container_name(job: Job) -> str:

@@ -25,11 +25,11 @@ def own_names(container: Json) -> frozenset[str]:
     return frozenset(variable["name"] for variable in container.get("env") or ())
 
 
-def wrapped(container: Json, script: str, told: Collection[str]) -> Wrapped:
-    """Wrap a container that has a command. `script` is the file, and `told` are the names that it sets."""
-    late = dict(_late(container.get("env") or (), told))
+def wrapped(container: Json, script: str, exported: Collection[str]) -> Wrapped:
+    """Wrap a container that has a command. `script` is the file, and `exported` are the names that it sets."""
+    late = dict(_late(container.get("env") or (), exported))
     words = [*container["command"], *(container.get("args") or ())]
-    run, parts = _run(words, {*told, *late})
+    run, parts = _run(words, {*exported, *late})
     kept = [variable for variable in container.get("env") or () if variable["name"] not in late]
     started = {
         **{name: value for name, value in container.items() if name != "args"},
@@ -57,9 +57,9 @@ def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
     return " ".join(spelt), parts
 
 
-def _late(variables: Collection[Json], told: Collection[str]) -> Iterator[tuple[str, str]]:
+def _late(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the lines for variables that refer to variables of the script, by name."""
-    known = set(told)
+    known = set(exported)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""
         is_late = any(each in known for each in _references(value))

@@ -59,14 +59,16 @@ def plain(
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
 ) -> tuple[Piece, ...]:
-    """For a job of which `plain_refusals` says nothing. `folders` are those of `loadData`, by what the job calls them.
-    `prefix` begins the names of tasks, in place of the job's.
+    """Render a job that `unsupported.refusals` accepts.
+
+    `folders` are those of `loadData`, by the paths in the job file. `prefix` is that of the task names (default: the
+    name of the job).
     """
     every = plain_roles.roles_of(job, code, share, prefix)
     roles = tuple(role for role in every if role.tasks > 0)
     variables = environment.variables_for_peers(job.runtime, plain_roles.peers_of(job, every), job.name)
     wrapped = {role.name: _wrapped(role, variables) for role in roles}
-    first = _looking(job, folders or {}, share)
+    first = _file_check(job, folders or {}, share)
     return (
         Piece(Part.CLUSTER, _cluster(job, every, variables, wrapped)),
         Piece(Part.SERVICES, _service(job, names.service_name(job.name), {names.JOB_LABEL: job.name})),
@@ -82,7 +84,7 @@ def _metadata(job: Job, name: str) -> Json:
     return {**metadata, "labels": {**job.labels, names.JOB_LABEL: job.name}}
 
 
-# Who the tasks are
+# Variables
 
 
 def script_name(role: str) -> str:
@@ -91,8 +93,8 @@ def script_name(role: str) -> str:
 
 def _wrapped(role: PlainRole, variables: Variables) -> Wrapped:
     own = commands.own_names(role.main)
-    told = [name for name in plain_scripts.names(variables, role.name) if name not in own]
-    return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", told)
+    exported = [name for name in plain_scripts.names(variables, role.name) if name not in own]
+    return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", exported)
 
 
 def _cluster(
@@ -117,7 +119,7 @@ def _cluster(
     }
 
 
-# Where they are
+# Services
 
 
 def _services(job: Job, role: PlainRole) -> Iterator[Json]:
@@ -134,7 +136,7 @@ def _services(job: Job, role: PlainRole) -> Iterator[Json]:
 
 
 def _service(job: Job, name: str, selector: dict[str, str], port: int | None = None) -> Json:
-    """Without an address of its own: the name leads to the pod, also before it is ready, for peers wait for peers."""
+    """Return a headless Service. It includes pods that are not ready, because tasks wait for each other."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -148,11 +150,12 @@ def _service(job: Job, name: str, selector: dict[str, str], port: int | None = N
     }
 
 
-# What runs them
+# Workloads
 
 
-def _looking(job: Job, folders: Mapping[str, Folder], share: Share | None) -> tuple[Json, ...]:
-    """Who waits in every pod until the files are there that the job names, for nobody starts it when they are."""
+def _file_check(job: Job, folders: Mapping[str, Folder], share: Share | None) -> tuple[Json, ...]:
+    """Return the init container that waits for required files, if there are any. Without a controller, pods start
+    before data is loaded."""
     needs = (*load_data.marker_paths(job, folders), *job.needs)
     if not needs:
         return ()

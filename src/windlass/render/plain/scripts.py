@@ -47,10 +47,10 @@ def script(
     more: Iterable[str] = (),
 ) -> str:
     """Return the script. `left_out`: variables that the role sets. `more`: lines that may refer to the variables."""
-    told = [variables(role, index) for index in _PROBES]
+    probed = [variables(role, index) for index in _PROBES]
     exports = [
-        f"export {name}={_value([each[name] for each in told], counted)}"
-        for name in told[0]
+        f"export {name}={_value([each[name] for each in probed], counted)}"
+        for name in probed[0]
         if name not in left_out
     ]
     return "\n".join((f'{_INDEX}="{counted}"', *exports, *more, f"unset {_INDEX}", ""))

@@ -185,13 +185,13 @@ EXPORT {{
 """
 
 
-def _claim(wanted: NfsServer, metadata: Json) -> Json:
+def _claim(server: NfsServer, metadata: Json) -> Json:
     spec: Json = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": mounting.amount(wanted.size)}},
+        "resources": {"requests": {"storage": mounting.amount(server.size)}},
     }
-    if wanted.storage_class:
-        spec["storageClassName"] = wanted.storage_class
+    if server.storage_class:
+        spec["storageClassName"] = server.storage_class
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
@@ -208,7 +208,7 @@ def _service(job: Job, metadata: Json) -> Json:
     }
 
 
-def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Json:
+def _deployment(job: Job, server: NfsServer, metadata: Json, digest: str) -> Json:
     """Return the Deployment. Its strategy is Recreate, because two servers on one disk would corrupt it."""
     return {
         "apiVersion": "apps/v1",
@@ -224,7 +224,7 @@ def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Jso
                     "labels": _pod_labels(job),
                     "annotations": {names.CONFIGURATION_ANNOTATION: digest},
                 },
-                "spec": _pod(job, wanted),
+                "spec": _pod(job, server),
             },
         },
     }
@@ -235,8 +235,8 @@ def _pod_labels(job: Job) -> dict[str, str]:
     return {"app.kubernetes.io/name": "nfs-ganesha", "app.kubernetes.io/instance": job.name}
 
 
-def _pod(job: Job, wanted: NfsServer) -> Json:
-    image = wanted.image or NFS_IMAGE
+def _pod(job: Job, server: NfsServer) -> Json:
+    image = server.image or NFS_IMAGE
     disk: Json = {"name": "disk", "mountPath": _DISK}
     folders = [f"{_DISK}{folder}" for folder in folders_of(job)]
     making: Json = {

@@ -1,4 +1,4 @@
-"""Templates of Kubernetes objects that people edit and render: those to begin with, and what is looked for in one."""
+"""Jinja templates of Kubernetes objects: the shipped ones, and the inputs of a template."""
 
 import pkgutil
 from enum import StrEnum
@@ -14,38 +14,37 @@ class Mode(StrEnum):
 
     @property
     def file(self) -> str:
-        """By the name that people know."""
         return f"tf_{self}_template.yaml.jinja"
 
 
-def starting(mode: Mode) -> bytes:
-    """The template to begin with."""
+def shipped_template(mode: Mode) -> bytes:
+    """Return the template that `windlass init` writes."""
     data = pkgutil.get_data(__name__, mode.file)
     assert data is not None  # noqa: S101 — it is installed with this file
     return data
 
 
-class Wishes(msgspec.Struct, frozen=True):
-    """What a template wants to be given."""
+class TemplateInputs(msgspec.Struct, frozen=True):
+    """The variables and templates that a template needs."""
 
     variables: frozenset[str]
-    """Names that it uses and does not set itself, always."""
+    """Names that it uses and does not always set itself."""
     templates: tuple[str, ...]
-    """Those that it includes, imports and extends, as far as their names are written down in it."""
+    """Templates that it includes, imports or extends by a literal name."""
 
 
-def wishes_of(source: str) -> Wishes | None:
-    """Nothing of a template that is no Jinja: whoever renders it is told why."""
+def inputs_of(source: str) -> TemplateInputs | None:
+    """Return the inputs, or None if the template has a syntax error, which is reported when it is rendered."""
     import jinja2
     from jinja2 import meta, sandbox
 
-    # One that works out nothing by itself, such as 10 ** 10 ** 10.
+    # Without constant folding, e.g. of 10 ** 10 ** 10.
     environment = sandbox.SandboxedEnvironment(extensions=("jinja2.ext.do", "jinja2.ext.loopcontrols"))
     environment.intercepted_binops = frozenset(environment.binop_table)
     environment.filters["yaml"] = str
     try:
         parsed = environment.parse(source)
         named = (name for name in meta.find_referenced_templates(parsed) if name is not None)
-        return Wishes(frozenset(meta.find_undeclared_variables(parsed)), tuple(dict.fromkeys(named)))
+        return TemplateInputs(frozenset(meta.find_undeclared_variables(parsed)), tuple(dict.fromkeys(named)))
     except (jinja2.TemplateSyntaxError, RecursionError, MemoryError):
         return None

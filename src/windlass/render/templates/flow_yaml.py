@@ -1,7 +1,6 @@
-"""A plain value as YAML on one line, for templates: whatever stands around it, it is read as what went in.
+"""Write a value as YAML on one line, for templates: it is read back unchanged in any context.
 
-It is JSON wherever that is YAML too. Nothing but letters and digits that every reader of YAML agrees on stands there
-without quotes.
+The output is JSON if that is valid YAML. Only strings that every YAML parser reads as strings are not quoted.
 """
 
 import json
@@ -10,14 +9,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_LONGEST_PLAIN_KEY = 900
-"""Readers of YAML look no further than 1024 characters for the colon after a key."""
+_MAX_PLAIN_KEY = 900
+"""YAML parsers expect the colon of a plain key within 1024 characters."""
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""What YAML forbids, or takes for the end of a line."""
+"""Characters that YAML forbids or reads as line breaks."""
 
 
 class NotYamlError(ValueError):
-    """There is no such value in a manifest."""
+    """A value cannot be written as YAML for Kubernetes."""
 
 
 def line(value: Any) -> str:
@@ -46,15 +45,15 @@ def _list(items: Iterable[Any]) -> str:
 
 def _entry(key: Any, value: Any) -> str:
     if not isinstance(key, str):
-        raise NotYamlError(f"the key {key!r} is no text: Kubernetes has no place for it")
+        raise NotYamlError(f"the key {key!r} is not a string, which Kubernetes requires")
     written = _text(key)
-    return f"{'? ' if len(written) > _LONGEST_PLAIN_KEY else ''}{written}: {line(value)}"
+    return f"{'? ' if len(written) > _MAX_PLAIN_KEY else ''}{written}: {line(value)}"
 
 
 def _number(value: float) -> str:
-    """With a point: some readers take 1e+22 for a word."""
+    """Write a decimal point: some parsers read 1e+22 as a string."""
     if not math.isfinite(value):
-        raise NotYamlError(f"the number {value} cannot be written: Kubernetes has no place for it")
+        raise NotYamlError(f"the number {value} cannot be written: Kubernetes has finite numbers only")
     digits, exponent, power = repr(float(value)).partition("e")
     return f"{digits}{'' if '.' in digits else '.0'}{exponent}{power}"
 
@@ -64,7 +63,7 @@ def _text(value: str) -> str:
         value.encode()
     except UnicodeEncodeError as broken:
         raise NotYamlError(
-            f"half a character (a lone surrogate) at place {broken.start} of a text"
+            f"invalid character (lone surrogate) at position {broken.start} of a string"
         ) from broken
     return _UNSAFE.sub(_escaped, json.dumps(str(value), ensure_ascii=False))
 

@@ -1,7 +1,7 @@
-"""Jinja templates of other people: text and variables in, text out, or one message that says where it went wrong.
+"""Render untrusted Jinja templates: text and variables in, text or an error with its line out.
 
-A template can do no more than put text together: it reaches no files but the texts that are handed in beside it, and
-nothing of Python. Import this module only where there is a template: Jinja takes a while to load.
+A template can only build text: it has no access to files, except the given texts, or to Python. Import this module only
+when there is a template, because Jinja is slow to import.
 """
 
 import copy
@@ -19,18 +19,18 @@ from windlass.render.templates import flow_yaml
 from windlass.wire import diagnostics
 from windlass.wire.yaml.text import MAX_BYTES
 
-MOST_CHARACTERS = MAX_BYTES
-"""Of what comes out: more would not be read again."""
-MOST_STEPS = 1_000_000
-"""Of all ranges of one template together; and, counted apart, of all rounds of its loops, and of its calls."""
-_MOST_BITS = 4096
-"""Of a number."""
+MAX_CHARACTERS = MAX_BYTES
+"""Maximum size of the output. A larger file could not be read."""
+MAX_STEPS = 1_000_000
+"""Maximum total length of the ranges of a template and, counted separately, of its loop iterations and calls."""
+_MAX_BITS = 4096
+"""Maximum size of a number."""
 _COUNTED, _JOINED = "windlass counted", "windlass joined"
-"""Filters that no template can name."""
+"""Internal filters. Their names are not valid in templates."""
 
 
 class TemplateError(ValueError):
-    """A template that cannot be rendered: `FILE:LINE: what is wrong`."""
+    """A template cannot be rendered: `FILE:LINE: problem`."""
 
     def __init__(self, file: str, line: int, problem: str) -> None:
         super().__init__(f"{file}:{line}: {problem}")
@@ -40,15 +40,15 @@ class TemplateError(ValueError):
 
 
 class _TooMuchError(Exception):
-    """A template that would not end, or not end well."""
+    """A template exceeds a limit."""
 
 
 class _NoValueError(Exception):
-    """An expression that is nothing to print."""
+    """An expression has no printable value."""
 
 
 def render(text: str, file: str, variables: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> str:
-    """Raises `TemplateError`. `texts` are those that the template may include, import and extend, by their names."""
+    """Render a template. `texts` are the templates it may include, import or extend, by name. Raises TemplateError."""
     texts = {**(texts or {}), file: text}
     environment = _Environment(texts, tuple(variables))
     try:
@@ -56,7 +56,7 @@ def render(text: str, file: str, variables: Mapping[str, Any], texts: Mapping[st
         return "".join(_bounded(template.generate(copy.deepcopy(dict(variables)))))
     except jinja2.TemplateSyntaxError as broken:
         raise TemplateError(broken.filename or file, broken.lineno, _sentence(broken)) from broken
-    except Exception as failed:  # whatever Python raises over an expression of the template
+    except Exception as failed:  # an expression of a template may raise any exception
         at = _innermost(failed.__traceback__, texts) or (file, 1)
         raise TemplateError(*at, _sentence(failed)) from failed
 
@@ -65,15 +65,15 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
     length = 0
     for piece in pieces:
         length += len(piece)
-        if length > MOST_CHARACTERS:
+        if length > MAX_CHARACTERS:
             raise _TooMuchError(
-                f"more than {MOST_CHARACTERS} characters come out of the template: does a loop end?"
+                f"the output of the template exceeds {MAX_CHARACTERS} characters. Check its loops"
             )
         yield piece
 
 
 def _innermost(traceback: TracebackType | None, texts: Mapping[str, str]) -> tuple[str, int] | None:
-    """The last line of a template that was at work. Jinja puts its own lines into the traceback."""
+    """Return the file and line of the innermost template frame. Jinja adds them to the traceback."""
     found = None
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
@@ -86,9 +86,9 @@ def _innermost(traceback: TracebackType | None, texts: Mapping[str, str]) -> tup
 def _sentence(error: Exception) -> str:
     match error:
         case jinja2.TemplateNotFound():
-            return f"the template {diagnostics.quoted(str(error.name))} is not among those that it may use"
+            return f"cannot find the template {diagnostics.quoted(str(error.name))}"
         case jinja2.TemplateSyntaxError():
-            return f"this is no Jinja: {error.message}"
+            return f"invalid Jinja syntax: {error.message}"
         case (
             jinja2.TemplateError()
             | _TooMuchError()
@@ -98,15 +98,15 @@ def _sentence(error: Exception) -> str:
         ):
             return str(error)
         case RecursionError():
-            return "the template calls or includes itself without end"
+            return "the template calls or includes itself endlessly"
         case MemoryError():
-            return "what the template makes here is larger than the memory: does a loop end?"
+            return "out of memory. Check the loops of the template"
         case _:
             return f"{type(error).__name__}: {error}"
 
 
 class _Environment(sandbox.SandboxedEnvironment):
-    """One for each rendering: it counts the steps."""
+    """A sandbox for one rendering, which counts its steps."""
 
     intercepted_binops = frozenset(("*", "**", "+"))
 
@@ -131,15 +131,15 @@ class _Environment(sandbox.SandboxedEnvironment):
         return found
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Three characters are enough to ask for more than a machine has."""
+        """Limit the size of results: a short expression can exhaust the memory."""
         if _is_too_large(operator, left, right):
-            raise _TooMuchError(f"what comes out of the {operator} here is too large")
+            raise _TooMuchError(f"the result of {operator} is too large")
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._count()
         if _grows_too_large(called, args):
-            raise _TooMuchError("what comes out of the call here is too large")
+            raise _TooMuchError("the result of the call is too large")
         return super().call(context, called, *args, **kwargs)
 
     def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
@@ -149,23 +149,23 @@ class _Environment(sandbox.SandboxedEnvironment):
 
     def _count(self) -> None:
         self._rounds += 1
-        if self._rounds > MOST_STEPS:
+        if self._rounds > MAX_STEPS:
             raise _TooMuchError(
-                f"the loops and calls of the template are more than {MOST_STEPS}: does a loop end?"
+                f"the template has more than {MAX_STEPS} loop iterations and calls. Check its loops"
             )
 
     def _range(self, *bounds: int) -> range:
         numbers = range(*bounds)
-        self._steps += len(numbers[: MOST_STEPS + 1])
-        if self._steps > MOST_STEPS:
+        self._steps += len(numbers[: MAX_STEPS + 1])
+        if self._steps > MAX_STEPS:
             raise _TooMuchError(
-                f"the ranges of the template have more than {MOST_STEPS} numbers: does a loop end?"
+                f"the ranges of the template have more than {MAX_STEPS} numbers. Check its loops"
             )
         return numbers
 
 
 class _Bounding(NodeTransformer):
-    """Has every round of a loop counted, and every `~` measured: Jinja asks nobody about these."""
+    """Make loops count their iterations, and `~` check its size: Jinja has no hooks for these."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
         self.generic_visit(node)
@@ -183,13 +183,13 @@ def _filtered(value: nodes.Node, name: str) -> nodes.Filter:
 
 def _joined(values: Sequence[Any]) -> str:
     texts = [str(value) for value in values]
-    if sum(map(len, texts)) > MOST_CHARACTERS:
-        raise _TooMuchError("what comes out of the ~ here is too large")
+    if sum(map(len, texts)) > MAX_CHARACTERS:
+        raise _TooMuchError("the result of ~ is too large")
     return "".join(texts)
 
 
 class _Texts(jinja2.BaseLoader):
-    """Has nothing but what it was given."""
+    """Loads only the given texts."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
@@ -202,32 +202,32 @@ class _Texts(jinja2.BaseLoader):
 
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
     if operator == "**":
-        return isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MOST_BITS
+        return isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MAX_BITS
     if operator == "+":
         return (
-            isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > MOST_CHARACTERS
+            isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > MAX_CHARACTERS
         )
     if isinstance(left, int) and isinstance(right, int):
-        return left.bit_length() + right.bit_length() > _MOST_BITS
+        return left.bit_length() + right.bit_length() > _MAX_BITS
     repeated, times = (left, right) if isinstance(left, Sized) else (right, left)
-    return isinstance(repeated, Sized) and isinstance(times, int) and len(repeated) * times > MOST_CHARACTERS
+    return isinstance(repeated, Sized) and isinstance(times, int) and len(repeated) * times > MAX_CHARACTERS
 
 
 def _grows_too_large(called: Any, args: tuple[Any, ...]) -> bool:
-    """A text that is padded, or a list that takes another one in."""
+    """Return whether a call pads a string, or extends a list, beyond the limit."""
     owner = getattr(called, "__self__", None)
     if isinstance(owner, str):
-        return any(isinstance(each, int) and each > MOST_CHARACTERS for each in args)
+        return any(isinstance(each, int) and each > MAX_CHARACTERS for each in args)
     if isinstance(owner, list):
-        return len(owner) + sum(len(each) for each in args if isinstance(each, Sized)) > MOST_CHARACTERS
+        return len(owner) + sum(len(each) for each in args if isinstance(each, Sized)) > MAX_CHARACTERS
     return False
 
 
 def _printable(value: Any) -> Any:
-    """A method is a name that was taken for an entry, such as `items`: what it prints is of no use."""
+    """Reject functions: `{{ mapping.items }}` is the method, not the entry."""
     if callable(value) and not isinstance(value, jinja2.Undefined):
         raise _NoValueError(
-            f"this is a function, not a value. An entry of this name is had by [{getattr(value, '__name__', '...')!r}]"
+            f"this is a function, not a value. Write [{getattr(value, '__name__', '...')!r}] for an entry of this name"
         )
     return value
 
@@ -240,7 +240,7 @@ def _yaml(value: Any) -> str:
 
 def _meant(name: str, known: tuple[str, ...]) -> str:
     if not known:
-        return "Nothing is known here."
+        return "No names are defined."
     nearest = diagnostics.nearest(name, known)
     if nearest is not None:
         return f"Did you mean {diagnostics.quoted(nearest)}?"
@@ -248,11 +248,11 @@ def _meant(name: str, known: tuple[str, ...]) -> str:
 
 
 def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:
-    """What stands for a name that nobody knows: an error as soon as anything is done with it."""
+    """Return a class for undefined names, whose use is an error."""
 
     class Unknown(jinja2.StrictUndefined):
         def __index__(self) -> int:
-            """As of `range(nothing)`."""
+            """Called for e.g. `range(undefined)`."""
             self._fail_with_undefined_error()
 
         @property
@@ -264,9 +264,7 @@ def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:
                 return f"the variable {diagnostics.quoted(name)} is not defined. {_meant(name, variables)}"
             if isinstance(self._undefined_obj, Mapping):
                 keys = tuple(key for key in self._undefined_obj if isinstance(key, str))
-                return (
-                    f"there is no {diagnostics.quoted(name)} in what stands before it. {_meant(name, keys)}"
-                )
+                return f"the value has no entry {diagnostics.quoted(name)}. {_meant(name, keys)}"
             return super()._undefined_message
 
     return Unknown

@@ -1,4 +1,4 @@
-"""From a template to the text of objects, and from what is wrong with them back to the lines of the template."""
+"""Render a template and validate the output. Diagnostics name the lines of the template."""
 
 import re
 from collections.abc import Mapping
@@ -22,23 +22,23 @@ class Template(msgspec.Struct, frozen=True):
     file: str
     variables: Mapping[str, Any]
     others: Mapping[str, str]
-    """Those that it may include, by their names."""
+    """Templates that it may include, by name."""
 
     def text(self, source: str = "") -> str:
-        """Raises `TemplateError`."""
+        """Render `source` (default: that of the template). Raises TemplateError."""
         return jinja.render(source or self.source, self.file, self.variables, self.others)
 
 
 class Rendered(msgspec.Struct, frozen=True):
     text: str
-    """The template's own, with its comments."""
+    """The output, with the comments of the template."""
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
-    """Each is one line, which names the file and, where it is known, the line of the template."""
+    """One line each, with the file and, if known, the line of the template."""
 
 
 def rendered(template: Template) -> Rendered:
-    """Raises `TemplateError`."""
+    """Render and validate a template. Raises TemplateError."""
     text = template.text()
     found = diagnostics.collect(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
@@ -52,13 +52,13 @@ def _sentence(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
     line = lines.get(diagnostic.line)
     subject = f"{diagnostic.path}: " if diagnostic.path else ""
     if line is None:
-        place = f"in line {diagnostic.line} of what comes out"
+        place = f"line {diagnostic.line} of the output"
         return f"{diagnostic.file}: {diagnostic.severity}: {place}: {subject}{diagnostic.message}"
     return f"{diagnostic.file}:{line}: {diagnostic.severity}: {subject}{diagnostic.message}"
 
 
 def _lines(template: Template, text: str) -> dict[int, int]:
-    """From the lines that came out to those of the template: every end of a line is marked with where it stands."""
+    """Map lines of the output to lines of the template, by rendering it with a mark at the end of each line."""
     try:
         marked = template.text(_with_marks(template.source)).split("\n")
     except TemplateError:
@@ -70,7 +70,7 @@ def _lines(template: Template, text: str) -> dict[int, int]:
 
 
 def _with_marks(source: str) -> str:
-    lexer = jinja2.Environment(keep_trailing_newline=True, extensions=_EXTENSIONS)  # noqa: S701 — it renders nothing
+    lexer = jinja2.Environment(keep_trailing_newline=True, extensions=_EXTENSIONS)  # noqa: S701 — used only as a lexer
     return "".join(
         _marked(value, line) if token == "data" else value  # noqa: S105
         for line, token, value in lexer.lex(source)

@@ -1,4 +1,4 @@
-"""Is what comes out of a template something that a cluster can be given: objects with names, of known shapes."""
+"""Validate the output of a template: objects with valid names and, for known kinds, valid fields."""
 
 import re
 from collections.abc import Generator, Iterator
@@ -13,9 +13,9 @@ from windlass.wire.lint import framework
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
-LONGEST_STATEFUL_SET = 52
-"""Its pods have a label of this name and eleven characters more. Kubernetes takes a longer one, and makes no pods."""
-_LONGEST_LABEL = 63
+MAX_STATEFUL_SET_NAME = 52
+"""A label of its pods has the name and eleven more characters. With a longer name Kubernetes creates no pods."""
+_MAX_LABEL = 63
 _CHECKED_GROUPS = ("v1", "apps/v1", "batch/v1")
 _is_a_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_service_name = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
@@ -34,7 +34,7 @@ _OTHER_NAMES = (
 
 
 def check(output: str) -> Iterator[Diagnostic]:
-    """The lines are those of the output."""
+    """Yield diagnostics with lines of the output."""
     parsed = yaml_parse.parse(output.encode(errors="surrogatepass"))
     if parsed.failure is not None:
         yield parsed.failure
@@ -47,12 +47,12 @@ def check(output: str) -> Iterator[Diagnostic]:
             yield from _check_identity(node, seen, path)
     if parsed.failure is None and not documents:
         yield diagnostics.error(
-            text.Position(1, 1), "", "expected at least one object, and there is none", Rule.EMPTY_FILE
+            text.Position(1, 1), "", "the output is empty, expected at least one object", Rule.EMPTY_FILE
         )
 
 
 def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Diagnostic]:
-    """Of two objects of one kind and name, a cluster takes the first only."""
+    """Reject a second object with the same kind, name and namespace."""
     kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
     called = tree.text_of(name)
     if name is None or not kind or not called:
@@ -62,8 +62,8 @@ def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> I
     identity = (group, kind, namespace, called)
     if identity in seen:
         message = (
-            f"found {diagnostics.quoted(called)}, and another {kind} of this name comes out of the template: a cluster "
-            "takes one of them only. Give each a name of its own"
+            f"found {diagnostics.quoted(called)}, which is also the name of another {kind} of the template: expected a "
+            "unique name"
         )
         yield diagnostics.error(
             name, f"{diagnostics.field(path, 'metadata')}.name", message, Rule.DUPLICATE_NAME
@@ -105,7 +105,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, None, str]:
-    """A field that every object has. Returns it; nothing where it is not there."""
+    """Return a required string field. Empty if it is missing."""
     value = node.get(key)
     if value is None:
         message = f'missing required field "{key}"'
@@ -150,16 +150,16 @@ def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
-    """Pods are called by the name of what makes them and a number."""
+    """Check that names of pods, which have a number after the name of their workload, are not too long."""
     at = tree.dig(node, "metadata", "name")
     name = tree.text_of(at) if at is not None else None
     if at is None or name is None:
         return
     where = diagnostics.field(diagnostics.field(path, "metadata"), "name")
-    if kind == "StatefulSet" and LONGEST_STATEFUL_SET < len(name) <= _LONGEST_LABEL:
+    if kind == "StatefulSet" and MAX_STATEFUL_SET_NAME < len(name) <= _MAX_LABEL:
         message = (
-            f"found {len(name)} characters, expected at most {LONGEST_STATEFUL_SET}: Kubernetes puts some behind "
-            "the name of a StatefulSet, and makes no pods where that becomes too long"
+            f"found {len(name)} characters, expected at most {MAX_STATEFUL_SET_NAME}: Kubernetes appends a hash to "
+            "the name of a StatefulSet, and creates no pods if the result is too long for a label"
         )
         yield diagnostics.error(at, where, message)
     is_indexed = tree.text_of(tree.dig(node, "spec", "completionMode")) == "Indexed"
@@ -171,9 +171,9 @@ def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic
         and structural_validation.is_integer(completions)
     ):
         last = len(f"-{int(str(completions.value)) - 1}")
-        if _LONGEST_LABEL - last < len(name) <= _LONGEST_LABEL:
+        if _MAX_LABEL - last < len(name) <= _MAX_LABEL:
             message = (
-                f"found {len(name)} characters, expected at most {_LONGEST_LABEL - last}: the hosts of its tasks "
-                "are called by the name and the number of the task"
+                f"found {len(name)} characters, expected at most {_MAX_LABEL - last}: the host name of a task is the "
+                "name of the Job and the index of the task"
             )
             yield diagnostics.error(at, where, message)

@@ -1,6 +1,6 @@
-"""The process behind `windlass local`: a cluster and a controller over one data directory, until a signal ends it.
+"""The daemon of `windlass local`: a cluster and a controller with one data directory, until a signal ends it.
 
-SIGTERM and SIGINT end the daemon and leave its pods running, for the next one to adopt; SIGUSR1 ends both.
+SIGTERM and SIGINT end the daemon but not its pods, which the next daemon adopts; SIGUSR1 ends both.
 """
 
 import asyncio
@@ -18,23 +18,24 @@ from windlass.localcluster.cluster import ClusterOptions, LocalCluster
 from windlass.runner import free_ports
 from windlass.runner.local import data_folders, records
 from windlass.runner.local.data_folders import Lock
-from windlass.runner.local.records import Record, Wanted
+from windlass.runner.local.records import DaemonOptions, Record
 
-TAKE_OVER_SECONDS = 2.0
-"""For so long a lock is waited for that somebody only looks at."""
-START_AGAIN_SECONDS = 5.0
+LOCK_SECONDS = 2.0
+"""How long to wait for the lock, which other processes hold for a moment when they check it."""
+RESTART_SECONDS = 5.0
+"""Delay before the controller is restarted after an error."""
 
 log = logging.getLogger(__name__)
 
 
-def serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
-    """Raises InUseError, CannotStartError and OSError before it is ready."""
-    with Lock.take(wanted.data / data_folders.LOCK, TAKE_OVER_SECONDS):
-        asyncio.run(_serve(wanted, ready))
+def serve(options: DaemonOptions, ready: Callable[[Record], None]) -> None:
+    """Run until a signal. Raises InUseError, CannotStartError or OSError if it does not become ready."""
+    with Lock.take(options.data / data_folders.LOCK, LOCK_SECONDS):
+        asyncio.run(_serve(options, ready))
 
 
 def end_pods(data: Path) -> None:
-    """Those that a daemon left behind which was killed. Raises what `serve` raises."""
+    """End the pods of a daemon that was killed. Raises as `serve` does."""
 
     last = records.read(data)
     options = (
@@ -48,11 +49,11 @@ def end_pods(data: Path) -> None:
         finally:
             await cluster.stop(ends_pods=True)
 
-    with Lock.take(data / data_folders.LOCK, TAKE_OVER_SECONDS):
+    with Lock.take(data / data_folders.LOCK, LOCK_SECONDS):
         asyncio.run(adopt_and_end())
 
 
-async def _serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
+async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> None:
     is_asked_to_stop, is_asked_to_end_pods = asyncio.Event(), asyncio.Event()
 
     def end_pods_too() -> None:
@@ -63,49 +64,51 @@ async def _serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, is_asked_to_stop.set)
     loop.add_signal_handler(signal.SIGUSR1, end_pods_too)
-    options = ClusterOptions(nodes=wanted.nodes, network=wanted.network, host=wanted.host, port=_port(wanted))
-    cluster = LocalCluster(wanted.data, options)
+    cluster_options = ClusterOptions(
+        nodes=options.nodes, network=options.network, host=options.host, port=_port(options)
+    )
+    cluster = LocalCluster(options.data, cluster_options)
     try:
         await cluster.start()
         is_shared = cluster.network == "shared"
-        controlled = _controlled(cluster.socket, is_network_shared=is_shared)
-        async with controlled if wanted.has_controller else contextlib.nullcontext():
+        controller = _controller(cluster.socket, is_network_shared=is_shared)
+        async with controller if options.has_controller else contextlib.nullcontext():
             record = Record(
                 pid=os.getpid(),
                 url=cluster.url,
                 kubeconfig=str(cluster.kubeconfig),
                 socket=str(cluster.socket),
                 network=cluster.network,
-                wanted_network=wanted.network,
-                nodes=wanted.nodes,
-                has_controller=wanted.has_controller,
+                wanted_network=options.network,
+                nodes=options.nodes,
+                has_controller=options.has_controller,
                 has_mounts=cluster.has_mounts,
                 notes=cluster.notes,
             )
-            records.write(wanted.data, record)
+            records.write(options.data, record)
             ready(record)
             await is_asked_to_stop.wait()
     finally:
         await cluster.stop(ends_pods=is_asked_to_end_pods.is_set())
 
 
-def _port(wanted: Wanted) -> int:
-    """Where nobody asked for one, that of the last time: kubeconfigs that were copied and pods that run on know it."""
-    last = records.read(wanted.data)
-    if wanted.port or last is None:
-        return wanted.port
-    with socket.socket(socket.AF_INET6 if ":" in wanted.host else socket.AF_INET) as probe:
+def _port(options: DaemonOptions) -> int:
+    """Return the port to listen on. The default is the last one, which running pods and copied kubeconfigs use."""
+    last = records.read(options.data)
+    if options.port or last is None:
+        return options.port
+    with socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((wanted.host, last.port))
+            probe.bind((options.host, last.port))
         except OSError:
             return 0
     return last.port
 
 
 @contextlib.asynccontextmanager
-async def _controlled(socket_path: Path, *, is_network_shared: bool) -> AsyncIterator[None]:
-    """With a controller beside it, which is begun anew if it fails."""
+async def _controller(socket_path: Path, *, is_network_shared: bool) -> AsyncIterator[None]:
+    """Run a controller, and restart it if it fails."""
     from windlass.controller.engine.system_clock import SystemClock
     from windlass.controller.leader import election
     from windlass.controller.operator import Operator
@@ -129,9 +132,9 @@ async def _controlled(socket_path: Path, *, is_network_shared: bool) -> AsyncIte
             try:
                 await operator.run(stop)
             except Exception:
-                log.exception("the controller has failed, and is begun anew in %g s", START_AGAIN_SECONDS)
+                log.exception("the controller failed and is restarted in %g s", RESTART_SECONDS)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(START_AGAIN_SECONDS):
+                    async with asyncio.timeout(RESTART_SECONDS):
                         await stop.wait()
 
     controller = asyncio.create_task(control())

@@ -1,10 +1,10 @@
-"""Where clusters keep their data, whose folder is whose, and who uses it now. Nothing here starts or stops anything.
+"""Data directories of clusters, and their locks. This module starts and stops no processes.
 
-    $XDG_STATE_HOME/windlass/local        what `windlass local up` runs, unless --data-dir says otherwise
-    $XDG_STATE_HOME/windlass/runs/<id>    one `windlass run`, until it ends; with --keep, until somebody deletes it
+    $XDG_STATE_HOME/windlass/local        `windlass local up` (default of --data-dir)
+    $XDG_STATE_HOME/windlass/runs/<id>    a `windlass run`, until it ends; with --keep, until it is deleted
 
-A folder is ours if it holds our lock file, and in use as long as somebody has that file locked: the kernel lets go of a
-lock when its process ends, however it ends.
+A folder belongs to Windlass if it contains the lock file, and is in use while that file is locked. The kernel releases
+the lock when its process ends, even if it is killed.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import Self
 
 LOCK = "daemon.lock"
-LOOK_AGAIN_SECONDS = 0.02
+POLL_SECONDS = 0.02
 _KEPT = "kept"
 
 
 class ForeignFolderError(Exception):
-    """There is something in the folder, and it is not ours."""
+    """The folder is not empty and does not belong to Windlass."""
 
 
 class InUseError(Exception):
-    """Another process works on the folder."""
+    """Another process uses the folder."""
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
     given = environment.get("XDG_STATE_HOME", "")
-    # The specification says that a relative path is to be ignored.
+    # The XDG specification requires relative paths to be ignored.
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "windlass"
 
@@ -48,7 +48,7 @@ def is_ours(folder: Path) -> bool:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder ours, if it is not yet. Raises ForeignFolderError, and OSError where it cannot be made."""
+    """Create the folder with its lock file, unless it exists. Raises ForeignFolderError or OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if is_ours(folder):
         return
@@ -60,21 +60,21 @@ def claim(folder: Path) -> None:
 
 
 class Lock:
-    """Held until it is released or the process ends. The file says who holds it."""
+    """A lock that is held until it is released or the process ends. The file contains the process ID."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
     def take(cls, path: Path, seconds: float = math.inf) -> "Lock":
-        """Waits for its turn, for so long. Raises InUseError."""
+        """Acquire the lock within `seconds`. Raises InUseError."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + seconds
         try:
             while not _is_locked(descriptor, fcntl.LOCK_EX):
                 if time.monotonic() >= deadline:
                     raise InUseError(f"{path.parent} is in use")
-                time.sleep(LOOK_AGAIN_SECONDS)
+                time.sleep(POLL_SECONDS)
         except BaseException:
             os.close(descriptor)
             raise
@@ -93,7 +93,7 @@ class Lock:
 
 
 def holder(path: Path) -> int | None:
-    """The process that has the file locked, if there is one."""
+    """Return the ID of the process that holds the lock, or None. 0 if it has not written its ID yet."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -102,14 +102,13 @@ def holder(path: Path) -> int | None:
         if _is_locked(descriptor, fcntl.LOCK_SH):
             return None
         text = os.pread(descriptor, 32, 0).strip()
-        # Between taking the lock and writing its number there is a moment; nobody has the number 0.
         return int(text) if text.isdigit() else 0
     finally:
         os.close(descriptor)
 
 
 def _is_locked(descriptor: int, how: int) -> bool:
-    """Whether we got it. Whoever only looks if it is taken has a share of it for a moment."""
+    """Try to lock the file, and return whether that succeeded. `holder` takes a shared lock for a moment."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -119,19 +118,19 @@ def _is_locked(descriptor: int, how: int) -> bool:
 
 @contextlib.contextmanager
 def for_one_run(runs: Path) -> Iterator[Path]:
-    """A folder of its own, gone at the end; and what killed runs left behind is gone too."""
+    """Create a folder for a run and remove it at the end. Folders of killed runs are removed first."""
     with _made(runs) as folder:
         lock = Lock.take(folder / LOCK)
     try:
         yield folder
     finally:
         lock.release()
-        with contextlib.suppress(OSError):  # the next run tries again
+        with contextlib.suppress(OSError):  # the next run retries
             remove(folder)
 
 
 def to_keep(runs: Path) -> Path:
-    """A folder for a cluster that outlives its run. No later run removes it."""
+    """Create a folder for a cluster that outlives its run. Later runs do not remove it."""
     with _made(runs) as folder:
         (folder / _KEPT).touch()
         (folder / LOCK).touch(mode=0o600)
@@ -140,7 +139,7 @@ def to_keep(runs: Path) -> Path:
 
 @contextlib.contextmanager
 def _made(runs: Path) -> Iterator[Path]:
-    """One at a time: a folder that is being made has no lock yet, and must not be taken for one that was left."""
+    """Create a folder under a lock: another run must not remove it before it has its own lock."""
     runs.mkdir(parents=True, exist_ok=True, mode=0o700)
     with Lock.take(runs / ".lock"):
         _remove_abandoned(runs)
@@ -155,7 +154,7 @@ def _remove_abandoned(runs: Path) -> None:
             continue
         if holder(folder / LOCK) is None:
             with contextlib.suppress(OSError):
-                # Imported here: there is seldom anything left, and it takes a while.
+                # Imported here: the import is slow and rarely needed.
                 from windlass.localcluster import cluster
 
                 cluster.remove_traces(folder)
@@ -163,7 +162,7 @@ def _remove_abandoned(runs: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """All of it, also what a pod has made read-only. Raises OSError."""
+    """Remove a folder, including files that a pod made read-only. Raises OSError."""
     try:
         shutil.rmtree(folder)
     except PermissionError:

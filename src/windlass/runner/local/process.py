@@ -1,4 +1,4 @@
-"""The daemon of `windlass local` as others see it: start one in the background, find it, end it."""
+"""Start, find and stop the daemon of `windlass local`."""
 
 import contextlib
 import os
@@ -12,70 +12,70 @@ from pathlib import Path
 import msgspec
 
 from windlass.runner.local import data_folders, records
-from windlass.runner.local.records import Answer, Record, Wanted
+from windlass.runner.local.records import Answer, DaemonOptions, Record
 
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0
-"""Pods have a grace period, of half a minute where they do not say otherwise."""
+"""Time limit, longer than the grace period of pods (default: 30 s)."""
 _SHOWN_LINES = 10
 
 
 class DaemonError(Exception):
-    """It did not start, or did not stop. One message."""
+    """The daemon did not start or did not stop."""
 
 
 def running(data: Path) -> Record | None:
-    """What runs there now. One that is just starting is waited for. Raises DaemonError if it does not become ready."""
+    """Return the record of the running daemon, after it is ready. Raises DaemonError if it does not become ready."""
     deadline = time.monotonic() + START_SECONDS
     while (pid := data_folders.holder(data / data_folders.LOCK)) is not None:
         record = records.read(data)
         if record is not None and record.pid == pid:
             return record
         if time.monotonic() >= deadline:
-            raise DaemonError(f"the process {pid} uses {data}, and does not become ready. See {_log(data)}")
-        time.sleep(data_folders.LOOK_AGAIN_SECONDS)
+            raise DaemonError(f"process {pid} uses {data} but does not become ready. See {_log(data)}")
+        time.sleep(data_folders.POLL_SECONDS)
     return None
 
 
-def start(wanted: Wanted) -> Record:
-    """In the background; returns when it answers. Raises DaemonError."""
-    _rotate(_log(wanted.data))
+def start(options: DaemonOptions) -> Record:
+    """Start a daemon in the background and return when it is ready. Raises DaemonError."""
+    _rotate(_log(options.data))
     ours, its = os.pipe()
     child = os.fork()
     if child == 0:
-        _become(wanted, its)
+        _exec_daemon(options, its)
     os.close(its)
     with open(ours, "rb") as pipe:  # noqa: PTH123 — a descriptor
-        said = pipe.read()
-    answer = msgspec.json.decode(said, type=Answer) if said else Answer()
+        data = pipe.read()
+    answer = msgspec.json.decode(data, type=Answer) if data else Answer()
     if answer.record is not None:
         return answer.record
     os.waitpid(child, 0)
-    raise DaemonError(f"the cluster cannot start: {answer.error or _last_lines(_log(wanted.data))}")
+    raise DaemonError(f"the cluster cannot start: {answer.error or _last_lines(_log(options.data))}")
 
 
 def stop(data: Path, pid: int) -> None:
-    """The daemon and its pods; returns when it is gone. Raises DaemonError."""
+    """Stop the daemon and its pods, and return when it has ended. Raises DaemonError."""
     with _process(pid) as process:
         try:
             os.kill(pid, signal.SIGUSR1)
         except ProcessLookupError:
             pass
         except PermissionError as error:
-            raise DaemonError(f"the process {pid} cannot be told to stop: it is somebody else's") from error
+            raise DaemonError(f"cannot stop process {pid}: it belongs to another user") from error
         deadline = time.monotonic() + STOP_SECONDS
-        while data_folders.holder(data / data_folders.LOCK) == pid or _lives(process):
+        while data_folders.holder(data / data_folders.LOCK) == pid or _is_alive(process):
             if time.monotonic() >= deadline:
                 raise DaemonError(
-                    f"the process {pid} has not ended within {STOP_SECONDS:g} s. See {_log(data)}; "
-                    f"`kill -9 {pid}` ends it, and another `windlass local down` its pods"
+                    f"process {pid} did not end within {STOP_SECONDS:g} s. See {_log(data)}. "
+                    f"End it with `kill -9 {pid}`, and its pods with another `windlass local down`"
                 )
-            time.sleep(data_folders.LOOK_AGAIN_SECONDS)
+            time.sleep(data_folders.POLL_SECONDS)
 
 
 @contextlib.contextmanager
 def _process(pid: int) -> Iterator[int | None]:
-    """A descriptor of it, where the system has such; whoever has the same number later is another one."""
+    """Yield a pidfd, if the system supports them: it stays valid when the process ID is reused."""
     descriptor = None
     if hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
@@ -87,8 +87,8 @@ def _process(pid: int) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-def _lives(process: int | None) -> bool:
-    """A process has given up its lock some time before it has ended."""
+def _is_alive(process: int | None) -> bool:
+    """Return whether a process still runs. It releases its lock some time before it ends."""
     if process is None:
         return False
     polled = select.poll()
@@ -97,41 +97,41 @@ def _lives(process: int | None) -> bool:
 
 
 def has_pods(data: Path) -> bool:
-    """Some that run: where a pod has ended, its supervisor has removed its socket."""
+    """Return whether pods run: the supervisor of a pod removes its socket when the pod ends."""
     return any(data.glob("pods/*/socket"))
 
 
-def answer(descriptor: int, said: Answer) -> None:
-    """To whoever started this process."""
-    os.write(descriptor, msgspec.json.encode(said))
+def answer(descriptor: int, answer: Answer) -> None:
+    """Send the answer to the process that started this one."""
+    os.write(descriptor, msgspec.json.encode(answer))
     os.close(descriptor)
 
 
-def command(wanted: Wanted, descriptor: int) -> list[str]:
-    """What the background runs: the same command in the foreground, which says on the descriptor when it is ready."""
+def command(options: DaemonOptions, descriptor: int) -> list[str]:
+    """Return the command of the daemon: `local up` in the foreground, which writes to the descriptor when ready."""
     return [
         *(sys.executable, "-P", "-m", "windlass.cli.main", "local", "up", "--foreground"),
-        *("--ready-descriptor", str(descriptor), "--data-dir", str(wanted.data)),
-        *("--listen", _address(wanted), "--nodes", str(wanted.nodes), "--network", wanted.network),
-        "--with-controller" if wanted.has_controller else "--no-controller",
+        *("--ready-descriptor", str(descriptor), "--data-dir", str(options.data)),
+        *("--listen", _address(options), "--nodes", str(options.nodes), "--network", options.network),
+        "--with-controller" if options.has_controller else "--no-controller",
     ]
 
 
-def _address(wanted: Wanted) -> str:
-    return f"[{wanted.host}]:{wanted.port}" if ":" in wanted.host else f"{wanted.host}:{wanted.port}"
+def _address(options: DaemonOptions) -> str:
+    return f"[{options.host}]:{options.port}" if ":" in options.host else f"{options.host}:{options.port}"
 
 
-def _become(wanted: Wanted, its: int) -> None:
-    """The child's life between fork and exec: away from the terminal, and its words into the log."""
+def _exec_daemon(options: DaemonOptions, its: int) -> None:
+    """Detach the forked child from the terminal, redirect its output to the log, and execute the daemon."""
     try:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDONLY)
-        log = os.open(_log(wanted.data), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(_log(options.data), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
-        os.chdir(wanted.data)
+        os.chdir(options.data)
         os.set_inheritable(its, True)
-        arguments = command(wanted, its)
+        arguments = command(options, its)
         os.execv(arguments[0], arguments)  # noqa: S606
     finally:
         os._exit(1)
@@ -148,7 +148,7 @@ def _last_lines(log: Path) -> str:
     except OSError:
         lines = []
     shown = "\n".join(lines[-_SHOWN_LINES:])
-    return f"it died without a word (see {log})" + (f":\n{shown}" if shown else "")
+    return f"the daemon ended without an error message (see {log})" + (f":\n{shown}" if shown else "")
 
 
 def _log(data: Path) -> Path:

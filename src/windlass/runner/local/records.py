@@ -1,4 +1,4 @@
-"""What `windlass local` commands and their daemon know of each other: what is wanted, and what runs."""
+"""Files and messages between `windlass local` commands and their daemon: its options, and its record."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,34 +7,34 @@ import msgspec
 
 LOG = "daemon.log"
 COMMANDS_LOCK = "commands.lock"
-"""Held by a command that starts or stops the daemon: one at a time."""
+"""Lock file for commands that start or stop the daemon."""
 _RECORD = "daemon.json"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DaemonOptions(msgspec.Struct, frozen=True):
     data: Path
     host: str = "127.0.0.1"
     port: int = 0
-    """0: that of the last time, else any that is free."""
+    """Port of the API server. 0: the last one, or else any free port."""
     nodes: int = 1
     network: str = "auto"
     has_controller: bool = True
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Of the last daemon that was ready. It runs if it holds the lock."""
+    """The last daemon that was ready. It is running if it holds the lock."""
 
     pid: int
     url: str
     kubeconfig: str
     socket: str
     network: str
-    """What came of what was wanted: isolated or shared."""
+    """Actual network mode: isolated or shared."""
     wanted_network: str
     nodes: int
     has_controller: bool = True
     has_mounts: bool = True
-    """Pods have mounts of their own."""
+    """Whether pods have their own mounts."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a daemon says to whoever started it: one of the two."""
+    """Message of a daemon to the process that started it: a record or an error."""
 
     record: Record | None = None
     error: str = ""
@@ -65,15 +65,15 @@ def write(data: Path, record: Record) -> None:
     fresh.replace(data / _RECORD)
 
 
-def differences(record: Record, wanted: Wanted) -> list[str]:
-    """In which a daemon that runs is not what was asked for, in words."""
+def differences(record: Record, options: DaemonOptions) -> list[str]:
+    """Return the options of the running daemon that differ from the requested ones."""
     found = []
-    if wanted.nodes != record.nodes:
+    if options.nodes != record.nodes:
         found.append(f"--nodes {record.nodes}")
-    if wanted.network not in ("auto", record.network):
+    if options.network not in ("auto", record.network):
         found.append(f"--network {record.network}")
-    if wanted.port and wanted.port != record.port:
+    if options.port and options.port != record.port:
         found.append(f"--listen {urlsplit(record.url).netloc}")
-    if wanted.has_controller != record.has_controller:
+    if options.has_controller != record.has_controller:
         found.append("--with-controller" if record.has_controller else "--no-controller")
     return found

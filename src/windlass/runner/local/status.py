@@ -1,4 +1,4 @@
-"""What `windlass local status` finds: whether a cluster runs, where, and what is on it."""
+"""The status that `windlass local status` shows: whether a cluster runs, its URL, nodes and pods."""
 
 import asyncio
 from collections import Counter
@@ -27,9 +27,9 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool = False
     nodes: tuple[str, ...] = ()
     pods: dict[str, int] = {}
-    """How many there are, by phase."""
+    """Number of pods by phase."""
     trouble: str = ""
-    """Why it does not answer; empty if it does."""
+    """Why the API server does not respond. Empty if it does."""
 
 
 class _PodStatus(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 
 def look(data: Path) -> Status:
-    """Raises DaemonError if there is a process that is neither running nor gone."""
+    """Return the status. Raises DaemonError if a daemon does not become ready."""
     record = process.running(data)
     if record is None:
         return Status(running=False, data_dir=str(data))
@@ -71,7 +71,7 @@ def look(data: Path) -> Status:
 
 
 def lines(status: Status) -> list[str]:
-    """For people."""
+    """Return the lines of the text output."""
     if not status.running:
         return ["not running", f"data:       {status.data_dir}"]
     pods = ", ".join(f"{number} {phase}" for phase, number in status.pods.items())
@@ -86,7 +86,7 @@ def lines(status: Status) -> list[str]:
     }
     head = f"running, process {status.pid}"
     if status.trouble:
-        head += f", and does not answer: {status.trouble}"
+        head += f", does not respond: {status.trouble}"
     return [head, *(f"{f'{name}:':<11} {value}" for name, value in shown.items())]
 
 

@@ -1,7 +1,7 @@
-"""The way into a hub: one port, behind which are the hub and the servers of its users. It runs within the hub.
+"""Proxy in the process of a hub: one port for the hub and the servers of its users.
 
-Each connection carries one request. Its head says where it goes; from then on bytes pass in both directions as they
-come, so that WebSockets, downloads of any size and what is told little by little need nothing of their own.
+Each connection carries one request. The request head selects the server; after that, bytes are copied in both
+directions as they arrive, so that WebSockets, large downloads and streamed responses need no special handling.
 """
 
 import asyncio
@@ -12,16 +12,18 @@ from urllib.parse import unquote, urlsplit
 import hub_headers
 from jupyterhub.proxy import Proxy
 
-MOST_BYTES_OF_A_HEAD = 1 << 16
+MAX_HEAD_BYTES = 1 << 16
 CHUNK = 1 << 16
-SECONDS_FOR_A_HEAD = 60.0
+HEAD_TIMEOUT_SECONDS = 60.0
 HUB = "hub"
-"""Marks the way to the hub itself, in what it says of a way."""
+"""Key that marks the hub's own route in the data of a route."""
 
 
-class ProxyWithin(Proxy):
-    """`hub_address` and `hub_port` are where this hub listens. By its own name it would find itself only when it is
-    ready, which it is not before it has been asked through here."""
+class InProcessProxy(Proxy):
+    """A proxy that reaches the hub at `hub_address` and `hub_port`.
+
+    The name of the hub's Service would resolve only when the hub is ready, and its readiness probe uses this proxy.
+    """
 
     hub_address: str
     hub_port: int
@@ -31,12 +33,12 @@ class ProxyWithin(Proxy):
         self._routes = {}
         self._server = None
 
-    # What the hub asks for
+    # Called by the hub
 
     async def start(self):
         public = urlsplit(self.public_url)
         self._server = await asyncio.start_server(
-            self._serve, public.hostname, public.port, limit=MOST_BYTES_OF_A_HEAD
+            self._serve, public.hostname, public.port, limit=MAX_HEAD_BYTES
         )
 
     def stop(self):
@@ -52,37 +54,39 @@ class ProxyWithin(Proxy):
     async def get_all_routes(self):
         return dict(self._routes)
 
-    # What others ask for
+    # Connections
 
     async def _serve(self, client, to_client):
         with contextlib.closing(to_client):
             try:
-                await self._pass_on(client, to_client)
+                await self._forward(client, to_client)
             except (OSError, asyncio.IncompleteReadError, TimeoutError):
-                return  # the client has gone, or says nothing
+                return  # the client has disconnected, or sends nothing
             except (asyncio.LimitOverrunError, ValueError):
-                await _tell(to_client, HTTPStatus.BAD_REQUEST, "This is no request.")
+                await _respond(to_client, HTTPStatus.BAD_REQUEST, "Invalid HTTP request.")
 
-    async def _pass_on(self, client, to_client):
-        head = await asyncio.wait_for(client.readuntil(b"\r\n\r\n"), SECONDS_FOR_A_HEAD)
+    async def _forward(self, client, to_client):
+        head = await asyncio.wait_for(client.readuntil(b"\r\n\r\n"), HEAD_TIMEOUT_SECONDS)
         line, *fields = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         _, target, _ = line.split(" ")
         address = self._address(unquote(urlsplit(target).path))
         try:
             server, to_server = await asyncio.open_connection(*address)
         except OSError:
-            words = "This server does not answer. Try again soon, or start it anew from the hub's own page, /hub/home."
-            await _tell(to_client, HTTPStatus.SERVICE_UNAVAILABLE, words)
+            text = (
+                "This server does not respond. Try again soon, or restart it from the hub's page, /hub/home."
+            )
+            await _respond(to_client, HTTPStatus.SERVICE_UNAVAILABLE, text)
             return
         with contextlib.closing(to_server):
             peer = to_client.get_extra_info("peername")[0]
             to_server.write(
-                "\r\n".join((line, *hub_headers.passed_on(fields, peer), "", "")).encode("latin-1")
+                "\r\n".join((line, *hub_headers.forwarded_fields(fields, peer), "", "")).encode("latin-1")
             )
             await _exchange(client, to_client, server, to_server)
 
     def _address(self, path):
-        """The longest way that leads there counts."""
+        """Return the address for a path: that of the longest matching route, or of the hub."""
         found = [spec for spec in self._routes if f"{path}/".startswith(unquote(spec))]
         if not found:
             return self.hub_address, self.hub_port
@@ -94,13 +98,13 @@ class ProxyWithin(Proxy):
 
 
 async def _exchange(client, to_client, server, to_server):
-    """Until the server has said all. Whoever closes its side has no more to ask, and may still be answered."""
-    asking = asyncio.create_task(_copy(client, to_server))
+    """Copy until the server ends its response. A client that closes its sending side still gets the response."""
+    requesting = asyncio.create_task(_copy(client, to_server))
     try:
         await _copy(server, to_client)
     finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        requesting.cancel()
+        await asyncio.gather(requesting, return_exceptions=True)
 
 
 async def _copy(source, sink):
@@ -112,8 +116,8 @@ async def _copy(source, sink):
             sink.write_eof()
 
 
-async def _tell(sink, status, words):
-    body = f"{words}\n".encode()
+async def _respond(sink, status, text):
+    body = f"{text}\n".encode()
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         "Content-Type: text/plain; charset=utf-8\r\n"

@@ -1,20 +1,20 @@
-"""Files of the volumes, as people download them. Volumes are links in the root of the server, which lead out of it."""
+"""Let users download files of the job's volumes, which are links in the root folder of the server."""
 
 from pathlib import Path
 
 from jupyter_server.base.handlers import AuthenticatedFileHandler
 
 
-class FilesBehindLinks(AuthenticatedFileHandler):
+class LinkedFileHandler(AuthenticatedFileHandler):
     def validate_absolute_path(self, root, absolute_path):
-        """A link in the root is the root of what is behind it: nothing outside of that is served."""
+        """Treat the target of a link as a root of its own: no file outside it is served."""
         path, top = Path(absolute_path), Path(root)
         parts = path.relative_to(top).parts if path.is_relative_to(top) else ()
         if not parts or not (top / parts[0]).is_symlink():
             return super().validate_absolute_path(root, absolute_path)
-        behind = (top / parts[0]).resolve()
-        return super().validate_absolute_path(str(behind), str(behind.joinpath(*parts[1:])))
+        target = (top / parts[0]).resolve()
+        return super().validate_absolute_path(str(target), str(target.joinpath(*parts[1:])))
 
 
 c = get_config()  # noqa: F821 — Jupyter provides it
-c.FileContentsManager.files_handler_class = FilesBehindLinks
+c.FileContentsManager.files_handler_class = LinkedFileHandler

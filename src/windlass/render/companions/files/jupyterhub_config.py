@@ -1,6 +1,6 @@
-"""JupyterHub beside a job: who may log in, and where its users get their servers.
+"""Configure the JupyterHub of a job: authentication, network and spawner.
 
-What differs from job to job is in hub.json, beside this file. At the end comes what the job file adds to it.
+Settings of the job are in hub.json, in the folder of this file. Configuration from the job file runs last.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from traitlets import default
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 
-import hub_proxy  # noqa: E402 — they lie beside this file
+import hub_proxy  # noqa: E402 — in the folder of this file
 import passwords  # noqa: E402
 from hub_folders import folder_of  # noqa: E402
 
@@ -27,39 +27,41 @@ SETTINGS = json.loads((FOLDER / "hub.json").read_text())
 PASSWORDS = Path(os.environ["WINDLASS_PASSWORDS"])
 STATE = Path.cwd()
 ADDRESS = os.environ["WINDLASS_ADDRESS"]
-IS_ON_ANOTHERS_NETWORK = ADDRESS.startswith("127.")
-"""Of the loopback addresses there, this one alone is the pod's own."""
-EVERYWHERE = "[::]" if ":" in ADDRESS else "0.0.0.0"  # noqa: S104 — everybody may ask for a password
-LISTEN = ADDRESS if IS_ON_ANOTHERS_NETWORK else EVERYWHERE
-WITHIN = ADDRESS if IS_ON_ANOTHERS_NETWORK else "127.0.0.1"
-"""Where the hub speaks to itself, and local servers of users listen."""
+IS_NETWORK_SHARED = ADDRESS.startswith("127.")
+"""Whether the pod shares the network of its host. Then it owns only this loopback address."""
+ANY_ADDRESS = "[::]" if ":" in ADDRESS else "0.0.0.0"  # noqa: S104 — protected by passwords
+LISTEN = ADDRESS if IS_NETWORK_SHARED else ANY_ADDRESS
+LOOPBACK = ADDRESS if IS_NETWORK_SHARED else "127.0.0.1"
+"""Address for connections of the hub to itself, and of local servers of users."""
 ALL_USERS = ""
-NOBODYS = passwords.for_hub(secrets.token_urlsafe())
+DUMMY_HASH = passwords.for_hub(secrets.token_urlsafe())
 OWN_VARIABLES = ("WINDLASS_PASSWORDS", "WINDLASS_ADDRESS", "HOME")
 
 
 def read_passwords():
-    """The hash of each user's password. Read whenever somebody logs in, since a Secret may change."""
+    """Return the password hashes by user. Called for each login, because the Secret may change."""
     try:
         found = json.loads(PASSWORDS.read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"the passwords of the hub cannot be read: {error}") from error
+        raise ValueError(f"cannot read the passwords of the hub: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise ValueError("the passwords of the hub cannot be read: expected an object, of users and hashes")
+        raise ValueError(
+            "cannot read the passwords of the hub: expected a JSON object with a hash for each user"
+        )
     return {user.lower(): hashed for user, hashed in found.items()}
 
 
 def notebooks_of(spawner):
-    """Empty where a user's notebooks go with the server."""
+    """Return the folder for a user's notebooks. Empty if they are not kept."""
     return f"{SETTINGS['folder']}/{folder_of(spawner.user.name)}" if SETTINGS["folder"] else ""
 
 
-# Who may log in
+# Authentication
 
 
 class JobAuthenticator(Authenticator):
     async def authenticate(self, handler, data):  # noqa: ARG002 — as JupyterHub calls it
-        """Whoever is refused is refused after the same time, with the same words."""
+        """Return the user, or None. Rejections take the same time for known and unknown users."""
         user = self.normalize_username(data["username"])
         try:
             hashes = read_passwords()
@@ -68,7 +70,7 @@ class JobAuthenticator(Authenticator):
             hashes = {}
         is_known = not SETTINGS["users"] or user in map(str.lower, SETTINGS["users"])
         hashed = hashes.get(user, hashes.get(ALL_USERS)) if is_known else None
-        fits = await asyncio.to_thread(passwords.fits_hub, hashed or NOBODYS, data["password"])
+        fits = await asyncio.to_thread(passwords.fits_hub, hashed or DUMMY_HASH, data["password"])
         return user if hashed and fits else None
 
 
@@ -81,24 +83,24 @@ c.Authenticator.allowed_users = set(SETTINGS["users"])
 c.Authenticator.allow_all = not SETTINGS["users"]
 c.Authenticator.admin_users = set(SETTINGS["admins"])
 
-# How it is reached
+# Network
 
-hub_proxy.ProxyWithin.hub_address = WITHIN
-hub_proxy.ProxyWithin.hub_port = SETTINGS["hubPort"]
-c.JupyterHub.proxy_class = hub_proxy.ProxyWithin
+hub_proxy.InProcessProxy.hub_address = LOOPBACK
+hub_proxy.InProcessProxy.hub_port = SETTINGS["hubPort"]
+c.JupyterHub.proxy_class = hub_proxy.InProcessProxy
 c.JupyterHub.bind_url = f"http://{LISTEN}:{SETTINGS['port']}"
-# Nobody but the proxy speaks to the hub itself: the servers of users come in by the port that people open.
-c.JupyterHub.hub_bind_url = f"http://{WITHIN}:{SETTINGS['hubPort']}"
+# Only the proxy connects to the hub directly: users and their servers connect to the proxy.
+c.JupyterHub.hub_bind_url = f"http://{LOOPBACK}:{SETTINGS['hubPort']}"
 c.JupyterHub.hub_connect_url = (
-    f"http://{WITHIN if SETTINGS['isLocal'] else SETTINGS['name']}:{SETTINGS['port']}"
+    f"http://{LOOPBACK if SETTINGS['isLocal'] else SETTINGS['name']}:{SETTINGS['port']}"
 )
 
-# Where users get their servers
+# Servers of users
 
 c.Spawner.args = ["--allow-root"]
 c.Spawner.default_url = f"/lab/tree/{SETTINGS['notebooks']}"
 c.Spawner.environment = {"WINDLASS_NOTEBOOKS": notebooks_of}
-# Images are large, and some machines slow.
+# Pulling a large image takes minutes.
 c.Spawner.start_timeout = 900
 c.Spawner.http_timeout = 300
 
@@ -111,10 +113,10 @@ if SETTINGS["isLocal"]:
 
     c.JupyterHub.spawner_class = LocalSpawner
     c.Spawner.cmd = [*SETTINGS["start"], "jupyterhub-singleuser"]
-    c.Spawner.ip = WITHIN
-    # The variables of the job are those of the hub.
+    c.Spawner.ip = LOOPBACK
+    # The hub has the variables of the job.
     c.Spawner.env_keep = [name for name in os.environ if name not in OWN_VARIABLES]
-    # They end with the hub, however it ends: one that starts again must not take other processes for them.
+    # Servers end with the hub. A restarted hub must not mistake other processes for them.
     c.JupyterHub.db_url = "sqlite:///:memory:"
     c.LocalProcessSpawner.interrupt_timeout = 10
     c.LocalProcessSpawner.term_timeout = 5
@@ -124,12 +126,12 @@ else:
         from kubespawner import KubeSpawner
     except ImportError:
         sys.exit(
-            "KubeSpawner is not in the image of the hub: pip install jupyterhub-kubespawner there, or leave "
-            "hub: {image: …} out for that of Windlass"
+            "KubeSpawner is not installed in the image of the hub. Add jupyterhub-kubespawner to the image, or remove "
+            "hub: {image: …} to use the default image"
         )
 
     class PodSpawner(KubeSpawner):
-        """Pods as hub.json has them. They go when the hub does."""
+        """Create pods with the fields in hub.json. The Deployment of the hub owns them."""
 
         async def get_pod_manifest(self):
             pod = await super().get_pod_manifest()
@@ -153,7 +155,7 @@ else:
             }
 
     def put(model, fields):
-        """Fields that are called as Kubernetes calls them."""
+        """Set fields of a model by their names in the Kubernetes API."""
         attributes = {name: attribute for attribute, name in model.attribute_map.items()}
         for name, value in fields.items():
             setattr(model, attributes[name], value)
@@ -164,8 +166,8 @@ else:
     c.KubeSpawner.extra_labels = SETTINGS["pod"]["labels"]
     c.KubeSpawner.pod_name_template = f"{SETTINGS['name']}-{{user_server}}"
 
-# What the job file adds
+# Configuration from the job file
 
 added = FOLDER / "added_config.py"
 if added.exists():
-    exec(compile(added.read_text(), "hub.config", "exec"))  # noqa: S102 — of whoever submitted the job
+    exec(compile(added.read_text(), "hub.config", "exec"))  # noqa: S102 — written by the user who submitted the job
