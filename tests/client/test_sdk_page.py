@@ -29,7 +29,7 @@ def test_the_examples_of_the_page(
         "Running 3 of 3",
         "worker-1 Running hollow",
         "Stopped -210",
-        "letters: jupyter: the password is ",
+        "letters: jupyter: generated password",
         "http://letters-jupyter.default.svc:8888/ windlass jupyter letters",
         'there is no job "digts"',
         "[]",

@@ -223,7 +223,7 @@ def test_folder_of_another_user_is_rejected(home: Home, command: list[str]) -> N
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
     assert f"{folder} is " in message
-    assert "no data directory of Windlass" in message
+    assert "is not a data directory of Windlass" in message
     assert [each.name for each in folder.iterdir()] == ["thesis.tex"]
 
 

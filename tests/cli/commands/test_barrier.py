@@ -83,7 +83,7 @@ def test_a_pod_that_is_deleted(number: signal.Signals, barrier: Barrier) -> None
         process.send_signal(number)
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 128 + number
-    assert err == "windlass barrier: ended, since this pod is being deleted\n"
+    assert err == "windlass barrier: stopped: this pod is being deleted\n"
     assert not list(barrier.folder.iterdir())
 
 
@@ -92,10 +92,10 @@ def test_a_server_that_is_away_does_not_keep_it_from_ending(barrier: Barrier) ->
         pass
     process = barrier.begin(gone)
     assert process.stderr is not None
-    assert "does not answer" in process.stderr.readline()
+    assert "does not respond" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, err) == (143, "windlass barrier: ended, since this pod is being deleted\n")
+    assert (process.returncode, err) == (143, "windlass barrier: stopped: this pod is being deleted\n")
 
 
 def test_a_framework_that_is_deleted_meanwhile(barrier: Barrier) -> None:
@@ -108,20 +108,20 @@ def test_a_framework_that_is_deleted_meanwhile(barrier: Barrier) -> None:
         api.push(event("DELETED", stored))
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 210
-    assert err.splitlines()[-1] == "windlass barrier: the Framework research/digits was deleted"
+    assert err.splitlines()[-1] == "windlass barrier: Framework research/digits was deleted"
 
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "words"),
     [
-        ((), {"WINDLASS_GANG": ""}, 210, "there is no Framework digits in the namespace research"),
+        ((), {"WINDLASS_GANG": ""}, 210, "Framework digits not found in namespace research"),
         (
             ("--framework", "tf-example"),
             {},
             210,
-            "there is no Framework tf-example in the namespace research",
+            "Framework tf-example not found in namespace research",
         ),
-        ((), {"BARRIER_CHECK_TIMEOUT_SEC": "1201"}, 210, "expected a whole number from 60 to 1200"),
+        ((), {"BARRIER_CHECK_TIMEOUT_SEC": "1201"}, 210, "expected an integer from 60 to 1200"),
         ((), {"KUBE_APISERVER_ADDRESS": "", "KUBECONFIG": "/nowhere"}, 1, "/nowhere"),
     ],
     ids=["no-framework", "another", "bad-value", "no-kubeconfig"],

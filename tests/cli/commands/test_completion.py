@@ -38,7 +38,7 @@ def place(world: ScriptedCluster) -> Place:
 @pytest.fixture
 def at_the_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig))
-    monkeypatch.setattr(name_completion, "SECONDS", 60.0)  # the machine may be busy
+    monkeypatch.setattr(name_completion, "TIMEOUT_SECONDS", 60.0)  # the machine may be busy
     return place
 
 
@@ -111,7 +111,7 @@ def test_a_cluster_that_does_not_answer(
     """It is given up, and nothing is said."""
     import socket
 
-    monkeypatch.setattr(name_completion, "SECONDS", 0.2)
+    monkeypatch.setattr(name_completion, "TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         config = tmp_path / "config"

@@ -46,5 +46,5 @@ def _say(message: str) -> None:
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     """Exit on SIGTERM, which has no default effect on PID 1 of a container."""
-    _say("stopped, since this pod is being deleted")
+    _say("stopped: this pod is being deleted")
     os._exit(ENDED)
