@@ -76,7 +76,7 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
                 default="127.0.0.1",
                 show_default=True,
                 metavar="ADDRESS",
-                help="Local address to listen on. 0.0.0.0 admits other machines.",
+                help="Local address to listen on. 0.0.0.0 accepts connections from other machines.",
             ),
             click.option(
                 "--port",

@@ -36,7 +36,9 @@ COMMANDS = {
         "windlass.cli.commands.install", "Print or apply the manifests of the controller."
     ),
     "lint": LazyCommand("windlass.cli.commands.lint", "Check job files and Frameworks, and fix errors."),
-    "local": LazyCommand("windlass.cli.commands.local", "Manage a local cluster, without Docker and root."),
+    "local": LazyCommand(
+        "windlass.cli.commands.local", "Manage a cluster on this machine, without Docker or root."
+    ),
     "env": LazyCommand("windlass.cli.commands.env", "Print the discovery variables of a task for a shell."),
     "plan": LazyCommand("windlass.cli.commands.plan", "Simulate failures and show what a job would do."),
     "render": LazyCommand(

@@ -20,7 +20,9 @@ class Origin(StrEnum):
     """The kind of a transition."""
 
     PATH = "regular path"
-    SHORTCUT = "the object is terminating, was deleted, or was never created"
+    SHORTCUT = (
+        "shortcut: the object is already terminating, was deleted by another client, or was never created"
+    )
     WINDLASS = "not in the reference controller"
 
 

@@ -25,7 +25,7 @@ _COORDINATION = "coordination.k8s.io"
 class Scope(StrEnum):
     WATCHED = "where Frameworks are watched"
     OWN = "in the controller's own namespace"
-    CLUSTER = "in the cluster as a whole"
+    CLUSTER = "cluster-wide"
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def _framework_permissions(group: str) -> tuple[Permission, ...]:
     plural = names.PLURAL
     return (
         on(plural, (Verb.LIST, Verb.WATCH), "to find Frameworks"),
-        on(plural, (Verb.GET,), "to read a Framework after a status update without an answer"),
+        on(plural, (Verb.GET,), "to read a Framework after a status update that got no response"),
         on(plural, (Verb.DELETE,), "to delete a Framework when its TTL after completion has expired"),
         on(f"{plural}/status", (Verb.PATCH,), "to update the status"),
         on(

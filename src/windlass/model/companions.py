@@ -105,7 +105,8 @@ class Hub(Sparse, frozen=True, kw_only=True):
     service: ServiceType = ServiceType.CLUSTER_IP
     """Type of its Service: ClusterIP (from the cluster, and with `windlass hub`), NodePort or LoadBalancer."""
     image: str = ""
-    """Image of the hub, with JupyterHub and KubeSpawner. Default: the image of Windlass."""
+    """Image of the hub, with JupyterHub and KubeSpawner. Default: `windlass-hub`, which you have to
+    build (see Companions)."""
     user_image: str = ""
     """Image of the users' servers, with JupyterLab and JupyterHub. Default: the job's image."""
     resources: Resources | None = None

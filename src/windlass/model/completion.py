@@ -1,7 +1,7 @@
 """Completion codes, phrases and types of attempts.
 
-Zero is success, a positive code is the exit code of a container, a negative code comes from the controller or from a
-failure class of its configuration.
+Zero is success. A positive code is the exit code of a container. A negative code is set by the controller: from the
+table below, or from a failure class (-1000 and below; see the built-in ones in statement 22 of docs/behaviours.md).
 """
 
 from enum import IntEnum, StrEnum

@@ -80,7 +80,7 @@ class NfsServer(Sparse, frozen=True, kw_only=True):
     storage_class: str = ""
     """Storage class of its disk. Default: the default storage class."""
     image: str = ""
-    """Image with nfs-ganesha. Default: the image of Windlass."""
+    """Image with nfs-ganesha. Default: `windlass-nfs`, which you have to build (see Storage)."""
 
 
 class LoadData(Sparse, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class Role(Sparse, frozen=True, kw_only=True):
     env: dict[Variable, Value] = {}
     """Environment variables, added to those of the job."""
     resources: Resources | None = None
-    """Resources of each task, instead of all of the job's."""
+    """Resources of each task. They replace the job's `resources` completely."""
     port: Port | None = None
     """Port of the tasks. Default: the job's."""
     node_selector: dict[str, str] = {}
@@ -151,8 +151,8 @@ class Role(Sparse, frozen=True, kw_only=True):
     retry: Count | None = None
     """Number of restarts of a single task of this role. Default: the job's."""
     completion: CompletionPolicySpec | None = None
-    """Numbers of failed or succeeded tasks of this role that end the job; -1: any number. Default: the runtime
-    decides."""
+    """Numbers of failed or succeeded tasks of this role that end the job; 0 and -1: none. Default: depends on
+    the runtime."""
     pod: Json = {}
     """Pod template fields, merged after the job's."""
 
@@ -168,7 +168,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     description: str = ""
     """Description for users."""
     runtime: Runtime = Runtime.PLAIN
-    """Framework library: decides which peer information tasks get, and which tasks complete the job."""
+    """Training library. Selects the variables for peer discovery, and the roles whose success completes the job."""
     image: str = ""
     """Container image. `windlass run` does not need one: there, commands use the programs of this machine."""
     code: str = ""
@@ -229,7 +229,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     """Annotations of the Framework."""
     pod: Json = {}
-    """Pod template fields, merged into every pod template like a Kubernetes patch: for all that has no field here."""
+    """Pod template fields, merged into every pod template like a Kubernetes patch: for fields that a job lacks."""
 
     @property
     def companions(self) -> dict[Companion, CompanionSpec]:

@@ -87,14 +87,14 @@ class Settings(Sparse, frozen=True):
     kube_context: str = ""
     """Context of the kubeconfig. Default: its current context."""
     kube_client_qps: Annotated[float, msgspec.Meta(ge=0)] = 0
-    """Maximum number of requests per second in the long run. 0: no client-side limit, because the API server has
-    priority and fairness (the reference's default is 80)."""
+    """Maximum number of requests per second in the long run. 0: no client-side limit, because the API server has API
+    Priority and Fairness (the reference's default is 80)."""
     kube_client_burst: NotNegative = 0
     """Maximum number of requests before `kubeClientQps` limits them. 0: 1.5 times `kubeClientQps`. Without
     `kubeClientQps` it has no effect."""
     request_timeout_sec: Seconds = 10
-    """Timeout of a request. With leader election, no request starts when less time than this is left of the lease, so
-    it is at most `leaseRenewDeadlineSec`."""
+    """Timeout of a request. With leader election, the controller starts no request if the lease expires
+    earlier than this timeout. At most `leaseRenewDeadlineSec`."""
     worker_number: Positive = 200
     """Number of Frameworks reconciled in parallel."""
     namespaces: tuple[Namespace, ...] = ()
@@ -102,7 +102,7 @@ class Settings(Sparse, frozen=True):
     manage_crds: bool = False
     """Create and update the CustomResourceDefinitions at startup. Requires additional permissions."""
     leader_election: bool = True
-    """Run only while holding the lease. Off: this controller always runs, even beside others."""
+    """Act only while holding the lease. Off: the controller always acts, even if others run."""
     lease_namespace: str = ""
     """Namespace of the lease. Default: the namespace of the controller, or of the kubeconfig's context."""
     lease_name: str = "windlass-controller"
@@ -124,8 +124,8 @@ class Settings(Sparse, frozen=True):
     events: bool = True
     """Create Kubernetes events for Frameworks."""
     barrier_image: str = IMAGE
-    """Image of the init container that waits for a gang, in pods of Frameworks that request one. `windlass install`
-    sets it to the controller's image."""
+    """Image of the barrier, the init container that waits until all tasks have addresses, in pods of Frameworks that
+    request it. `windlass install` sets it to the controller's image."""
     large_framework_compression: bool = True
     """Compress the task statuses of a large Framework. The reference's default is false; without compression a
     Framework with about 2,000 tasks cannot be stored."""

@@ -294,11 +294,7 @@ def test_the_folder_of_somebody_else_is_left_alone(tmp_path: Path, command: list
     (tmp_path / "thesis.tex").touch()
     result = windlass(*command, "--data-dir", tmp_path)
     assert result.exit_code == 1
-<<<<<<< HEAD
     assert "is not a data directory of Windlass" in result.stderr
-=======
-    assert "not a data directory of Windlass" in result.stderr
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

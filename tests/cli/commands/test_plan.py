@@ -124,19 +124,11 @@ WRONG = {
     "no such file": (["no-such-file.yaml"], "no-such-file.yaml: cannot be read: No such file or directory"),
     "no such role": (
         [KILLED, "--inject", "kill wroker-1"],
-<<<<<<< HEAD
         '--inject: "kill wroker-1" cannot be injected: unknown role "wroker". Did you mean "worker"?',
     ),
     "no such task": (
         [KILLED, "--inject", "kill worker-2"],
         "cannot be injected: unknown task worker-2. The role worker has worker-0 to worker-1.",
-=======
-        '--inject: "kill wroker-1" cannot be injected: there is no role "wroker". Did you mean "worker"?',
-    ),
-    "no such task": (
-        [KILLED, "--inject", "kill worker-2"],
-        "cannot be injected: there is no worker-2. The role worker has worker-0 to worker-1.",
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
     ),
     "no such fault": (
         [KILLED, "--inject", "burn worker-1"],

@@ -180,11 +180,7 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
             "--inject and --keep are mutually exclusive",
         ),
         (["-", "--image", "x"], written(job()), "--image: found 'x', expected NAME=DIR"),
-<<<<<<< HEAD
         (["-", "--image", "x=/nowhere"], written(job()), 'cannot add image "x": /nowhere does not exist'),
-=======
-        (["-", "--image", "x=/nowhere"], written(job()), "/nowhere does not exist"),
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
         (["-", "--network", "fast"], written(job()), "'fast' is not one of"),
         (["-", "--timeout", "0"], written(job()), "Invalid value for '--timeout'"),
         (["--companions-only"], b"", "Missing argument 'FILE': a job file that has companions"),

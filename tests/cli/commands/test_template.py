@@ -107,11 +107,7 @@ def test_the_template_is_not_written_over(here: Path) -> None:
     for out in ("t.jinja", "./t.jinja", "link"):
         result = template("single", "t.jinja", "web", "--set", "value=x", "--out", out)
         assert (result.exit_code, (here / "t.jinja").read_text()) == (2, OBJECT)
-<<<<<<< HEAD
         assert "--out is the input file t.jinja" in result.stderr
-=======
-        assert "--out is the input file" in result.stderr
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
 
 
 def test_templates_beside_it(here: Path) -> None:
@@ -286,11 +282,7 @@ WRONG = {
     "no JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", expected JSON'),
     "nowhere to write": (
         ("single", "t.jinja", "web", "--set", "value=a", "--out", "no/where"),
-<<<<<<< HEAD
         "cannot write no/where: No such file or directory",
-=======
-        "cannot write no/where",
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
     ),
 }
 

@@ -28,7 +28,7 @@ SHORT_FORMS = {
     "namespaces": ("--namespace", "-n"),
 }
 HELP = {
-    "kube_config_file_path": "Path of the kubeconfig (default: the pod's service account, or ~/.kube/config).",
+    "kube_config_file_path": "Path of the kubeconfig (default: $KUBECONFIG, the pod's service account, or ~/.kube/config).",
     "kube_context": "Context of the kubeconfig (default: the current context).",
     "kube_api_server_address": "Address of the API server (default: the one in the kubeconfig).",
     "kube_client_qps": "Maximum requests per second; 0 for no limit on the client side.",
@@ -71,7 +71,8 @@ def _option_arguments(setting: Setting) -> dict[str, Any]:
 
 
 @click.command(
-    epilog="Every setting in docs/configuration.md can be a flag, a WINDLASS_… variable or a key of the file."
+    epilog="Every setting in docs/configuration.md is a key of the file and, except podFailureSpec, also a flag and a "
+    "WINDLASS_… variable."
 )
 @click.option(
     "--config", "config", metavar="FILE", help="Configuration file, in the format of FrameworkController."

@@ -36,7 +36,7 @@ def delete(
 
     \b
         windlass delete digits
-        windlass delete web-predict-ckpt-198d -n research     # PROJECT-MODEL of a template
+        windlass delete web-predict-ckpt-198d -n research     # a Job rendered by `windlass template`
         windlass delete digits letters --no-wait
         windlass delete digits --keep-companions
     """

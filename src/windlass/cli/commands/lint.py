@@ -62,9 +62,9 @@ class Report(msgspec.Struct, frozen=True):
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
-    """Check job files and Frameworks, in YAML or JSON. - reads standard input.
+    """Check job files and Frameworks, in YAML or JSON. If FILE is -, it is read from standard input.
 
-    With --fix, the fixed text of - is printed to standard output and the diagnostics to standard error.
+    `windlass lint --fix -` prints the fixed text to standard output and the diagnostics to standard error.
 
     \b
         windlass lint job.yaml framework.yaml

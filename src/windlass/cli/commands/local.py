@@ -54,7 +54,7 @@ def _absolute_path(given: Path | None) -> Path:
 
 @click.group()
 def local() -> None:
-    """Manage a cluster on this machine, without Docker and root.
+    """Manage a cluster on this machine, without Docker or root.
 
     \b
         eval "$(windlass local up)"
@@ -246,7 +246,7 @@ def status(data: Path, form: str) -> None:
 def image() -> None:
     """Manage local images.
 
-    A local image binds the name of an image to a directory, whose files appear at the same paths in the pod.
+    A local image binds an image name to a directory DIR. The file DIR/a/b appears as /a/b in containers of that image.
     """
 
 

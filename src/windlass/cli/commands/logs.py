@@ -35,7 +35,10 @@ MAX_LABEL_WIDTH = 40
     help="Maximum age of lines, e.g. 5m or 1h30m (default: no limit).",
 )
 @click.option(
-    "--tail", type=click.IntRange(min=0), metavar="N", help="Number of last lines per task (default: all)."
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Number of last lines per container (default: all).",
 )
 @click.option("--timestamps", is_flag=True, help="Show the time of each line.")
 @click.option(

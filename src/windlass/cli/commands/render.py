@@ -89,7 +89,7 @@ def render(
     nfs_server: str,
     namespace: str,
 ) -> None:
-    """Print the Kubernetes objects for the jobs in FILE. - reads standard input.
+    """Print the Kubernetes objects for the jobs in FILE. If FILE is -, it is read from standard input.
 
     The output is the same for the same file, except for password hashes, which are salted. A generated password is
     printed once, to standard error. The command does not contact a cluster.

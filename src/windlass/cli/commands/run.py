@@ -48,8 +48,8 @@ class OutputMode(StrEnum):
 def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **options: Any) -> None:
     """Run the jobs in FILE, or a command, on a temporary cluster on this machine.
 
-    FILE is YAML or JSON and contains one or more job files or Frameworks, preceded by the objects they need, e.g.
-    ConfigMaps and Services. - reads standard input. A command becomes a job whose tasks all run it:
+    FILE is YAML or JSON and contains job files or Frameworks and the objects they need, e.g. ConfigMaps and Services.
+    If FILE is -, it is read from standard input. COMMAND becomes a job in which every task runs it:
 
     \b
         windlass run job.yaml

@@ -57,7 +57,7 @@ def submit(
     form: str,
     cluster: ClusterOptions,
 ) -> None:
-    """Submit the jobs in FILE to a cluster. - reads standard input.
+    """Submit the jobs in FILE to a cluster. If FILE is -, it is read from standard input.
 
     FILE contains one or more job files or Frameworks and the objects they need, e.g. ConfigMaps. The directory `code`
     of a job file is uploaded with the job. Before a job starts, Windlass loads its data, checks that its files exist

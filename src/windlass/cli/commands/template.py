@@ -102,7 +102,7 @@ def template(
     """Render a Jinja template of Kubernetes objects for kubectl.
 
     The template variables are project_name, ps_replicas and worker_replicas (in mode cluster), and those of --set.
-    `windlass init --template single` writes a first template. - reads the template from standard input.
+    `windlass init --template single` writes a first template. If TEMPLATE is -, it is read from standard input.
 
     \b
         windlass template single tf_single_template.yaml.jinja web-predict > job.yaml

@@ -32,7 +32,7 @@ from windlass.runner import exit_codes
 @click.option(
     "--restore-reference-crd",
     is_flag=True,
-    help=f"Restore FrameworkController's definition of {names.CONTROLLER_GROUP}. Its Frameworks are kept.",
+    help=f"Restore FrameworkController's CRD of the group {names.CONTROLLER_GROUP}. Its Frameworks are kept.",
 )
 @click.option(
     "--kubeconfig",
@@ -55,7 +55,7 @@ def uninstall(
 ) -> None:
     """Remove the controller, its roles, and its namespace if that contains nothing else.
 
-    Frameworks and their definitions are kept unless --crds is set, but they no longer make progress.
+    Frameworks and CustomResourceDefinitions are kept, unless --crds is set, but no controller manages the Frameworks.
     """
     deleted_groups = tuple(
         group

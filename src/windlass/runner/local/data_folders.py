@@ -54,11 +54,7 @@ def claim(folder: Path) -> None:
         return
     if any(folder.iterdir()):
         raise ForeignFolderError(
-<<<<<<< HEAD
             f"{folder} is not empty and is not a data directory of Windlass: choose another directory"
-=======
-            f"{folder} is not empty and is not a data directory of Windlass: choose another or an empty one"
->>>>>>> f2109f75 (tests: follow the words of barrier, completion and local commands)
         )
     (folder / LOCK).touch(mode=0o600)
 
