@@ -168,8 +168,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--runtime",
         type=click.Choice([str(runtime) for runtime in Runtime]),
-        help="Runtime, which selects the discovery variables, with -- COMMAND (default: tensorflow with --ps, else by the "
-        "script's imports).",
+        help="Runtime, which selects the discovery variables, with -- COMMAND (default: tensorflow with --ps, else by "
+        "the script's imports).",
     ),
     click.option(
         "--name",

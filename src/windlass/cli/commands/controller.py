@@ -28,7 +28,7 @@ SHORT_FORMS = {
     "namespaces": ("--namespace", "-n"),
 }
 HELP = {
-    "kube_config_file_path": "Path of the kubeconfig (default: $KUBECONFIG, the pod's service account, or ~/.kube/config).",
+    "kube_config_file_path": "Kubeconfig (default: $KUBECONFIG, the pod's service account, or ~/.kube/config).",
     "kube_context": "Context of the kubeconfig (default: the current context).",
     "kube_api_server_address": "Address of the API server (default: the one in the kubeconfig).",
     "kube_client_qps": "Maximum requests per second; 0 for no limit on the client side.",
