@@ -1,6 +1,6 @@
-"""What tired people type: names that cannot be, files that are something else, servers that are not what they seem.
+"""Invalid input: impossible names, wrong files, wrong servers.
 
-Each gets one message and a documented exit code, and nothing is changed by it.
+Each case results in one message and a documented exit code, and changes nothing.
 """
 
 import contextlib
@@ -64,8 +64,10 @@ OF_A_JOB = {
 
 
 @pytest.mark.parametrize("command", OF_A_JOB.values(), ids=OF_A_JOB.keys())
-def test_a_name_that_no_job_can_have(command: list[str], place: ClusterNamespace) -> None:
-    """The path of the nameless one is that of all: none of them may go."""
+def test_invalid_job_name_is_rejected_and_nothing_is_deleted(
+    command: list[str], place: ClusterNamespace
+) -> None:
+    """An empty name would request the whole collection."""
     place.submit(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS)))
     for case, name in NAMES.items():
         result = windlass(*command, name, *place.options)
@@ -88,13 +90,13 @@ NAMELESS: dict[str, Callable[[], Request]] = {
 
 
 @pytest.mark.parametrize("request_of", NAMELESS.values(), ids=NAMELESS.keys())
-def test_a_request_for_one_object_is_never_one_for_all(request_of: Callable[[], Request]) -> None:
+def test_request_for_an_object_without_a_name_is_rejected(request_of: Callable[[], Request]) -> None:
     with pytest.raises(ValueError, match="the name of the object is required"):
         request_of()
 
 
 @pytest.mark.parametrize("namespace", ["My Space", "..", "a/b", "-", "UPPER", "n" * 64])
-def test_a_namespace_that_cannot_be(namespace: str) -> None:
+def test_invalid_namespace_is_rejected(namespace: str) -> None:
     result = windlass("list", "--namespace", namespace, "--kubeconfig", "/nowhere")
     assert result.exit_code == 2
     assert "expected lower-case letters, digits and hyphens" in result.stderr
@@ -104,7 +106,7 @@ def test_a_namespace_that_cannot_be(namespace: str) -> None:
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    """Of a web server: it knows none of our paths."""
+    """Handler of a web server that has none of the API paths."""
 
     def do_GET(self) -> None:
         self.send_error(404)
@@ -141,8 +143,8 @@ def kubeconfig(folder: Path, cluster: object) -> str:
     return str(file)
 
 
-def test_a_web_server(tmp_path: Path) -> None:
-    """That something is not there is believed of an API server only: nobody is told to install anything."""
+def test_web_server_is_not_taken_for_a_cluster_without_windlass(tmp_path: Path) -> None:
+    """A 404 response means a missing object only if it comes from an API server."""
     with web_server() as server:
         result = windlass("list", "--kubeconfig", kubeconfig(tmp_path, {"server": server}))
     assert result.exit_code == 124
@@ -153,8 +155,8 @@ def test_a_web_server(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_server_that_is_another_one(place: ClusterNamespace, tmp_path: Path) -> None:
-    """It answers, and nothing vouches for it."""
+def test_untrusted_server_is_reported(place: ClusterNamespace, tmp_path: Path) -> None:
+    """The server responds, but its certificate is not trusted."""
     (cluster,) = yaml.safe_load(place.kubeconfig.read_text())["clusters"]
     server = cluster["cluster"]["server"]
     result = windlass("list", "--kubeconfig", kubeconfig(tmp_path, {"server": server}))
@@ -171,7 +173,7 @@ UNREACHABLE = {
 
 
 @pytest.mark.parametrize(("server", "words"), UNREACHABLE.values(), ids=UNREACHABLE.keys())
-def test_a_server_that_is_not_there(
+def test_unreachable_server_is_reported(
     server: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for proxy in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -189,7 +191,7 @@ INSTALLING = {
 
 
 @pytest.mark.parametrize("command", INSTALLING.values(), ids=INSTALLING.keys())
-def test_installing_where_nobody_is(command: list[str], tmp_path: Path) -> None:
+def test_install_reports_an_unreachable_server(command: list[str], tmp_path: Path) -> None:
     config = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"})
     result = windlass(*command, "--kubeconfig", config)
     assert result.exit_code == 124
@@ -216,7 +218,7 @@ KUBECONFIGS = {
 
 
 @pytest.mark.parametrize("kind", KUBECONFIGS)
-def test_a_kubeconfig_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
+def test_invalid_kubeconfig_is_reported(kind: str, tmp_path: Path) -> None:
     faulty = KUBECONFIGS[kind]
     file = tmp_path / "kubeconfig"
     if kind == "without a server":
@@ -231,7 +233,7 @@ def test_a_kubeconfig_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_kubeconfig_that_is_a_folder(tmp_path: Path) -> None:
+def test_kubeconfig_that_is_a_directory_is_reported(tmp_path: Path) -> None:
     result = windlass("list", "--kubeconfig", str(tmp_path))
     assert result.exit_code == 1
     assert "cannot read " in result.stderr
@@ -243,7 +245,7 @@ def test_a_kubeconfig_that_is_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["plan", "submit", "run"])
-def test_a_program_is_no_job(command: str, tmp_path: Path) -> None:
+def test_script_instead_of_a_job_file_is_rejected(command: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import tensorflow\n")
     result = windlass(command, str(script))
@@ -261,10 +263,10 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("words", "is_refused"), MISSING.values(), ids=MISSING.keys())
-def test_a_script_that_is_not_there(
+def test_missing_script_is_reported_before_the_start(
     words: list[str], is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is started for it. Where there is a script, it is the option that is wrong."""
+    """If the script exists, the message is about the option instead."""
     (tmp_path / "train.py").touch()
     monkeypatch.chdir(tmp_path)
     result = windlass("run", "--config-map", "nonsense", "--", *words)
@@ -272,7 +274,7 @@ def test_a_script_that_is_not_there(
     assert (f"the script {tmp_path / 'nowhere.py'} does not exist" in result.stderr) == is_refused
 
 
-def test_a_config_map_of_nothing(tmp_path: Path) -> None:
+def test_config_map_from_missing_files_is_rejected(tmp_path: Path) -> None:
     result = windlass("run", "--config-map", f"data={tmp_path}/nowhere", "--", "true")
     assert result.exit_code == 2
     assert f"--config-map: {tmp_path}/nowhere: No such file or directory" in result.stderr
@@ -281,7 +283,7 @@ def test_a_config_map_of_nothing(tmp_path: Path) -> None:
 # What programs read
 
 
-def test_what_is_waited_for_is_told_beside_the_json(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_progress_is_printed_to_stderr_with_json_output(place: ClusterNamespace, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
     result = windlass("submit", "--wait", "--output", "json", str(file), *place.options)
@@ -293,7 +295,7 @@ def test_what_is_waited_for_is_told_beside_the_json(place: ClusterNamespace, tmp
 # Ctrl-C at a question
 
 
-def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
+def test_ctrl_c_at_a_prompt_exits(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)\n")
     command = (*WINDLASS, "init", "train.py")
     with terminals.running(command, dict(os.environ), tmp_path) as shown:
@@ -309,7 +311,7 @@ def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")
 @pytest.mark.parametrize("words", [["--help"], ["schema"], ["plan", "JOB"], ["lint", "JOB"]], ids=" ".join)
-def test_a_full_disk(words: list[str], tmp_path: Path) -> None:
+def test_full_disk_is_reported(words: list[str], tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("name: a\ncommand: 'true'\nroles: {worker: {}}\n")
     with Path("/dev/full").open("wb") as full:
@@ -333,7 +335,7 @@ CLOSED = {
 
 
 @pytest.mark.parametrize(("closed", "has_output", "has_errors"), CLOSED.values(), ids=CLOSED.keys())
-def test_a_stream_that_is_closed_from_the_start(
+def test_closed_standard_stream_is_tolerated(
     closed: str, has_output: bool, has_errors: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "job.yaml").write_text("name: a\ncommnd: b\nroles: {worker: {}}\n")
@@ -349,7 +351,7 @@ def test_a_stream_that_is_closed_from_the_start(
     assert b"cannot read " not in done.stdout
 
 
-def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_deleted_working_directory_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     command = f'rmdir "{folder}"; exec "{sys.executable}" -m windlass.cli.main run -- true'
@@ -360,7 +362,7 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert b"the working directory was deleted" in done.stderr
 
 
-def test_what_could_not_be_written_is_not_said_to_be_beyond_mending(tmp_path: Path) -> None:
+def test_unwritable_file_is_not_reported_as_unfixable(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ncommnd: 'true'\nroles: {worker: {}}\n")
     file.chmod(0o400)

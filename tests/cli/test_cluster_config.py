@@ -1,4 +1,4 @@
-"""Configs with imports and resources on the command line: templates beside them, and what each command wants."""
+"""Configs with imports and resources on the command line, and the requirements of each command."""
 
 import re
 from pathlib import Path
@@ -43,7 +43,7 @@ def kinds(result: Result) -> list[str]:
     return [body["kind"] for body in yaml.safe_load_all(result.stdout)]
 
 
-def test_the_example() -> None:
+def test_example_is_rendered() -> None:
     assert windlass("lint", "--strict", EXAMPLE).exit_code == 0
     result = windlass("render", "--config", EXAMPLE)
     assert set(kinds(result)) == {"ConfigMap", "Service", "StatefulSet", "Secret", "Deployment"}
@@ -56,24 +56,24 @@ def test_the_example() -> None:
     assert result.stderr == ""
 
 
-def test_a_framework_where_it_is_wished() -> None:
+def test_target_framework_renders_a_framework() -> None:
     result = windlass("render", EXAMPLE, "--target", "framework")
     assert kinds(result) == ["Framework", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
-def test_one_part_of_it() -> None:
+def test_only_one_part_is_rendered() -> None:
     found = kinds(windlass("render", EXAMPLE, "--only", "jupyter"))
     assert found == ["Secret", "ConfigMap", "Deployment", "Service"]
 
 
-def test_templates_lie_beside_the_config(tmp_path: Path) -> None:
+def test_templates_are_read_from_the_directory_of_the_config(tmp_path: Path) -> None:
     file = written(tmp_path, OWN)
     (body,) = yaml.safe_load_all(windlass("render", file).stdout)
     assert (body["metadata"]["name"], body["data"]) == ("a", {"size": "3"})
     assert windlass("lint", file).exit_code == 0
 
 
-def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+def test_link_to_a_template_outside_the_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(TEMPLATE)
     folder = tmp_path / "configs"
     folder.mkdir()
@@ -86,7 +86,9 @@ def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
         assert "own/it.jinja is a link to" in result.stderr
 
 
-def test_those_of_the_standard_input_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_of_standard_input_are_read_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path, OWN)
     monkeypatch.chdir(tmp_path)
     assert kinds(windlass("render", "-", stdin=OWN)) == ["ConfigMap"]
@@ -107,7 +109,7 @@ BAD: dict[str, tuple[str | bytes | None, str]] = {
 
 @pytest.mark.parametrize(("template", "words"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("command", ["lint", "lint --fix", "render", "plan", "run", "submit --dry-run"])
-def test_a_bad_template_is_told_in_one_message(
+def test_invalid_template_is_reported_in_one_message(
     tmp_path: Path, command: str, template: str | bytes | None, words: str
 ) -> None:
     file = written(tmp_path, CLUSTER, template)
@@ -118,20 +120,20 @@ def test_a_bad_template_is_told_in_one_message(
     assert file.read_text() == CLUSTER
 
 
-def test_nothing_is_half_written(tmp_path: Path) -> None:
+def test_output_is_not_written_after_an_error(tmp_path: Path) -> None:
     file, out = written(tmp_path, CLUSTER, "{{ nothing }}"), tmp_path / "out.yaml"
     assert windlass("render", file, "--out", out).exit_code == 2
     assert not out.exists()
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "submit --dry-run"])
-def test_without_a_cluster_there_is_nothing_to_run(tmp_path: Path, command: str) -> None:
+def test_config_without_a_job_cannot_be_run(tmp_path: Path, command: str) -> None:
     result = windlass(*command.split(), written(tmp_path, NOTEBOOK))
     assert result.exit_code == 2
     assert "it has no job, only other objects: create them with `windlass render`" in result.output
 
 
-def test_a_password_that_is_made_up_is_shown_once(tmp_path: Path) -> None:
+def test_generated_password_is_shown_once(tmp_path: Path) -> None:
     file = written(tmp_path, CLUSTER + "- {type: jupyter-service, properties: {image: i}}\n")
     result = windlass("render", file)
     assert result.exit_code == 0
@@ -145,22 +147,22 @@ def test_a_password_that_is_made_up_is_shown_once(tmp_path: Path) -> None:
     assert windlass("render", file, "--only", "roles").stderr == ""
 
 
-def test_without_a_cluster_there_is_something_to_render(tmp_path: Path) -> None:
+def test_config_without_a_job_can_be_rendered(tmp_path: Path) -> None:
     assert kinds(windlass("render", written(tmp_path, NOTEBOOK))) == ["Secret", "Deployment", "Service"]
 
 
-def test_programs_read_configs_too(tmp_path: Path) -> None:
+def test_sdk_reads_configs(tmp_path: Path) -> None:
     contents = sources.read(written(tmp_path, CLUSTER)).contents
     assert [each.name for each in contents.submissions] == ["tensorflow-cluster"]
     assert [body["kind"] for body in contents.extra_manifests] == ["ConfigMap"]
 
 
-def test_programs_are_told_that_there_is_no_job(tmp_path: Path) -> None:
+def test_sdk_rejects_a_config_without_a_job(tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match="it has no job"):
         sources.read(written(tmp_path, NOTEBOOK))
 
 
-def test_a_plan_knows_that_servers_do_not_end() -> None:
+def test_plan_treats_parameter_servers_as_endless() -> None:
     result = windlass("plan", EXAMPLE)
     assert result.exit_code == 0
     assert "tensorflow-cluster does not end" in result.output

@@ -1,4 +1,4 @@
-"""What every command that speaks to a cluster says, and exits with, when there is none to speak to."""
+"""Messages and exit codes of cluster commands when no cluster is available."""
 
 import contextlib
 import http.server
@@ -57,7 +57,7 @@ def kubeconfig(folder: Path, server: str) -> Path:
 
 
 def run(command: str, job: Path, *options: str) -> tuple[int, str]:
-    """The exit code, and the one message."""
+    """Return the exit code and the message."""
     words = [str(job) if word == "JOB" else word for word in COMMANDS[command]]
     result = CliRunner().invoke(main, [*words, *options])
     assert "Traceback" not in result.output
@@ -69,7 +69,7 @@ def run(command: str, job: Path, *options: str) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def refusing() -> Iterator[str]:
-    """Nobody listens there."""
+    """Return an address on which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -77,7 +77,7 @@ def refusing() -> Iterator[str]:
 
 @contextlib.contextmanager
 def silent() -> Iterator[str]:
-    """The connection is made, and nothing comes."""
+    """Accept connections and never respond."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(100)
@@ -86,7 +86,7 @@ def silent() -> Iterator[str]:
 
 @contextlib.contextmanager
 def swallowing() -> Iterator[str]:
-    """Not even the connection is made: there is no place left in the queue of those who want one."""
+    """Do not accept connections: the listen queue is full."""
     with socket.socket() as listening, contextlib.ExitStack() as others:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -101,7 +101,7 @@ UNREACHABLE = {"refusing": refusing, "silent": silent, "swallowing": swallowing}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_nobody_listens(command: str, job: Path, tmp_path: Path) -> None:
+def test_refused_connection_is_reported(command: str, job: Path, tmp_path: Path) -> None:
     with refusing() as server:
         code, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert code == 124
@@ -111,7 +111,7 @@ def test_nobody_listens(command: str, job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", UNREACHABLE)
-def test_a_server_that_does_not_answer(
+def test_server_that_does_not_respond_is_reported(
     kind: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert connection.FIRST_ANSWER_SECONDS <= 5
@@ -122,7 +122,9 @@ def test_a_server_that_does_not_answer(
     assert all(word in message for word in (server, "context lab", "does not respond", "--context"))
 
 
-def test_a_time_that_is_none(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_connect_timeout_is_rejected(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(connection.CONNECT_TIMEOUT, "soon")
     with refusing() as server:
         code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
@@ -138,7 +140,7 @@ def test_a_time_that_is_none(job: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 @contextlib.contextmanager
 def answering(code: int, reason: str, message: str) -> Iterator[str]:
-    """Everything with the same refusal."""
+    """Respond to every request with the same error."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -181,7 +183,7 @@ REFUSALS: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("kind", REFUSALS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_server_that_refuses(command: str, kind: str, job: Path, tmp_path: Path) -> None:
+def test_error_response_is_reported(command: str, kind: str, job: Path, tmp_path: Path) -> None:
     code, reason, said, words = REFUSALS[kind]
     with answering(code, reason, said) as server:
         exited, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
@@ -191,7 +193,9 @@ def test_a_server_that_refuses(command: str, kind: str, job: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_kubeconfig(command: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubeconfig_is_reported(
+    command: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -201,7 +205,7 @@ def test_no_kubeconfig(command: str, job: Path, tmp_path: Path, monkeypatch: pyt
     assert "windlass local up" in message
 
 
-def test_a_context_that_is_not_there(place: ClusterNamespace, job: Path) -> None:
+def test_unknown_context_is_reported(place: ClusterNamespace, job: Path) -> None:
     code, message = run("list", job, "--kubeconfig", str(place.kubeconfig), "--context", "elsewhere")
     assert code == 1
     assert "elsewhere" in message
@@ -211,7 +215,7 @@ MISSING = [command for command in COMMANDS if command not in ("list", "list of a
 
 
 @pytest.mark.parametrize("command", MISSING)
-def test_a_job_that_is_not_there(command: str, place: ClusterNamespace, job: Path) -> None:
+def test_unknown_job_is_reported(command: str, place: ClusterNamespace, job: Path) -> None:
     place.submit(jobs.framework("digit", jobs.role(life=jobs.SUCCEEDS)))
     code, message = run(command, job, *place.options)
     assert code == 1
@@ -219,7 +223,7 @@ def test_a_job_that_is_not_there(command: str, place: ClusterNamespace, job: Pat
     assert 'Did you mean "digit"?' in message
 
 
-def test_a_reader_who_goes_away(world: InProcessCluster) -> None:
+def test_closed_pipe_ends_the_command(world: InProcessCluster) -> None:
     place = world.new_place()
     for number in range(30):
         place.submit(jobs.framework(f"job-{number}", jobs.role(life=jobs.SUCCEEDS)))

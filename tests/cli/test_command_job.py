@@ -1,4 +1,4 @@
-"""A command as a job: its name, its roles, its runtime."""
+"""Conversion of a command to a job: name, roles, runtime."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("words", "expected"), NAMES.values(), ids=NAMES.keys())
-def test_its_name(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+def test_name_is_derived_from_the_command(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
     made = job(tmp_path, *words)
     assert (made.name, made.command, made.code) == (expected, words, str(tmp_path))
 
@@ -44,7 +44,7 @@ ROLES = {
 
 
 @pytest.mark.parametrize(("options", "expected"), ROLES.values(), ids=ROLES.keys())
-def test_its_roles(tmp_path: Path, options: JobOptions, expected: dict[str, int]) -> None:
+def test_roles_are_set_by_options(tmp_path: Path, options: JobOptions, expected: dict[str, int]) -> None:
     assert {name: role.tasks for name, role in job(tmp_path, options=options).roles.items()} == expected
 
 
@@ -61,12 +61,14 @@ RUNTIMES = {
 
 
 @pytest.mark.parametrize(("source", "options", "expected"), RUNTIMES.values(), ids=RUNTIMES.keys())
-def test_its_runtime(tmp_path: Path, source: str, options: JobOptions, expected: Runtime) -> None:
+def test_runtime_is_inferred_from_the_script(
+    tmp_path: Path, source: str, options: JobOptions, expected: Runtime
+) -> None:
     (tmp_path / "train.py").write_text(source)
     assert job(tmp_path, options=options).runtime is expected
 
 
-def test_a_script_that_is_not_there_is_for_the_command_to_complain_of(tmp_path: Path) -> None:
+def test_unreadable_script_gives_no_hints(tmp_path: Path) -> None:
     assert job(tmp_path).runtime is Runtime.PLAIN
 
 
@@ -85,14 +87,14 @@ UNANSWERED = {
 
 
 @pytest.mark.parametrize(("words", "expected"), UNANSWERED.values(), ids=UNANSWERED.keys())
-def test_what_a_script_asks_for_and_is_not_told(
+def test_unset_peer_options_of_the_script_are_found(
     tmp_path: Path, words: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     (tmp_path / "train.py").write_text(OLD_STYLE)
     assert command_job.missing_options(words, tmp_path) == expected
 
 
-def test_environment_and_barrier(tmp_path: Path) -> None:
+def test_environment_and_barrier_are_set(tmp_path: Path) -> None:
     made = job(tmp_path, options=JobOptions(env=("A=1", "B=x=y", "C="), has_barrier=True))
     assert (made.env, made.barrier) == ({"A": "1", "B": "x=y", "C": ""}, True)
 
@@ -109,14 +111,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong(tmp_path: Path, options: JobOptions, words: str) -> None:
+def test_invalid_options_are_rejected(tmp_path: Path, options: JobOptions, words: str) -> None:
     with pytest.raises(click.UsageError) as error:
         job(tmp_path, options=options)
     assert error.value.message.startswith(words)
     assert "\n" not in error.value.message
 
 
-def test_options_that_are_for_a_command() -> None:
+def test_given_options_are_listed() -> None:
     options = JobOptions(name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",))
     assert options.given == ["--name", "--runtime", "--ps", "--env"]
     assert JobOptions().given == []

@@ -1,6 +1,6 @@
-"""`windlass tensorboard`, `jupyter` and `hub`: the way to a companion, from a command line.
+"""`windlass tensorboard`, `jupyter` and `hub`: forward a port to a companion.
 
-A server of the test answers in place of the pod.
+A server of the test responds in place of the pod.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def scene(world: InProcessCluster) -> Scene:
 
 
 class Program:
-    """What answers in place of the pod: a TensorBoard with these runs."""
+    """Server in place of the pod: a TensorBoard with these runs."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -79,7 +79,7 @@ def program() -> Iterator[Program]:
 
 
 def begin(scene: Scene, companion: Companion, program: Program, **more: Any) -> None:
-    """It runs, and it answers."""
+    """Start the companion with a ready pod."""
     scene.start(companion, **more)
     POD_PORTS.of["p"] = program.port
     scene.pod(READY, companion=companion)
@@ -87,7 +87,7 @@ def begin(scene: Scene, companion: Companion, program: Program, **more: Any) -> 
 
 
 class Command:
-    """One that runs, and whose output is read by a program."""
+    """A running command whose output is read by the test."""
 
     def __init__(self, scene: Scene, *arguments: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603
@@ -111,7 +111,7 @@ class Command:
 
 @pytest.fixture
 def commands() -> Iterator[list[Command]]:
-    """Those that were begun. None is left behind."""
+    """Collect the started commands, and end them after the test."""
     begun: list[Command] = []
     yield begun
     for each in begun:
@@ -137,7 +137,7 @@ def windlass(scene: Scene, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_leads_there_until_it_is_ended(
+def test_port_is_forwarded_until_a_signal(
     scene: Scene, program: Program, commands: list[Command], number: int
 ) -> None:
     program.runs = ["train"]
@@ -152,10 +152,10 @@ def test_it_leads_there_until_it_is_ended(
         get(url)
 
 
-def test_a_tensorboard_that_has_nothing_to_show(
+def test_tensorboard_without_runs_is_reported(
     scene: Scene, program: Program, commands: list[Command]
 ) -> None:
-    """Said, and said again when it has."""
+    """It is reported again when it has runs."""
     begin(scene, TENSORBOARD, program)
     commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
     commands[0].line()
@@ -165,7 +165,7 @@ def test_a_tensorboard_that_has_nothing_to_show(
     assert commands[0].end()[0] == 0
 
 
-def test_a_port_that_is_taken_gives_way(scene: Scene, program: Program, commands: list[Command]) -> None:
+def test_next_free_port_is_used(scene: Scene, program: Program, commands: list[Command]) -> None:
     begin(scene, Companion.JUPYTER, program)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wanted = taken.getsockname()[1]
@@ -176,7 +176,7 @@ def test_a_port_that_is_taken_gives_way(scene: Scene, program: Program, commands
     assert (code, stderr) == (0, f"windlass: port {wanted} is in use: using port {found}\n")
 
 
-def test_one_that_does_not_answer_yet_is_waited_for(
+def test_command_waits_until_the_companion_is_ready(
     scene: Scene, program: Program, commands: list[Command]
 ) -> None:
     scene.start(Companion.HUB)
@@ -195,8 +195,8 @@ def test_one_that_does_not_answer_yet_is_waited_for(
 # New passwords
 
 
-def test_a_new_password_is_shown_once(scene: Scene, program: Program, commands: list[Command]) -> None:
-    """And the pod that has it is waited for."""
+def test_new_password_is_shown_once(scene: Scene, program: Program, commands: list[Command]) -> None:
+    """The command waits for the pod with the new password."""
     begin(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.for_jupyter("old")})
     commands.append(Command(scene, "jupyter", "digits", "--new-password", "--port", "0"))
     said = commands[0].line()
@@ -209,7 +209,7 @@ def test_a_new_password_is_shown_once(scene: Scene, program: Program, commands: 
     assert password not in json.dumps(secret)
 
 
-def test_a_user_that_the_hub_does_not_have(scene: Scene, program: Program) -> None:
+def test_new_password_of_an_unknown_user_is_rejected(scene: Scene, program: Program) -> None:
     begin(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
     result = windlass(scene, "hub", "digits", "--new-password", "eve")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -221,7 +221,7 @@ def test_a_user_that_the_hub_does_not_have(scene: Scene, program: Program) -> No
 
 @EVERY_COMPANION
 @pytest.mark.parametrize("name", ["job.yaml", "folder/job", "./digits"])
-def test_what_looks_like_a_file_is_started_here(
+def test_companion_of_a_file_is_started_on_this_machine(
     companion: Companion, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -233,7 +233,7 @@ def test_what_looks_like_a_file_is_started_here(
 
 
 @pytest.mark.parametrize("words", [("jupyter", "--new-password"), ("hub", "--new-password", "ada")])
-def test_no_new_password_for_a_file(words: tuple[str, ...]) -> None:
+def test_new_password_is_rejected_with_a_file(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*words, "job.yaml"])
     assert result.exit_code == 2
     assert "--new-password requires the name of a job" in result.stderr
@@ -243,7 +243,7 @@ def test_no_new_password_for_a_file(words: tuple[str, ...]) -> None:
 
 
 @EVERY_COMPANION
-def test_a_job_without_it(scene: Scene, companion: Companion) -> None:
+def test_job_without_the_companion_is_reported(scene: Scene, companion: Companion) -> None:
     other = next(each for each in Companion if each is not companion)
     scene.start(other)
     result = windlass(scene, str(companion), "digits")
@@ -253,14 +253,14 @@ def test_a_job_without_it(scene: Scene, companion: Companion) -> None:
 
 
 @EVERY_COMPANION
-def test_no_such_job(scene: Scene, companion: Companion) -> None:
+def test_unknown_job_is_reported(scene: Scene, companion: Companion) -> None:
     result = windlass(scene, str(companion), "nobody")
     assert (result.exit_code, result.stdout) == (1, "")
     assert 'there is no job "nobody" in the namespace' in result.stderr
 
 
-def test_one_that_is_not_installed(scene: Scene) -> None:
-    """With the last lines of what it wrote."""
+def test_companion_that_cannot_start_is_reported(scene: Scene) -> None:
+    """The message includes the last lines of its log."""
     scene.start()
     ended = {"exitCode": 127, "reason": "Error"}
     container = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
@@ -276,7 +276,7 @@ def test_one_that_is_not_installed(scene: Scene) -> None:
     ]
 
 
-def test_one_that_takes_too_long(scene: Scene) -> None:
+def test_timeout_is_reported(scene: Scene) -> None:
     scene.start()
     result = windlass(scene, "tensorboard", "digits", "--timeout", "1s")
     assert (result.exit_code, result.stdout) == (124, "")
@@ -284,8 +284,8 @@ def test_one_that_takes_too_long(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("words", [("--port", "65536"), ("--port", "x"), ("--timeout", "0s")])
-def test_options_that_make_no_sense(words: tuple[str, ...]) -> None:
-    """Before any cluster is asked."""
+def test_invalid_options_are_rejected(words: tuple[str, ...]) -> None:
+    """No request is sent to the cluster."""
     result = CliRunner().invoke(main, ["tensorboard", "digits", *words])
     assert result.exit_code == 2
     assert f"Invalid value for '{words[0]}'" in result.stderr
@@ -294,7 +294,7 @@ def test_options_that_make_no_sense(words: tuple[str, ...]) -> None:
 # What TensorBoard has to show
 
 
-def test_who_is_no_tensorboard_has_no_runs(program: Program) -> None:
+def test_server_that_is_not_a_tensorboard_has_no_runs(program: Program) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
         nobody = f"http://127.0.0.1:{one.getsockname()[1]}/"
     assert asyncio.run(tensorboard_runs.first(nobody)) is None

@@ -1,4 +1,4 @@
-"""What `windlass submit`, `delete`, `status` and `describe` do and say about the companions of a job."""
+"""Companions in `windlass submit`, `delete`, `status` and `describe`."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def deployments(place: ClusterNamespace) -> list[str]:
 # windlass submit
 
 
-def test_a_job_is_submitted_with_its_companions(place: ClusterNamespace, file: str) -> None:
+def test_submit_starts_companions(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--no-preflight").stdout.splitlines() == [
         "digits: started tensorboard",
         f"digits submitted to namespace {place.name}",
@@ -52,7 +52,7 @@ def test_a_job_is_submitted_with_its_companions(place: ClusterNamespace, file: s
     ]
 
 
-def test_companions_are_submitted_without_the_job(place: ClusterNamespace, file: str) -> None:
+def test_companions_only_starts_no_job(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--companions-only").stdout.splitlines() == [
         "digits: started tensorboard",
         f"digits: open tensorboard with `windlass tensorboard digits -n {place.name}`",
@@ -73,14 +73,14 @@ def test_companions_are_submitted_without_the_job(place: ClusterNamespace, file:
         ("name", "deployment.apps/digits-tensorboard\n"),
     ],
 )
-def test_a_dry_run_starts_none(form: str, expected: str, place: ClusterNamespace, file: str) -> None:
+def test_dry_run_starts_no_companions(form: str, expected: str, place: ClusterNamespace, file: str) -> None:
     said = run(place, "submit", file, "--companions-only", "--dry-run", "-o", form).stdout
     assert expected in said
     assert "Framework" not in said
     assert not deployments(place)
 
 
-def test_a_dry_run_shows_no_hash(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_dry_run_shows_no_password_hash(place: ClusterNamespace, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump({**JOB, "jupyter": {}}))
     said = run(place, "submit", str(path), "--dry-run").stdout
@@ -89,14 +89,16 @@ def test_a_dry_run_shows_no_hash(place: ClusterNamespace, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("option", ["--wait", "--rerun"])
-def test_what_is_for_jobs_does_not_go_with_companions_only(
+def test_job_options_are_rejected_with_companions_only(
     option: str, place: ClusterNamespace, file: str
 ) -> None:
     said = run(place, "submit", file, "--companions-only", option, code=2).stderr
     assert f"--companions-only and {option} are mutually exclusive" in said
 
 
-def test_a_file_without_companions(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_companions_only_is_rejected_for_a_file_without_companions(
+    place: ClusterNamespace, tmp_path: Path
+) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(JOB))
     assert (
@@ -107,7 +109,7 @@ def test_a_file_without_companions(place: ClusterNamespace, tmp_path: Path) -> N
 # windlass status and describe
 
 
-def test_they_are_listed_with_their_urls(place: ClusterNamespace, file: str) -> None:
+def test_status_lists_companions_with_urls(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     place.wait_for_running("digits", 1)
     lines = run(place, "status", "digits").stdout.splitlines()
@@ -123,7 +125,7 @@ def test_they_are_listed_with_their_urls(place: ClusterNamespace, file: str) -> 
     assert shown["kind"] == "Framework"
 
 
-def test_they_are_listed_when_only_they_are_left(place: ClusterNamespace, file: str) -> None:
+def test_status_lists_companions_of_a_deleted_job(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--companions-only")
     said = run(place, "status", "digits").stdout
     assert said.startswith(
@@ -137,7 +139,7 @@ def test_they_are_listed_when_only_they_are_left(place: ClusterNamespace, file: 
 # windlass delete
 
 
-def test_they_stay_when_asked(place: ClusterNamespace, file: str) -> None:
+def test_delete_keeps_companions_on_request(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     assert run(place, "delete", "digits", "--keep-companions").stdout.splitlines() == [
         "digits is deleted",

@@ -1,4 +1,4 @@
-"""A ConfigMap from files: what goes into it and what does not, as `kubectl create configmap --from-file` has it."""
+"""A ConfigMap from files, compared with `kubectl create configmap --from-file`."""
 
 import base64
 from pathlib import Path
@@ -17,8 +17,8 @@ def made(path: Path) -> Json:
     return config_map_files.config_map("code", "research", path)
 
 
-def test_a_folder(tmp_path: Path) -> None:
-    """Its files, without those of folders in it, and without names that are no keys."""
+def test_folder_contributes_its_own_files(tmp_path: Path) -> None:
+    """Subfolders and names that are not valid keys are ignored."""
     (tmp_path / "train.py").write_text("print('ü')\n")
     (tmp_path / ".hidden").write_text("")
     (tmp_path / "with space").write_text("no")
@@ -32,13 +32,13 @@ def test_a_folder(tmp_path: Path) -> None:
     }
 
 
-def test_one_file(tmp_path: Path) -> None:
+def test_file_becomes_one_key(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("one")
     (tmp_path / "other.py").write_text("two")
     assert made(tmp_path / "train.py")["data"] == {"train.py": "one"}
 
 
-def test_bytes(tmp_path: Path) -> None:
+def test_binary_file_becomes_binary_data(tmp_path: Path) -> None:
     content = bytes(range(256))
     (tmp_path / "weights.bin").write_bytes(content)
     (tmp_path / "words").write_text("text")
@@ -48,7 +48,7 @@ def test_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1024 * 1024, 1024 * 1024 + 1])
-def test_size(size: int, tmp_path: Path) -> None:
+def test_size_limit(size: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (size - 1))
     (tmp_path / "b").write_bytes(b"x")
     if size <= config_map_files.MAX_BYTES:
@@ -58,8 +58,8 @@ def test_size(size: int, tmp_path: Path) -> None:
             made(tmp_path)
 
 
-def test_a_folder_of_data_is_refused_unread(tmp_path: Path) -> None:
-    """A hole of many gigabytes takes no room, unless somebody reads it."""
+def test_large_folder_is_rejected_without_reading_it(tmp_path: Path) -> None:
+    """The file is sparse: it takes no space unless it is read."""
     with (tmp_path / "data").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(ValueError, match="use a volume instead"):
@@ -74,8 +74,8 @@ def test_a_folder_of_data_is_refused_unread(tmp_path: Path) -> None:
         ("code={folder}", "contains no file whose name is valid in a ConfigMap"),
     ],
 )
-def test_what_run_says(option: str, words: str, tmp_path: Path) -> None:
-    """Before anything is started."""
+def test_run_rejects_invalid_config_maps(option: str, words: str, tmp_path: Path) -> None:
+    """Nothing is started."""
     file = tmp_path / "job.yaml"
     container = {"name": "main", "image": "x", "command": ["true"]}
     file.write_text(yaml.safe_dump(framework(role(container))))

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is one message and a stable exit code; a traceback is for those who ask for it."""
+"""Every error is one message and a stable exit code. --debug shows the traceback."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ MISHAPS = {
 
 @pytest.fixture
 def fail(monkeypatch: pytest.MonkeyPatch) -> type:
-    """A command of its own that fails as it is told."""
+    """A command that raises the given exception."""
 
     class Failing:
         error: BaseException = ValueError("a fault")
@@ -70,7 +70,7 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> type:
 
 
 @pytest.mark.parametrize("mishap", MISHAPS.values(), ids=MISHAPS.keys())
-def test_one_message(fail: type, mishap: Mishap, capfd: pytest.CaptureFixture[str]) -> None:
+def test_error_is_one_message(fail: type, mishap: Mishap, capfd: pytest.CaptureFixture[str]) -> None:
     fail.error = mishap.error  # type: ignore[attr-defined]
     assert fail.run() == mishap.code  # type: ignore[attr-defined]
     told = capfd.readouterr().err
@@ -78,7 +78,7 @@ def test_one_message(fail: type, mishap: Mishap, capfd: pytest.CaptureFixture[st
     assert "Traceback" not in told
 
 
-def test_a_fault_of_ours(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_exception_is_an_internal_error(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
     assert fail.run() == exit_codes.FAILED  # type: ignore[attr-defined]
     told = capfd.readouterr().err
     assert "ValueError: a fault" in told
@@ -86,13 +86,13 @@ def test_a_fault_of_ours(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" not in told
 
 
-def test_with_a_traceback(fail: type) -> None:
+def test_debug_shows_the_traceback(fail: type) -> None:
     with pytest.raises(ValueError, match="a fault"):
         main.main.main(["--debug", "fail"], prog_name="windlass")
 
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
-def test_nobody_reads_on(arguments: list[str]) -> None:
+def test_closed_pipe_ends_the_command(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -104,7 +104,7 @@ def test_nobody_reads_on(arguments: list[str]) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_disk_that_is_full(arguments: list[str]) -> None:
+def test_full_disk_is_reported(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([WINDLASS, *arguments], stdout=full, stderr=subprocess.PIPE)  # noqa: S603
     assert done.returncode == exit_codes.FAILED
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full(arguments: list[str]) -> None:
     )
 
 
-def test_what_they_are() -> None:
+def test_exit_codes_are_stable() -> None:
     """Scripts depend on them."""
     codes = {
         name: value
@@ -132,5 +132,5 @@ def test_what_they_are() -> None:
     }
 
 
-def test_debug_is_known_before_the_command() -> None:
+def test_debug_is_an_option_of_the_main_command() -> None:
     assert errors.DEBUG in [name for option in main.main.params for name in option.opts]

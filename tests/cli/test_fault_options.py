@@ -1,4 +1,4 @@
-"""`--inject`: what is written behind it."""
+"""The value of `--inject`."""
 
 import click
 import pytest
@@ -11,7 +11,7 @@ TAKEN = ("kill worker-0", "kill worker-1", "kill ps-0", "delay worker by 5s")
 
 
 @pytest.mark.parametrize("written", TAKEN)
-def test_one_that_some_job_has_such_a_task_for(written: str) -> None:
+def test_fault_is_accepted_if_one_job_has_the_task(written: str) -> None:
     assert [str(each) for each in fault_options.parse([written], JOBS)] == [written]
 
 
@@ -24,7 +24,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("written", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_injected_is_one_message(written: str, words: str) -> None:
+def test_invalid_fault_is_rejected(written: str, words: str) -> None:
     with pytest.raises(click.UsageError) as refusal:
         fault_options.parse(["kill worker-1", written], JOBS)
     assert refusal.value.message.startswith("--inject: ")

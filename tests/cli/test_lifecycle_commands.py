@@ -1,4 +1,4 @@
-"""`windlass stop`, `suspend`, `resume`, `scale`, `delete` and `wait`: what they do, say and exit with."""
+"""`windlass stop`, `suspend`, `resume`, `scale`, `delete` and `wait`: effects, messages and exit codes."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +31,7 @@ def running(place: ClusterNamespace) -> ClusterNamespace:
     return place
 
 
-def test_stop(running: ClusterNamespace) -> None:
+def test_stop_completes_the_job(running: ClusterNamespace) -> None:
     assert "stopping digits" in run(running, "stop", "digits").stdout
     body = running.wait_for_completed("digits")
     assert completion_of(body)["phrase"] == "StopFrameworkRequested"
@@ -45,7 +45,7 @@ def test_stop(running: ClusterNamespace) -> None:
         assert expected in run(running, *words, code=1).stderr
 
 
-def test_one_that_is_being_stopped(running: ClusterNamespace) -> None:
+def test_stopping_job_cannot_be_suspended(running: ClusterNamespace) -> None:
     stays = lifecycle.annotations(runs_for="never", stops_after="never")
     running.submit(jobs.framework("slow", jobs.role(life=stays)))
     running.wait_for_running("slow", 1)
@@ -54,7 +54,7 @@ def test_one_that_is_being_stopped(running: ClusterNamespace) -> None:
     assert "is being stopped" in run(running, "suspend", "slow", code=1).stderr
 
 
-def test_suspend_and_resume(running: ClusterNamespace) -> None:
+def test_suspended_job_can_be_resumed(running: ClusterNamespace) -> None:
     assert "windlass resume digits" in run(running, "suspend", "digits").stdout
     running.wait_for_condition("digits", "Suspended")
     assert run(running, "suspend", "digits").stdout == "digits is already suspended\n"
@@ -64,18 +64,18 @@ def test_suspend_and_resume(running: ClusterNamespace) -> None:
     assert run(running, "resume", "digits").stdout == "digits is not suspended\n"
 
 
-def test_one_that_is_held(place: ClusterNamespace) -> None:
+def test_resume_explains_a_held_job(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", executionType="Create"))
     assert "its executionType is Create" in run(place, "resume", "digits").stdout
 
 
-def test_one_that_is_not_there_keeps_no_other_from_its_turn(running: ClusterNamespace) -> None:
+def test_unknown_job_does_not_affect_the_other_jobs(running: ClusterNamespace) -> None:
     result = run(running, "stop", "nobody", "digits", code=1)
     assert "stopping digits" in result.stdout
     assert 'there is no job "nobody"' in result.stderr
 
 
-def test_scale(running: ClusterNamespace) -> None:
+def test_scale_updates_tasks_and_completion_policy(running: ClusterNamespace) -> None:
     said = run(running, "scale", "digits", "worker=4", "ps=2").stdout
     assert said == (
         "digits: scaled worker from 2 to 4 tasks; changed its minSucceededTaskCount from 2 to 4; "
@@ -88,7 +88,7 @@ def test_scale(running: ClusterNamespace) -> None:
     assert "already has 4 tasks" in run(running, "scale", "digits", "worker=4").stdout
 
 
-def test_a_job_that_is_scaled_does_not_end_early(running: ClusterNamespace) -> None:
+def test_scaled_up_job_waits_for_all_workers(running: ClusterNamespace) -> None:
     run(running, "scale", "digits", "worker=3")
     running.wait_for_running("digits", 4)
     for index in (0, 1):
@@ -112,14 +112,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_scale_that_makes_no_sense(case: str, running: ClusterNamespace) -> None:
+def test_invalid_scale_is_rejected(case: str, running: ClusterNamespace) -> None:
     written, said = WRONG[case]
     before = running.framework("digits")["spec"]
     assert said in run(running, "scale", "digits", written, code=2).stderr
     assert running.framework("digits")["spec"] == before
 
 
-def test_delete(running: ClusterNamespace) -> None:
+def test_delete_removes_jobs_and_their_pods(running: ClusterNamespace) -> None:
     running.submit(jobs.framework("other", jobs.role(life=jobs.SUCCEEDS)))
     result = run(running, "delete", "digits", "nobody", "other", code=1)
     assert result.stdout == "digits is deleted\nother is deleted\n"
@@ -128,7 +128,7 @@ def test_delete(running: ClusterNamespace) -> None:
     assert run(running, "wait", "digits", "--for", "deleted").stdout.startswith("there is no job")
 
 
-def test_delete_that_takes_longer(place: ClusterNamespace) -> None:
+def test_delete_times_out(place: ClusterNamespace) -> None:
     stays = lifecycle.annotations(runs_for="never", stops_after="never")
     place.submit(jobs.framework("digits", jobs.role(life=stays)))
     place.wait_for_running("digits", 1)
@@ -151,14 +151,14 @@ ENDS = {"success": (0, 0), "an exit code": (3, 3), "a large one": (255, 255)}
 
 
 @pytest.mark.parametrize("case", ENDS)
-def test_wait_exits_as_the_job_does(case: str, place: ClusterNamespace) -> None:
+def test_wait_returns_the_exit_code_of_the_job(case: str, place: ClusterNamespace) -> None:
     ended, exits = ENDS[case]
     place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(ended))))
     said = run(place, "wait", "digits", code=exits).stdout
     assert said.splitlines()[-1].startswith("digits failed in " if exits else "digits succeeded in ")
 
 
-def test_wait_tells_what_happens_on_the_way(running: ClusterNamespace) -> None:
+def test_wait_prints_status_changes(running: ClusterNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting_for_it = pool.submit(run, running, "wait", "digits", code=4)
         running.end_pod("digits-worker-1", exit_code=4)
@@ -167,13 +167,13 @@ def test_wait_tells_what_happens_on_the_way(running: ClusterNamespace) -> None:
     assert len(set(lines)) == len(lines)
 
 
-def test_wait_until_it_runs(place: ClusterNamespace) -> None:
+def test_wait_for_running(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(tasks=3, life=jobs.FOREVER)))
     said = run(place, "wait", "digits", "--for", "running").stdout
     assert said.splitlines()[-1] == "digits: Running (3 running of 3)"
 
 
-def test_wait_for_one_that_fails_before_it_runs(place: ClusterNamespace) -> None:
+def test_wait_for_running_ends_when_the_job_fails(place: ClusterNamespace) -> None:
     role = jobs.role(life=jobs.fails(5))
     waits = jobs.role("ps", life=jobs.PENDING)
     place.submit(jobs.framework("digits", role, waits))
@@ -181,7 +181,7 @@ def test_wait_for_one_that_fails_before_it_runs(place: ClusterNamespace) -> None
     assert "completed before all tasks ran" in result.stderr
 
 
-def test_wait_for_one_that_is_deleted(running: ClusterNamespace) -> None:
+def test_wait_ends_when_the_job_is_deleted(running: ClusterNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
         began = pool.submit(CliRunner().invoke, main, ["wait", "digits", *running.options])
         running.delete("digits", "Foreground")

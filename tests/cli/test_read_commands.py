@@ -1,4 +1,4 @@
-"""`windlass list`, `status` and `describe`: what is there, at every width of a terminal."""
+"""`windlass list`, `status` and `describe` at every width of a terminal."""
 
 import json
 
@@ -19,7 +19,7 @@ def run(place: ClusterNamespace, *words: str, columns: str = "") -> Result:
 
 @pytest.fixture
 def busy(place: ClusterNamespace) -> ClusterNamespace:
-    """One that runs, one of the old group that has failed, one whose name is long and that waits."""
+    """A running job, a failed one of the old API group, and a suspended one with a long name."""
     place.submit(
         jobs.framework("digits", jobs.role("ps", life=jobs.FOREVER), jobs.role(tasks=2, life=jobs.FOREVER))
     )
@@ -31,7 +31,7 @@ def busy(place: ClusterNamespace) -> ClusterNamespace:
     return place
 
 
-def test_list(busy: ClusterNamespace) -> None:
+def test_list_shows_the_state_of_each_job(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list").stdout.splitlines()
     assert header.split() == ["NAME", "STATE", "TASKS", "ATTEMPT", "AGE"]
     assert [row.split()[:2] for row in rows] == [
@@ -43,40 +43,40 @@ def test_list(busy: ClusterNamespace) -> None:
     assert "1 failed of 1" in rows[2]
 
 
-def test_list_with_more(busy: ClusterNamespace) -> None:
+def test_list_wide_shows_roles_and_reasons(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list", "-o", "wide").stdout.splitlines()
     assert header.split()[-2:] == ["ROLES", "REASON"]
     assert "ps=1 worker=2" in rows[1]
     assert "worker-0 exited with code 9" in rows[2]
 
 
-def test_list_of_all_namespaces(busy: ClusterNamespace) -> None:
+def test_list_all_namespaces_shows_the_namespace(busy: ClusterNamespace) -> None:
     given = ["list", "-A", "--kubeconfig", str(busy.kubeconfig)]
     result = CliRunner(env={"COLUMNS": "1000"}).invoke(main, given)
     assert [busy.name, "digits"] in [line.split()[:2] for line in result.stdout.splitlines()]
 
 
-def test_list_for_other_programs(busy: ClusterNamespace) -> None:
+def test_list_json(busy: ClusterNamespace) -> None:
     listed = json.loads(run(busy, "list", "-o", "json").stdout)
     assert listed["kind"] == "List"
     assert {item["metadata"]["name"] for item in listed["items"]} >= {"digits", "old"}
     assert all("managedFields" in item["metadata"] or item["spec"] for item in listed["items"])
 
 
-def test_list_of_nothing(place: ClusterNamespace) -> None:
+def test_list_without_jobs(place: ClusterNamespace) -> None:
     result = run(place, "list")
     assert result.stdout == ""
     assert result.stderr == f"no jobs found in the namespace {place.name}\n"
 
 
-def test_status(busy: ClusterNamespace) -> None:
+def test_status_shows_job_and_tasks(busy: ClusterNamespace) -> None:
     text = run(busy, "status", "digits").stdout
     assert "state       Running for" in text
     rows = [line.split()[:4] for line in text.splitlines() if line.startswith(("ps-", "worker-"))]
     assert rows == [[task, "Running", "0", "hollow"] for task in ("ps-0", "worker-0", "worker-1")]
 
 
-def test_status_of_a_failed_one(busy: ClusterNamespace) -> None:
+def test_status_of_a_failed_job_has_a_hint(busy: ClusterNamespace) -> None:
     text = run(busy, "status", "old").stdout
     assert "state       Failed for" in text
     assert "hint        windlass why old" in text
@@ -84,12 +84,12 @@ def test_status_of_a_failed_one(busy: ClusterNamespace) -> None:
     assert row[:4] == ["worker-0", "Failed", "0", "9"]
 
 
-def test_status_for_other_programs(busy: ClusterNamespace) -> None:
+def test_status_json_is_the_framework(busy: ClusterNamespace) -> None:
     body = json.loads(run(busy, "status", "digits", "-o", "json").stdout)
     assert (body["kind"], body["status"]["state"]) == ("Framework", "AttemptRunning")
 
 
-def test_describe(busy: ClusterNamespace) -> None:
+def test_describe_shows_spec_pods_and_events(busy: ClusterNamespace) -> None:
     job = busy.framework("digits")
     busy.wait_for_events(job["metadata"]["uid"], "AttemptStarted")
     text = run(busy, "describe", "digits").stdout

@@ -1,4 +1,4 @@
-"""What is concluded from a script that is read and never run."""
+"""Hints that are inferred from a script, which is read and never run."""
 
 from pathlib import Path
 
@@ -120,7 +120,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
 
 
 @pytest.mark.parametrize(("source", "expected"), SCRIPTS.values(), ids=SCRIPTS)
-def test_hints(source: str, expected: Hints) -> None:
+def test_hints_are_inferred_from_the_source(source: str, expected: Hints) -> None:
     found = script_hints.inspect_script(source.encode())
 
     assert sorted(found.evidence) == sorted(expected.evidence)
@@ -152,7 +152,7 @@ UNREADABLE: dict[str, tuple[bytes, Runtime | None, str]] = {
 
 
 @pytest.mark.parametrize(("source", "runtime", "trouble"), UNREADABLE.values(), ids=UNREADABLE)
-def test_what_cannot_be_read_is_searched_for_words(
+def test_unparsable_script_is_searched_for_words(
     source: bytes, runtime: Runtime | None, trouble: str
 ) -> None:
     hints = script_hints.inspect_script(source)
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_searched_for_words(
     assert trouble in hints.problem
 
 
-def test_an_encoding_that_is_declared_is_used() -> None:
+def test_declared_encoding_is_used() -> None:
     assert script_hints.inspect_script("# coding: latin-1\nimport jax  # é\n".encode("latin-1")).problem == ""
 
 
@@ -177,7 +177,9 @@ def test_an_encoding_that_is_declared_is_used() -> None:
         (BENCHMARK, Runtime.TENSORFLOW, True, (*LISTS, *TASK)),
     ],
 )
-def test_examples(script: str, runtime: Runtime, wants_servers: bool, arguments: tuple[str, ...]) -> None:
+def test_hints_of_the_examples(
+    script: str, runtime: Runtime, wants_servers: bool, arguments: tuple[str, ...]
+) -> None:
     hints = script_hints.inspect_script((EXAMPLES / script).read_bytes())
 
     assert hints.is_distributed

@@ -1,4 +1,4 @@
-"""Words that nobody knows, and what is said to whoever typed them."""
+"""Suggestions for misspelt commands and options."""
 
 import pytest
 from click.testing import CliRunner
@@ -16,11 +16,11 @@ MEANT = {
 
 
 @pytest.mark.parametrize(("words", "expected"), MEANT.values(), ids=MEANT.keys())
-def test_what_was_meant(words: tuple[str, ...], expected: str) -> None:
+def test_similar_command_is_suggested(words: tuple[str, ...], expected: str) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
     assert expected in result.stderr
 
 
-def test_what_is_near_nothing_is_not_guessed() -> None:
+def test_unrelated_word_gets_no_suggestion() -> None:
     assert "Did you mean" not in CliRunner().invoke(main, ["frobnicate"]).stderr

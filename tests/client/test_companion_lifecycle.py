@@ -1,4 +1,4 @@
-"""Companions come before a job, go with it or outlive it, go on with the next one, and never decide how it ends."""
+"""Companions and their job: creation, ownership, deletion, and updates by the next submission."""
 
 import pytest
 from companion_submissions import BOARD, JOB, KINDS, LAB, Submissions
@@ -9,7 +9,7 @@ from windlass.model import names
 # With the job
 
 
-def test_they_come_with_the_job_and_go_with_it(submissions: Submissions) -> None:
+def test_companions_are_created_and_deleted_with_the_job(submissions: Submissions) -> None:
     uid = submissions.submit({**BOARD, "jupyter": {}})
     assert set(submissions.everything) == {
         "deployments/digits-tensorboard",
@@ -22,7 +22,7 @@ def test_they_come_with_the_job_and_go_with_it(submissions: Submissions) -> None
     submissions.wait_until_all_gone()
 
 
-def test_a_job_that_ends_leaves_them_until_it_is_deleted(submissions: Submissions) -> None:
+def test_companions_remain_after_completion_until_deletion(submissions: Submissions) -> None:
     submissions.submit(BOARD)
     pod = submissions.pod_of("digits-tensorboard")
     submissions.finish()
@@ -32,7 +32,7 @@ def test_a_job_that_ends_leaves_them_until_it_is_deleted(submissions: Submission
     assert not submissions.place.pods()
 
 
-def test_those_that_are_kept_outlive_it(submissions: Submissions) -> None:
+def test_kept_companions_outlive_the_job(submissions: Submissions) -> None:
     submissions.submit({**BOARD, "tensorboard": {"keep": True}, "jupyter": {}, "secrets": {"TOKEN": "x"}})
     submissions.delete_framework()
     submissions.place.wait_for("jupyter to be gone", lambda: not submissions.parts("deployments", "jupyter"))
@@ -46,7 +46,7 @@ def test_those_that_are_kept_outlive_it(submissions: Submissions) -> None:
     assert submissions.place.client.get(secret).code == 404
 
 
-def test_a_job_may_be_deleted_without_them(submissions: Submissions) -> None:
+def test_job_can_be_deleted_without_its_companions(submissions: Submissions) -> None:
     submissions.submit({**LAB, "secrets": {"TOKEN": "x"}})
     pod = submissions.pod_of("digits-jupyter")
     submissions.client.delete("digits", keep_companions=True)
@@ -60,8 +60,8 @@ def test_a_job_may_be_deleted_without_them(submissions: Submissions) -> None:
     assert not submissions.everything
 
 
-def test_what_a_companion_has_made_stays_its_own(submissions: Submissions) -> None:
-    """Such as the pods of the users of a hub."""
+def test_objects_created_by_a_companion_are_not_changed(submissions: Submissions) -> None:
+    """E.g. the pods of the users of a hub."""
     submissions.submit(BOARD)
     owner = {
         "apiVersion": "apps/v1",
@@ -80,7 +80,7 @@ def test_what_a_companion_has_made_stays_its_own(submissions: Submissions) -> No
     assert not submissions.place.pods()
 
 
-def test_one_that_cannot_start_does_not_keep_the_job_from_its_end(submissions: Submissions) -> None:
+def test_failing_companion_does_not_affect_the_job(submissions: Submissions) -> None:
     submissions.submit({**BOARD, "tensorboard": {"image": "nowhere"}})
     pod = submissions.place.wait_for(
         "a pod",
@@ -93,7 +93,7 @@ def test_one_that_cannot_start_does_not_keep_the_job_from_its_end(submissions: S
     submissions.finish()
 
 
-def test_what_becomes_of_the_job_is_nothing_to_them(submissions: Submissions) -> None:
+def test_companions_are_independent_of_the_job_state(submissions: Submissions) -> None:
     submissions.submit(BOARD)
     pod = submissions.pod_of("digits-tensorboard")
     submissions.client.scale("digits", worker=2)
@@ -107,7 +107,7 @@ def test_what_becomes_of_the_job_is_nothing_to_them(submissions: Submissions) ->
 # Without the job, and from one submission to the next
 
 
-def test_those_that_were_there_before_the_job_go_on_and_are_then_its_own(submissions: Submissions) -> None:
+def test_existing_companions_are_adopted_by_the_job(submissions: Submissions) -> None:
     both = {**BOARD, "jupyter": {}}
     submissions.start(both)
     assert submissions.owners() == {""}
@@ -124,7 +124,7 @@ def test_those_that_were_there_before_the_job_go_on_and_are_then_its_own(submiss
     assert submissions.generations == generations
 
 
-def test_they_may_come_while_the_job_runs(submissions: Submissions) -> None:
+def test_companions_can_be_added_to_a_running_job(submissions: Submissions) -> None:
     uid = submissions.submit(JOB)
     assert submissions.client.companions("digits") == ()
     submissions.start(BOARD)
@@ -135,7 +135,7 @@ def test_they_may_come_while_the_job_runs(submissions: Submissions) -> None:
     assert submissions.pod_of("digits-tensorboard") == pod
 
 
-def test_a_job_that_runs_again_has_new_ones(submissions: Submissions) -> None:
+def test_rerun_creates_new_companions(submissions: Submissions) -> None:
     first = submissions.submit(LAB)
     pod, secret = submissions.pod_of("digits-jupyter"), submissions.uid("secrets", "digits-jupyter")
     submissions.finish()
@@ -147,7 +147,7 @@ def test_a_job_that_runs_again_has_new_ones(submissions: Submissions) -> None:
     assert [line for line in submissions.told if "generated password" in line]
 
 
-def test_those_that_are_kept_go_on_when_the_job_runs_again(submissions: Submissions) -> None:
+def test_rerun_reuses_kept_companions(submissions: Submissions) -> None:
     kept = {**JOB, "jupyter": {"keep": True}}
     submissions.submit(kept)
     pod = submissions.pod_of("digits-jupyter")
@@ -157,7 +157,7 @@ def test_those_that_are_kept_go_on_when_the_job_runs_again(submissions: Submissi
     assert submissions.owners() == {""}
 
 
-def test_they_follow_the_job_file(submissions: Submissions) -> None:
+def test_companions_are_updated_from_the_job_file(submissions: Submissions) -> None:
     submissions.start(BOARD)
     pod = submissions.pod_of("digits-tensorboard")
     submissions.start({**BOARD, "tensorboard": {"port": 7007, "name": "board"}})
@@ -166,8 +166,8 @@ def test_they_follow_the_job_file(submissions: Submissions) -> None:
     submissions.place.wait_for("another pod", lambda: submissions.pod_of("digits-tensorboard") != pod)
 
 
-def test_what_the_job_file_no_longer_says_goes(submissions: Submissions) -> None:
-    """Of the pod: a node with the labels of both would never be found."""
+def test_fields_removed_from_the_job_file_are_removed(submissions: Submissions) -> None:
+    """E.g. a node selector: no node would match the old and the new labels."""
     placed = {"nodeSelector": {"disk": "ssd"}, "serviceAccount": "trainer", "tolerations": [{"key": "gpu"}]}
     submissions.start({**BOARD, **placed})
     submissions.start({**BOARD, "nodeSelector": {"gpu": "a100"}})
@@ -180,7 +180,7 @@ def test_what_the_job_file_no_longer_says_goes(submissions: Submissions) -> None
     assert submissions.generations == before, "what is as it was stays untouched"
 
 
-def test_what_the_companion_needs_no_longer_goes(submissions: Submissions) -> None:
+def test_objects_that_are_no_longer_needed_are_deleted(submissions: Submissions) -> None:
     submissions.start(LAB)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "stringData": {"x": "y"}}
     submissions.place.client.post(submissions.place.path("secrets"), secret).expect(201)
@@ -192,9 +192,7 @@ def test_what_the_companion_needs_no_longer_goes(submissions: Submissions) -> No
     assert submissions.place.client.get(submissions.place.path("secrets", "mine")).code == 200
 
 
-def test_a_password_that_is_chosen_replaces_the_pod(
-    submissions: Submissions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chosen_password_replaces_the_pod(submissions: Submissions, monkeypatch: pytest.MonkeyPatch) -> None:
     submissions.start(LAB)
     pod = submissions.pod_of("digits-jupyter")
     chosen = {**JOB, "jupyter": {"passwordFrom": {"env": "CHOSEN"}}}
@@ -207,7 +205,7 @@ def test_a_password_that_is_chosen_replaces_the_pod(
     assert "open sesame" not in str(submissions.everything)
 
 
-def test_a_dropped_secret_of_the_job_is_dropped(submissions: Submissions) -> None:
+def test_removed_secret_of_the_job_is_removed(submissions: Submissions) -> None:
     submissions.start({**BOARD, "secrets": {"TOKEN": "x", "KEY": "y"}})
     submissions.submit({**BOARD, "secrets": {"KEY": "z"}})
     path = submissions.place.path("secrets", "digits-secrets")

@@ -1,4 +1,4 @@
-"""`windlass delete` of what is no Framework: Jobs, and all that carries the label of a job. Files stay."""
+"""`windlass delete` without a Framework: Jobs and all objects with the label of a job. Storage is kept."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ NAME = "web-predict-ckpt-198d"
 
 @pytest.fixture(scope="module")
 def bare_world() -> Iterator[InProcessCluster]:
-    """A cluster that knows no Frameworks."""
+    """A cluster without the Framework definition."""
     with in_process_cluster.opened(is_installed=False) as opened:
         yield opened
 
@@ -80,7 +80,7 @@ def make(place: ClusterNamespace, kind: str, name: str, job: str = "", **metadat
 
 
 def left(place: ClusterNamespace) -> set[str]:
-    """All that is there, but for what every namespace has, and for pods that a controller makes."""
+    """Return all objects, except those of every namespace and pods with a controller."""
     return {
         f"{kind} {each['metadata']['name']}"
         for kind in PATHS
@@ -99,19 +99,19 @@ def delete(place: ClusterNamespace, *words: str, code: int = 0) -> Result:
 
 @pytest.fixture(params=["with Windlass", "without"])
 def anywhere(request: pytest.FixtureRequest) -> ClusterNamespace:
-    """Whether the cluster knows Frameworks or not."""
+    """A namespace of a cluster with and of one without Frameworks."""
     found: ClusterNamespace = request.getfixturevalue("place" if request.param == "with Windlass" else "bare")
     return found
 
 
-def test_a_job_without_any_label(anywhere: ClusterNamespace) -> None:
+def test_unlabelled_job_is_deleted(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", NAME)
     make(anywhere, "Job", "another")
     assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
     assert left(anywhere) == {"Job another"}
 
 
-def test_all_that_carries_the_label(anywhere: ClusterNamespace) -> None:
+def test_all_labelled_objects_are_deleted(anywhere: ClusterNamespace) -> None:
     for kind in ("StatefulSet", "Deployment", "Service", "ConfigMap", "Secret", "Pod"):
         make(anywhere, kind, f"{NAME}-{kind.lower()}", NAME)
         make(anywhere, kind, f"other-{kind.lower()}", "other")
@@ -122,7 +122,7 @@ def test_all_that_carries_the_label(anywhere: ClusterNamespace) -> None:
     assert left(anywhere) == others
 
 
-def test_files_stay_and_it_is_said_how_they_go(anywhere: ClusterNamespace) -> None:
+def test_storage_is_kept_with_a_command_to_delete_it(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", f"{NAME}-worker", NAME)
     for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap"):
         make(anywhere, kind, f"{NAME}-nfs", NAME)
@@ -143,8 +143,8 @@ def test_files_stay_and_it_is_said_how_they_go(anywhere: ClusterNamespace) -> No
     assert remedy in again
 
 
-def test_it_is_gone_only_when_its_pods_are(bare: ClusterNamespace) -> None:
-    """Nobody ends pods there: as on a node that does not answer."""
+def test_delete_waits_for_the_pods(bare: ClusterNamespace) -> None:
+    """No kubelet ends the pods, as on a node that does not respond."""
     job = make(bare, "Job", NAME)
     owner = {
         "apiVersion": "batch/v1",
@@ -165,13 +165,13 @@ def test_it_is_gone_only_when_its_pods_are(bare: ClusterNamespace) -> None:
 
 
 def delete_if_there(place: ClusterNamespace, name: str) -> None:
-    """It may go before it is asked again."""
+    """Delete the object, which may not exist any more."""
     result = CliRunner().invoke(main, ["delete", name, *place.options])
     assert result.exit_code == 0 or "there is no" in result.stderr, result.output
     place.wait_for("the end of it", lambda: not left(place))
 
 
-def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: ClusterNamespace) -> None:
+def test_part_of_a_job_is_not_deleted_as_a_job(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", f"{NAME}-worker", NAME)
     said = delete(anywhere, f"{NAME}-worker", code=1).stderr
     assert (
@@ -190,14 +190,14 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_one_that_is_not_there(case: str, place: ClusterNamespace) -> None:
+def test_unknown_job_is_reported(case: str, place: ClusterNamespace) -> None:
     name, said = MISSING[case]
     make(place, "Job", NAME)
     assert said in delete(place, name, code=1).stderr
     assert left(place) == {f"Job {NAME}"}
 
 
-def test_one_that_is_not_there_where_windlass_is_not_either(bare: ClusterNamespace) -> None:
+def test_unknown_job_without_windlass_is_reported(bare: ClusterNamespace) -> None:
     said = delete(bare, "digits", code=1).stderr
     assert f'there is no Job "digits" in the namespace {bare.name}' in said
     assert "Windlass is not installed" in said
@@ -207,7 +207,7 @@ def test_one_that_is_not_there_where_windlass_is_not_either(bare: ClusterNamespa
     assert result.stdout == f"{NAME} is deleted\n"
 
 
-def test_a_framework_with_what_was_made_for_it(place: ClusterNamespace) -> None:
+def test_framework_is_deleted_with_its_objects(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
     place.wait_for_running("digits", 1)
     make(place, "Job", "digits")  # somebody else's, which happens to be called so
@@ -221,7 +221,7 @@ def test_a_framework_with_what_was_made_for_it(place: ClusterNamespace) -> None:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *refused: tuple[Verb | None, str]) -> None:
-    """As a role does that does not allow it. None stands for every verb."""
+    """Reject requests as RBAC does. None means every verb."""
     send = Connection.send
 
     async def answered(self: Connection, request: Request) -> bytes:
@@ -232,10 +232,10 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *refused: tuple[Verb | None, str]) -
     monkeypatch.setattr(Connection, "send", answered)
 
 
-def test_whoever_may_see_jobs_only_deletes_them(
+def test_user_with_permission_for_jobs_only_deletes_them(
     bare: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nobody may know whether there are Frameworks."""
+    """Frameworks may be forbidden too."""
     make(bare, "Job", NAME, NAME)
     make(bare, "Secret", "keys", NAME)
     hidden = ("frameworks", "statefulsets", "deployments", "pods", "services", "configmaps", "secrets")
@@ -250,7 +250,7 @@ def test_whoever_may_see_jobs_only_deletes_them(
     assert left(bare) == {"Secret keys"}
 
 
-def test_what_may_not_be_deleted_keeps_nothing_else(
+def test_forbidden_deletion_does_not_affect_other_objects(
     place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(place, "Job", NAME, NAME)
@@ -263,7 +263,7 @@ def test_what_may_not_be_deleted_keeps_nothing_else(
     place.wait_for("the end of the others", lambda: left(place) == {"ConfigMap spec"} or None)
 
 
-def test_whoever_may_see_nothing_is_told_so(place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permissions_are_reported(place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     make(place, "Job", NAME)
     refuse(monkeypatch, (None, "frameworks"), (None, "jobs"))
     assert "denied access: frameworks are not for you" in delete(place, NAME, code=1).stderr

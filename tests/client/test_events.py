@@ -1,4 +1,4 @@
-"""Events of a job and of its pods: which, in which order, and once each."""
+"""Events of a job and its pods: selection, order and merging."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def event(seconds: int, message: str, count: int = 1, uid: str = "a", **more: An
     return Event(count=count, message=message, uid=uid, **fields)
 
 
-def test_what_was_told_several_times_is_one() -> None:
+def test_repeated_events_are_merged() -> None:
     found = events.merge_repeated(
         [event(9, "x", 2), event(5, "y"), event(1, "x"), event(7, "x", uid="b"), event(3, "x", 4)]
     )
@@ -57,8 +57,8 @@ def post(place: Place, name: str, kind: str, involved: str, reason: str, **more:
     return place.client.post(place.path("events"), body).expect(201).body
 
 
-def test_of_the_job_and_of_its_pods(place: Place) -> None:
-    """By their names, since pods may be gone; and of nobody else."""
+def test_events_of_the_job_and_its_pods(place: Place) -> None:
+    """Pods are identified by name, since they may be deleted. Other objects are excluded."""
     made = place.submit(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS)))
     place.wait_for_completed("digits")
     place.wait_for_events(made["metadata"]["uid"], "AttemptStarted", "FrameworkCompleted")
@@ -83,7 +83,7 @@ def test_of_the_job_and_of_its_pods(place: Place) -> None:
     assert {each.object for each in found[:-1]} == {"digits"}
 
 
-def test_of_a_job_that_had_the_name_before(place: Place) -> None:
+def test_events_of_an_earlier_job_are_excluded(place: Place) -> None:
     for run in range(2):
         made = place.submit(jobs.framework("twice", jobs.role(life=jobs.SUCCEEDS)))
         place.wait_for_completed("twice")
@@ -95,8 +95,7 @@ def test_of_a_job_that_had_the_name_before(place: Place) -> None:
     assert [each.count for each in found if each.reason == "AttemptStarted"] == [1]
 
 
-def test_followed(place: Place) -> None:
-    """Those that are there, then each that comes, and each that happens again."""
+def test_follow_yields_existing_new_and_repeated_events(place: Place) -> None:
     place.submit(jobs.framework("live", jobs.role(life=jobs.FOREVER)))
     place.wait_for_running("live", 1)
     seen: list[Event] = []

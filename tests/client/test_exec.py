@@ -1,4 +1,4 @@
-"""What keeps a command from being run beside a task. Commands that do run are tested with pods that do."""
+"""Errors of `windlass exec`. Successful commands are tested with real pods."""
 
 import pytest
 from operated import jobs
@@ -60,19 +60,21 @@ NOT_THERE = {
 
 
 @pytest.mark.parametrize(("job", "task", "container", "words"), NOT_THERE.values(), ids=NOT_THERE.keys())
-def test_nothing_to_run_it_in(place: Place, job: str, task: Task, container: str, words: str) -> None:
+def test_task_without_a_running_container_is_reported(
+    place: Place, job: str, task: Task, container: str, words: str
+) -> None:
     with pytest.raises(NotThereError) as error:
         execute(place, job, task, container)
     assert str(error.value).startswith(words)
 
 
-def test_a_command_that_cannot_be_started(place: Place) -> None:
+def test_command_that_cannot_start_is_reported(place: Place) -> None:
     with pytest.raises(RefusedError, match=r"cannot run true in worker-0: .*nothing runs here"):
         execute(place, "live", Task("worker", 0))
 
 
-def test_what_the_server_says_when_it_opens_no_stream(place: Place) -> None:
-    """And not only its code."""
+def test_message_of_a_rejected_stream_is_reported(place: Place) -> None:
+    """Not only its status code."""
     request = streams.exec_request(place.name, "no-such-pod", "main", ("true",), stdin=False, tty=False)
 
     async def work(connection: Connection) -> None:
@@ -83,7 +85,7 @@ def test_what_the_server_says_when_it_opens_no_stream(place: Place) -> None:
     place.use(work)
 
 
-def test_a_server_that_does_not_know_us(place: Place) -> None:
+def test_rejected_credentials_are_reported(place: Place) -> None:
     from windlass.kubeapi.access import Access
     from windlass.kubeapi.credentials import ClusterConfig
     from windlass.kubeapi.transport import Transport

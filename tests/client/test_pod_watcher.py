@@ -1,4 +1,4 @@
-"""When a pod that somebody waits for is given up: what its node says of it, and how often."""
+"""When a pod is considered unrecoverable: by the events of its node and their count."""
 
 import pytest
 
@@ -44,10 +44,10 @@ HOPEFUL: dict[str, list[ApiEvent]] = {
 
 
 @pytest.mark.parametrize("case", HOPELESS)
-def test_it_is_given_up(case: str) -> None:
+def test_repeated_warnings_are_unrecoverable(case: str) -> None:
     assert pod_watcher.are_unrecoverable(HOPELESS[case])
 
 
 @pytest.mark.parametrize("case", HOPEFUL)
-def test_it_is_waited_for(case: str) -> None:
+def test_other_warnings_are_recoverable(case: str) -> None:
     assert not pod_watcher.are_unrecoverable(HOPEFUL[case])

@@ -1,5 +1,4 @@
-"""Ports of this machine that lead to pods, through the API server. Nothing runs the pods: servers of the test answer
-in their place."""
+"""Port forwarding through the API server. No kubelet runs the pods: servers of the test respond in their place."""
 
 import asyncio
 import contextlib
@@ -39,7 +38,7 @@ def place(world: InProcessCluster) -> ClusterNamespace:
 
 
 @pytest.mark.parametrize("by_socket", [False, True], ids=["https", "unix"])
-def test_many_connections_and_large_bodies_both_ways(scene: Scene, by_socket: bool) -> None:
+def test_many_connections_with_large_bodies(scene: Scene, by_socket: bool) -> None:
     bodies = [os.urandom(LARGE // 16) for _ in range(16)] + [os.urandom(LARGE), b"", b"\n"]
 
     async def send(url: str, body: bytes) -> None:
@@ -57,7 +56,7 @@ def test_many_connections_and_large_bodies_both_ways(scene: Scene, by_socket: bo
     played(play)
 
 
-def test_a_websocket_within_it(scene: Scene) -> None:
+def test_websocket_can_be_forwarded(scene: Scene) -> None:
     async def play() -> None:
         async with web_server() as port:
             scene.pod("p", port)
@@ -78,7 +77,7 @@ async def who(url: str) -> str:
         return await answer.text()
 
 
-def test_a_pod_that_was_replaced(scene: Scene) -> None:
+def test_new_connections_use_the_replaced_pod(scene: Scene) -> None:
     async def play() -> None:
         async with web_server("one") as first, web_server("two") as second:
             await asyncio.to_thread(scene.pod, "one", first)
@@ -94,7 +93,7 @@ def test_a_pod_that_was_replaced(scene: Scene) -> None:
     assert scene.notes == ["no pod is running: closed a connection"]
 
 
-def test_of_several_pods_the_one_that_answers(scene: Scene) -> None:
+def test_ready_pod_is_chosen(scene: Scene) -> None:
     async def play() -> None:
         async with web_server("old") as old, web_server("new") as new:
             scene.pod("old", old)
@@ -106,8 +105,7 @@ def test_of_several_pods_the_one_that_answers(scene: Scene) -> None:
     played(play)
 
 
-def test_a_port_on_which_nobody_listens(scene: Scene) -> None:
-    """Told once, however often somebody tries."""
+def test_refused_connection_is_reported_once(scene: Scene) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
         nobody = one.getsockname()[1]
 
@@ -126,8 +124,8 @@ def test_a_port_on_which_nobody_listens(scene: Scene) -> None:
 # Who says goodbye, and how
 
 
-def test_who_has_said_all_still_hears_the_answer(scene: Scene) -> None:
-    """The pod is not told that the input has ended: there is no way to say so."""
+def test_half_closed_client_receives_the_response(scene: Scene) -> None:
+    """The protocol has no half-close, so the pod does not notice the end of the input."""
 
     async def answer(reader: StreamReader, writer: StreamWriter) -> None:
         line = await reader.readline()
@@ -147,7 +145,7 @@ def test_who_has_said_all_still_hears_the_answer(scene: Scene) -> None:
     played(play)
 
 
-def test_who_is_gone_is_not_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_client_is_not_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_forward, "LINGER_SECONDS", 0.05)
     gone = asyncio.Event()
 
@@ -168,8 +166,8 @@ def test_who_is_gone_is_not_waited_for(scene: Scene, monkeypatch: pytest.MonkeyP
     played(play)
 
 
-def test_a_pod_that_answers_before_it_has_heard_all(scene: Scene) -> None:
-    """As one that refuses an upload."""
+def test_early_response_is_delivered(scene: Scene) -> None:
+    """E.g. from a server that rejects an upload."""
 
     async def refuse(reader: StreamReader, writer: StreamWriter) -> None:
         await reader.read(1)
@@ -188,8 +186,8 @@ def test_a_pod_that_answers_before_it_has_heard_all(scene: Scene) -> None:
     played(play)
 
 
-def test_an_answer_that_is_cut_is_no_answer(scene: Scene) -> None:
-    """Nobody takes what has come for the whole."""
+def test_truncated_response_resets_the_connection(scene: Scene) -> None:
+    """The client must not take a partial response for a complete one."""
 
     async def play() -> None:
         async def half(reader: StreamReader, writer: StreamWriter) -> None:
@@ -213,8 +211,8 @@ def test_an_answer_that_is_cut_is_no_answer(scene: Scene) -> None:
     played(play)
 
 
-def test_one_that_does_not_read_holds_the_other_up(scene: Scene) -> None:
-    """And what lies on the way is bounded."""
+def test_slow_reader_causes_backpressure(scene: Scene) -> None:
+    """The amount of buffered data is limited."""
     sent = 0
 
     async def pour(reader: StreamReader, writer: StreamWriter) -> None:
@@ -240,7 +238,7 @@ def test_one_that_does_not_read_holds_the_other_up(scene: Scene) -> None:
     played(play)
 
 
-def test_connections_that_are_open_when_it_ends(scene: Scene) -> None:
+def test_open_connections_are_closed_at_the_end(scene: Scene) -> None:
     async def hold(reader: StreamReader, writer: StreamWriter) -> None:
         writer.write(b"x")
         await reader.read()
@@ -265,7 +263,7 @@ def test_connections_that_are_open_when_it_ends(scene: Scene) -> None:
 # Where it listens
 
 
-def test_a_port_that_is_taken(scene: Scene) -> None:
+def test_next_free_port_is_used(scene: Scene) -> None:
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             wanted = taken.getsockname()[1]
@@ -277,7 +275,7 @@ def test_a_port_that_is_taken(scene: Scene) -> None:
     played(play)
 
 
-def test_no_port_at_all(scene: Scene) -> None:
+def test_no_free_port_is_reported(scene: Scene) -> None:
     async def play() -> None:
         with contextlib.ExitStack() as taken:
             with contextlib.suppress(OSError):
@@ -298,7 +296,7 @@ def test_no_port_at_all(scene: Scene) -> None:
         "no such host": "cannot listen on no such host: .*--address",
     }.items(),
 )
-def test_what_is_no_address_of_this_machine(scene: Scene, address: str, words: str) -> None:
+def test_foreign_address_is_rejected(scene: Scene, address: str, words: str) -> None:
     async def play() -> None:
         with pytest.raises(ClientError, match=words):
             async with scene.forward(address=address):
@@ -315,7 +313,7 @@ def test_what_is_no_address_of_this_machine(scene: Scene, address: str, words: s
         ("::1", "[::1]"),
     ],
 )
-def test_other_addresses(scene: Scene, address: str, host: str) -> None:
+def test_other_local_addresses(scene: Scene, address: str, host: str) -> None:
     async def play() -> None:
         async with web_server("me") as port:
             scene.pod("p", port)

@@ -1,4 +1,4 @@
-"""What a rescale changes beside the number of tasks, and what is said of it."""
+"""Scaling: the changed fields of the spec and their descriptions."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_policy_follows(case: str) -> None:
+def test_completion_policy_follows_the_task_number(case: str) -> None:
     before, number, expected = CASES[case]
     framework = builders.framework("job", builders.role("ps"), builders.role("worker", **before))
     planned = scale.plan_scaling(framework, {"worker": number})
@@ -64,7 +64,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_makes_no_sense_is_refused(case: str) -> None:
+def test_invalid_numbers_are_rejected(case: str) -> None:
     wanted, message = REFUSED[case]
     with pytest.raises(FaultyJobError, match=message.replace("?", r"\?")):
         scale.plan_scaling(builders.framework("job", builders.role("ps"), builders.role("worker")), wanted)

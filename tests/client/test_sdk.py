@@ -1,4 +1,4 @@
-"""The SDK as programs use it: its own examples run, from threads and beside another loop, and say what is wrong."""
+"""The SDK: its examples, threads, event loops and errors."""
 
 import asyncio
 import doctest
@@ -49,7 +49,7 @@ def client(place: ClusterNamespace) -> Iterator[Client]:
         yield client
 
 
-def test_the_examples_of_the_methods() -> None:
+def test_examples_of_the_methods_run() -> None:
     with (
         in_process_cluster.opened(life=Life(runs_for=None)) as endless,
         Client(endless.kubeconfig, namespace=endless.new_place().name) as client,
@@ -67,7 +67,7 @@ def test_the_examples_of_the_methods() -> None:
             assert not failures, "".join(failures)
 
 
-def test_the_story_has_every_method() -> None:
+def test_examples_use_every_method() -> None:
     methods = {
         name
         for name in vars(AsyncClient)
@@ -79,7 +79,7 @@ def test_the_story_has_every_method() -> None:
     assert methods - {"close"} == described == set(STORY)
 
 
-def test_one_client_in_several_threads(client: Client) -> None:
+def test_client_can_be_used_by_several_threads(client: Client) -> None:
     def run(number: int) -> windlass.JobView:
         name = f"job-{number}"
         client.submit(Job(name=name, image="python:3.12", command="true", roles={"worker": Role(tasks=1)}))
@@ -93,7 +93,7 @@ def test_one_client_in_several_threads(client: Client) -> None:
     assert [job.name for job in client.list()] == [job.name for job in done]
 
 
-def test_beside_a_loop_that_runs(client: Client) -> None:
+def test_blocking_client_works_beside_a_running_loop(client: Client) -> None:
     async def cell_of_a_notebook() -> windlass.JobView:
         client.submit(JOB)
         return client.wait("digits")
@@ -101,7 +101,7 @@ def test_beside_a_loop_that_runs(client: Client) -> None:
     assert asyncio.run(cell_of_a_notebook()).state is JobState.SUCCEEDED
 
 
-def test_the_asynchronous_one(place: ClusterNamespace) -> None:
+def test_asynchronous_client(place: ClusterNamespace) -> None:
     async def story() -> list[str]:
         async with AsyncClient(place.kubeconfig, namespace=place.name) as client:
             submitted = client.submit({"name": "digits", "image": "x", "command": "true", "roles": {"a": {}}})
@@ -113,7 +113,7 @@ def test_the_asynchronous_one(place: ClusterNamespace) -> None:
     assert asyncio.run(story()) == [JobState.SUCCEEDED]
 
 
-def test_watching_ends_with_the_job(client: Client, place: ClusterNamespace) -> None:
+def test_watch_ends_with_the_job(client: Client, place: ClusterNamespace) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(tasks=1, pod=FOREVER)}))
     seen = []
     for job in client.watch("digits"):
@@ -128,7 +128,7 @@ def test_watching_ends_with_the_job(client: Client, place: ClusterNamespace) -> 
     assert "exit" in done.reason or "3" in done.reason
 
 
-def test_a_file_may_be_changed_before_it_is_submitted(client: Client, tmp_path: Path) -> None:
+def test_loaded_job_can_be_changed_before_submission(client: Client, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print()")
     file = tmp_path / "job.yaml"
@@ -154,14 +154,14 @@ WRONG: dict[str, tuple[Callable[[Client], object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_goes_wrong_is_one_message(case: str, client: Client) -> None:
+def test_errors_have_one_message(case: str, client: Client) -> None:
     act, message = WRONG[case]
     with pytest.raises(ClientError) as refusal:
         act(client)
     assert message in str(refusal.value)
 
 
-def test_waiting_has_an_end(client: Client) -> None:
+def test_wait_times_out(client: Client) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")
     with pytest.raises(errors.TimedOutError, match=r"digits is not completed after 0\.01 s: it is Running"):
@@ -170,7 +170,7 @@ def test_waiting_has_an_end(client: Client) -> None:
     assert client.wait("digits", until="deleted").name == "digits"
 
 
-def test_whoever_waits_hears_of_a_deletion(client: Client) -> None:
+def test_wait_raises_after_a_deletion(client: Client) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")
     with ThreadPoolExecutor(1) as pool:
@@ -180,7 +180,7 @@ def test_whoever_waits_hears_of_a_deletion(client: Client) -> None:
             waiting.result(timeout=120)
 
 
-def test_nothing_stays_behind(world: InProcessCluster) -> None:
+def test_close_leaves_no_threads(world: InProcessCluster) -> None:
     before = threading.active_count()
     client = Client(world.kubeconfig)
     client.list()
@@ -191,7 +191,7 @@ def test_nothing_stays_behind(world: InProcessCluster) -> None:
         client.list()
 
 
-def test_closing_ends_what_others_wait_for(world: InProcessCluster, place: ClusterNamespace) -> None:
+def test_close_cancels_pending_calls(world: InProcessCluster, place: ClusterNamespace) -> None:
     client = Client(world.kubeconfig, namespace=place.name)
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")
@@ -205,7 +205,7 @@ def test_closing_ends_what_others_wait_for(world: InProcessCluster, place: Clust
     changes.close()  # type: ignore[attr-defined]
 
 
-def test_no_cluster_is_known(tmp_path: Path) -> None:
+def test_missing_cluster_is_reported(tmp_path: Path) -> None:
     with (
         Client(tmp_path / "missing") as client,
         pytest.raises(errors.NoClusterError, match="windlass local up"),

@@ -1,4 +1,4 @@
-"""docs/sdk.md: its examples run, one after the other, as somebody would type them."""
+"""The examples of docs/sdk.md, run one after the other."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
 JOB = "name: digits\nimage: x\ncommand: python train.py\nroles: {worker: {tasks: 3}}\n"
 
 
-def test_the_examples_of_the_page(
+def test_examples_of_the_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "job.yaml").write_text(JOB)

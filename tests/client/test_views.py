@@ -1,4 +1,4 @@
-"""The nine states of the controller in a person's words."""
+"""Mapping of the controller's nine states to common words."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Framework, JobState, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_states(case: str) -> None:
+def test_state_of_a_job(case: str) -> None:
     found, state, reason = CASES[case]
     view = views.job_view(found)
     assert (view.state, view.reason) == (state, reason)
@@ -95,14 +95,14 @@ def test_states(case: str) -> None:
     assert (view.code is not None) == view.is_completed
 
 
-def test_every_state_of_the_controller_has_a_word() -> None:
+def test_every_controller_state_is_mapped() -> None:
     for state in State:
         code = CompletionCode.SUCCEEDED if state.is_over else None
         assert views.job_view(framework(state, code=code)).framework_state == state
 
 
 def ran(found: Framework) -> Framework:
-    """Each of its tasks."""
+    """Return the job after each of its tasks has run."""
     assert found.status is not None
     (role,) = found.status.attempt_status.roles
     tasks = tuple(
@@ -117,7 +117,7 @@ def ran(found: Framework) -> Framework:
 
 
 def scaled(found: Framework, tasks: int) -> Framework:
-    """As it was before the controller hears of it."""
+    """Return the scaled job before the controller has processed the change."""
     return msgspec.structs.replace(found, spec=builders.framework("job", builders.role(tasks=tasks)).spec)
 
 
@@ -134,7 +134,7 @@ RUNNING: dict[str, tuple[Framework, bool]] = {
 
 
 @pytest.mark.parametrize("case", RUNNING)
-def test_whether_all_of_it_runs(case: str) -> None:
+def test_have_all_tasks_run(case: str) -> None:
     found, is_so = RUNNING[case]
     assert views.job_view(found).have_all_tasks_run == is_so
 
@@ -148,7 +148,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("code", ENDS)
-def test_tasks_that_have_ended(code: CompletionCode) -> None:
+def test_states_of_completed_tasks(code: CompletionCode) -> None:
     found = framework(State.ATTEMPT_RUNNING)
     assert found.status is not None
     (role,) = found.status.attempt_status.roles
@@ -170,7 +170,7 @@ def test_tasks_that_have_ended(code: CompletionCode) -> None:
     assert view.task("worker-9") is None
 
 
-def test_one_that_cannot_be_read() -> None:
+def test_invalid_framework_is_blocked() -> None:
     body = b'{"apiVersion": "launcher.microsoft.com/v1", "metadata": {"name": "odd", "uid": "u"}, "spec": 7}'
     view = views.job_view(codec.read_framework(body))
     assert (view.name, view.state, view.group) == ("odd", JobState.BLOCKED, "launcher.microsoft.com")

@@ -1,4 +1,4 @@
-"""One job as it changes: cut watches are begun anew, and what does not pass ends the wait."""
+"""Watching one job: interrupted watches are resumed, permanent errors end the wait."""
 
 import asyncio
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def running(place: ClusterNamespace) -> ClusterNamespace:
     return place
 
 
-def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) -> None:
+def test_later_job_of_the_same_name_is_ignored(running: ClusterNamespace) -> None:
     async def story(here: Connection) -> None:
         first = await lookup.find(here, "digits")
         seen: list[Framework | None] = []
@@ -54,7 +54,7 @@ def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) 
 
 
 def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many watches fail before one goes on."""
+    """Let this number of watches fail first."""
     watch, left = Reflector._watch, times
 
     async def failing(self: Reflector) -> None:
@@ -67,7 +67,7 @@ def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reflector, "_watch", failing)
 
 
-def test_a_watch_that_is_cut_goes_on(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_watch_is_resumed(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(errors.UnansweredError("cut"), 2, monkeypatch)
 
     async def story(here: Connection) -> None:
@@ -91,7 +91,7 @@ HOPELESS = {
 
 
 @pytest.mark.parametrize("case", HOPELESS)
-def test_what_does_not_pass_is_told(
+def test_permanent_error_ends_the_watch(
     case: str, running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(HOPELESS[case], 1000, monkeypatch)
@@ -99,23 +99,23 @@ def test_what_does_not_pass_is_told(
         play(running, lambda here: wait.wait(here, "digits"))
 
 
-def test_trouble_that_lasts_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_outage_ends_the_watch(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MAX_OUTAGE_SECONDS", 0.5)
     cut(errors.NotSentError("nobody is there"), 1000, monkeypatch)
     with pytest.raises(UnreachableError, match="nobody is there"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 
-def test_a_surprise_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_ends_the_watch(
+    running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut(ZeroDivisionError("a fault of ours"), 1, monkeypatch)
     with pytest.raises(ZeroDivisionError, match="a fault of ours"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 
-def test_nothing_is_asked_while_nothing_changes(
-    running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Waiting costs one list and one watch."""
+def test_idle_watch_sends_no_requests(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait needs one list and one watch."""
     asked: list[str] = []
     pages, watch = Reflector._pages, Reflector._watch
 

@@ -1,4 +1,4 @@
-"""`windlass barrier` as a process: what a pod's log shows of it, and what it exits with."""
+"""`windlass barrier` as a process: its log and its exit codes."""
 
 import os
 import shutil
@@ -53,8 +53,8 @@ def barrier(tmp_path: Path) -> Iterator[Barrier]:
         process.communicate()
 
 
-def test_passes(barrier: Barrier) -> None:
-    """It waits, is released by one line, and has asked once."""
+def test_barrier_passes_when_all_tasks_have_addresses(barrier: Barrier) -> None:
+    """It prints one line while waiting, and sends one request."""
     with apis.serving(watch_gangs=[Watch((), "more")]) as api:
         process = barrier.begin(api)
         api.wait_until_asked(1)
@@ -75,8 +75,8 @@ def test_passes(barrier: Barrier) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM])
-def test_a_pod_that_is_deleted(number: signal.Signals, barrier: Barrier) -> None:
-    """At once, with a line, and with nothing half done."""
+def test_sigterm_ends_the_barrier(number: signal.Signals, barrier: Barrier) -> None:
+    """It ends immediately with a message and without partial files."""
     with apis.serving(watch_gangs=[Watch((), "more")]) as api:
         process = barrier.begin(api)
         api.wait_until_asked(1)
@@ -87,7 +87,7 @@ def test_a_pod_that_is_deleted(number: signal.Signals, barrier: Barrier) -> None
     assert not list(barrier.folder.iterdir())
 
 
-def test_a_server_that_is_away_does_not_keep_it_from_ending(barrier: Barrier) -> None:
+def test_sigterm_ends_the_barrier_without_an_api_server(barrier: Barrier) -> None:
     with apis.serving() as gone:
         pass
     process = barrier.begin(gone)
@@ -98,7 +98,7 @@ def test_a_server_that_is_away_does_not_keep_it_from_ending(barrier: Barrier) ->
     assert (process.returncode, err) == (143, "windlass barrier: stopped: this pod is being deleted\n")
 
 
-def test_a_framework_that_is_deleted_meanwhile(barrier: Barrier) -> None:
+def test_deleted_framework_ends_the_barrier(barrier: Barrier) -> None:
     stored = msgspec.json.decode(codec.encode_framework(GAPPED))
     with apis.serving(
         watch_gangs=[refusal(403)], get_framework=[Answer(200, stored)], watch_framework=[Watch((), "more")]
@@ -126,7 +126,7 @@ def test_a_framework_that_is_deleted_meanwhile(barrier: Barrier) -> None:
     ],
     ids=["no-framework", "another", "bad-value", "no-kubeconfig"],
 )
-def test_failures(
+def test_failure_has_its_exit_code(
     arguments: tuple[str, ...], environment: dict[str, str], code: int, words: str, barrier: Barrier
 ) -> None:
     with apis.serving() as api:
@@ -138,7 +138,7 @@ def test_failures(
     assert words in line
 
 
-def test_options(barrier: Barrier) -> None:
+def test_options_of_the_reference_are_supported(barrier: Barrier) -> None:
     with apis.serving(watch_gangs=[Watch([OURS], "more")]) as api:
         process = barrier.begin(api, "--configfile", "configfile")
         process.communicate(timeout=SECONDS)
@@ -147,8 +147,8 @@ def test_options(barrier: Barrier) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash" if shutil.which("dash") else "sh"])
-def test_get_ips(shell: str, barrier: Barrier, tmp_path: Path) -> None:
-    """The script and the command: addresses of version 6 have their brackets once."""
+def test_printed_addresses_match_the_script(shell: str, barrier: Barrier, tmp_path: Path) -> None:
+    """IPv6 addresses have brackets once."""
     gang = gang_objects.gang({"ps": ["fd00::4"], "worker": ["10.0.0.5", "10.0.0.6"]})
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -172,7 +172,7 @@ def test_get_ips(shell: str, barrier: Barrier, tmp_path: Path) -> None:
     assert done.stdout == "10.0.0.5:49866,10.0.0.6:49866 [fd00::4]:49867\n", done.stderr
 
 
-def test_help() -> None:
+def test_help_describes_the_exit_codes() -> None:
     result = CliRunner().invoke(main, ["barrier", "--help"])
     assert result.exit_code == 0
     assert all(word in result.output for word in ("201", "210", "--configfile", "--print-hosts"))

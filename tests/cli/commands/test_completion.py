@@ -1,4 +1,4 @@
-"""Completion as the shells do it: commands, options, and the names of jobs and tasks of a cluster."""
+"""Shell completion of commands, options, and the names of jobs and tasks."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def at_the_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def completed(*words: str) -> list[str]:
-    """What click offers for the last of the words."""
+    """Return the completions of the last word."""
     *before, last = words
     found = ShellComplete(main, {}, "windlass", VARIABLE).get_completions(before, last)
     return [item.value for item in found]
@@ -66,12 +66,12 @@ CASES = {
 
 
 @pytest.mark.parametrize(("words", "expected"), CASES.values(), ids=CASES.keys())
-def test_what_is_offered(at_the_place: Place, words: tuple[str, ...], expected: list[str]) -> None:
+def test_completions(at_the_place: Place, words: tuple[str, ...], expected: list[str]) -> None:
     given = [part for word in words for part in (("-n", at_the_place.name) if word == "NS" else (word,))]
     assert sorted(completed(*given)) == sorted(expected)
 
 
-def test_every_command_is_offered_without_being_imported() -> None:
+def test_commands_are_completed_without_importing_them() -> None:
     names = set(completed(""))
     assert names == set(COMMANDS)
     code = (
@@ -96,7 +96,7 @@ NO_CLUSTER = {
 
 
 @pytest.mark.parametrize("kubeconfig", NO_CLUSTER.values(), ids=NO_CLUSTER.keys())
-def test_silent_without_a_cluster(
+def test_no_completions_without_a_cluster(
     kubeconfig: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
@@ -105,10 +105,9 @@ def test_silent_without_a_cluster(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_cluster_that_does_not_answer(
+def test_completion_times_out_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is given up, and nothing is said."""
     import socket
 
     monkeypatch.setattr(name_completion, "TIMEOUT_SECONDS", 0.2)
@@ -129,7 +128,7 @@ def test_a_cluster_that_does_not_answer(
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """On which there is a `windlass`."""
+    """A PATH with a `windlass` command."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "windlass"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m windlass.cli.main "$@"\n')
@@ -159,7 +158,7 @@ def in_bash(path: str, kubeconfig: Path, *words: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_bash_itself(place: Place, path: str) -> None:
+def test_bash_completes(place: Place, path: str) -> None:
     cases = {
         ("lo",): ["local", "logs"],
         ("logs", "--prev"): ["--previous"],
@@ -175,7 +174,7 @@ def test_bash_itself(place: Place, path: str) -> None:
     ("shell", "kind", "told"),
     [("zsh", ZshComplete, "plain\nmnist\n_"), ("fish", FishComplete, "plain,mnist")],
 )
-def test_what_the_other_shells_are_told(
+def test_completion_protocol_of_other_shells(
     shell: str, kind: type[ShellComplete], told: str, at_the_place: Place
 ) -> None:
     printed = CliRunner().invoke(main, ["completion", shell])
@@ -188,7 +187,7 @@ def test_what_the_other_shells_are_told(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_script_is_one_of_that_shell(shell: str, tmp_path: Path) -> None:
+def test_script_is_valid_in_its_shell(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"needs {shell} (Debian package {shell})")
@@ -198,7 +197,7 @@ def test_the_script_is_one_of_that_shell(shell: str, tmp_path: Path) -> None:
     assert (script.stat().st_size > 0, checked.returncode, checked.stderr) == (True, 0, b"")
 
 
-def test_another_shell() -> None:
+def test_unknown_shell_is_rejected() -> None:
     result = CliRunner().invoke(main, ["completion", "powershell"])
     assert result.exit_code == 2
     assert "'powershell' is not one of 'bash', 'zsh', 'fish'" in result.stderr

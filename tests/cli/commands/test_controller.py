@@ -1,6 +1,6 @@
-"""`windlass controller` as a person uses it: its settings from all sides, and what it says when it cannot begin.
+"""`windlass controller`: settings from all sources, and messages when it cannot start.
 
-That it runs Frameworks is tested where there are some.
+Tests of running Frameworks are elsewhere.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def windlass(*arguments: str | Path, variables: Mapping[str, str] | None = None)
 
 
 class Begun:
-    """In place of the operator: what it would have been started with."""
+    """Records the settings with which the operator would be started."""
 
     settings: Settings
     warnings: tuple[Diagnostic, ...]
@@ -60,7 +60,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
 # Settings
 
 
-def test_without_anything_all_is_as_the_settings_say(begun: Begun) -> None:
+def test_defaults_are_used_without_settings(begun: Begun) -> None:
     result = windlass()
     assert (result.exit_code, result.output) == (0, "")
     assert begun.settings == Settings()
@@ -84,7 +84,7 @@ OTHER_VALUES: dict[str, tuple[str, Any]] = {
 
 
 def other_value(setting: environment.Setting) -> tuple[str, Any]:
-    """As text, and what it means: anything but the default."""
+    """Return a value other than the default, as text and decoded."""
     if setting.attribute in OTHER_VALUES:
         return OTHER_VALUES[setting.attribute]
     if setting.is_boolean:
@@ -107,7 +107,7 @@ every_setting = pytest.mark.parametrize(
 
 
 @every_setting
-def test_each_setting_is_a_flag(begun: Begun, setting: environment.Setting) -> None:
+def test_each_setting_has_a_flag(begun: Begun, setting: environment.Setting) -> None:
     text, value = other_value(setting)
     if setting.is_boolean:
         positive, _, negative = setting.flags.partition("/")
@@ -120,7 +120,7 @@ def test_each_setting_is_a_flag(begun: Begun, setting: environment.Setting) -> N
 
 
 @every_setting
-def test_each_setting_is_a_variable(begun: Begun, setting: environment.Setting) -> None:
+def test_each_setting_has_a_variable(begun: Begun, setting: environment.Setting) -> None:
     text, value = other_value(setting)
     result = windlass(variables={setting.variable: text})
     assert (result.exit_code, result.output) == (0, "")
@@ -138,7 +138,7 @@ def test_each_setting_is_a_variable(begun: Begun, setting: environment.Setting) 
         (["--manage-crds"], "manage_crds", True),
     ],
 )
-def test_the_usual_flags(begun: Begun, arguments: list[str], attribute: str, value: Any) -> None:
+def test_common_flags(begun: Begun, arguments: list[str], attribute: str, value: Any) -> None:
     assert windlass(*arguments).exit_code == 0
     assert getattr(begun.settings, attribute) == value
 
@@ -160,7 +160,7 @@ FLAG, VARIABLE, FILE = "flag", "variable", "file"
     ],
 )
 @pytest.mark.parametrize("file_named_by", [FLAG, VARIABLE])
-def test_flags_come_before_variables_and_these_before_the_file(
+def test_flags_override_variables_and_variables_override_the_file(
     begun: Begun, tmp_path: Path, sources: list[str], expected: int, file_named_by: str
 ) -> None:
     config = tmp_path / "frameworkcontroller.yaml"
@@ -176,7 +176,7 @@ def test_flags_come_before_variables_and_these_before_the_file(
     assert (begun.settings.worker_number, begun.settings.lease_name) == (expected, "from-the-file")
 
 
-def test_the_variables_that_others_use_come_last(begun: Begun, tmp_path: Path) -> None:
+def test_variables_of_other_tools_have_the_lowest_precedence(begun: Begun, tmp_path: Path) -> None:
     variables = {"KUBECONFIG": "from-kubectl", "KUBE_APISERVER_ADDRESS": "http://other"}
     windlass(variables=variables)
     assert begun.settings.kube_config_file_path == "from-kubectl"
@@ -187,7 +187,7 @@ def test_the_variables_that_others_use_come_last(begun: Begun, tmp_path: Path) -
     assert begun.settings.kube_config_file_path == "from-the-file"
 
 
-def test_a_variable_that_is_misspelt_is_a_warning(begun: Begun) -> None:
+def test_misspelt_variable_is_a_warning(begun: Begun) -> None:
     assert windlass(variables={"WINDLASS_WORKER_NUMBERS": "3"}).exit_code == 0
     (warning,) = begun.warnings
     assert "Did you mean WINDLASS_WORKER_NUMBER?" in str(warning)
@@ -196,7 +196,7 @@ def test_a_variable_that_is_misspelt_is_a_warning(begun: Begun) -> None:
 # What is wrong with them
 
 
-def test_all_that_is_wrong_is_said_at_once_with_where_it_stands(begun: Begun, tmp_path: Path) -> None:
+def test_all_invalid_settings_are_reported_with_their_source(begun: Begun, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("workerNumber: 0\nleaseNam: x\nlogObjectSnapshot: {pod: {onPodDeletion: 3}}\n")
     result = windlass(
@@ -235,7 +235,7 @@ def test_all_that_is_wrong_is_said_at_once_with_where_it_stands(begun: Begun, tm
         (["--lease-retry-period-sec", "9.5"], "1.2 × leaseRetryPeriodSec < leaseRenewDeadlineSec"),
     ],
 )
-def test_one_thing_that_is_wrong_is_one_line(arguments: list[str], words: str) -> None:
+def test_single_invalid_setting_is_one_line(arguments: list[str], words: str) -> None:
     result = windlass(*arguments)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -243,7 +243,7 @@ def test_one_thing_that_is_wrong_is_one_line(arguments: list[str], words: str) -
 
 
 @pytest.mark.parametrize("arguments", [["--worker-numbers", "3"], ["now"]])
-def test_usage(arguments: list[str]) -> None:
+def test_invalid_usage_is_rejected(arguments: list[str]) -> None:
     result = windlass(*arguments)
     assert result.exit_code == 2
     assert "Usage: " in result.stderr
@@ -252,7 +252,7 @@ def test_usage(arguments: list[str]) -> None:
 # Help
 
 
-def test_help_explains_what_most_people_need() -> None:
+def test_help_shows_common_settings() -> None:
     result = windlass("--help")
     assert result.exit_code == 0
     for words in (
@@ -270,13 +270,13 @@ def test_help_explains_what_most_people_need() -> None:
     assert "docs/configuration.md" in result.stdout
 
 
-def test_what_help_explains_exists() -> None:
+def test_settings_in_help_exist() -> None:
     attributes = {setting.attribute for setting in environment.SETTINGS}
     assert set(module.HELP) | set(module.SHORT_FORMS) <= attributes
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["controller", "--help"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+def test_help_imports_no_slow_modules(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         "from windlass.cli.main import main\n"
@@ -305,7 +305,7 @@ def _log_as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_log_as_it_was")
-def test_a_bug_is_a_line_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> None:
         raise ExceptionGroup("unhandled errors", [ZeroDivisionError("by zero")])
 
@@ -321,7 +321,7 @@ def test_a_bug_is_a_line_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def process(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """Nobody has told it of any cluster but by flags."""
+    """A process whose only information about a cluster are its flags."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -345,7 +345,7 @@ def outcome(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return run.returncode, out, errors
 
 
-def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
+def test_missing_cluster_is_reported_with_the_places_searched(tmp_path: Path) -> None:
     code, out, errors = outcome(tmp_path)
     assert (code, out) == (3, "")
     (line,) = errors.splitlines()
@@ -353,12 +353,12 @@ def test_without_a_cluster_it_says_where_it_looked(tmp_path: Path) -> None:
     assert str(tmp_path / ".kube" / "config") in line
 
 
-def test_without_an_election_the_timings_of_a_lease_do_not_matter(tmp_path: Path) -> None:
+def test_lease_timings_are_ignored_without_leader_election(tmp_path: Path) -> None:
     code, _, errors = outcome(tmp_path, "--no-leader-election", "--lease-retry-period-sec", "9.5")
     assert (code, len(errors.splitlines())) == (3, 1)
 
 
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_reported(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     code, out, errors = outcome(tmp_path, "--kubeconfig", str(missing))
     assert (code, out) == (3, "")
@@ -366,7 +366,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     assert str(missing) in line
 
 
-def test_a_port_that_is_taken(tmp_path: Path) -> None:
+def test_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, out, errors = outcome(
@@ -378,7 +378,9 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_while_it_waits_for_a_server_it_can_be_stopped(tmp_path: Path, number: signal.Signals) -> None:
+def test_controller_can_be_stopped_while_it_waits_for_the_server(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with socket.socket() as unheard:
         # Bound, and nobody listens: whoever connects is refused, and nobody else gets the port.
         unheard.bind(("127.0.0.1", 0))
@@ -404,7 +406,7 @@ def test_while_it_waits_for_a_server_it_can_be_stopped(tmp_path: Path, number: s
     assert "Traceback" not in errors
 
 
-def test_warnings_are_lines_of_its_log(tmp_path: Path) -> None:
+def test_warnings_are_logged(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("kubeClientBurst: 3\n")
     code, _, errors = outcome(tmp_path, "--config", str(config), "--log-format", "json")
@@ -415,9 +417,7 @@ def test_warnings_are_lines_of_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_the_event_loop_is_uvloop_where_that_is_installed(
-    monkeypatch: pytest.MonkeyPatch, is_installed: bool
-) -> None:
+def test_uvloop_is_used_if_installed(monkeypatch: pytest.MonkeyPatch, is_installed: bool) -> None:
     loops: list[str] = []
 
     async def run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:

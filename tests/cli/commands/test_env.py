@@ -1,4 +1,4 @@
-"""`windlass env` against an embedded API server, and what shells make of what it prints."""
+"""`windlass env` with an embedded API server, and its output in real shells."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Cluster:
             assert served.ask("POST", DEFINITIONS, manifests.framework_crd(group)).code == 201
 
     def create(self, framework: Framework) -> None:
-        """With its status, which the API server takes apart from the rest."""
+        """Create a Framework and write its status, which is a subresource."""
         body = msgspec.json.decode(codec.encode_framework(framework))
         for field in ("uid", "resourceVersion", "creationTimestamp"):
             del body["metadata"][field]
@@ -72,7 +72,7 @@ def framework(name: str, ips: Any = FULL, runtime: str = "", **fields: Any) -> F
     return gang_objects.framework(ips, name=name, namespace="default", annotations=asks, **fields)
 
 
-def test_everything(cluster: Cluster) -> None:
+def test_env_prints_all_discovery_variables(cluster: Cluster) -> None:
     cluster.create(framework("whole", runtime="tensorflow"))
     told = cluster.told("whole/worker-1")
     config = json.loads(told["TF_CONFIG"])
@@ -87,27 +87,27 @@ def test_everything(cluster: Cluster) -> None:
     assert "taskindex" in told
 
 
-def test_before_everybody_has_an_address(cluster: Cluster) -> None:
+def test_env_before_all_tasks_have_addresses(cluster: Cluster) -> None:
     cluster.create(framework("early", GAPPED, "pytorch"))
     told = cluster.told("early/worker-0")
     assert told["RANK"] == "1"
     assert not [name for name in told if name.startswith("FB_")]
 
 
-def test_of_one_that_asks_for_nothing(cluster: Cluster) -> None:
-    """Nothing that would switch a library on."""
+def test_env_of_a_job_without_a_runtime(cluster: Cluster) -> None:
+    """No variable is set that would enable distribution in a library."""
     cluster.create(framework("modest", GAPPED))
     assert all(name.startswith("FC_") for name in cluster.told("modest/ps-0"))
 
 
-def test_of_the_old_group(cluster: Cluster) -> None:
+def test_env_of_the_old_api_group(cluster: Cluster) -> None:
     """Statement 52."""
     cluster.create(framework("old", GAPPED, group=names.LAUNCHER_GROUP))
     told = cluster.told("old/worker-1")
     assert (told["taskindex"], told["TASK_INDEX"], told["FC_TASK_INDEX"]) == ("1", "1", "1")
 
 
-def test_ports_of_a_shared_network(cluster: Cluster) -> None:
+def test_env_has_the_ports_of_a_shared_network(cluster: Cluster) -> None:
     made = framework("shared", runtime="plain")
     cluster.create(made)
     body = {
@@ -123,8 +123,8 @@ def test_ports_of_a_shared_network(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_evaluated(shell: str, cluster: Cluster, tmp_path: Path) -> None:
-    """Whatever is in a value, the shell's children see it as it is."""
+def test_evaluated_values_are_unchanged(shell: str, cluster: Cluster, tmp_path: Path) -> None:
+    """Child processes of the shell see the exact value."""
     cluster.create(framework(f"for-{shell}", runtime="tensorflow"))
     printed = cluster.env(f"for-{shell}/worker-0")
     assert printed.exit_code == 0
@@ -157,11 +157,11 @@ AWKWARD: Final = """it's "q" \\ $HOME `id` $(id) %x\n{a,b} ; # &"""
         ("powershell", """$Env:A = 'it''s "q" \\ $HOME `id` $(id) %x\n{a,b} ; # &'"""),
     ],
 )
-def test_quoting(shell: str, written: str) -> None:
+def test_values_are_quoted_for_each_shell(shell: str, written: str) -> None:
     assert module._FORMS[shell]("A", AWKWARD) == written
 
 
-def test_fish_itself() -> None:
+def test_fish_reads_the_values() -> None:
     fish = shutil.which("fish")
     if fish is None:
         pytest.skip("needs fish (Debian package fish)")
@@ -171,7 +171,7 @@ def test_fish_itself() -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_posix_shells_themselves(shell: str) -> None:
+def test_posix_shells_read_the_values(shell: str) -> None:
     script = module._FORMS["sh"]("A", AWKWARD) + '; printf %s "$A"'
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     assert done.stdout == AWKWARD
@@ -180,7 +180,7 @@ def test_posix_shells_themselves(shell: str) -> None:
 # Who is not there
 
 
-def test_unknown(cluster: Cluster) -> None:
+def test_unknown_task_is_reported(cluster: Cluster) -> None:
     cluster.create(framework("known", {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""], "empty": []}))
     for task, words in {
         "known/worker-2": "known has no task worker-2; its tasks are ps-0, worker-0..1",
@@ -195,7 +195,7 @@ def test_unknown(cluster: Cluster) -> None:
         assert words in line
 
 
-def test_another_namespace(cluster: Cluster) -> None:
+def test_env_of_another_namespace(cluster: Cluster) -> None:
     cluster.create(framework("placed"))
     result = cluster.env("placed/ps-0", "-n", "elsewhere")
     assert result.exit_code == 1
@@ -206,14 +206,14 @@ def test_another_namespace(cluster: Cluster) -> None:
     "task",
     ["digits", "digits/", "digits/worker", "digits/worker-", "digits/worker-x", "/worker-0", "a/b/c-0", ""],
 )
-def test_what_is_no_task(task: str) -> None:
-    """Before any cluster is asked."""
+def test_invalid_task_name_is_rejected(task: str) -> None:
+    """No request is sent to the cluster."""
     result = CliRunner().invoke(main, ["env", task])
     assert result.exit_code == 2
     assert "expected NAME/ROLE-INDEX, e.g. digits/worker-1" in result.stderr
 
 
-def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+def test_unreachable_cluster_is_reported(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["env", "a/b-0", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 1
     assert str(tmp_path / "none") in result.stderr
@@ -239,8 +239,8 @@ def scripted(tmp_path: Path, steps: Mapping[str, Sequence[Step]]) -> Result:
         return CliRunner().invoke(main, ["env", "digits/worker-1", "--kubeconfig", str(tmp_path / "config")])
 
 
-def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
-    """And none on ConfigMaps: only an embedded cluster has ports in them."""
+def test_permissions_for_one_api_group_suffice(tmp_path: Path) -> None:
+    """ConfigMaps are not needed: only an embedded cluster has ports in them."""
     steps = {
         "get_launcher": [refusal(403)],
         "get_framework": [Answer(200, WRITTEN)],
@@ -260,7 +260,7 @@ def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
     ],
     ids=["forbidden", "no-framework", "no-json"],
 )
-def test_answers_that_tell_nothing(steps: dict[str, list[Step]], words: str, tmp_path: Path) -> None:
+def test_error_responses_are_reported(steps: dict[str, list[Step]], words: str, tmp_path: Path) -> None:
     result = scripted(tmp_path, steps)
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""`windlass init`: whatever the script and the options say, lint has nothing to say about the job file."""
+"""`windlass init`: lint finds no problems in the job file, whatever the script and the options are."""
 
 import os
 import pty
@@ -61,7 +61,7 @@ JOBS: dict[str, tuple[str | None, tuple[str, ...], str, dict[str, int], str]] = 
 
 
 @pytest.mark.parametrize(("script", "options", "runtime", "tasks", "command"), JOBS.values(), ids=JOBS)
-def test_job(
+def test_job_file_passes_lint(
     here: Path,
     script: str | None,
     options: tuple[str, ...],
@@ -83,7 +83,7 @@ def test_job(
     assert f"the job: digits, {runtime}, " in result.stderr
 
 
-def test_it_says_what_it_saw(here: Path) -> None:
+def test_init_prints_what_it_found_in_the_script(here: Path) -> None:
     (here / "train.py").write_text(OLD_TENSORFLOW)
 
     result = init("train.py")
@@ -95,7 +95,7 @@ def test_it_says_what_it_saw(here: Path) -> None:
     ]
 
 
-def test_editors_find_the_schema_and_it_takes_the_job(here: Path) -> None:
+def test_schema_of_the_first_line_accepts_the_job(here: Path) -> None:
     result = init("-o", "-")
 
     first, *_ = result.stdout.splitlines()
@@ -107,7 +107,7 @@ def test_editors_find_the_schema_and_it_takes_the_job(here: Path) -> None:
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
-def test_what_stands_there_as_a_comment_can_be_used(here: Path, runtime: str) -> None:
+def test_commented_fields_are_valid(here: Path, runtime: str) -> None:
     init("--runtime", runtime)
     text = (here / "job.yaml").read_text()
     optional = re.compile(r"^( *)# (?=(?: *)\w+:(?: [^/\s]|$))", re.MULTILINE)
@@ -131,7 +131,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("script", "expected"), NAMES.items(), ids=NAMES)
-def test_names(here: Path, script: str, expected: tuple[str, str, str]) -> None:
+def test_name_is_derived_from_the_script(here: Path, script: str, expected: tuple[str, str, str]) -> None:
     (here / script).parent.mkdir(exist_ok=True)
     (here / script).write_text("")
 
@@ -142,7 +142,7 @@ def test_names(here: Path, script: str, expected: tuple[str, str, str]) -> None:
     assert lint.check_files(["job.yaml"]).faults == ()
 
 
-def test_the_code_is_named_from_the_job_file(here: Path) -> None:
+def test_code_path_is_relative_to_the_job_file(here: Path) -> None:
     (here / "jobs").mkdir()
     (here / "train.py").write_text("")
 
@@ -151,7 +151,7 @@ def test_the_code_is_named_from_the_job_file(here: Path) -> None:
     assert yaml.safe_load((here / "jobs" / "a.yaml").read_text())["code"] == ".."
 
 
-def test_an_existing_file_is_kept(here: Path) -> None:
+def test_existing_file_is_not_replaced(here: Path) -> None:
     (here / "job.yaml").write_text("mine")
 
     refused = init()
@@ -176,7 +176,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
-def test_refused(here: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_invalid_options_are_rejected(here: Path, arguments: tuple[str, ...], words: str) -> None:
     run = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "windlass.cli.main", "init", *arguments],
         capture_output=True,
@@ -191,7 +191,7 @@ def test_refused(here: Path, arguments: tuple[str, ...], words: str) -> None:
     assert list(here.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there(here: Path) -> None:
+def test_missing_output_directory_is_reported(here: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "windlass.cli.main", "init", "--output-file", "no/job.yaml"],
         capture_output=True,
@@ -203,8 +203,8 @@ def test_a_folder_that_is_not_there(here: Path) -> None:
     assert "windlass: cannot write no/job.yaml: No such file or directory" in run.stderr
 
 
-def test_a_full_disk_leaves_no_half_of_a_file(here: Path) -> None:
-    """The shell's limit on the size of files stands for the disk's end."""
+def test_full_disk_leaves_no_partial_file(here: Path) -> None:
+    """The file size limit of the shell simulates a full disk."""
     command = f"ulimit -f 0; trap '' XFSZ; exec {sys.executable} -m windlass.cli.main init"
     run = subprocess.run(  # noqa: S603
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -215,8 +215,8 @@ def test_a_full_disk_leaves_no_half_of_a_file(here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-def test_questions_on_a_terminal(here: Path) -> None:
-    """Each answer that is left empty is what the script says."""
+def test_prompts_on_a_terminal(here: Path) -> None:
+    """An empty answer selects the value inferred from the script."""
     (here / "train.py").write_text(COORDINATOR)
     terminal, ours = pty.openpty()
     with subprocess.Popen(

@@ -1,6 +1,6 @@
-"""`windlass init --template`: the templates to begin with, from the first edit to what a cluster is given.
+"""`windlass init --template`: the first templates, from the first edit to the objects on a cluster.
 
-`WINDLASS_REGENERATE=1` writes the golden files anew; read the difference before it is kept.
+`WINDLASS_REGENERATE=1` rewrites the golden files. Read the difference before you commit it.
 """
 
 import json
@@ -57,7 +57,7 @@ def windlass(*words: str, code: int = 0) -> Result:
 
 
 @pytest.mark.parametrize(("mode", "file"), [("single", SINGLE), ("cluster", CLUSTER)])
-def test_a_template_to_begin_with(mode: str, file: str, here: Path) -> None:
+def test_init_writes_a_template(mode: str, file: str, here: Path) -> None:
     said = windlass("init", "--template", mode).stderr
     assert said.startswith(f"wrote {file}. ")
     assert f"windlass template {mode} {file} PROJECT" in said
@@ -67,7 +67,7 @@ def test_a_template_to_begin_with(mode: str, file: str, here: Path) -> None:
     assert (here / "mine.jinja").read_text() == (here / file).read_text()
 
 
-def test_what_is_there_stays(here: Path) -> None:
+def test_existing_template_is_not_replaced(here: Path) -> None:
     (here / SINGLE).write_text("mine")
     assert f"{SINGLE} already exists" in windlass("init", "--template", "single", code=2).stderr
     assert (here / SINGLE).read_text() == "mine"
@@ -76,12 +76,12 @@ def test_what_is_there_stays(here: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("train.py",), ("--ps", "2"), ("--image", "x"), ("--runtime", "mpi")])
-def test_what_says_nothing_of_a_template(words: tuple[str, ...], here: Path) -> None:
+def test_job_options_are_rejected_with_template(words: tuple[str, ...], here: Path) -> None:
     assert "edit the template instead" in windlass("init", "--template", "single", *words, code=2).stderr
     assert not list(here.iterdir())
 
 
-def test_the_page_shows_what_is_in_it() -> None:
+def test_docs_page_shows_the_template() -> None:
     page = (Path(__file__).parents[3] / "docs" / "templates.md").read_text()
     text = templates.shipped_template(Mode.SINGLE).decode()
     shown, _ = re.findall(r"^```jinja\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -94,7 +94,7 @@ def test_the_page_shows_what_is_in_it() -> None:
 
 
 def flow(case: str, folder: Path) -> str:
-    """As somebody does it: a template to begin with, edited, and rendered."""
+    """Write a template, edit it and render it, like a user."""
     mode, file, *rest = FLOWS[case]
     windlass("init", "--template", mode)
     text = (folder / file).read_text()
@@ -108,12 +108,12 @@ def flow(case: str, folder: Path) -> str:
 
 
 def objects(text: str) -> dict[str, Json]:
-    """By kind."""
+    """Return the objects by kind."""
     return {body["kind"]: body for body in yaml.safe_load_all(text)}
 
 
 @pytest.mark.parametrize("case", FLOWS)
-def test_what_comes_out(case: str, here: Path) -> None:
+def test_rendered_objects_match_the_golden_file(case: str, here: Path) -> None:
     text = flow(case, here)
     golden = RENDERED / f"template-{case}.yaml"
     if os.environ.get("WINDLASS_REGENERATE"):
@@ -122,13 +122,13 @@ def test_what_comes_out(case: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("case", FLOWS)
-def test_it_has_the_shape_of_a_current_kubernetes(case: str) -> None:
+def test_rendered_objects_match_the_schemas_of_kubernetes(case: str) -> None:
     for body in objects((RENDERED / f"template-{case}.yaml").read_text()).values():
         assert list(faults(body)) == []
 
 
 @pytest.mark.parametrize("case", FLOWS)
-def test_everything_is_found_by_the_name_of_the_job(case: str) -> None:
+def test_all_objects_have_the_job_label(case: str) -> None:
     found = objects((RENDERED / f"template-{case}.yaml").read_text())
     assert found["Job"]["metadata"]["name"] == NAME
     for body in found.values():
@@ -154,7 +154,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("case", FLOWS)
-def test_a_server_takes_it(case: str, server: RunningServer) -> None:
+def test_api_server_accepts_the_objects(case: str, server: RunningServer) -> None:
     for kind, body in objects((RENDERED / f"template-{case}.yaml").read_text()).items():
         answer = server.ask("POST", f"{PATHS[kind]}?dryRun=All&fieldValidation=Strict", body)
         assert answer.code == 201, answer.body
@@ -164,13 +164,13 @@ def test_a_server_takes_it(case: str, server: RunningServer) -> None:
 
 
 def environment(template: Json, index: int) -> dict[str, str]:
-    """Of the task's own container, as Kubernetes makes it for this one."""
+    """Return the environment of the main container with expanded variables."""
     (container,) = template["spec"]["containers"]
     told = {each["name"]: each.get("value", str(index)) for each in container["env"]}
     return {name: value.replace("$(TASK_INDEX)", str(index)) for name, value in told.items()}
 
 
-def test_tasks_of_a_cluster_know_each_other() -> None:
+def test_tasks_of_a_cluster_have_discovery_variables() -> None:
     found = objects((RENDERED / "template-cluster.yaml").read_text())
     service = found["Service"]["metadata"]["name"]
     ps = [f"{found['StatefulSet']['metadata']['name']}-{index}.{service}:2222" for index in (0, 1)]
@@ -185,14 +185,14 @@ def test_tasks_of_a_cluster_know_each_other() -> None:
         assert (told["JOB_NAME"], told["TASK_INDEX"]) == (role, "1")
 
 
-def test_a_cluster_without_parameter_servers() -> None:
+def test_cluster_without_parameter_servers() -> None:
     found = objects((RENDERED / "template-workers.yaml").read_text())
     assert sorted(found) == ["Job", "Service"]
     config = json.loads(environment(found["Job"]["spec"]["template"], 0)["TF_CONFIG"])
     assert list(config["cluster"]) == ["worker"]
 
 
-def test_gpus(here: Path) -> None:
+def test_gpus_are_requested(here: Path) -> None:
     windlass("init", "--template", "cluster")
     text = (here / CLUSTER).read_text().replace("worker_gpus = 0", "worker_gpus = 2")
     (here / CLUSTER).write_text(text)
@@ -209,7 +209,7 @@ def test_gpus(here: Path) -> None:
 
 
 def preflight(share: Path) -> subprocess.CompletedProcess[str]:
-    """The init container's own script, with a folder of this machine in place of the mount."""
+    """Run the script of the init container with a local folder in place of the mount."""
     job = objects((RENDERED / "template-single.yaml").read_text())["Job"]
     (container,) = job["spec"]["template"]["spec"]["initContainers"]
     shell, option, script = container["command"]
@@ -224,7 +224,7 @@ def preflight(share: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_preflight_names_missing_files(tmp_path: Path) -> None:
     result = preflight(tmp_path)
     assert result.returncode == 1
     for file in ("src/web-predict/train.py", "data/web-predict/train_data.tfrecord"):
@@ -232,7 +232,7 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_are_there(tmp_path: Path) -> None:
+def test_preflight_passes_if_files_exist(tmp_path: Path) -> None:
     for file in ("src/web-predict/train.py", "data/web-predict/train_data.tfrecord"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("")
@@ -250,8 +250,8 @@ def test_files_that_are_there(tmp_path: Path) -> None:
 @example(server="{{ 7*7 }}", file="$(HOME) $$", image="\\n\n\t")
 @example(server="", file="yes", image="00012")
 @given(server=st.text(max_size=30), file=st.text(max_size=30), image=st.text(max_size=30))
-def test_values_come_out_as_they_went_in(mode: Mode, server: str, file: str, image: str) -> None:
-    """A `$(TASK_INDEX)` is for Kubernetes to read, and stands nowhere else."""
+def test_values_are_rendered_unchanged(mode: Mode, server: str, file: str, image: str) -> None:
+    """`$(TASK_INDEX)` is expanded by Kubernetes."""
     source = templates.shipped_template(mode).decode()
     given_values = {"nfs_server": server, "train_data_file": file, "image": image}
     for name in given_values:

@@ -1,4 +1,4 @@
-"""`windlass install` as a person uses it: what it prints, what it does to an API server, and how it refuses."""
+"""`windlass install`: its output, its effect on an API server, and rejected options."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def install(server: RunningServer, *options: str | Path) -> Result:
 
 
 def outcomes(result: Result) -> dict[str, set[str]]:
-    """Outcome → the kinds that had it."""
+    """Return the kinds by outcome."""
     assert (result.exit_code, result.stderr) == (0, "")
     found: dict[str, set[str]] = {}
     for line in result.stdout.splitlines():
@@ -73,7 +73,7 @@ def printed(*options: str | Path) -> list[Json]:
     return list(yaml.safe_load_all(result.stdout))
 
 
-def test_prints_and_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_install_prints_without_applying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     found = printed()
     frameworks = [f"frameworks.{group}" for group in names.GROUPS]
@@ -82,11 +82,11 @@ def test_prints_and_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one["kind"].lower() for one in found} == {*KINDS, "poddisruptionbudget"}
 
 
-def test_prints_definitions_only() -> None:
+def test_crds_only_prints_definitions() -> None:
     assert {one["kind"] for one in printed("--crds-only", "--pod-monitor")} == {"CustomResourceDefinition"}
 
 
-def test_printing_needs_no_http_client() -> None:
+def test_printing_imports_no_http_client() -> None:
     code = "import sys, windlass.cli.commands.install; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0  # noqa: S603
 
@@ -96,7 +96,7 @@ def deployment(found: list[Json]) -> Any:
     return one["spec"]
 
 
-def test_options(tmp_path: Path) -> None:
+def test_options_change_the_manifests(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("frameworkCompletedRetainSec: 60\n")
     found = printed(
@@ -130,7 +130,7 @@ def test_options(tmp_path: Path) -> None:
     ]
 
 
-def test_what_the_file_says_counts_too(tmp_path: Path) -> None:
+def test_configuration_file_changes_the_manifests(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("namespaces: [team-a]\nleaseName: mine\nmetricsAddress: 'off'\nbarrierImage: mine:1\n")
     found = printed("--config", file, "--image", "registry.example/windlass:1")
@@ -153,7 +153,7 @@ def test_what_the_file_says_counts_too(tmp_path: Path) -> None:
         (("--apply", "--kubeconfig", "/no/such/file"), 1, "/no/such/file"),
     ],
 )
-def test_bad_options(options: tuple[str, ...], exit_code: int, words: str) -> None:
+def test_invalid_options_are_rejected(options: tuple[str, ...], exit_code: int, words: str) -> None:
     result = windlass("install", *options)
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert words in result.stderr
@@ -168,7 +168,7 @@ def test_bad_options(options: tuple[str, ...], exit_code: int, words: str) -> No
         ("leaderElection: false\n", "the configuration disables leaderElection: use --replicas 1"),
     ],
 )
-def test_bad_configuration(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_configuration_is_rejected(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(text)
     result = windlass("install", "--config", file)
@@ -176,8 +176,7 @@ def test_bad_configuration(tmp_path: Path, text: str, words: str) -> None:
     assert words in result.stderr
 
 
-def test_from_nothing_and_again(server: RunningServer) -> None:
-    """Created, then unchanged, then what differs is configured."""
+def test_apply_creates_then_leaves_unchanged_then_configures(server: RunningServer) -> None:
     assert outcomes(install(server)) == {"created": KINDS, "skipped": {"poddisruptionbudget"}}
     assert outcomes(install(server)) == {"unchanged": KINDS, "skipped": {"poddisruptionbudget"}}
     changed = outcomes(install(server, "--replicas", "3"))
@@ -188,8 +187,8 @@ def test_from_nothing_and_again(server: RunningServer) -> None:
     assert server.ask("GET", "/api/v1/namespaces/default/configmaps").body["items"] == []
 
 
-def test_what_is_no_longer_said_goes(server: RunningServer) -> None:
-    """A flag, rights in the whole cluster, and rights in a namespace; what others added stays."""
+def test_apply_removes_obsolete_flags_and_permissions(server: RunningServer) -> None:
+    """Permissions in the cluster and in namespaces are removed. Additions of others are kept."""
     for name in ("a", "b"):
         server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     install(server, "--priority-class", "system-cluster-critical")
@@ -214,7 +213,7 @@ def test_what_is_no_longer_said_goes(server: RunningServer) -> None:
     assert [one["metadata"]["name"] for one in bindings] == ["windlass:windlass-system:definitions"]
 
 
-def test_two_installations(server: RunningServer) -> None:
+def test_two_installations_coexist(server: RunningServer) -> None:
     install(server, "--namespace", "one", "--watch-namespace", "default")
     second = outcomes(install(server, "--namespace", "two", "--watch-namespace", "default"))
     assert second["unchanged"] == {"customresourcedefinition"}
@@ -222,7 +221,7 @@ def test_two_installations(server: RunningServer) -> None:
 
 
 def test_service_accounts_may_read_gangs(server: RunningServer) -> None:
-    """Those of every namespace, or of the watched ones."""
+    """This holds in all namespaces, or in the watched ones."""
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})
     name = "windlass:windlass-system:gangs"
     install(server)
@@ -240,8 +239,8 @@ def test_service_accounts_may_read_gangs(server: RunningServer) -> None:
     assert server.ask("GET", f"{ROLES}/clusterrolebindings/{name}").code == 404
 
 
-def test_over_the_reference(server: RunningServer) -> None:
-    """Its Frameworks stay, with their statuses, and that is said."""
+def test_install_replaces_the_reference_controller(server: RunningServer) -> None:
+    """Its Frameworks and their statuses are kept, and a message says so."""
     assert server.ask("POST", DEFINITIONS, reference_crd()).code == 201
     body = {
         "apiVersion": f"{names.CONTROLLER_GROUP}/v1",
@@ -264,7 +263,7 @@ def test_over_the_reference(server: RunningServer) -> None:
     assert "FrameworkController" not in install(server, "--crds-only").stdout
 
 
-def test_a_namespace_of_somebody_else_is_left_as_it_is(server: RunningServer) -> None:
+def test_existing_namespace_is_not_changed(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     result = install(server, "--namespace", "shared")
     assert "namespace/shared left unchanged: not created by windlass install" in result.stdout
@@ -272,7 +271,7 @@ def test_a_namespace_of_somebody_else_is_left_as_it_is(server: RunningServer) ->
     assert labels == {"kubernetes.io/metadata.name": "shared"}
 
 
-def test_an_object_of_somebody_else_is_not_touched(server: RunningServer) -> None:
+def test_foreign_object_is_not_changed(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     accounts = "/api/v1/namespaces/shared/serviceaccounts"
     before = server.ask("POST", accounts, {"metadata": {"name": "windlass-controller"}}).body
@@ -294,7 +293,9 @@ def test_an_object_of_somebody_else_is_not_touched(server: RunningServer) -> Non
         ),
     ],
 )
-def test_what_is_missing(server: RunningServer, options: tuple[str, ...], words: str) -> None:
+def test_missing_requirements_are_reported(
+    server: RunningServer, options: tuple[str, ...], words: str
+) -> None:
     result = install(server, *options)
     assert result.exit_code == 1
     assert words in result.stderr

@@ -1,4 +1,4 @@
-"""`windlass lint` as a person uses it: what it prints, how it exits, and that asking for help costs nothing."""
+"""`windlass lint`: its output and its exit codes."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ def windlass(*arguments: str | Path, stdin: bytes | None = None) -> Result:
 
 @pytest.fixture
 def misspelt(tmp_path: Path) -> Path:
-    """A file that can be mended, in a folder of its own."""
+    """A file with a fixable error."""
     (tmp_path / "folder").mkdir()
     return Path(shutil.copyfile(MISSPELT, tmp_path / "folder" / "framework.yaml"))
 
@@ -42,14 +42,14 @@ def faulty(tmp_path: Path) -> Path:
     return file
 
 
-def test_clean() -> None:
+def test_valid_file_has_no_diagnostics() -> None:
     result = windlass("lint", CLEAN)
 
     assert (result.exit_code, result.stdout) == (0, "1 file, 0 errors, 0 warnings\n")
 
 
 @pytest.mark.parametrize(("options", "exit_code"), [((), 0), (("--strict",), 1)])
-def test_warnings_count_if_strict(options: tuple[str, ...], exit_code: int) -> None:
+def test_strict_treats_warnings_as_errors(options: tuple[str, ...], exit_code: int) -> None:
     result = windlass("lint", *options, CLEAN, WARNED)
 
     *lines, summary = result.stdout.splitlines()
@@ -60,7 +60,7 @@ def test_warnings_count_if_strict(options: tuple[str, ...], exit_code: int) -> N
 
 
 def test_misspelt_field_is_an_error_in_lint() -> None:
-    """Statement 54: a warning where a Framework is run, an error where somebody asks what is wrong."""
+    """Statement 54: the controller only warns about it."""
     result = windlass("lint", MISSPELT)
 
     lines = result.stdout.splitlines()
@@ -71,7 +71,7 @@ def test_misspelt_field_is_an_error_in_lint() -> None:
     assert lines[-1] == "1 file, 1 error, 4 warnings"
 
 
-def test_faults(faulty: Path) -> None:
+def test_diagnostics_are_printed_with_positions(faulty: Path) -> None:
     result = windlass("lint", faulty, CLEAN)
 
     line, summary = result.stdout.splitlines()
@@ -83,7 +83,7 @@ def test_faults(faulty: Path) -> None:
     assert summary == "2 files, 1 error, 0 warnings"
 
 
-def test_stdin() -> None:
+def test_standard_input_is_checked() -> None:
     result = windlass("lint", "-", stdin=b"hello\n")
 
     assert result.exit_code == 1
@@ -100,13 +100,13 @@ def test_missing_file_is_one_message(faulty: Path, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "2 files, 1 error, 0 warnings, 1 not readable"
 
 
-def test_folder(tmp_path: Path) -> None:
+def test_directory_is_reported(tmp_path: Path) -> None:
     result = windlass("lint", tmp_path)
 
     assert (result.exit_code, result.stderr) == (2, f"cannot read {tmp_path}: Is a directory\n")
 
 
-def test_json(faulty: Path) -> None:
+def test_json_report(faulty: Path) -> None:
     result = windlass("lint", "--output", "json", faulty, WARNED)
 
     report = msgspec.json.decode(result.stdout)
@@ -124,8 +124,8 @@ def test_json(faulty: Path) -> None:
     }
 
 
-def test_the_shape_of_json_is_an_interface(misspelt: Path) -> None:
-    """Fields may be added, and none may go or change its type."""
+def test_json_fields_are_stable(misspelt: Path) -> None:
+    """Fields may be added, but not removed, and their types do not change."""
     before, after = (
         msgspec.json.decode(windlass("lint", "--output", "json", *options, misspelt).stdout)
         for options in ((), ("--fix",))
@@ -165,8 +165,8 @@ def test_the_shape_of_json_is_an_interface(misspelt: Path) -> None:
     ]
 
 
-def test_the_rules_are_an_interface() -> None:
-    """More may come, and none may go."""
+def test_rule_names_are_stable() -> None:
+    """Rules may be added, but not removed."""
     assert set(Rule) >= {
         *("unreadable", "empty-file", "too-many-faults", "duplicate-key", "not-json", "other-kind"),
         *("misspelt-field", "unknown-field", "missing-field", "wrong-value"),
@@ -183,7 +183,7 @@ def test_the_rules_are_an_interface() -> None:
     }
 
 
-def test_fix(misspelt: Path) -> None:
+def test_fix_corrects_the_file(misspelt: Path) -> None:
     before = misspelt.read_text()
     misspelt.chmod(0o640)
 
@@ -201,7 +201,7 @@ def test_fix(misspelt: Path) -> None:
     assert list(misspelt.parent.iterdir()) == [misspelt]
 
 
-def test_fix_twice_changes_nothing_more(misspelt: Path) -> None:
+def test_second_fix_changes_nothing(misspelt: Path) -> None:
     windlass("lint", "--fix", misspelt)
     first = misspelt.stat().st_mtime_ns
 
@@ -209,7 +209,7 @@ def test_fix_twice_changes_nothing_more(misspelt: Path) -> None:
     assert misspelt.stat().st_mtime_ns == first
 
 
-def test_fix_goes_through_a_link(misspelt: Path, tmp_path: Path) -> None:
+def test_fix_follows_a_symbolic_link(misspelt: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "link.yaml"
     link.symlink_to(misspelt)
@@ -220,7 +220,7 @@ def test_fix_goes_through_a_link(misspelt: Path, tmp_path: Path) -> None:
     assert "olumeMounts" not in misspelt.read_text().replace("volumeMounts", "")
 
 
-def test_fix_of_the_standard_input_prints_the_text(misspelt: Path) -> None:
+def test_fix_of_standard_input_prints_the_text(misspelt: Path) -> None:
     data = misspelt.read_bytes()
 
     result = windlass("lint", "--fix", "-", stdin=data)
@@ -229,14 +229,14 @@ def test_fix_of_the_standard_input_prints_the_text(misspelt: Path) -> None:
     assert result.stderr.startswith("<stdin>:32:17: fixed: ")
 
 
-def test_fix_of_the_standard_input_leaves_no_room_for_json() -> None:
+def test_fix_of_standard_input_rejects_json() -> None:
     result = windlass("lint", "--fix", "--output", "json", "-", stdin=b"a: 1")
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--output json cannot be combined" in result.stderr
 
 
-def test_what_could_be_fixed_and_was_not_is_said(tmp_path: Path) -> None:
+def test_rejected_fix_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text('name: a\ncommand: x\nroles: {worker: {tasks: "20000"}}\n')
 
@@ -250,7 +250,7 @@ def test_what_could_be_fixed_and_was_not_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_a_protected_file_is_as_it_was(misspelt: Path, output: str) -> None:
+def test_read_only_file_is_unchanged(misspelt: Path, output: str) -> None:
     before = misspelt.read_bytes()
     misspelt.chmod(0o444)
 
@@ -262,8 +262,8 @@ def test_a_protected_file_is_as_it_was(misspelt: Path, output: str) -> None:
     assert misspelt.read_bytes() == before
 
 
-def test_a_full_disk_leaves_the_file_as_it_was(misspelt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is really full cannot be had everywhere."""
+def test_full_disk_leaves_the_file_unchanged(misspelt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The full disk is simulated."""
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -286,13 +286,13 @@ IDLE = EXAMPLES / "clustered-tensorflow" / "notebook.yaml"
 @pytest.mark.parametrize(
     "file", sorted({*EXAMPLES.glob("*/*.yaml")} - {IDLE}), ids=lambda file: str(file.relative_to(EXAMPLES))
 )
-def test_examples_are_clean(file: Path) -> None:
+def test_examples_have_no_diagnostics(file: Path) -> None:
     result = windlass("lint", "--strict", file)
 
     assert result.stdout == "1 file, 0 errors, 0 warnings\n"
 
 
-def test_an_example_of_idle_servers_is_warned_of_them_alone() -> None:
+def test_example_with_idle_servers_has_only_that_warning() -> None:
     *warnings, last = windlass("lint", IDLE).stdout.splitlines()
     assert last == "1 file, 0 errors, 3 warnings"
     assert all("no role ends by itself" in each or "idle TensorFlow servers" in each for each in warnings)
@@ -313,7 +313,7 @@ def test_an_example_of_idle_servers_is_warned_of_them_alone() -> None:
     ],
     ids=["empty", "scalar", "binary", "not YAML", "alias", "tab", "nesting", "NaN", "key"],
 )
-def test_bad_input_is_one_line_and_no_traceback(data: bytes) -> None:
+def test_invalid_input_is_one_line_without_traceback(data: bytes) -> None:
     result = windlass("lint", "-", stdin=data)
 
     assert isinstance(result.exception, SystemExit)
@@ -323,24 +323,24 @@ def test_bad_input_is_one_line_and_no_traceback(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("lint",), ("lint", "--colour", "x.yaml"), ("lnt", "x.yaml")])
-def test_usage(arguments: tuple[str, ...]) -> None:
+def test_invalid_usage_is_rejected(arguments: tuple[str, ...]) -> None:
     result = windlass(*arguments)
 
     assert result.exit_code == 2
     assert "Usage: " in result.stderr
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     assert windlass("--version").stdout == f"windlass, version {__version__}\n"
 
 
-def test_help_names_the_commands() -> None:
+def test_help_lists_the_commands() -> None:
     assert re.search(r"lint +Check job files and Frameworks", windlass("--help").stdout)
     assert "--strict" in windlass("lint", "--help").stdout
 
 
 @pytest.mark.parametrize("arguments", ["--help", "--version"])
-def test_help_imports_nothing_heavy(arguments: str) -> None:
+def test_help_imports_no_slow_modules(arguments: str) -> None:
     program = (
         "import sys\n"
         "from windlass.cli.main import main\n"
@@ -363,7 +363,7 @@ def test_help_imports_nothing_heavy(arguments: str) -> None:
     assert run.stdout.splitlines()[-1] == str(light)
 
 
-def test_as_a_process(faulty: Path) -> None:
+def test_lint_runs_as_a_process(faulty: Path) -> None:
     run = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "windlass.cli.main", "lint", str(faulty)],
         capture_output=True,

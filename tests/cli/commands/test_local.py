@@ -1,6 +1,6 @@
-"""`windlass local` over a cluster whose pods only say that they run, and processes that only play the daemon.
+"""`windlass local` with a fake kubelet and with processes in place of the daemon.
 
-The daemon as a process, with pods that run, is tested where there are some.
+The real daemon and real pods are tested in tests/local.
 """
 
 import json
@@ -42,7 +42,7 @@ RECORD = Record(
 
 @pytest.fixture(autouse=True)
 def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The default one. Not pytest's folder: the path of a socket must be short."""
+    """The default data directory. pytest's directory is too long for the path of a socket."""
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setenv("XDG_STATE_HOME", folder)
         yield Path(folder) / "windlass" / "local"
@@ -68,15 +68,15 @@ def windlass(*arguments: str | Path, given: str = "") -> Result:
         ({}, "/home/somebody/.local/state/windlass/local"),
     ],
 )
-def test_the_default_folder(
+def test_default_data_directory(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
 ) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
     assert data_folders.default_data(variables) == Path(expected)
 
 
-def test_a_home_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, and no folder of that name is made here."""
+def test_unknown_user_in_the_path_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No directory of that name is created."""
     monkeypatch.chdir(tmp_path)
     result = windlass("status", "--data-dir", "~nobody-at-all/data")
     assert result.exit_code == 2
@@ -84,20 +84,20 @@ def test_a_home_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_somebody_else_is_not_claimed(tmp_path: Path) -> None:
+def test_directory_with_other_files_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ForeignFolderError, match="is not empty and is not a data directory of Windlass"):
         data_folders.claim(tmp_path)
     assert not data_folders.is_ours(tmp_path)
 
 
-def test_a_new_folder_and_an_empty_one_and_ours_are_claimed(tmp_path: Path) -> None:
+def test_new_empty_and_own_directories_are_claimed(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path, tmp_path / "a" / "b"):
         data_folders.claim(folder)
         assert data_folders.is_ours(folder)
 
 
-def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+def test_lock_has_one_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     assert data_folders.holder(path) is None
     with Lock.take(path):
@@ -107,7 +107,7 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
     assert data_folders.holder(path) is None
 
 
-def test_what_a_pod_has_made_read_only_goes_too(tmp_path: Path) -> None:
+def test_read_only_files_of_pods_are_deleted(tmp_path: Path) -> None:
     deep = tmp_path / "data" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "file").touch()
@@ -129,9 +129,7 @@ def test_what_a_pod_has_made_read_only_goes_too(tmp_path: Path) -> None:
         ({"has_controller": False}, ["--with-controller"]),
     ],
 )
-def test_how_a_running_daemon_differs_from_what_was_asked_for(
-    wanted: dict[str, Any], expected: list[str]
-) -> None:
+def test_differences_to_the_running_daemon_are_listed(wanted: dict[str, Any], expected: list[str]) -> None:
     assert records.differences(RECORD, DaemonOptions(Path("/data"), **wanted)) == expected
 
 
@@ -139,14 +137,14 @@ def test_how_a_running_daemon_differs_from_what_was_asked_for(
 
 
 def playing(script: str) -> Callable[[DaemonOptions, int], list[str]]:
-    """In place of the daemon. `ready` is the descriptor at which it is waited for."""
+    """Run a process in place of the daemon. `ready` is the descriptor for its readiness."""
     return lambda _wanted, descriptor: [sys.executable, "-c", f"import os\nready = {descriptor}\n{script}"]
 
 
 ANSWER = f"os.write(ready, {msgspec.json.encode(records.Answer(RECORD))!r})"
 
 
-def test_a_daemon_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+def test_ready_daemon_keeps_running(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     script = f"{ANSWER}\nos.close(ready)\nprint(os.getsid(0) == os.getpid(), os.getcwd(), flush=True)"
     monkeypatch.setattr(process, "command", playing(script))
     data_folders.claim(data)
@@ -168,7 +166,7 @@ def test_a_daemon_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch, data: Pa
         ("os.kill(os.getpid(), 9)", "the daemon ended without an error message"),
     ],
 )
-def test_a_daemon_that_dies_while_starting(
+def test_daemon_that_exits_during_the_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, data: Path, script: str, words: str
 ) -> None:
     monkeypatch.setattr(process, "command", playing(script))
@@ -184,7 +182,7 @@ def test_a_daemon_that_dies_while_starting(
         DaemonOptions(Path("/data"), "::1", 4321, 3, "isolated", has_controller=False),
     ],
 )
-def test_the_background_runs_the_same_command(
+def test_daemon_runs_the_same_command(
     monkeypatch: pytest.MonkeyPatch, clusters: object, wanted: DaemonOptions
 ) -> None:
     from windlass.runner.local import daemon as local_daemon
@@ -207,7 +205,7 @@ def test_the_background_runs_the_same_command(
 # Commands
 
 
-def test_up_says_where_and_keeps_the_rest_off_the_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_prints_only_the_shell_command_to_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "start", lambda _: RECORD)
     result = windlass("up")
     assert result.exit_code == 0
@@ -215,7 +213,7 @@ def test_up_says_where_and_keeps_the_rest_off_the_standard_output(monkeypatch: p
     assert "the cluster is running: https://127.0.0.1:4321, 1 node, shared network\na note\n" in result.stderr
 
 
-def test_up_twice_is_harmless(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+def test_second_up_prints_the_running_cluster(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     data_folders.claim(data)
     records.write(data, RECORD)
     with Lock.take(data / data_folders.LOCK):
@@ -225,7 +223,7 @@ def test_up_twice_is_harmless(monkeypatch: pytest.MonkeyPatch, data: Path) -> No
     assert "it was started with --nodes 1. To change that, run `windlass local down` first." in result.stderr
 
 
-def test_a_daemon_that_never_becomes_ready(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+def test_daemon_that_never_becomes_ready_is_reported(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     monkeypatch.setattr(process, "START_SECONDS", 0)
     data_folders.claim(data)
     with Lock.take(data / data_folders.LOCK):
@@ -242,7 +240,7 @@ def test_a_daemon_that_never_becomes_ready(monkeypatch: pytest.MonkeyPatch, data
         (["--network", "fast"], "'fast' is not one of"),
     ],
 )
-def test_usage(arguments: list[str], words: str) -> None:
+def test_invalid_usage_is_rejected(arguments: list[str], words: str) -> None:
     result = windlass("up", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
@@ -258,20 +256,20 @@ def test_usage(arguments: list[str], words: str) -> None:
         (["image", "remove", "a"], 1, " has no local images"),
     ],
 )
-def test_where_there_is_nothing(data: Path, command: list[str], exit_code: int, words: str) -> None:
+def test_commands_without_a_cluster(data: Path, command: list[str], exit_code: int, words: str) -> None:
     result = windlass(*command)
     assert result.exit_code == exit_code
     assert words in result.output
     assert not data.exists(), "looking leaves nothing behind"
 
 
-def test_status_of_nothing_as_json(data: Path) -> None:
+def test_status_json_without_a_cluster(data: Path) -> None:
     result = windlass("status", "--output", "json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["running"], found["dataDir"]) == (3, False, str(data))
 
 
-def test_one_that_runs_and_does_not_answer(data: Path) -> None:
+def test_status_of_a_cluster_that_does_not_respond(data: Path) -> None:
     data_folders.claim(data)
     records.write(data, RECORD)
     with Lock.take(data / data_folders.LOCK):
@@ -280,7 +278,7 @@ def test_one_that_runs_and_does_not_answer(data: Path) -> None:
     assert f"running, process {os.getpid()}, does not respond: " in result.stdout
 
 
-def test_reset_asks_and_deletes(data: Path) -> None:
+def test_reset_prompts_and_deletes(data: Path) -> None:
     data_folders.claim(data)
     (data / "cluster.db").touch()
     refused = windlass("reset", given="n\n")
@@ -290,7 +288,7 @@ def test_reset_asks_and_deletes(data: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["reset", "--yes"], ["up"], ["image", "add", "a", "/"]])
-def test_the_folder_of_somebody_else_is_left_alone(tmp_path: Path, command: list[str]) -> None:
+def test_directory_with_other_files_is_not_changed(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "thesis.tex").touch()
     result = windlass(*command, "--data-dir", tmp_path)
     assert result.exit_code == 1
@@ -298,7 +296,7 @@ def test_the_folder_of_somebody_else_is_left_alone(tmp_path: Path, command: list
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_images(tmp_path: Path) -> None:
+def test_image_add_list_and_remove(tmp_path: Path) -> None:
     assert windlass("image", "add", "tensorflow/tensorflow:1.4", tmp_path).exit_code == 0
     assert windlass("image", "add", "b", tmp_path).exit_code == 0
     assert windlass("image", "list").stdout.splitlines() == [
@@ -313,9 +311,7 @@ def test_images(tmp_path: Path) -> None:
     assert (missing.exit_code, "does not exist" in missing.stderr) == (1, True)
 
 
-def test_up_is_like_the_last_time_where_nothing_else_is_said(
-    monkeypatch: pytest.MonkeyPatch, data: Path
-) -> None:
+def test_up_reuses_the_last_options(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     data_folders.claim(data)
     records.write(data, msgspec.structs.replace(RECORD, nodes=3, wanted_network="shared"))
     started: list[DaemonOptions] = []
@@ -336,7 +332,7 @@ def test_up_is_like_the_last_time_where_nothing_else_is_said(
 @pytest.mark.parametrize(
     ("number", "ends_pods"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGUSR1, True)]
 )
-def test_how_a_signal_ends_the_daemon(
+def test_signal_ends_the_daemon(
     clusters: type[fake_cluster.LocalCluster], data: Path, number: signal.Signals, ends_pods: bool
 ) -> None:
     from windlass.runner.local import daemon as local_daemon
@@ -357,9 +353,7 @@ def test_how_a_signal_ends_the_daemon(
     assert process.running(data) is None
 
 
-def test_the_port_of_the_last_time_is_taken_again(
-    clusters: type[fake_cluster.LocalCluster], data: Path
-) -> None:
+def test_last_port_is_reused(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
     from windlass.runner.local import daemon as local_daemon
 
     data_folders.claim(data)
@@ -370,7 +364,7 @@ def test_the_port_of_the_last_time_is_taken_again(
     assert clusters.made[0].url == clusters.made[1].url
 
 
-def test_a_second_daemon_is_refused(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
+def test_second_daemon_is_rejected(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
     data_folders.claim(data)
     with Lock.take(data / data_folders.LOCK), pytest.MonkeyPatch.context() as patch:
         from windlass.runner.local import daemon as local_daemon
@@ -381,15 +375,15 @@ def test_a_second_daemon_is_refused(clusters: type[fake_cluster.LocalCluster], d
     assert f"{data} is in use" in result.stderr
 
 
-def test_a_cluster_that_cannot_start_is_one_message(clusters: type[fake_cluster.LocalCluster]) -> None:
+def test_failed_start_is_one_message(clusters: type[fake_cluster.LocalCluster]) -> None:
     clusters.trouble = "the disk is full"
     result = windlass("up", "--foreground")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: the disk is full\n")
 
 
 @pytest.mark.usefixtures("clusters")
-def test_it_runs_with_a_controller_and_says_so(data: Path) -> None:
-    """Looked at from a thread, as if from another process: the daemon has the main one, with its signals."""
+def test_daemon_runs_a_controller(data: Path) -> None:
+    """The status is read from a thread: the daemon needs the main thread for its signals."""
     from windlass.runner.local import daemon as local_daemon
 
     data_folders.claim(data)
@@ -409,9 +403,7 @@ def test_it_runs_with_a_controller_and_says_so(data: Path) -> None:
     assert local_status.lines(status)[0] == f"running, process {os.getpid()}"
 
 
-def test_down_ends_the_pods_that_a_killed_daemon_left(
-    clusters: type[fake_cluster.LocalCluster], data: Path
-) -> None:
+def test_down_stops_pods_of_a_killed_daemon(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
     data_folders.claim(data)
     (data / "pods" / "some-uid").mkdir(parents=True)
     (data / "pods" / "some-uid" / "socket").touch()
@@ -441,7 +433,7 @@ sys.stdin.read()
 @pytest.mark.skipif(
     not hasattr(os, "pidfd_open"), reason="where a process has no descriptor, its lock has to do"
 )
-def test_down_waits_until_the_daemon_is_gone(data: Path) -> None:
+def test_down_waits_until_the_daemon_has_ended(data: Path) -> None:
     data_folders.claim(data)
     lock = data / data_folders.LOCK
     daemon = subprocess.Popen(  # noqa: S603
@@ -462,7 +454,7 @@ def test_down_waits_until_the_daemon_is_gone(data: Path) -> None:
     assert (result.exit_code, result.output) == (0, "the cluster has stopped\n")
 
 
-def test_a_daemon_that_does_not_stop(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+def test_daemon_that_does_not_stop_is_reported(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     data_folders.claim(data)
     records.write(data, RECORD)
     monkeypatch.setattr(os, "kill", lambda *_: None)
@@ -473,7 +465,7 @@ def test_a_daemon_that_does_not_stop(monkeypatch: pytest.MonkeyPatch, data: Path
     assert f"End it with `kill -9 {os.getpid()}`" in result.stderr
 
 
-def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+def test_missing_program_is_reported(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     monkeypatch.setattr(process, "command", lambda *_: ["/nowhere/python"])
     data_folders.claim(data)
     with pytest.raises(DaemonError, match="the daemon ended without an error message"):

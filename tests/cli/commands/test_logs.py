@@ -1,4 +1,4 @@
-"""`windlass logs`: how lines look, and what is refused before any cluster is asked."""
+"""`windlass logs`: the format of lines, and invalid arguments."""
 
 import itertools
 import json
@@ -48,13 +48,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize(("arguments", "written"), FORMS.values(), ids=FORMS.keys())
-def test_text(place: Place, arguments: tuple[str, ...], written: bytes) -> None:
+def test_text_format(place: Place, arguments: tuple[str, ...], written: bytes) -> None:
     result = place.windlass("logs", "digits", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout_bytes == written
 
 
-def test_json(place: Place) -> None:
+def test_json_format(place: Place) -> None:
     result = place.windlass("logs", "digits", "--output", "json")
     first, second = map(json.loads, result.stdout.splitlines())
     assert first["line"] == "\x1b[1mbold\ufffd\x1b[0m"
@@ -79,7 +79,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "words"), MESSAGES.values(), ids=MESSAGES.keys())
-def test_messages(place: Place, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_messages_go_to_stderr(place: Place, arguments: tuple[str, ...], code: int, words: str) -> None:
     result = place.windlass("logs", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     (line,) = result.stderr.splitlines()
@@ -97,13 +97,13 @@ USAGE = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE.keys())
-def test_usage(arguments: tuple[str, ...], words: str) -> None:
+def test_invalid_usage_is_rejected(arguments: tuple[str, ...], words: str) -> None:
     result = CliRunner().invoke(main, ["logs", *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
 
 
-def test_nobody_reads_on(place: Place) -> None:
+def test_closed_pipe_ends_the_command(place: Place) -> None:
     for at in range(5000):
         place.write("digits-worker-0", f"{at} {'x' * 100}\n", at=10 + at)
     command = [sys.executable, "-m", "windlass.cli.main", "logs", *place.options, "digits"]
@@ -130,16 +130,18 @@ COLOURS = {
 @pytest.mark.parametrize(
     ("choice", "is_terminal", "environment", "expected"), COLOURS.values(), ids=COLOURS.keys()
 )
-def test_colours(choice: str, is_terminal: bool, environment: dict[str, str], expected: bool) -> None:
+def test_colours_are_enabled_on_a_terminal(
+    choice: str, is_terminal: bool, environment: dict[str, str], expected: bool
+) -> None:
     assert colours.is_enabled(choice, is_terminal=is_terminal, environment=environment) == expected
 
 
-def test_every_task_has_a_colour() -> None:
+def test_each_task_has_a_colour() -> None:
     tasks = tuple(f"worker-{number}" for number in range(30))
     found = colours.assign(tasks)
     assert found.keys() == set(tasks)
     assert all(found[one] != found[next_one] for one, next_one in itertools.pairwise(tasks))
 
 
-def test_who_has_none_is_not_painted() -> None:
+def test_text_without_a_colour_is_unchanged() -> None:
     assert colours.colour("worker-1 |", None) == "worker-1 |"

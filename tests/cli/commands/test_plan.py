@@ -1,7 +1,7 @@
-"""`windlass plan`: what it tells of a job, and what it says of a command line that is wrong.
+"""`windlass plan`: its output, and invalid command lines.
 
-A case is a file in `plans/` whose first line is the command, and beside it what the command prints.
-`WINDLASS_REGENERATE=1` writes that anew; read the difference before it is kept.
+A case is a file in `plans/`: its first line is the command, the rest its output. `WINDLASS_REGENERATE=1` rewrites the
+output. Read the difference before you commit it.
 """
 
 import json
@@ -34,7 +34,7 @@ def arguments_of(case: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_what_is_told(case: Path) -> None:
+def test_output_matches_the_golden_file(case: Path) -> None:
     told, expected = plan(*arguments_of(case)), case.with_suffix(".txt")
     assert told.exit_code == 0, told.output
     if os.environ.get("WINDLASS_REGENERATE"):
@@ -42,13 +42,12 @@ def test_what_is_told(case: Path) -> None:
     assert told.stdout == expected.read_text()
 
 
-def test_there_are_cases() -> None:
-    """A folder that was moved away would pass everything."""
+def test_golden_files_exist() -> None:
     assert len(CASES) >= 14
     assert {case.stem for case in CASES} == {text.stem for text in PLANS.glob("*.txt")}
 
 
-def test_the_same_is_told_twice() -> None:
+def test_output_is_reproducible() -> None:
     case = PLANS / "too-late-task.yaml"
     assert plan(*arguments_of(case)).stdout == plan(*arguments_of(case)).stdout
 
@@ -62,7 +61,7 @@ def documents(text: str) -> list[Any]:
     return found
 
 
-def test_json() -> None:
+def test_json_output() -> None:
     (told,) = documents(plan(KILLED, "--inject", "kill worker-1 after 5s", "--output", "json").stdout)
     assert told["job"] == "digits"
     assert told["outcome"] == {
@@ -84,12 +83,12 @@ def test_json() -> None:
     assert times == sorted(times)
 
 
-def test_json_of_several_jobs_is_a_document_for_each() -> None:
+def test_json_has_one_document_per_job() -> None:
     told = documents(plan(str(PLANS / "two-jobs.yaml"), "--output", "json").stdout)
     assert [each["job"] for each in told] == ["first", "second"]
 
 
-def test_a_file_from_the_standard_input() -> None:
+def test_file_is_read_from_standard_input() -> None:
     assert "digits ends with Succeeded (0)" in plan("-", data=Path(KILLED).read_bytes()).stdout
 
 
@@ -106,12 +105,12 @@ EXITS = {
 
 
 @pytest.mark.parametrize(("arguments", "code"), EXITS.values(), ids=EXITS.keys())
-def test_exit_code(arguments: list[str], code: int) -> None:
+def test_exit_code_is_that_of_run(arguments: list[str], code: int) -> None:
     assert plan(*arguments).exit_code == 0
     assert plan(*arguments, "--exit-code").exit_code == code
 
 
-def test_how_long_tasks_take() -> None:
+def test_task_time_per_role() -> None:
     told = plan(KILLED, "--task-time", "1h", "--task-time", "ps=30s", "--start-time", "10s").stdout
     assert [line.split()[:3] for line in told.splitlines() if "Completed" in line] == [
         ["+0:40", "ps-0..1", "Completed"],
@@ -157,7 +156,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_command(arguments: list[str], words: str) -> None:
+def test_invalid_command_line_is_rejected(arguments: list[str], words: str) -> None:
     told = plan(*arguments)
     assert (told.exit_code, told.stdout) == (2, "")
     assert words in told.stderr.splitlines()[-1]
@@ -172,21 +171,21 @@ def test_a_wrong_command(arguments: list[str], words: str) -> None:
     ],
     ids=["empty", "not YAML", "a misspelt field"],
 )
-def test_a_wrong_file(data: bytes, words: str) -> None:
+def test_invalid_file_is_rejected(data: bytes, words: str) -> None:
     told = plan("-", data=data)
     assert (told.exit_code, told.stdout) == (2, "")
     assert words in told.stderr
 
 
 @pytest.mark.parametrize("length", ["999999999d", "999999999999"])
-def test_lengths_beyond_all_dates(length: str) -> None:
+def test_durations_beyond_the_calendar_are_rejected(length: str) -> None:
     everything = ("--task-time", length, "--until", length, "--inject", f"kill worker-1 after {length}")
     told = plan(KILLED, *everything, "--inject", f"delay ps-0 by {length}")
     assert told.exit_code == 0, told.output
     assert "digits does not end: ps-0..1, worker-0..1 never end" in told.stdout
 
 
-def test_the_page_says_what_is_printed() -> None:
+def test_docs_page_shows_the_output() -> None:
     page = (ROOT / "docs" / "plan.md").read_text()
     command = next(line.strip() for line in page.splitlines() if line.startswith("    windlass plan "))
     _, _, file, *options = shlex.split(command)
@@ -198,7 +197,7 @@ def test_the_page_says_what_is_printed() -> None:
     assert printed == told.stdout
 
 
-def test_the_example_in_python() -> None:
+def test_python_example_of_the_docs_runs() -> None:
     page = (ROOT / "docs" / "plan.md").read_text()
     example = page.partition("```python\n")[2].partition("```")[0]
     assert "\nassert " in example

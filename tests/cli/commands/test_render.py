@@ -1,7 +1,7 @@
-"""`windlass render`: golden files of whole outputs, what goes where, and what is refused.
+"""`windlass render`: golden files of complete outputs, options, and rejected files.
 
-Beside every `NAME.job.yaml` and `NAME.config.yaml` of tests/data/rendered stand `NAME.framework.yaml` and
-`NAME.plain.yaml`. `WINDLASS_REGENERATE=1` writes them anew; read the difference before it is kept.
+For every `NAME.job.yaml` and `NAME.config.yaml` in tests/data/rendered there are `NAME.framework.yaml` and
+`NAME.plain.yaml`. `WINDLASS_REGENERATE=1` rewrites them. Read the difference before you commit it.
 """
 
 import base64
@@ -64,7 +64,7 @@ def kinds(result: Result) -> list[str]:
 @pytest.mark.usefixtures("production_cost")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.name)
-def test_golden(file: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_matches_the_golden_file(file: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.token_bytes", bytes)
     monkeypatch.setattr("secrets.token_urlsafe", "a".__mul__)
     result = render(file, "--target", target)
@@ -76,13 +76,13 @@ def test_golden(file: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.stdout == golden.read_text(encoding="utf-8")
 
 
-def test_every_golden_file_has_its_input() -> None:
+def test_every_golden_file_has_an_input() -> None:
     names = {file.name.removesuffix(".yaml").rpartition(".")[0] for file in INPUTS}
     golden = {file.name for target in TARGETS for file in RENDERED.glob(f"*.{target}.yaml")}
     assert golden == {f"{name}.{target}.yaml" for name in names for target in TARGETS}
 
 
-def test_odd_values_come_out_as_they_went_in() -> None:
+def test_unusual_values_are_rendered_unchanged() -> None:
     given = yaml.safe_load((RENDERED / "odd-values.job.yaml").read_text())
     for target in TARGETS:
         bodies = objects(render(RENDERED / "odd-values.job.yaml", "--target", target))
@@ -99,7 +99,7 @@ def test_odd_values_come_out_as_they_went_in() -> None:
 # Where it is read from and written to
 
 
-def test_the_file_may_be_named_in_three_ways(tmp_path: Path) -> None:
+def test_file_is_an_argument_an_option_or_standard_input(tmp_path: Path) -> None:
     file = written(tmp_path)
     first = render(file)
     assert kinds(first) == ["Framework digits"]
@@ -107,7 +107,7 @@ def test_the_file_may_be_named_in_three_ways(tmp_path: Path) -> None:
     assert render("-", stdin=file.read_text()).stdout == first.stdout
 
 
-def test_out_is_written_whole(tmp_path: Path) -> None:
+def test_out_is_written_atomically(tmp_path: Path) -> None:
     file, out = written(tmp_path), tmp_path / "rendered.yaml"
     for _ in range(2):
         result = render("--config", file, "--out", out)
@@ -115,7 +115,7 @@ def test_out_is_written_whole(tmp_path: Path) -> None:
         assert out.read_text() == render(file).stdout
 
 
-def test_nothing_is_written_where_something_is_wrong(tmp_path: Path) -> None:
+def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:
     out = tmp_path / "rendered.yaml"
     out.write_text("before")
     result = render(written(tmp_path, runtime="mpi"), "--target", "plain", "--out", out)
@@ -127,14 +127,14 @@ def test_nothing_is_written_where_something_is_wrong(tmp_path: Path) -> None:
 # Which objects
 
 
-def test_what_stands_in_the_file_comes_first(tmp_path: Path) -> None:
+def test_objects_of_the_file_come_first(tmp_path: Path) -> None:
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "1"}}
     file = written(tmp_path, JOB, FRAMEWORK, settings)
     assert kinds(render(file)) == ["ConfigMap settings", "Framework digits", "Framework old"]
     assert objects(render(file))[2] == FRAMEWORK
 
 
-def test_only_some_parts(tmp_path: Path) -> None:
+def test_only_selected_parts_are_printed(tmp_path: Path) -> None:
     file = written(tmp_path)
     plain = (file, "--target", "plain")
     assert kinds(render(*plain, "--only", "roles")) == ["Job digits-worker"]
@@ -147,7 +147,7 @@ def test_only_some_parts(tmp_path: Path) -> None:
     assert "--only nfs: unknown part. Parts: cluster, services, roles" in result.stderr
 
 
-def test_the_pod_that_looks_is_there_for_who_asks(tmp_path: Path) -> None:
+def test_preflight_pod_is_printed_only_on_request(tmp_path: Path) -> None:
     volumes = {"data": {"nfs": {"server": "s", "path": "/p"}, "at": "/data"}}
     file = written(tmp_path, volumes=volumes, needs=["/data/x"])
     for target in TARGETS:
@@ -155,7 +155,7 @@ def test_the_pod_that_looks_is_there_for_who_asks(tmp_path: Path) -> None:
         assert kinds(render(file, "--target", target, "--only", "preflight")) == ["Pod digits-preflight"]
 
 
-def test_a_namespace_for_what_leaves_it_open(tmp_path: Path) -> None:
+def test_namespace_option_applies_to_objects_without_one(tmp_path: Path) -> None:
     for target in TARGETS:
         bodies = objects(render(written(tmp_path), "-n", "training", "--target", target))
         assert {body["metadata"]["namespace"] for body in bodies} == {"training"}
@@ -165,7 +165,7 @@ def test_a_namespace_for_what_leaves_it_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_code_travels(tmp_path: Path, target: str) -> None:
+def test_code_is_rendered_as_a_config_map(tmp_path: Path, target: str) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text("print(1)\n")
     bodies = objects(render(written(tmp_path, code="src"), "--target", target))
@@ -176,7 +176,7 @@ def test_code_travels(tmp_path: Path, target: str) -> None:
     assert "digits-code" in str(bodies[-1])
 
 
-def test_folders_are_loaded(tmp_path: Path) -> None:
+def test_load_data_folders_are_rendered(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("1\n")
     volumes = {"data": {"pvc": "files", "at": "/data"}}
@@ -191,7 +191,7 @@ def test_folders_are_loaded(tmp_path: Path) -> None:
     assert "nowhere does not exist" in result.stderr
 
 
-def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
+def test_nfs_server_address_is_used(tmp_path: Path) -> None:
     file = written(tmp_path, nfsServer={}, volumes={"data": {"share": "/data", "at": "/data"}})
     for target in TARGETS:
         result = render(file, "--target", target)
@@ -211,7 +211,7 @@ VOLUMES = {"output": {"pvc": "o", "at": "/output"}}
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_companions_are_the_same_objects_for_every_target(tmp_path: Path, target: str) -> None:
+def test_companions_are_equal_for_all_targets(tmp_path: Path, target: str) -> None:
     file = written(tmp_path, volumes=VOLUMES, tensorboard={}, jupyter={}, hub={"users": ["ana", "ben"]})
     result = render(file, "--target", target)
     found = kinds(result)
@@ -225,9 +225,7 @@ def test_companions_are_the_same_objects_for_every_target(tmp_path: Path, target
     assert only.stderr == ""
 
 
-def test_a_password_of_ones_own_is_asked_for_where_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_password_is_read_only_if_it_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, volumes=VOLUMES, tensorboard={}, jupyter={"passwordFrom": {"env": "MINE"}})
     monkeypatch.delenv("MINE", raising=False)
     result = render(file)
@@ -265,7 +263,7 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str, tmp_path: Path) -> None:
+def test_invalid_jobs_and_options_are_rejected(case: str, tmp_path: Path) -> None:
     fields, words, message = REFUSED[case]
     result = render(written(tmp_path, **fields), *words)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
@@ -273,14 +271,14 @@ def test_refused(case: str, tmp_path: Path) -> None:
     assert "Traceback" not in result.output
 
 
-def test_a_framework_is_nothing_plain(tmp_path: Path) -> None:
+def test_framework_is_rejected_for_target_plain(tmp_path: Path) -> None:
     result = render(written(tmp_path, FRAMEWORK), "--target", "plain")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "old is a Framework, which needs a controller" in result.stderr
 
 
-def test_two_objects_of_one_name(tmp_path: Path) -> None:
-    """Of two jobs whose names differ, and who would be one to a cluster all the same."""
+def test_two_objects_of_the_same_name_are_rejected(tmp_path: Path) -> None:
+    """The names of the two jobs differ, but the names of their objects are equal."""
     other = {**JOB, "name": "digits-worker-0"}
     file = written(tmp_path, JOB, other)
     assert kinds(render(file)) == ["Framework digits", "Framework digits-worker-0"]
@@ -289,7 +287,7 @@ def test_two_objects_of_one_name(tmp_path: Path) -> None:
     assert "two objects have the same name: Service digits-worker-0." in result.stderr
 
 
-def test_files_that_cannot_be_meant(tmp_path: Path) -> None:
+def test_wrong_files_are_rejected(tmp_path: Path) -> None:
     file = written(tmp_path)
     for words, message in (
         ((), "Missing argument 'FILE'"),
@@ -305,7 +303,7 @@ def test_files_that_cannot_be_meant(tmp_path: Path) -> None:
     assert "--out: " in result.stderr
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_omitted_parts_are_reported(tmp_path: Path) -> None:
     file = written(tmp_path, barrier=True)
     assert render(file).stderr == ""
     result = render(file, "--target", "plain")
@@ -313,7 +311,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert f"{file}: warning: the job digits has a barrier" in result.stderr
 
 
-def test_a_persistent_volume_is_for_one_namespace(tmp_path: Path) -> None:
+def test_persistent_volume_is_bound_to_one_namespace(tmp_path: Path) -> None:
     file = written(
         tmp_path, volumes={"d": {"at": "/d", "cephfs": {"clusterID": "a", "fsName": "b", "secret": "c"}}}
     )
@@ -324,7 +322,7 @@ def test_a_persistent_volume_is_for_one_namespace(tmp_path: Path) -> None:
     assert render(file, "-n", "other").stderr == ""
 
 
-def test_a_hyphen_is_the_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hyphen_is_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path)
     assert render(file, "--out", "-").stdout == render(file).stdout

@@ -1,6 +1,6 @@
-"""`windlass run` on a cluster whose pods only say that they run: what is told, and what it exits with.
+"""`windlass run` with a fake kubelet: its output and its exit codes.
 
-That pods really run, and that nothing of them stays, is tested where there are some.
+Runs with real pods are tested in tests/local.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}
 
 
 def job(called: str = "job", **annotations: str) -> dict[str, Any]:
-    """Two workers, and a life of their pods as the fake kubelet reads it."""
+    """Return a job with two workers whose pods behave as the fake kubelet's annotations say."""
     life = {f"hollow.windlass.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
     pod = {
         "metadata": {"annotations": life},
@@ -70,7 +70,7 @@ def written(*documents: Any) -> bytes:
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Not pytest's folder: the path of a socket must be short."""
+    """A short path: pytest's directory is too long for the path of a socket."""
     with tempfile.TemporaryDirectory() as folder:
         monkeypatch.setenv("XDG_STATE_HOME", folder)
         yield Path(folder) / "windlass"
@@ -85,7 +85,7 @@ def windlass(*arguments: str | Path, given: bytes = b"") -> Result:
     return CliRunner().invoke(main, ["run", *map(str, arguments)], input=given)
 
 
-def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
+def test_successful_run(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
     result = windlass("-", "--nodes", "3", "--network", "shared", given=written(CONFIG, SERVICE, job()))
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
@@ -129,7 +129,7 @@ def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: P
     ids=["good", "code", "210", "evicted", "timeout", "refused", "unknown-kind", "namespace"],
 )
 @pytest.mark.usefixtures("clusters")
-def test_how_it_ends(
+def test_exit_code_and_last_line(
     documents: list[Any], arguments: list[str], exit_code: int, last: dict[str, Any]
 ) -> None:
     result = windlass("-", "--output", "json", "--no-logs", *arguments, given=written(*documents))
@@ -141,7 +141,7 @@ def test_how_it_ends(
     assert "log" not in {line["event"] for line in lines}
 
 
-def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
+def test_failed_cluster_start_is_reported(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
     clusters.trouble = "the disk is full"
     result = windlass("-", given=written(job()))
     assert result.exit_code == 124
@@ -206,7 +206,7 @@ def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], 
         ),
     ],
 )
-def test_usage(
+def test_invalid_usage_is_rejected(
     clusters: type[fake_cluster.LocalCluster], arguments: list[str], given: bytes, words: str
 ) -> None:
     result = windlass(*arguments, given=given)
@@ -216,7 +216,7 @@ def test_usage(
 
 
 @pytest.mark.parametrize("options", [[], ["--keep"]], ids=["alone", "kept"])
-def test_a_folder_that_cannot_be_used(
+def test_unusable_state_directory_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     (tmp_path / "windlass").write_text("a file")
@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_used(
     assert f"cannot use {tmp_path}/windlass/runs: Not a directory" in result.stderr
 
 
-def test_what_a_killed_run_has_left_goes_and_what_is_kept_stays(
+def test_remains_of_killed_runs_are_deleted_and_kept_runs_are_not(
     clusters: type[fake_cluster.LocalCluster], state: Path
 ) -> None:
     left = state / "runs" / "deadbeef"
@@ -256,7 +256,9 @@ JOB_FILE = {"name": "filed", "command": "true", "roles": {"worker": {"tasks": 1}
     ids=["job-file", "both", "failures"],
 )
 @pytest.mark.usefixtures("clusters")
-def test_what_a_file_may_hold(documents: list[Any], exit_code: int, ends: dict[str, int]) -> None:
+def test_file_may_contain_jobs_and_other_objects(
+    documents: list[Any], exit_code: int, ends: dict[str, int]
+) -> None:
     result = windlass("-", "--output", "json", given=written(*documents))
     assert result.exit_code == exit_code, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
@@ -267,7 +269,7 @@ def test_what_a_file_may_hold(documents: list[Any], exit_code: int, ends: dict[s
 
 
 @pytest.mark.usefixtures("clusters")
-def test_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_is_run_as_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
     result = windlass(
@@ -280,7 +282,7 @@ def test_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("clusters")
-def test_no_answer_of_some_among_many() -> None:
+def test_exit_code_of_several_jobs_with_a_timeout() -> None:
     jobs = [job("good"), job("endless", runs_for="never")]
     result = windlass("-", "--timeout", "0.001", "--output", "json", given=written(*jobs))
     last = json.loads(result.stdout.splitlines()[-1])
@@ -302,7 +304,7 @@ OUTPUT_MODES = {
 @pytest.mark.parametrize(
     ("given", "is_terminal", "environment", "expected"), OUTPUT_MODES.values(), ids=OUTPUT_MODES.keys()
 )
-def test_output_mode(
+def test_output_mode_depends_on_options_and_terminal(
     given: RunArguments, is_terminal: bool, environment: dict[str, str], expected: OutputMode
 ) -> None:
     assert output_mode(given, is_terminal=is_terminal, environment=environment) == expected
@@ -311,7 +313,7 @@ def test_output_mode(
 # Images, Ctrl-C, imports
 
 
-def test_images_of_the_machine_and_of_the_run(
+def test_images_of_the_machine_and_of_the_run_are_bound(
     clusters: type[fake_cluster.LocalCluster], tmp_path: Path
 ) -> None:
     for name in ("kept", "replaced"):
@@ -327,7 +329,7 @@ def test_images_of_the_machine_and_of_the_run(
 
 
 class Trigger(io.BytesIO):
-    """Sends this process a signal whenever one of the words is written."""
+    """Sends a signal to this process when one of the words is written."""
 
     def __init__(self, *words: bytes) -> None:
         super().__init__()
@@ -358,7 +360,7 @@ class Trigger(io.BytesIO):
     ],
     ids=["once", "twice", "before-there-is-anything-to-stop"],
 )
-def test_ctrl_c(
+def test_ctrl_c_stops_the_run(
     clusters: type[fake_cluster.LocalCluster],
     state: Path,
     annotations: dict[str, str],
@@ -378,7 +380,7 @@ def test_ctrl_c(
     assert clusters.made[0].ended_pods is False, "an ephemeral cluster ends them by itself"
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_slow_modules() -> None:
     program = (
         "import sys\n"
         "from windlass.cli.main import main\n"

@@ -8,7 +8,7 @@ from windlass.cli.main import main
 from windlass.jobfile import schema
 
 
-def test_what_is_printed_is_what_is_published() -> None:
+def test_printed_schema_is_the_published_one() -> None:
     done = CliRunner().invoke(main, ["schema"])
 
     assert done.exit_code == 0

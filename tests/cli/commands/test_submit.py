@@ -1,4 +1,4 @@
-"""`windlass submit`: what it prints, what it exits with, and that a dry run does nothing."""
+"""`windlass submit`: its output, its exit codes, and dry runs."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def submit(place: ClusterNamespace, *words: str, stdin: str | None = None) -> Re
     return CliRunner().invoke(main, ["submit", *words, *place.options], input=stdin)
 
 
-def test_what_is_said(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_submit_prints_its_steps(place: ClusterNamespace, tmp_path: Path) -> None:
     result = submit(place, written(tmp_path), written(tmp_path, "other"))
     assert result.exit_code == 0, result.output
     assert result.stdout == (
@@ -37,8 +37,8 @@ def test_what_is_said(place: ClusterNamespace, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_one_job_of_two_files(place: ClusterNamespace, tmp_path: Path) -> None:
-    """One of them says where it goes, and the other goes there too. None is submitted."""
+def test_same_job_in_two_files_is_rejected(place: ClusterNamespace, tmp_path: Path) -> None:
+    """One file names the namespace, the other uses the same one by default. Neither job is submitted."""
     (tmp_path / "again").mkdir()
     result = submit(place, written(tmp_path), written(tmp_path / "again", namespace=place.name))
     assert (result.exit_code, result.stdout) == (2, "")
@@ -46,18 +46,18 @@ def test_one_job_of_two_files(place: ClusterNamespace, tmp_path: Path) -> None:
     assert place.client.get(place.framework_path()).expect(200).body["items"] == []
 
 
-def test_the_standard_input(place: ClusterNamespace) -> None:
+def test_file_is_read_from_standard_input(place: ClusterNamespace) -> None:
     result = submit(place, "-", stdin=json.dumps(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
     assert result.exit_code == 0, result.output
     assert place.framework("digits")["metadata"]["name"] == "digits"
 
 
-def test_names_for_other_programs(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_output_name(place: ClusterNamespace, tmp_path: Path) -> None:
     result = submit(place, written(tmp_path), "-o", "name")
     assert result.stdout == "framework.frameworkcontroller.microsoft.com/digits\n"
 
 
-def test_json_for_other_programs(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_output_json(place: ClusterNamespace, tmp_path: Path) -> None:
     one = json.loads(submit(place, written(tmp_path), "-o", "json").stdout)
     assert (one["kind"], one["metadata"]["namespace"]) == ("Framework", place.name)
     two = submit(place, written(tmp_path, "a"), written(tmp_path, "b"), "-o", "json")
@@ -66,14 +66,12 @@ def test_json_for_other_programs(place: ClusterNamespace, tmp_path: Path) -> Non
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster says that it is not Windlass's own."""
+    """A cluster that does not report to be an embedded one."""
     said = {**discovery.version(), "gitVersion": "v1.35.0"}
     monkeypatch.setattr(discovery, "version", lambda: said)
 
 
-def test_a_dry_run_prints_what_would_be_created(
-    place: ClusterNamespace, tmp_path: Path, kubernetes: None
-) -> None:
+def test_dry_run_prints_the_objects(place: ClusterNamespace, tmp_path: Path, kubernetes: None) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print()")
     file = written(tmp_path, code="src")
@@ -92,7 +90,7 @@ def test_a_dry_run_prints_what_would_be_created(
     assert "compressed" in real.stdout
 
 
-def test_a_dry_run_says_what_would_be_refused(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_dry_run_reports_errors(place: ClusterNamespace, tmp_path: Path) -> None:
     submit(place, written(tmp_path, pod=FOREVER))
     result = submit(place, written(tmp_path), "--dry-run")
     assert result.exit_code == 1
@@ -107,7 +105,7 @@ EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_waiting_for_the_end(case: str, place: ClusterNamespace, tmp_path: Path) -> None:
+def test_wait_returns_the_exit_code(case: str, place: ClusterNamespace, tmp_path: Path) -> None:
     fields, options, code, said = EXITS[case]
     result = submit(place, written(tmp_path, **fields), "--wait", *options)
     assert result.exit_code == code, result.output
@@ -127,7 +125,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_files_that_make_no_sense(case: str, place: ClusterNamespace) -> None:
+def test_invalid_files_are_rejected(case: str, place: ClusterNamespace) -> None:
     text, said = REFUSED[case]
     result = submit(place, "-", stdin=text)
     assert result.exit_code == 2, result.output
@@ -135,7 +133,7 @@ def test_files_that_make_no_sense(case: str, place: ClusterNamespace) -> None:
     assert "<stdin>" in result.stderr
 
 
-def test_a_file_that_is_not_there(place: ClusterNamespace) -> None:
+def test_missing_file_is_reported(place: ClusterNamespace) -> None:
     result = submit(place, "missing.yaml")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -143,7 +141,7 @@ def test_a_file_that_is_not_there(place: ClusterNamespace) -> None:
     )
 
 
-def test_again(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_rerun_replaces_a_finished_job(place: ClusterNamespace, tmp_path: Path) -> None:
     file = written(tmp_path)
     assert submit(place, file, "--wait").exit_code == 0
     refused = submit(place, file)

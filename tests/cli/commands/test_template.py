@@ -1,4 +1,4 @@
-"""`windlass template`: what a template is given, what comes out, and what is said of a template that is wrong."""
+"""`windlass template`: variables, output, and messages about invalid templates."""
 
 from pathlib import Path
 
@@ -66,34 +66,34 @@ GIVEN: dict[str, tuple[str, tuple[str, ...], object]] = {
 
 
 @pytest.mark.parametrize("case", GIVEN)
-def test_what_a_template_is_given(case: str) -> None:
+def test_template_variables(case: str) -> None:
     text, words, expected = GIVEN[case]
     assert value(template("single", "-", "web", *words, text=text)) == expected
 
 
-def test_the_text_is_the_templates_own(here: Path) -> None:
+def test_text_of_the_template_is_unchanged(here: Path) -> None:
     (here / "t.jinja").write_text(OBJECT)
     result = template("single", "t.jinja", "web", "--set", "value=3")
     expected = OBJECT.replace("{{ project_name }}", "web").replace("{{ value | yaml }}", '"3"')
     assert (result.stdout, result.stderr) == (expected, "")
 
 
-def test_numbers_of_a_cluster() -> None:
+def test_cluster_mode_sets_replicas() -> None:
     assert value(template("cluster", "-", "web", "0", "12", text=COUNTED)) == "0 12"
 
 
-def test_windows_line_ends() -> None:
+def test_windows_line_ends_are_converted() -> None:
     assert value(template("single", "-", "web", "--set", "value=3", text=OBJECT.replace("\n", "\r\n"))) == "3"
 
 
-def test_a_value_that_changes_nothing() -> None:
+def test_unused_variable_is_a_warning() -> None:
     words = ("--set", "valeu=x", "--set", "value=3")
     result = template("single", "-", "web", *words, text=OBJECT)
     assert "--set valeu has no effect" in result.stderr
     assert value(result) == "3"
 
 
-def test_out(here: Path) -> None:
+def test_out_writes_a_file(here: Path) -> None:
     (here / "old.yaml").write_text("before")
     words = ("--set", "value=3", "--out", "old.yaml")
     result = template("single", "-", "web", *words, text=OBJECT)
@@ -101,7 +101,7 @@ def test_out(here: Path) -> None:
     assert yaml.safe_load((here / "old.yaml").read_text())["metadata"]["name"] == "web"
 
 
-def test_the_template_is_not_written_over(here: Path) -> None:
+def test_out_does_not_overwrite_the_template(here: Path) -> None:
     (here / "t.jinja").write_text(OBJECT)
     (here / "link").symlink_to("t.jinja")
     for out in ("t.jinja", "./t.jinja", "link"):
@@ -110,7 +110,7 @@ def test_the_template_is_not_written_over(here: Path) -> None:
         assert "--out is the input file t.jinja" in result.stderr
 
 
-def test_templates_beside_it(here: Path) -> None:
+def test_templates_in_the_same_directory_can_be_included(here: Path) -> None:
     folder = here / "templates"
     folder.mkdir()
     (folder / "t.jinja").write_text('{% include "a.jinja" %}')
@@ -119,7 +119,7 @@ def test_templates_beside_it(here: Path) -> None:
     assert value(template("single", "templates/t.jinja", "web")) == "from b"
 
 
-def test_files_of_elsewhere_are_not_for_templates(here: Path) -> None:
+def test_templates_outside_the_directory_cannot_be_included(here: Path) -> None:
     (here / "secret").write_text(OBJECT)
     (here / "folder").mkdir()
     (here / "folder" / "link").symlink_to("../secret")
@@ -219,7 +219,7 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", FAULTY)
-def test_a_template_that_is_wrong(case: str, here: Path) -> None:
+def test_invalid_template_is_reported_with_its_line(case: str, here: Path) -> None:
     text, said = FAULTY[case]
     (here / "t.jinja").write_text(text)
     (here / "old.yaml").write_text("before")
@@ -230,20 +230,20 @@ def test_a_template_that_is_wrong(case: str, here: Path) -> None:
     assert (here / "old.yaml").read_text() == "before"
 
 
-def test_what_comes_of_an_included_template_has_no_line_of_this_one(here: Path) -> None:
+def test_error_from_an_included_template_has_no_line_number(here: Path) -> None:
     (here / "a.jinja").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: A}\n")
     (here / "t.jinja").write_text('{% include "a.jinja" %}')
     assert "t.jinja: error: line 3 of the output: " in template("single", "t.jinja", "web").stderr
 
 
-def test_a_field_that_kubernetes_drops_is_a_warning() -> None:
+def test_unknown_field_is_a_warning() -> None:
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstuff: {}\n"
     result = template("single", "-", "web", text=text)
     assert (result.exit_code, result.stdout) == (0, text)
     assert "<stdin>:4: warning: stuff: " in result.stderr
 
 
-def test_kinds_that_are_not_known_pass() -> None:
+def test_unknown_kinds_are_not_checked() -> None:
     text = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {generateName: a-}\nspec: 3\n"
     result = template("single", "-", "web", text=text)
     assert (result.stdout, result.stderr) == (text, "")
@@ -288,7 +288,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_command_that_is_wrong(case: str, here: Path) -> None:
+def test_invalid_command_line_is_rejected(case: str, here: Path) -> None:
     words, said = WRONG[case]
     (here / "t.jinja").write_text(OBJECT)
     (here / "bytes").write_bytes(b"a\n\xff")

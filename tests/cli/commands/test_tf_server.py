@@ -1,4 +1,4 @@
-"""`windlass tf-server`, without TensorFlow: what it says to a bad environment, and what it would ask TensorFlow for."""
+"""`windlass tf-server` with a fake TensorFlow: invalid environments, and the server that it starts."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def tf_config(cluster: Any, task: Any) -> dict[str, str]:
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """With a TensorFlow that tells what it was asked for."""
+    """A folder with a fake TensorFlow that prints its arguments."""
     (tmp_path / "tensorflow.py").write_text(FAKE)
     return tmp_path
 
@@ -52,7 +52,7 @@ Begin = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def begin(packages: Path) -> Iterator[Begin]:
-    """However the test ends, so does what it has begun."""
+    """Start a process that ends with the test."""
     begun = []
 
     def start(environment: dict[str, str], *command: str) -> "subprocess.Popen[str]":
@@ -96,8 +96,10 @@ WAYS: Final[dict[str, tuple[dict[str, str], Any]]] = {
 
 
 @pytest.mark.parametrize(("environment", "asked"), WAYS.values(), ids=WAYS.keys())
-def test_the_cluster_that_it_serves(environment: dict[str, str], asked: Any, begin: Begin) -> None:
-    """Until it is asked to end."""
+def test_server_is_started_from_the_environment(
+    environment: dict[str, str], asked: Any, begin: Begin
+) -> None:
+    """It runs until it receives a signal."""
     process = begin(environment)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -111,8 +113,8 @@ def test_the_cluster_that_it_serves(environment: dict[str, str], asked: Any, beg
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_as_the_command_of_a_container(begin: Begin) -> None:
-    """The same program, with any Python."""
+def test_program_runs_as_the_command_of_a_container(begin: Begin) -> None:
+    """It is the same program, with any Python."""
     interpreter, option, program = tf_server.COMMAND
     assert interpreter == "python3"
     process = begin({**BY_LISTS, **TASK}, sys.executable, option, program)
@@ -153,8 +155,8 @@ BAD: Final[dict[str, tuple[dict[str, str], str]]] = {
 
 
 @pytest.mark.parametrize(("environment", "words"), BAD.values(), ids=BAD.keys())
-def test_a_bad_environment(environment: dict[str, str], words: str, begin: Begin) -> None:
-    """One line, before TensorFlow is asked for anything."""
+def test_invalid_environment_is_one_line(environment: dict[str, str], words: str, begin: Begin) -> None:
+    """TensorFlow is not called."""
     out, err = (process := begin(environment)).communicate(timeout=SECONDS)
     assert (process.returncode, out) == (1, "")
     (line,) = err.splitlines()
@@ -163,7 +165,7 @@ def test_a_bad_environment(environment: dict[str, str], words: str, begin: Begin
     assert "Set TF_CONFIG" in line
 
 
-def test_without_tensorflow(packages: Path, begin: Begin) -> None:
+def test_missing_tensorflow_is_reported(packages: Path, begin: Begin) -> None:
     (packages / "tensorflow.py").write_text("raise ImportError('there is none')")
     out, err = (process := begin({**BY_LISTS, **TASK})).communicate(timeout=SECONDS)
     assert (process.returncode, out) == (1, "")

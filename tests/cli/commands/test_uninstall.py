@@ -1,4 +1,4 @@
-"""`windlass uninstall` as a person uses it: what goes, what stays, and when it refuses."""
+"""`windlass uninstall`: deleted and kept objects, and rejections."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def uninstall(server: RunningServer, *options: str) -> Result:
 
 
 def left(server: RunningServer) -> list[str]:
-    """Everything of the kinds that an installation has, but for what every namespace has."""
+    """Return the objects of the kinds that an installation has, except those of every namespace."""
     every = ("default", "kube-root-ca.crt")
     found = [one["metadata"]["name"] for kind in KINDS for one in server.ask("GET", kind).body["items"]]
     return [name for name in found if name not in every]
@@ -68,8 +68,8 @@ def add_framework(server: RunningServer, group: str, name: str, state: str) -> J
     return created
 
 
-def test_all_but_the_definitions(server: RunningServer) -> None:
-    """Those of a configured installation too."""
+def test_uninstall_keeps_only_the_definitions(server: RunningServer) -> None:
+    """This includes the objects of a configured installation."""
     windlass(server, "install", "--apply", "--watch-namespace", "default")
     server.ask(
         "POST",
@@ -99,9 +99,7 @@ def test_all_but_the_definitions(server: RunningServer) -> None:
     ],
     ids=["named", "unnamed", "spoilt"],
 )
-def test_the_lease_goes_that_the_configuration_names(
-    server: RunningServer, tmp_path: Path, text: str, going: str
-) -> None:
+def test_configured_lease_is_deleted(server: RunningServer, tmp_path: Path, text: str, going: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("workerNumber: 9\n")
     assert windlass(server, "install", "--apply", "--config", str(file)).exit_code == 0
@@ -118,7 +116,7 @@ def test_the_lease_goes_that_the_configuration_names(
     assert deleted == [f"lease.coordination.k8s.io/{going} in windlass-system deleted"]
 
 
-def test_again_there_is_nothing(server: RunningServer) -> None:
+def test_second_uninstall_finds_nothing(server: RunningServer) -> None:
     uninstall(server, "--crds")
     result = uninstall(server, "--crds")
     assert (result.exit_code, result.stdout) == (
@@ -127,7 +125,7 @@ def test_again_there_is_nothing(server: RunningServer) -> None:
     )
 
 
-def test_another_installation_stays(server: RunningServer) -> None:
+def test_other_installation_is_kept(server: RunningServer) -> None:
     windlass(server, "install", "--apply", "--namespace", "other")
     before = left(server)
     uninstall(server)
@@ -138,7 +136,7 @@ def test_another_installation_stays(server: RunningServer) -> None:
     assert left(server) == []
 
 
-def test_asks_first(server: RunningServer) -> None:
+def test_uninstall_prompts_for_confirmation(server: RunningServer) -> None:
     before = left(server)
     result = windlass(server, "uninstall", "--crds", answer="n\n")
     assert result.exit_code == 1
@@ -148,8 +146,8 @@ def test_asks_first(server: RunningServer) -> None:
     assert left(server) == []
 
 
-def test_refuses_to_end_live_frameworks(server: RunningServer) -> None:
-    """And removes nothing at all."""
+def test_crds_are_kept_while_frameworks_are_live(server: RunningServer) -> None:
+    """Nothing is deleted."""
     for number in range(11):
         add_framework(server, CONTROLLER, f"job-{number:02}", "AttemptRunning")
     add_framework(server, LAUNCHER, "fresh", "")
@@ -167,7 +165,7 @@ def test_refuses_to_end_live_frameworks(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("options", [("--crds", "--force"), ("--crds",)])
-def test_definitions_go_when_forced_or_when_all_have_completed(
+def test_crds_are_deleted_with_force_or_after_completion(
     server: RunningServer, options: tuple[str, ...]
 ) -> None:
     is_forced = "--force" in options
@@ -184,14 +182,14 @@ def test_definitions_go_when_forced_or_when_all_have_completed(
     ]
 
 
-def test_says_who_is_left_alone(server: RunningServer) -> None:
+def test_live_frameworks_are_listed(server: RunningServer) -> None:
     add_framework(server, CONTROLLER, "job", "AttemptRunning")
     result = uninstall(server)
     assert result.exit_code == 0
     assert f"1 Framework has not completed: default/job ({CONTROLLER}). They are kept" in result.stdout
 
 
-def test_back_to_the_reference(server: RunningServer) -> None:
+def test_definition_of_the_reference_is_restored(server: RunningServer) -> None:
     job = add_framework(server, CONTROLLER, "digits", "AttemptRunning")
     add_framework(server, CONTROLLER, "tf-example", "AttemptRunning")
 
@@ -211,15 +209,15 @@ def test_back_to_the_reference(server: RunningServer) -> None:
     assert definitions(server) == ALL
 
 
-def test_back_to_the_reference_without_the_launcher(server: RunningServer) -> None:
-    """With --crds, the other group's definition goes and that of Gangs, and only its Frameworks count."""
+def test_definition_is_restored_together_with_crds(server: RunningServer) -> None:
+    """With --crds, the definitions of the other group and of Gangs are deleted. Only Frameworks of that group count."""
     add_framework(server, CONTROLLER, "digits", "AttemptRunning")
     result = uninstall(server, "--crds", "--restore-reference-crd")
     assert result.exit_code == 0
     assert definitions(server) == [CONTROLLER]
 
 
-def test_a_namespace_with_others_in_it_stays(server: RunningServer) -> None:
+def test_namespace_with_other_objects_is_kept(server: RunningServer) -> None:
     body = {"metadata": {"name": "diary"}, "data": {"monday": "rain"}}
     server.ask("POST", "/api/v1/namespaces/windlass-system/configmaps", body)
     result = uninstall(server)
@@ -228,7 +226,7 @@ def test_a_namespace_with_others_in_it_stays(server: RunningServer) -> None:
     assert "windlass-system" in namespaces(server)
 
 
-def test_a_namespace_of_somebody_else_stays(server: RunningServer) -> None:
+def test_foreign_namespace_is_kept(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     windlass(server, "install", "--apply", "--namespace", "shared")
     result = uninstall(server, "--namespace", "shared")
@@ -237,7 +235,7 @@ def test_a_namespace_of_somebody_else_stays(server: RunningServer) -> None:
     assert "shared" in namespaces(server)
 
 
-def test_no_cluster() -> None:
+def test_missing_cluster_is_reported() -> None:
     result = CliRunner().invoke(main, ["uninstall", "--yes", "--kubeconfig", "/no/such/file"])
     assert result.exit_code == 1
     assert "/no/such/file" in result.stderr

@@ -1,4 +1,4 @@
-"""`windlass upload` onto a share that this machine has itself. Through pods it is tested in tests/local."""
+"""`windlass upload` to a local share. Uploads through pods are tested in tests/local."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def upload(*words: object, **variables: str) -> Result:
-    """No cluster is there: none may be asked."""
+    """Run the command. No cluster is available, and none is needed."""
     environment = {"KUBECONFIG": "/nowhere", **variables}
     return CliRunner().invoke(main, ["upload", *map(str, words)], env=environment)
 
@@ -43,7 +43,7 @@ def files_of(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_project(share: Path, project: Path) -> None:
+def test_project_is_uploaded(share: Path, project: Path) -> None:
     words = ("digits", "--code", project / "train.py", "--data", project / "data", "--share", share)
     done = upload(*words)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -53,7 +53,7 @@ def test_a_project(share: Path, project: Path) -> None:
     assert again.stdout == f"uploaded 2 files (6 MiB) to {share}: 2 unchanged, 0 B transferred\n"
 
 
-def test_json_and_the_share_of_the_environment(share: Path, project: Path) -> None:
+def test_json_summary_with_the_share_of_the_environment(share: Path, project: Path) -> None:
     done = upload("digits", "--code", project / "train.py", "-o", "json", WINDLASS_SHARE=str(share))
     assert json.loads(done.stdout) == {
         "files": 1,
@@ -65,14 +65,14 @@ def test_json_and_the_share_of_the_environment(share: Path, project: Path) -> No
     }
 
 
-def test_several_sources(share: Path, project: Path) -> None:
+def test_several_sources_are_uploaded(share: Path, project: Path) -> None:
     (project / "more.py").write_text("")
     words = ("--code", project / "train.py", "--code", project / "more.py")
     assert upload("digits", *words, "--share", share).exit_code == 0
     assert files_of(share) == {"src/digits/train.py", "src/digits/more.py"}
 
 
-def test_a_path_as_it_is(share: Path, project: Path) -> None:
+def test_path_is_uploaded_to_a_share(share: Path, project: Path) -> None:
     assert upload(project, share).exit_code == 0
     assert files_of(share) == {"train.py", "data/large"}
 
@@ -105,7 +105,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "code", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_refused(
+def test_invalid_arguments_are_rejected(
     share: Path,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,7 +144,7 @@ asyncio.run(transfer.to_folder(OnDisk(share), cargo, transfer.Watch(moved=moved)
 """
 
 
-def test_an_upload_that_is_killed_goes_on(share: Path, project: Path) -> None:
+def test_killed_upload_is_resumed(share: Path, project: Path) -> None:
     large = project / "data" / "large"
     killed = subprocess.run(  # noqa: S603
         [sys.executable, "-c", KILLED, share, project / "data", str(4 * MIB)], check=False
@@ -159,8 +159,8 @@ def test_an_upload_that_is_killed_goes_on(share: Path, project: Path) -> None:
     assert hashlib.sha256(arrived).digest() == hashlib.sha256(large.read_bytes()).digest()
 
 
-def test_a_share_that_takes_no_more(share: Path, project: Path) -> None:
-    """What has arrived by then stays for the next time, and not under its name."""
+def test_full_share_is_reported(share: Path, project: Path) -> None:
+    """Partial files are kept for the next upload."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3 * MIB, 3 * MIB))

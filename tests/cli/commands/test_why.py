@@ -1,4 +1,4 @@
-"""`windlass why` and `windlass events`: how it reads."""
+"""The output of `windlass why` and `windlass events`."""
 
 import json
 from collections.abc import Iterator
@@ -96,11 +96,11 @@ Earlier attempts
 """
 
 
-def test_a_failure() -> None:
+def test_why_explains_a_failure() -> None:
     assert "\n".join(module.text(FAILED, NOW)) + "\n" == TEXT
 
 
-def test_a_wait() -> None:
+def test_why_explains_a_pending_job() -> None:
     found = Explanation(
         job="digits",
         namespace="default",
@@ -118,8 +118,7 @@ def test_a_wait() -> None:
     ]
 
 
-def test_on_a_cluster(place: Place) -> None:
-    """What a container wrote drives no terminal."""
+def test_why_escapes_control_characters_of_logs(place: Place) -> None:
     place.submit(jobs.framework("gone", jobs.role(life=jobs.fails(3, message="\x1b[2Jlast words"))))
     place.wait_for_completed("gone")
     result = place.windlass("why", "gone")
@@ -137,7 +136,7 @@ def test_on_a_cluster(place: Place) -> None:
     assert told["jobRetries"]["reason"] == "no retries allowed (maxRetryCount 0)"
 
 
-def test_events(place: Place) -> None:
+def test_events_are_listed(place: Place) -> None:
     made = place.submit(jobs.framework("told", jobs.role(life=jobs.fails(3))))
     place.wait_for_completed("told")
     place.wait_for_events(made["metadata"]["uid"], "AttemptStarted", "TaskFailed", "FrameworkCompleted")
@@ -150,7 +149,7 @@ def test_events(place: Place) -> None:
 
 
 @pytest.mark.parametrize("command", ["why", "events", "logs"])
-def test_no_such_job(place: Place, command: str) -> None:
+def test_unknown_job_is_reported(place: Place, command: str) -> None:
     result = place.windlass(command, "nobody")
     assert (result.exit_code, result.stdout) == (1, "")
     assert 'there is no job "nobody"' in result.stderr

@@ -1,4 +1,4 @@
-"""What is known of a run: news in, a view out."""
+"""The current state of a run: reports in, a view out."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -112,7 +112,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("state", "ended", "phase", "code"), STATES.values(), ids=STATES.keys())
-def test_where_a_task_stands(
+def test_phase_of_a_task(
     state: State, ended: TaskAttemptCompletionStatus | None, phase: Phase, code: int | None
 ) -> None:
     first, second = rows(board(framework(task(0, state, ended))))
@@ -137,7 +137,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("lines", "expected"), LINES.values(), ids=LINES.keys())
-def test_the_last_line(lines: list[str], expected: str) -> None:
+def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
     made = board(RUNNING)
     for line in lines:
         made.line(log(line))
@@ -145,7 +145,7 @@ def test_the_last_line(lines: list[str], expected: str) -> None:
     assert [row.line for row in rows(made)] == [expected, ""]
 
 
-def test_progress_and_its_values() -> None:
+def test_progress_is_shown() -> None:
     made = board(RUNNING)
     made.line(log("windlass progress 3/10 loss=0.5"))
     made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
@@ -160,7 +160,7 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN.keys())
-def test_another_attempt_begins_with_nothing_but_the_last_words(again: Framework) -> None:
+def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
     made = board(RUNNING)
     made.line(log("last words"))
     made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
@@ -169,7 +169,7 @@ def test_another_attempt_begins_with_nothing_but_the_last_words(again: Framework
     assert (row.progress, row.line) == (None, "last words")
 
 
-def test_usage_is_that_of_running_tasks() -> None:
+def test_usage_is_shown_for_running_tasks() -> None:
     made = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
     used = {("default", f"job-worker-{index}"): Usage(0.5, 1024) for index in range(2)}
     made.usage(used)
@@ -182,7 +182,7 @@ def reason(word: str, message: str) -> Line:
     return Line(Topic.POD, NOW, "worker-0", word, message)
 
 
-def test_trouble_stands_in_the_row_until_the_task_runs() -> None:
+def test_problem_is_shown_until_the_task_runs() -> None:
     made = board(framework(task(0, State.ATTEMPT_PREPARING)))
     made.reason(reason("Scheduled", "is scheduled to laptop"))
     assert rows(made)[0].problem == ""
@@ -224,11 +224,11 @@ HEADS = {
 
 
 @pytest.mark.parametrize(("frameworks", "expected"), HEADS.values(), ids=HEADS.keys())
-def test_how_a_job_stands(frameworks: list[Framework], expected: JobSummary) -> None:
+def test_summary_of_a_job(frameworks: list[Framework], expected: JobSummary) -> None:
     assert board(*frameworks).view(NOW).jobs == (expected,)
 
 
-def test_tasks_of_several_jobs_are_told_apart() -> None:
+def test_tasks_of_several_jobs_are_prefixed() -> None:
     first, second = job("job/"), job("other/", "other")
     made = Board([first, second], BEGAN)
     made.framework(first, RUNNING)
@@ -241,7 +241,7 @@ def test_tasks_of_several_jobs_are_told_apart() -> None:
     ]
 
 
-def test_a_task_that_was_scaled_away_is_gone() -> None:
+def test_removed_task_disappears() -> None:
     role = msgspec.structs.replace(RUNNING.spec.task_roles[0], task_number=1)
     spec = msgspec.structs.replace(RUNNING.spec, task_roles=(role,))
     smaller = framework(task(0, State.ATTEMPT_RUNNING))

@@ -1,4 +1,4 @@
-"""Drawing: what a terminal shows after one drawing and the next, whatever happens to it in between."""
+"""Drawing of the live view: what a terminal shows after each drawing, resize and interruption."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ SIZE = Size(20, 6)
 
 
 class Emulated:
-    """A terminal that shows what a canvas says."""
+    """A terminal that shows the output of a canvas."""
 
     def __init__(self, size: Size = SIZE) -> None:
         self.size = size
@@ -44,7 +44,7 @@ class Emulated:
         return shown
 
 
-def test_a_table_is_drawn_over_itself() -> None:
+def test_table_is_redrawn_in_place() -> None:
     terminal = Emulated()
     terminal.draw(["a 1", "b 1"])
     terminal.draw(["a 2 and more", "b 1"])
@@ -53,7 +53,7 @@ def test_a_table_is_drawn_over_itself() -> None:
     assert (terminal.screen.cursor.y, terminal.screen.cursor.x) == (2, 0)
 
 
-def test_what_has_not_changed_is_not_written() -> None:
+def test_unchanged_table_is_not_written() -> None:
     terminal = Emulated()
     terminal.draw(["a 1", "b 1"])
     assert terminal.draw(["a 1", "b 1"]) == ""
@@ -69,7 +69,7 @@ def test_reasons_scroll_above_the_table() -> None:
     assert terminal.lines == ["third", "fourth is longer tha", "n a line is", "a", "c"]
 
 
-def test_a_table_grows_and_shrinks() -> None:
+def test_table_grows_and_shrinks() -> None:
     terminal = Emulated()
     terminal.draw(["a", "b", "c"], "reason")
     terminal.draw(["a"])
@@ -79,7 +79,7 @@ def test_a_table_grows_and_shrinks() -> None:
 
 
 @pytest.mark.parametrize("size", [Size(10, 6), Size(20, 4), Size(8, 3)], ids=str)
-def test_a_terminal_that_gets_smaller(size: Size) -> None:
+def test_table_fits_after_the_terminal_shrinks(size: Size) -> None:
     terminal = Emulated()
     terminal.draw(["a long line", "b"], "one", "two")
     terminal.resize(size)
@@ -97,7 +97,7 @@ def test_a_terminal_that_gets_smaller(size: Size) -> None:
     ],
     ids=str,
 )
-def test_what_lasts_is_shown_again_on_a_terminal_that_was_cleared(size: Size, expected: list[str]) -> None:
+def test_lasting_lines_are_shown_again_after_a_clear(size: Size, expected: list[str]) -> None:
     terminal = Emulated()
     terminal.canvas.keep("the password")
     terminal.draw(["a", "b"], "one", "the password", "two", "three", "four")
@@ -106,14 +106,14 @@ def test_what_lasts_is_shown_again_on_a_terminal_that_was_cleared(size: Size, ex
     assert terminal.lines == expected
 
 
-def test_what_lasts_goes_where_one_can_scroll_to_when_there_is_no_room_for_it() -> None:
+def test_lasting_lines_without_room_go_to_the_scrollback() -> None:
     canvas = Canvas()
     canvas.keep("the password")
     canvas.drawn(["a", "b"], ["the password"], Size(20, 4))
     assert "the password\r\na\r\nb\r\n" in canvas.drawn(["a", "b"], [], Size(20, 3))
 
 
-def test_a_terminal_that_gets_larger() -> None:
+def test_table_fits_after_the_terminal_grows() -> None:
     terminal = Emulated()
     terminal.draw(["a", "b"], "one")
     terminal.resize(Size(40, 12))
@@ -121,8 +121,8 @@ def test_a_terminal_that_gets_larger() -> None:
     assert terminal.lines == ["one", "a with more", "b", "c"]
 
 
-def test_what_others_wrote_stays() -> None:
-    """As a shell does, while the process was stopped."""
+def test_output_of_other_programs_is_kept() -> None:
+    """E.g. of a shell, while the process was stopped."""
     terminal = Emulated()
     terminal.draw(["a"])
     terminal.stream.feed("stopped\r\n")
@@ -156,7 +156,7 @@ ROUTINE = Line(Topic.POD, NOW, "worker-0", "Running", "runs at 10.0.0.1")
 VERDICT = Verdict(Topic.COMPLETED, NOW, "job", "has completed", exit=3)
 
 
-def test_all_is_there_at_the_end_and_the_verdict_below() -> None:
+def test_final_table_and_verdict_are_shown() -> None:
     stream = io.BytesIO()
     made = screen(stream)
     for said in (LOG, ROUTINE, FAILED, VERDICT):
@@ -169,7 +169,7 @@ def test_all_is_there_at_the_end_and_the_verdict_below() -> None:
     assert verdict.endswith("job       has completed")
 
 
-def test_without_utf8_everything_is_ascii() -> None:
+def test_output_is_ascii_without_utf8() -> None:
     stream = io.BytesIO()
     made = screen(stream, has_utf8=False, size=lambda: Size(30, 10))
     made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is"))
@@ -180,7 +180,7 @@ def test_without_utf8_everything_is_ascii() -> None:
 
 
 class Counting(io.BytesIO):
-    """How often something was written."""
+    """Counts the writes."""
 
     pieces = 0
 
@@ -189,7 +189,7 @@ class Counting(io.BytesIO):
         return super().write(data)
 
 
-def test_many_news_are_one_drawing() -> None:
+def test_many_reports_are_one_drawing() -> None:
     stream = Counting()
     made = screen(stream)
 
@@ -207,7 +207,7 @@ def test_many_news_are_one_drawing() -> None:
 
 
 class Stuck(io.BytesIO):
-    """Takes nothing until it is told to, as a terminal after Ctrl-S."""
+    """Blocks writes until it is released, like a terminal after Ctrl-S."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class Stuck(io.BytesIO):
         return super().write(data)
 
 
-def test_a_terminal_that_takes_nothing_holds_nothing_up() -> None:
+def test_blocked_terminal_does_not_block_the_run() -> None:
     stream = Stuck()
     made = screen(stream)
 
@@ -248,7 +248,7 @@ class Gone(io.BytesIO):
         raise OSError(5, "Input/output error")
 
 
-def test_when_the_terminal_is_gone_somebody_is_told() -> None:
+def test_closed_terminal_is_reported() -> None:
     made = screen(Gone())
 
     async def happen() -> None:

@@ -1,4 +1,4 @@
-"""The table of the live view: what stands in it at which width and height."""
+"""The table of the live view at different widths and heights."""
 
 import re
 
@@ -70,11 +70,11 @@ SIZES = {
 
 
 @pytest.mark.parametrize(("size", "expected"), SIZES.values(), ids=SIZES.keys())
-def test_what_fits(size: tuple[int, int], expected: list[str]) -> None:
+def test_columns_and_rows_fit_the_terminal(size: tuple[int, int], expected: list[str]) -> None:
     assert live_view.render(VIEW, *size) == expected
 
 
-def test_those_in_trouble_come_first_and_those_that_are_done_last() -> None:
+def test_tasks_with_problems_come_first_and_completed_ones_last() -> None:
     phases = [Phase.SUCCEEDED, Phase.RUNNING, Phase.RETRYING, Phase.WAITING, Phase.FAILED]
     rows = [Row(f"worker-{number}", phases[number % 5]) for number in range(200)]
     rows[3] = Row("worker-3", Phase.WAITING, problem="0/1 nodes are available")
@@ -87,7 +87,7 @@ def test_those_in_trouble_come_first_and_those_that_are_done_last() -> None:
     assert lines[-1] == "… and 113 more: 37 waiting, 36 running, 40 succeeded"
 
 
-def test_trouble_stands_where_the_last_line_would() -> None:
+def test_problem_replaces_the_last_log_line() -> None:
     row = Row("worker-0", Phase.STARTING, line="words of the last attempt", problem="no such command")
     (line,) = live_view.render(View((HEAD,), (row,)), 100, 10)[2:]
     assert line.endswith("no such command")
@@ -100,7 +100,7 @@ def test_trouble_stands_where_the_last_line_would() -> None:
         (50, 9, ["job-0  running 0:00", "job-1  running 0:00", "… and 48 more jobs"]),
     ],
 )
-def test_several_jobs(jobs: int, height: int, expected: list[str]) -> None:
+def test_summaries_of_several_jobs(jobs: int, height: int, expected: list[str]) -> None:
     view = View(tuple(JobSummary(f"job-{number}", "running", 0) for number in range(jobs)), (SERVER,))
     assert live_view.render(view, 80, height)[: len(expected)] == expected
 
@@ -108,7 +108,7 @@ def test_several_jobs(jobs: int, height: int, expected: list[str]) -> None:
 COLOUR = re.compile(r"\x1b\[[0-9]+m")
 
 
-def test_colours_are_around_what_is_there_without_them() -> None:
+def test_colours_do_not_change_the_text() -> None:
     coloured = live_view.render(View(VIEW.jobs, VIEW.rows, has_colours=True), 110, 20)
     assert "\x1b[31mfailed 137\x1b[0m" in coloured[-1]
     assert [COLOUR.sub("", line) for line in coloured] == live_view.render(VIEW, 110, 20)
@@ -126,7 +126,7 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize(("progress", "remaining", "bar"), PROGRESS.values(), ids=PROGRESS.keys())
-def test_bars(progress: Progress, remaining: float | None, bar: str) -> None:
+def test_progress_bars(progress: Progress, remaining: float | None, bar: str) -> None:
     row = Row("worker-0", Phase.RUNNING, progress=progress, remaining=remaining)
     (line,) = live_view.render(View((HEAD,), (row,)), 120, 10)[2:]
     assert line.endswith(bar)
@@ -136,7 +136,7 @@ def test_bars(progress: Progress, remaining: float | None, bar: str) -> None:
     ("amount", "expected"),
     [(0, "0Ki"), (2**20 - 1, "1.0Mi"), (850 * 2**20, "850Mi"), (1200 * 2**20, "1.2Gi"), (2**44, "16Ti")],
 )
-def test_sizes(amount: int, expected: str) -> None:
+def test_memory_sizes(amount: int, expected: str) -> None:
     assert live_view.size(amount) == expected
 
 
@@ -157,9 +157,7 @@ ROWS = st.builds(
 
 
 @given(st.lists(ROWS, max_size=12), st.integers(1, 150), st.integers(2, 20), st.integers(0, 6))
-def test_nothing_is_wider_or_higher_than_the_terminal(
-    rows: list[Row], width: int, height: int, jobs: int
-) -> None:
+def test_view_never_exceeds_the_terminal(rows: list[Row], width: int, height: int, jobs: int) -> None:
     view = View((HEAD,) * jobs, tuple(rows))
     lines = live_view.render(view, width, height)
     assert len(lines) <= height

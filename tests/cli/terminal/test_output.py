@@ -1,4 +1,4 @@
-"""How the lines of a run look, and how they get out: to slow readers, to none, to terminals."""
+"""The lines of a run: their format, and writing to slow, closed and terminal outputs."""
 
 import asyncio
 import io
@@ -88,7 +88,7 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
         ),
     ],
 )
-def test_how_a_line_looks(
+def test_line_format(
     monkeypatch: pytest.MonkeyPatch, said: reporter.Reported, style: Style, expected: str
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
@@ -97,7 +97,7 @@ def test_how_a_line_looks(
 
 
 class Slow(io.BytesIO):
-    """Takes nothing until it is told to."""
+    """Blocks writes until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Slow(io.BytesIO):
         return super().write(data)
 
 
-def test_a_slow_reader_holds_up_logs_and_nothing_else() -> None:
+def test_slow_reader_delays_only_logs() -> None:
     stream = Slow()
     lines = Output(stream, Style(width=4))
     line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
@@ -139,7 +139,7 @@ class Closed(io.BytesIO):
         raise BrokenPipeError
 
 
-def test_when_nobody_reads_any_more_somebody_is_told() -> None:
+def test_closed_output_is_reported() -> None:
     lines = Output(Closed(), Style(width=4))
 
     async def write() -> None:
@@ -167,7 +167,7 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize(("style", "said", "steps"), PROGRESS.values(), ids=PROGRESS.keys())
-def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps: list[int]) -> None:
+def test_progress_lines_are_limited(style: Style, said: list[Advance], steps: list[int]) -> None:
     stream = io.BytesIO()
     lines = Output(stream, style)
     for each in said:
@@ -189,7 +189,7 @@ def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps
         (True, 2, (True, True)),
     ],
 )
-def test_interrupts(can_be_graceful: bool, requests: int, expected: tuple[bool, bool]) -> None:
+def test_interrupt_during_a_write(can_be_graceful: bool, requests: int, expected: tuple[bool, bool]) -> None:
     interrupts = Interrupts()
     interrupts.can_be_graceful = can_be_graceful
     for _ in range(requests):

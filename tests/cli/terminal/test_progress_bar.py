@@ -1,4 +1,4 @@
-"""The bar of an upload, drawn on a clock of the test's own."""
+"""The progress bar of an upload, with a fake clock."""
 
 from windlass.cli.terminal.progress_bar import ProgressBar
 
@@ -16,7 +16,7 @@ class Scene:
         self.bar.moved(name, mebibytes * MIB)
 
 
-def test_on_a_terminal() -> None:
+def test_bar_on_a_terminal() -> None:
     scene = Scene(100)
     scene.bar.begin(100 * MIB)
     scene.move(1, 10)
@@ -30,14 +30,14 @@ def test_on_a_terminal() -> None:
     assert scene.written[-1] == "\r\x1b[K"
 
 
-def test_no_line_is_longer_than_the_terminal() -> None:
+def test_lines_fit_the_terminal() -> None:
     scene = Scene(30)
     scene.bar.begin(100 * MIB)
     scene.move(1, 10, "a" * 200)
     assert len(scene.written[0].strip("\r").removesuffix("\x1b[K")) == 29
 
 
-def test_the_rate_is_that_of_the_last_seconds() -> None:
+def test_rate_is_measured_over_the_last_seconds() -> None:
     scene = Scene(100)
     scene.bar.begin(1000 * MIB)
     scene.move(1, 500)
@@ -46,8 +46,8 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert " 1 MiB/s  7:50 left" in scene.written[-1]
 
 
-def test_where_there_is_no_terminal() -> None:
-    """A line now and then, and nothing that drives a terminal."""
+def test_lines_without_a_terminal() -> None:
+    """A line is printed periodically, without control sequences."""
     scene = Scene(None)
     scene.bar.begin(100 * MIB)
     for _ in range(25):
@@ -59,7 +59,7 @@ def test_where_there_is_no_terminal() -> None:
     ]
 
 
-def test_a_note_stands_above_the_bar() -> None:
+def test_note_is_printed_above_the_bar() -> None:
     scene = Scene(100)
     scene.bar.begin(MIB)
     scene.move(1, 1)
@@ -67,7 +67,7 @@ def test_a_note_stands_above_the_bar() -> None:
     assert scene.written[-2:] == ["\r\x1b[K", "windlass: the share cannot be had yet\n"]
 
 
-def test_names_do_not_drive_the_terminal() -> None:
+def test_control_characters_in_names_are_removed() -> None:
     scene = Scene(100)
     scene.bar.begin(MIB)
     scene.move(1, 1, "a\x1b[2Jb\nc")

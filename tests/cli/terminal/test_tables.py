@@ -20,7 +20,7 @@ ROWS = (
 )
 
 
-def test_no_line_is_longer_than_the_room() -> None:
+def test_lines_fit_the_width() -> None:
     for room in range(1, 100):
         lines = tables.table(COLUMNS, ROWS, room).split("\n")
         assert len(lines) == 3, room
@@ -42,17 +42,17 @@ WIDTHS: dict[int | None, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("room", WIDTHS)
-def test_what_is_important_stays(room: int | None) -> None:
+def test_important_columns_are_kept(room: int | None) -> None:
     header, row, _ = tables.table(COLUMNS, ROWS, room).split("\n")
     assert (header.split(), row.split()) == tuple(line.split() for line in WIDTHS[room])
 
 
-def test_other_people_s_text_drives_no_terminal() -> None:
+def test_control_characters_are_removed() -> None:
     text = tables.table((Column("A"),), [("\x1b[31mred\x1b[0m\nsecond\x07",)], None)
     assert text.split("\n") == ["A", "redsecond"]
 
 
-def test_a_paragraph_stays_beside_its_title() -> None:
+def test_paragraph_is_wrapped_next_to_its_title() -> None:
     text = tables.paragraph("reason", "one two three four five", 24, indent=10)
     assert text == "reason    one two three\n          four five"
     assert tables.paragraph("reason", "x" * 50, 24, indent=10) == "reason    " + "x" * 13 + "…"
@@ -70,15 +70,15 @@ AGES = {
 
 
 @pytest.mark.parametrize("age", AGES)
-def test_ages(age: timedelta) -> None:
+def test_age_format(age: timedelta) -> None:
     assert tables.age(NOW - age, NOW) == AGES[age]
 
 
-def test_without_a_beginning_there_is_no_age() -> None:
+def test_age_without_a_start_is_empty() -> None:
     assert tables.age(None, NOW) == ""
 
 
-def test_tasks_in_words() -> None:
+def test_task_counts_text() -> None:
     assert tables.task_counts(2, 1, 0, 4) == "2 running, 1 succeeded of 4"
     assert tables.task_counts(0, 0, 0, 4) == "4"
 
@@ -87,6 +87,6 @@ WIDE = {"40": 40, "0": None, "wide": None, "": None}
 
 
 @pytest.mark.parametrize("said", WIDE)
-def test_the_width_of_what_is_no_terminal(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_width_without_a_terminal_is_unlimited(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", said)
     assert tables.terminal_width() == WIDE[said]

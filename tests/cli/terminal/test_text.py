@@ -1,4 +1,4 @@
-"""Other people's text on a terminal."""
+"""Untrusted text on a terminal."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES.keys())
-def test_what_is_seen_of_a_line(line: str, expected: str) -> None:
+def test_printable_removes_control_sequences(line: str, expected: str) -> None:
     assert terminal_text.printable(line) == expected
 
 
@@ -45,14 +45,14 @@ FITS = {
 
 
 @pytest.mark.parametrize(("text", "columns", "clipped", "fitted", "right"), FITS.values(), ids=FITS.keys())
-def test_what_fits(text: str, columns: int, clipped: str, fitted: str, right: str) -> None:
+def test_truncate_to_a_width(text: str, columns: int, clipped: str, fitted: str, right: str) -> None:
     assert terminal_text.truncate(text, columns) == clipped
     assert terminal_text.pad(text, columns) == fitted
     assert terminal_text.pad_left(text, columns) == right
 
 
 @given(st.text(), st.integers(0, 30))
-def test_whatever_it_is_it_stays_in_its_place(line: str, columns: int) -> None:
+def test_any_text_is_padded_to_its_width(line: str, columns: int) -> None:
     text = terminal_text.printable(line)
     assert text.isprintable() or set(filter(lambda each: not each.isprintable(), text)) <= set(
         "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"

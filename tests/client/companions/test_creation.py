@@ -1,4 +1,4 @@
-"""Companions as they are made: what their Service is called, and what keeps them from being made."""
+"""Creation of companions: the names of their Services, and errors."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from windlass.model.failures import ApiFailure
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster says that it is not Windlass's own."""
+    """A cluster that does not report to be an embedded one."""
     said = {**discovery.version(), "gitVersion": "v1.35.0"}
     monkeypatch.setattr(discovery, "version", lambda: said)
 
@@ -58,7 +58,7 @@ SERVICES: dict[str, tuple[Callable[[Submissions], None], Json, str, str]] = {
 
 
 @pytest.mark.parametrize("case", SERVICES)
-def test_the_name_of_the_service(case: str, submissions: Submissions) -> None:
+def test_service_name_avoids_conflicts(case: str, submissions: Submissions) -> None:
     arrange, asked, name, said = SERVICES[case]
     arrange(submissions)
     submissions.start({**BOARD, "tensorboard": asked})
@@ -88,7 +88,7 @@ ACCOUNT = (
 )
 
 
-def test_who_may_not_give_rights_is_told_what_to_do(
+def test_missing_permission_for_roles_is_explained(
     submissions: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, Verb.CREATE, "roles")
@@ -99,7 +99,7 @@ def test_who_may_not_give_rights_is_told_what_to_do(
     assert not submissions.parts("roles")
 
 
-def test_a_framework_that_is_refused_leaves_what_was_there_before(
+def test_rejected_framework_leaves_existing_companions_unchanged(
     submissions: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submissions.start({**BOARD, "secrets": {"TOKEN": "x"}})
@@ -126,14 +126,14 @@ BAD: dict[str, tuple[Json, type[ClientError], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_makes_no_sense_starts_nothing(case: str, submissions: Submissions) -> None:
+def test_invalid_companion_starts_nothing(case: str, submissions: Submissions) -> None:
     job, kind, message = BAD[case]
     with pytest.raises(kind, match=message):
         submissions.start(job)
     assert not submissions.everything
 
 
-def test_somebody_else_s_deployment_stays(submissions: Submissions) -> None:
+def test_foreign_deployment_is_not_changed(submissions: Submissions) -> None:
     labels = {"app": "x"}
     container = {"name": "main", "image": "x"}
     spec = {
@@ -147,13 +147,11 @@ def test_somebody_else_s_deployment_stays(submissions: Submissions) -> None:
         submissions.start(BOARD)
 
 
-def test_without_an_image_only_a_cluster_of_windlass_s_own_has_them(
-    submissions: Submissions, kubernetes: None
-) -> None:
+def test_image_is_required_except_on_an_embedded_cluster(submissions: Submissions, kubernetes: None) -> None:
     with pytest.raises(FaultyJobError, match="the job digits has no image"):
         submissions.start({key: value for key, value in BOARD.items() if key != "image"})
 
 
-def test_a_job_that_is_not_there_has_none(submissions: Submissions) -> None:
+def test_unknown_job_has_no_companions(submissions: Submissions) -> None:
     with pytest.raises(NotThereError, match='there is no job "nobody"'):
         submissions.client.companions("nobody")

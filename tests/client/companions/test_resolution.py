@@ -1,4 +1,4 @@
-"""Passwords of companions: where they come from, what is refused, and what goes on from an earlier submission."""
+"""Passwords of companions: their sources, invalid ones, and reuse from an earlier submission."""
 
 import base64
 import os
@@ -34,7 +34,7 @@ def asking(env: str = "", file: str = "", secret: str = "") -> Job:
 
 
 def secret_of(companion: Companion, hashes: dict[str, str]) -> Json:
-    """As an API server has it."""
+    """Return the Secret as the API server stores it."""
     files = password_files.files(companion, hashes)
     return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}}
 
@@ -57,14 +57,14 @@ WRITTEN: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", WRITTEN)
-def test_a_password_in_a_file(case: str, tmp_path: Path) -> None:
+def test_password_is_read_from_a_file(case: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(WRITTEN[case])
     found = resolved_in(tmp_path, asking(file="password"))
     assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
     assert not found.generated
 
 
-def test_a_password_with_any_character(tmp_path: Path) -> None:
+def test_password_may_contain_any_character(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(ODD)
     for found in (
         resolved_in(tmp_path, asking(file="password")),
@@ -74,22 +74,22 @@ def test_a_password_with_any_character(tmp_path: Path) -> None:
         assert not passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
 
 
-def test_a_password_that_a_secret_has_is_not_looked_for(tmp_path: Path) -> None:
+def test_password_in_a_secret_is_not_read(tmp_path: Path) -> None:
     assert resolved_in(tmp_path, asking("", "", "mine")) == ResolvedCompanions(is_embedded=True)
 
 
-def test_a_job_without_passwords_has_none(tmp_path: Path) -> None:
+def test_job_without_companions_has_no_passwords(tmp_path: Path) -> None:
     assert resolved_in(tmp_path, job(tensorboard=TensorBoard())) == ResolvedCompanions(is_embedded=True)
 
 
-def test_one_that_is_missing_is_made_up(tmp_path: Path) -> None:
+def test_missing_password_is_generated(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(jupyter=Jupyter()))
     assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], found.generated[JUPYTER][ALL_USERS])
     again = resolved_in(tmp_path, job(jupyter=Jupyter()))
     assert again.generated != found.generated
 
 
-def test_a_hub_has_one_for_each_user(tmp_path: Path) -> None:
+def test_hub_has_one_password_per_user(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(hub=Hub(users=("ana", "ben"))))
     assert set(found.hashes[HUB]) == {"ana", "ben"}
     for user, hashed in found.hashes[HUB].items():
@@ -97,17 +97,17 @@ def test_a_hub_has_one_for_each_user(tmp_path: Path) -> None:
     assert found.generated[HUB]["ana"] != found.generated[HUB]["ben"]
 
 
-def test_a_hub_knows_no_capitals(tmp_path: Path) -> None:
+def test_hub_user_names_are_lower_case(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(hub=Hub(users=("Ana", "BEN"), admins=("ana",))))
     assert set(found.hashes[HUB]) == set(found.generated[HUB]) == {"ana", "ben"}
 
 
-def test_a_hub_for_everybody_has_one_for_all(tmp_path: Path) -> None:
+def test_hub_without_users_has_one_password(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(hub=Hub(admins=("ana",))))
     assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.generated[HUB][ALL_USERS])
 
 
-def test_an_admin_has_a_password_that_the_others_do_not_know(tmp_path: Path) -> None:
+def test_admin_has_a_separate_password(tmp_path: Path) -> None:
     wanted = job(hub=Hub(admins=("ana",), password_from=PasswordFrom(env="PASSWORD")))
     found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS, "ana"}
@@ -124,7 +124,7 @@ def test_an_admin_has_a_password_that_the_others_do_not_know(tmp_path: Path) -> 
     assert not again.generated[HUB]
 
 
-def test_a_hub_whose_password_is_chosen_has_one_for_all(tmp_path: Path) -> None:
+def test_chosen_hub_password_is_for_all_users(tmp_path: Path) -> None:
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
     found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS}
@@ -163,7 +163,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_file_that_has_no_password(case: str, tmp_path: Path) -> None:
+def test_invalid_password_file_is_rejected(case: str, tmp_path: Path) -> None:
     make, message = FILES[case]
     make(tmp_path / "password")
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}") as raised:
@@ -171,7 +171,7 @@ def test_a_file_that_has_no_password(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_home_that_nobody_has(tmp_path: Path) -> None:
+def test_unknown_user_in_the_path_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match=r"cannot read .*~nobody-at-all/password: No such file"):
         resolved_in(tmp_path, asking(file="~nobody-at-all/password"))
 
@@ -184,7 +184,7 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
         (os.fsdecode(b"caf\xe9"), "the variable PASSWORD is not valid UTF-8"),
     ],
 )
-def test_a_variable_that_has_no_password(password: str, message: str, tmp_path: Path) -> None:
+def test_invalid_password_variable_is_rejected(password: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}"):
         resolved_in(tmp_path, asking(env="PASSWORD"), password)
 
@@ -192,7 +192,7 @@ def test_a_variable_that_has_no_password(password: str, message: str, tmp_path: 
 # What goes on
 
 
-def test_a_password_that_was_made_up_before_goes_on() -> None:
+def test_earlier_generated_password_is_reused() -> None:
     before, now = (resolve(job(jupyter=Jupyter()), {}, is_embedded=False) for _ in range(2))
     found = with_existing_passwords(
         JUPYTER, now, {}, secret_of(JUPYTER, {ALL_USERS: before.hashes[JUPYTER][ALL_USERS]})
@@ -202,14 +202,14 @@ def test_a_password_that_was_made_up_before_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "stays"), [("open sesame", True), ("open barley", False)])
-def test_one_that_is_chosen_takes_the_place_of_another(chosen: str, stays: bool) -> None:
+def test_chosen_password_replaces_the_earlier_one(chosen: str, stays: bool) -> None:
     wanted, before = asking(env="PASSWORD"), passwords.for_jupyter("open sesame")
     now = resolve(wanted, {JUPYTER: chosen}, is_embedded=False)
     found = with_existing_passwords(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
     assert found.hashes[JUPYTER][ALL_USERS] == (before if stays else now.hashes[JUPYTER][ALL_USERS])
 
 
-def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> None:
+def test_new_hub_user_gets_a_password_and_others_keep_theirs() -> None:
     first = resolve(job(hub=Hub(users=("ana", "ben"))), {}, is_embedded=False)
     now = resolve(job(hub=Hub(users=("ana", "cem"))), {}, is_embedded=False)
     found = with_existing_passwords(HUB, now, {}, secret_of(HUB, dict(first.hashes[HUB])))
@@ -217,7 +217,7 @@ def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> Non
     assert found.generated[HUB] == {"cem": now.generated[HUB]["cem"]}
 
 
-def test_who_has_a_password_of_their_own_keeps_it_beside_one_for_all() -> None:
+def test_user_password_is_kept_beside_one_for_all() -> None:
     known = {HUB: "open sesame"}
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
     now = resolve(wanted, known, is_embedded=False)
@@ -229,7 +229,7 @@ def test_who_has_a_password_of_their_own_keeps_it_beside_one_for_all() -> None:
     assert found.hashes[HUB] == before
 
 
-def test_one_for_all_that_is_chosen_takes_the_place_of_those_that_were_made_up() -> None:
+def test_chosen_password_for_all_replaces_generated_ones() -> None:
     first = resolve(job(hub=Hub(users=("ana", "ben"))), {}, is_embedded=False)
     known = {HUB: "open sesame"}
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
@@ -250,6 +250,6 @@ def test_one_for_all_that_is_chosen_takes_the_place_of_those_that_were_made_up()
         {"other": "e30="},
     ],
 )
-def test_a_secret_in_which_somebody_has_written_something_else(data: Json | None) -> None:
+def test_invalid_secret_is_ignored(data: Json | None) -> None:
     now = resolve(job(jupyter=Jupyter()), {}, is_embedded=False)
     assert with_existing_passwords(JUPYTER, now, {}, {"data": data}) == now

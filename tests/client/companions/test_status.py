@@ -1,4 +1,4 @@
-"""Companions of jobs as clients find them. Nothing runs their pods here: the tests say what becomes of them."""
+"""Status and URLs of companions. No kubelet runs their pods: the tests write the pod statuses."""
 
 from collections.abc import Coroutine, Iterator
 from typing import Any, NoReturn
@@ -41,7 +41,7 @@ def scene(world: InProcessCluster) -> Scene:
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster says that it is not Windlass's own."""
+    """A cluster that does not report to be an embedded one."""
     said = {**discovery.version(), "gitVersion": "v1.35.0"}
     monkeypatch.setattr(discovery, "version", lambda: said)
 
@@ -108,14 +108,14 @@ STANDINGS: dict[str, tuple[Json | None, State, str]] = {
 
 
 @pytest.mark.parametrize(("status", "state", "reason"), STANDINGS.values(), ids=STANDINGS.keys())
-def test_how_one_stands(scene: Scene, status: Json | None, state: State, reason: str) -> None:
+def test_state_follows_the_pod(scene: Scene, status: Json | None, state: State, reason: str) -> None:
     scene.start()
     scene.pod(status)
     view = scene.view()
     assert (view.state, view.reason, view.pod) == (state, reason, "p")
 
 
-def test_one_without_a_pod(scene: Scene) -> None:
+def test_companion_without_a_pod_is_waiting(scene: Scene) -> None:
     scene.start()
     view = scene.view()
     assert (view.state, view.reason) == (State.WAITING, "its pod is not created yet")
@@ -124,7 +124,7 @@ def test_one_without_a_pod(scene: Scene) -> None:
     assert view.opens == "windlass tensorboard digits"
 
 
-def test_one_that_goes_with_its_job(scene: Scene) -> None:
+def test_companion_owned_by_its_job_is_not_kept(scene: Scene) -> None:
     scene.start()
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
     change = {"metadata": {"ownerReferences": [owner]}}
@@ -132,7 +132,7 @@ def test_one_that_goes_with_its_job(scene: Scene) -> None:
     assert not scene.view().is_kept
 
 
-def test_all_of_a_job_and_none_of_another(scene: Scene) -> None:
+def test_only_companions_of_the_job_are_returned(scene: Scene) -> None:
     for companion in reversed(Companion):
         scene.start(companion)
     scene.start(job="other")
@@ -145,8 +145,8 @@ def test_all_of_a_job_and_none_of_another(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("service_type", list(ServiceType))
-def test_urls_within_the_cluster(scene: Scene, service_type: ServiceType) -> None:
-    """A load balancer may have no address yet, and nobody listens on the nodes of an embedded cluster."""
+def test_url_inside_the_cluster(scene: Scene, service_type: ServiceType) -> None:
+    """A load balancer may have no address yet, and an embedded cluster does not listen on node ports."""
     scene.start(service_type=service_type)
     scene.pod({**READY, "hostIP": "10.0.0.7"})
     view = scene.view()
@@ -156,7 +156,7 @@ def test_urls_within_the_cluster(scene: Scene, service_type: ServiceType) -> Non
 
 @pytest.mark.usefixtures("kubernetes")
 @pytest.mark.parametrize(("ip", "host"), [("10.0.0.7", "10.0.0.7"), ("fd00::7", "[fd00::7]")])
-def test_the_url_on_a_node(scene: Scene, ip: str, host: str) -> None:
+def test_url_of_a_node_port(scene: Scene, ip: str, host: str) -> None:
     scene.start(service_type=ServiceType.NODE_PORT)
     scene.pod({**READY, "hostIP": ip})
     service = scene.client.get(scene.path("services", "digits-tensorboard")).expect(200).body
@@ -168,7 +168,7 @@ def test_the_url_on_a_node(scene: Scene, ip: str, host: str) -> None:
 @pytest.mark.parametrize(
     ("ingress", "host"), [({"ip": "192.0.2.1"}, "192.0.2.1"), ({"hostname": "lb.example"}, "lb.example")]
 )
-def test_the_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> None:
+def test_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> None:
     scene.start(service_type=ServiceType.LOAD_BALANCER)
     change = {"status": {"loadBalancer": {"ingress": [ingress]}}}
     scene.client.patch(scene.path("services", "digits-tensorboard", "status"), change).expect(200)
@@ -180,7 +180,7 @@ def test_the_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["deployments", "services", "pods"])
-def test_what_may_not_be_seen_is_told(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_objects_are_reported(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.start()
     scene.pod(READY)
     send, told = Connection.send, list[str]()
@@ -202,7 +202,7 @@ def test_what_may_not_be_seen_is_told(scene: Scene, kind: str, monkeypatch: pyte
 # Until one answers
 
 
-def test_one_that_answers(scene: Scene) -> None:
+def test_wait_returns_a_ready_companion(scene: Scene) -> None:
     scene.start()
     scene.pod(READY)
     scene.answer()
@@ -229,7 +229,7 @@ HOPELESS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("status", "words"), HOPELESS.values(), ids=HOPELESS.keys())
-def test_one_that_is_given_up(scene: Scene, status: Json, words: str) -> None:
+def test_wait_ends_when_the_companion_keeps_failing(scene: Scene, status: Json, words: str) -> None:
     scene.start()
     scene.pod(status)
     with pytest.raises(RefusedError) as error:
@@ -253,7 +253,7 @@ LATE: dict[str, tuple[Json | None, str]] = {
 
 @pytest.fixture
 def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever time there is for it is over as soon as it was looked at."""
+    """Make every timeout expire after the first check."""
     watched = PodWatcher.run_while_watching
 
     async def briefly(self: PodWatcher, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
@@ -268,7 +268,9 @@ def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_time")
 @pytest.mark.parametrize(("status", "words"), LATE.values(), ids=LATE.keys())
-def test_one_that_may_still_come(scene: Scene, status: Json | None, words: str) -> None:
+def test_timeout_reports_why_the_companion_is_not_ready(
+    scene: Scene, status: Json | None, words: str
+) -> None:
     scene.start()
     if status is not None:
         scene.pod(status)
@@ -278,7 +280,7 @@ def test_one_that_may_still_come(scene: Scene, status: Json | None, words: str) 
     assert words in str(error.value)
 
 
-def test_one_that_nobody_has(scene: Scene) -> None:
+def test_missing_companion_is_reported(scene: Scene) -> None:
     scene.start(Companion.JUPYTER)
     scene.start(job="numbers")
     scene.place.submit(jobs.framework("bare", jobs.role()))
@@ -305,7 +307,7 @@ def renewed(scene: Scene, companion: Companion, user: str = ALL_USERS) -> str:
 
 
 def hashes_of(scene: Scene, companion: Companion) -> dict[str, str]:
-    """As the servers find them, and as the pods of the Deployment are marked."""
+    """Return the hashes in the Secret and the annotation of the Deployment."""
     name = servers.name_of("digits", companion)
     secret = scene.client.get(scene.path("secrets", name)).expect(200).body
     found = password_files.hashes_in(companion, secret["data"])
@@ -315,7 +317,7 @@ def hashes_of(scene: Scene, companion: Companion) -> dict[str, str]:
     return found
 
 
-def test_a_new_password_of_jupyter(scene: Scene) -> None:
+def test_new_password_of_jupyter(scene: Scene) -> None:
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: passwords.for_jupyter("old")})
     password = renewed(scene, Companion.JUPYTER)
     hashed = hashes_of(scene, Companion.JUPYTER)[ALL_USERS]
@@ -325,7 +327,7 @@ def test_a_new_password_of_jupyter(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("others", [{"grace": "hers"}, {ALL_USERS: "theirs"}], ids=["each", "shared"])
-def test_a_new_password_of_one_user(scene: Scene, others: dict[str, str]) -> None:
+def test_new_password_of_one_user(scene: Scene, others: dict[str, str]) -> None:
     before = {user: passwords.for_hub(text) for user, text in {**others, "ada": "old"}.items()}
     scene.start(Companion.HUB, hashes=before)
     password = renewed(scene, Companion.HUB, "ada")
@@ -334,7 +336,7 @@ def test_a_new_password_of_one_user(scene: Scene, others: dict[str, str]) -> Non
     assert after == {user: before[user] for user in others}
 
 
-def test_passwords_that_are_not_renewed(scene: Scene) -> None:
+def test_password_of_an_own_secret_is_not_changed(scene: Scene) -> None:
     scene.start(Companion.HUB, hashes={"ada": passwords.for_hub("old")})
     scene.start(Companion.JUPYTER)
     for companion, user, words in (
@@ -345,15 +347,15 @@ def test_passwords_that_are_not_renewed(scene: Scene) -> None:
             renewed(scene, companion, user)
 
 
-def test_a_secret_that_no_pod_reads_any_more_is_left_alone(scene: Scene) -> None:
-    """It is that of an earlier job file."""
+def test_unused_secret_is_not_changed(scene: Scene) -> None:
+    """The Secret belongs to an earlier job file."""
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"}, secret="mine")  # noqa: S106
     with pytest.raises(NotThereError, match="the password of jupyter of digits is in your own Secret"):
         renewed(scene, Companion.JUPYTER)
 
 
-def test_who_may_have_a_password_of_their_own(scene: Scene) -> None:
-    """A hub knows no capitals, and nobody who is not among its users."""
+def test_only_users_of_the_hub_get_a_password(scene: Scene) -> None:
+    """User names of a hub are in lower case."""
     before = {ALL_USERS: passwords.for_hub("theirs"), "ada": passwords.for_hub("old")}
     files = {"hub.json": '{"users": ["Ada", "ben"]}'}
     scene.start(Companion.HUB, hashes=before, files=files)
@@ -365,7 +367,7 @@ def test_who_may_have_a_password_of_their_own(scene: Scene) -> None:
     assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
 
 
-def test_one_that_is_deleted_while_somebody_waits_for_it(scene: Scene) -> None:
+def test_deleted_companion_ends_the_wait(scene: Scene) -> None:
     scene.start()
     view = scene.view()
     scene.client.delete(scene.path("deployments", view.name)).expect(200)
@@ -375,7 +377,7 @@ def test_one_that_is_deleted_while_somebody_waits_for_it(scene: Scene) -> None:
         )
 
 
-def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:
+def test_secret_in_another_format_is_rejected(scene: Scene) -> None:
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"})
     change = {"data": None, "stringData": {password_files.OF_JUPYTER: msgspec.json.encode([]).decode()}}
     scene.client.patch(scene.path("secrets", "digits-jupyter"), change).expect(200)

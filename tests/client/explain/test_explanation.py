@@ -1,4 +1,4 @@
-"""Why a job failed or waits: as a function of what is stored, and on an embedded API server with a controller."""
+"""Explanations of failed and pending jobs: as a pure function, and on an embedded API server with a controller."""
 
 from datetime import datetime
 from typing import Any
@@ -62,7 +62,7 @@ def task(
     seconds: float = 10,
     retried: RetryPolicyStatus | None = None,
 ) -> TaskStatus:
-    """`seconds`: when it ended."""
+    """Return a task status. `seconds` is the time of its end."""
     by_default = State.ATTEMPT_RUNNING if completion is None else State.COMPLETED
     found = retried or RetryPolicyStatus()
     return TaskStatus(
@@ -158,12 +158,12 @@ FIRST: dict[str, tuple[Framework, str]] = {
 
 
 @pytest.mark.parametrize(("framework", "expected"), FIRST.values(), ids=FIRST.keys())
-def test_which_failed_first(framework: Framework, expected: str) -> None:
+def test_first_failure_is_found(framework: Framework, expected: str) -> None:
     failure = failures.first_failure(framework)
     assert (failure.task if failure else "") == expected
 
 
-def test_what_is_known_of_a_failure() -> None:
+def test_details_of_a_failure() -> None:
     found = failures.first_failure(job(task(1, ended(3, TRANSIENT, "one\ntwo\n"))))
     assert found is not None
     assert (found.code, found.phrase, found.failure_class) == (3, "Broken", "Transient")
@@ -184,7 +184,7 @@ def test_what_is_known_of_a_failure() -> None:
         ),
     ],
 )
-def test_classes(kind: CompletionType, name: str, words: str) -> None:
+def test_failure_classes(kind: CompletionType, name: str, words: str) -> None:
     assert (failures.class_of(kind), failures.meaning_of(failures.class_of(kind))) == (name, words)
 
 
@@ -240,7 +240,7 @@ RETRIES = {
 
 
 @pytest.mark.parametrize("case", RETRIES.values(), ids=RETRIES.keys())
-def test_what_the_jobs_policy_says(case: Retried) -> None:
+def test_retries_of_the_job(case: Retried) -> None:
     framework = job(
         task(0, case.completion),
         state=State.COMPLETED,
@@ -256,16 +256,15 @@ def test_what_the_jobs_policy_says(case: Retried) -> None:
 
 
 @pytest.mark.parametrize("case", RETRIES.values(), ids=RETRIES.keys())
-def test_what_the_tasks_policy_says(case: Retried) -> None:
-    """While the job goes on."""
+def test_retries_of_a_task_in_a_running_job(case: Retried) -> None:
     failed = task(0, case.completion, state=State.ATTEMPT_COMPLETED, retried=case.retried)
     found = explained(job(failed, task(1), task_policy=case.policy)).task_retries
     assert found is not None
     assert (found.follows, found.reason) == (case.follows, case.reason)
 
 
-def test_a_task_whose_job_was_faster() -> None:
-    """Its policy would have allowed another try."""
+def test_task_is_not_retried_after_its_job_attempt_ended() -> None:
+    """The retry policy of the task would allow another attempt."""
     failed = task(0, ended(1))
     framework = job(
         failed,
@@ -278,7 +277,7 @@ def test_a_task_whose_job_was_faster() -> None:
     assert (found.follows, found.reason) == (False, "the attempt of the job had ended")
 
 
-def test_when_the_next_try_begins() -> None:
+def test_time_of_the_next_retry() -> None:
     waiting = RetryPolicyStatus(1, 1, retry_delay_sec=40)
     framework = job(
         task(0, ended(1)),
@@ -310,7 +309,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("retried", "policy", "words"), COUNTS.values(), ids=COUNTS.keys())
-def test_counts_in_words(retried: RetryPolicyStatus, policy: RetryPolicySpec, words: str) -> None:
+def test_retry_counts_in_words(retried: RetryPolicyStatus, policy: RetryPolicySpec, words: str) -> None:
     found = explained(job(task(0), retried=retried, policy=policy)).job_retries
     assert found is not None
     assert retries.in_words(found) == words
@@ -407,7 +406,7 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
 
 
 @pytest.mark.parametrize(("framework", "state", "words"), SENTENCES.values(), ids=SENTENCES.keys())
-def test_in_one_sentence(framework: Framework, state: JobState, words: str) -> None:
+def test_summary_sentence(framework: Framework, state: JobState, words: str) -> None:
     found = explained(framework)
     assert (found.state, found.summary) == (state, words)
 
@@ -419,7 +418,7 @@ def test_in_one_sentence(framework: Framework, state: JobState, words: str) -> N
         (300, "job is pending: no controller has processed it for 5 min"),
     ],
 )
-def test_without_a_controller(seconds: float, words: str) -> None:
+def test_summary_without_a_controller(seconds: float, words: str) -> None:
     found = explained(builders.framework("job"), now=at(seconds))
     assert (found.state, found.summary) == (JobState.SUBMITTED, words)
     assert bool(found.advice) == (seconds > 100)
@@ -437,7 +436,7 @@ def test_without_a_controller(seconds: float, words: str) -> None:
         (-5, "0 s"),
     ],
 )
-def test_durations(seconds: float, words: str) -> None:
+def test_duration_format(seconds: float, words: str) -> None:
     assert explanation.duration(seconds) == words
 
 
@@ -502,21 +501,21 @@ WAITS: dict[str, tuple[tuple[Pod, ...], tuple[Event, ...], str]] = {
 
 
 @pytest.mark.parametrize(("pods", "events", "reason"), WAITS.values(), ids=WAITS.keys())
-def test_waits(pods: tuple[Pod, ...], events: tuple[Event, ...], reason: str) -> None:
+def test_reasons_of_pending_tasks(pods: tuple[Pod, ...], events: tuple[Event, ...], reason: str) -> None:
     framework = job(task(0, state=State.ATTEMPT_PREPARING), state=State.ATTEMPT_PREPARING)
     found = explained(framework, pods=pods, events=events)
     assert [(wait.tasks, wait.reason) for wait in found.waits] == [(("worker-0",), reason)]
     assert found.summary == f"job is pending: worker-0: {reason}"
 
 
-def test_those_that_wait_for_the_same_are_named_together() -> None:
+def test_pending_tasks_are_grouped_by_reason() -> None:
     tasks = [task(index, state=State.ATTEMPT_PREPARING) for index in range(6)]
     framework = job(*tasks, state=State.ATTEMPT_PREPARING)
     found = explained(framework, pods=tuple(pod(index, **UNSCHEDULABLE) for index in range(6)))
     assert found.summary.startswith("job is pending: worker-0, worker-1, worker-2 and 3 more: Unschedulable")
 
 
-def test_a_container_that_falls_again_and_again() -> None:
+def test_restarting_container_is_explained() -> None:
     last = {"terminated": {"exitCode": 7}}
     status = {
         "name": "main",
@@ -544,8 +543,8 @@ def ask(place: Place, name: str, lines: int = 10) -> Explanation:
     return place.use(work)
 
 
-def test_pods_that_are_kept(place: Place) -> None:
-    """The log says more than the status."""
+def test_log_lines_come_from_a_kept_pod(place: Place) -> None:
+    """The log has more lines than the status."""
     roles = (
         jobs.role("ps", 1, jobs.FOREVER),
         jobs.role("worker", 2, jobs.fails(137, message="from the status")),
@@ -563,7 +562,7 @@ def test_pods_that_are_kept(place: Place) -> None:
     assert (failure.lines, failure.lines_from, failure.node) == (("line 3", "line 4"), "log", "hollow")
 
 
-def test_a_log_that_the_node_has_removed(place: Place) -> None:
+def test_status_lines_replace_a_removed_log(place: Place) -> None:
     role = jobs.role("worker", 1, jobs.fails(137, message="from the status"))
     place.submit(jobs.framework("lost", role, completedPods="Keep"))
     place.wait_for_completed("lost")
@@ -573,7 +572,7 @@ def test_a_log_that_the_node_has_removed(place: Place) -> None:
     assert (failure.lines, failure.lines_from) == (("from the status",), "status")
 
 
-def test_pods_that_are_gone(place: Place) -> None:
+def test_status_lines_replace_deleted_pods(place: Place) -> None:
     place.submit(jobs.framework("gone", jobs.role(life=jobs.fails(3, message="one\nlast words\n"))))
     place.wait_for_completed("gone")
     wait_for("its pods to be gone", lambda: not place.pods("gone"))
@@ -585,8 +584,7 @@ def test_pods_that_are_gone(place: Place) -> None:
     assert found.job_retries.reason == "no retries allowed (maxRetryCount 0)"
 
 
-def test_a_try_before(place: Place) -> None:
-    """Of which only the controller's events tell."""
+def test_earlier_attempts_come_from_events(place: Place) -> None:
     role = jobs.role(life=jobs.fails(9))
     made = place.submit(jobs.framework("again", role, retryPolicy={"maxRetryCount": 1}))
     place.wait_for_completed("again")
@@ -598,7 +596,7 @@ def test_a_try_before(place: Place) -> None:
     assert "FrameworkRetried" in [event.reason for event in found.history]
 
 
-def test_one_that_waits_for_a_node(place: Place) -> None:
+def test_unschedulable_job_is_explained(place: Place) -> None:
     place.submit(jobs.framework("pending", jobs.role(tasks=2, life=jobs.PENDING)))
     place.wait_for_state("pending", "AttemptPreparing")
     status = {"phase": "Pending", **UNSCHEDULABLE}
@@ -610,18 +608,18 @@ def test_one_that_waits_for_a_node(place: Place) -> None:
     assert found.summary == "pending is pending: worker-0, worker-1: Unschedulable: 0/1 nodes are available"
 
 
-def test_one_that_succeeded(place: Place) -> None:
+def test_successful_job_is_explained(place: Place) -> None:
     place.submit(jobs.framework("fine", jobs.role(life=jobs.SUCCEEDS)))
     place.wait_for_completed("fine")
     assert ask(place, "fine").summary == "fine succeeded"
 
 
-def test_one_that_is_not_there(place: Place) -> None:
+def test_unknown_job_is_reported(place: Place) -> None:
     with pytest.raises(NotThereError, match='no job "nobody"'):
         ask(place, "nobody")
 
 
-def test_a_world_without_a_controller() -> None:
+def test_cluster_without_a_controller_is_explained() -> None:
     with scripted_cluster.running(has_controller=False) as lonely:
         place = lonely.new_scripted_place()
         place.submit(jobs.framework("alone"))

@@ -1,4 +1,4 @@
-"""Lines and their times, and that a log which is read in pieces is read once: nothing twice, nothing lost."""
+"""Log lines, timestamps, and resuming without repeated or lost lines."""
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,13 @@ STAMPS = {
 
 
 @pytest.mark.parametrize(("stamp", "nanoseconds"), STAMPS.values(), ids=STAMPS.keys())
-def test_times(stamp: bytes, nanoseconds: int) -> None:
+def test_timestamps_are_parsed(stamp: bytes, nanoseconds: int) -> None:
     assert lines.nanoseconds(stamp) == nanoseconds
     assert lines.stamped(stamp + b" 1 2  3") == (stamp, b"1 2  3")
 
 
 @pytest.mark.parametrize("line", [b"", b"no time", b"2016-10-06T00:17:09Z", b"2016-10-06 00:17:09 words"])
-def test_what_has_no_time(line: bytes) -> None:
+def test_line_without_a_timestamp(line: bytes) -> None:
     assert lines.stamped(line) == (b"", line)
 
 
@@ -31,7 +31,7 @@ def joined(pieces: list[Piece]) -> bytes:
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda raw: raw.replace(b"x", b"\n")), max_size=20))
-def test_lines_of_any_chunks(chunks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
     splitter = Splitter()
     pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)] + splitter.end()
     assert joined(pieces) == b"".join(chunks)
@@ -39,7 +39,7 @@ def test_lines_of_any_chunks(chunks: list[bytes]) -> None:
     assert not any(piece.is_begun for piece in pieces), "no line was long"
 
 
-def test_a_line_that_is_very_long() -> None:
+def test_very_long_line_is_split() -> None:
     splitter = Splitter(max_bytes=4)
     pieces = [*splitter.feed(b"0123456"), *splitter.feed(b"78\nnext"), *splitter.end()]
     assert [(piece.data, piece.is_begun, piece.is_ended) for piece in pieces] == [
@@ -50,7 +50,7 @@ def test_a_line_that_is_very_long() -> None:
 
 
 def answer(written: list[bytes], since: str) -> list[bytes]:
-    """What a kubelet answers: it compares whole seconds."""
+    """Return the response of a kubelet, which compares whole seconds."""
     return [stamp for stamp in written if stamp[:19] >= since[:19].encode()]
 
 
@@ -62,8 +62,8 @@ fractions = st.sampled_from([b"", b".1", b".123456789", b".9"])
     st.lists(st.tuples(seconds, fractions), min_size=1, max_size=12),
     st.lists(st.integers(0, 12), max_size=6),
 )
-def test_every_line_comes_once(times: list[tuple[int, bytes]], cuts: list[int]) -> None:
-    """However often the connection is cut, and however many lines have one time."""
+def test_every_line_is_read_once(times: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    """This holds for any number of interruptions and of equal timestamps."""
     stamps = sorted((b"2026-01-01T00:00:0%d%bZ" % time for time in times), key=lines.nanoseconds)
     cursor, taken = Cursor(), 0
     for cut in [*cuts, len(stamps)]:
@@ -73,7 +73,7 @@ def test_every_line_comes_once(times: list[tuple[int, bytes]], cuts: list[int]) 
     assert taken == len(stamps)
 
 
-def test_a_clock_that_is_set_back() -> None:
+def test_lines_after_the_clock_was_set_back_are_read() -> None:
     cursor = Cursor()
     assert all(map(cursor.accepts, (b"2026-01-01T00:00:05Z", b"2026-01-01T00:00:06Z")))
     cursor.resume()
@@ -81,7 +81,7 @@ def test_a_clock_that_is_set_back() -> None:
     assert [cursor.accepts(stamp) for stamp in again] == [False, True, True]
 
 
-def test_from_where_it_goes_on() -> None:
+def test_resume_position() -> None:
     cursor = Cursor()
     assert (cursor.since, cursor.has_begun) == ("", False)
     cursor.accepts(b"2026-01-01T00:00:05.123456789Z")
@@ -99,6 +99,6 @@ LONG_LINES = {
 
 
 @pytest.mark.parametrize("case", LONG_LINES)
-def test_long_lines(case: str) -> None:
+def test_timestamps_within_long_lines_are_removed(case: str) -> None:
     sent, written = LONG_LINES[case]
     assert lines.joined(sent) == written

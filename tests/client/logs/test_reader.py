@@ -1,4 +1,4 @@
-"""Logs of jobs on an embedded API server with a controller; what the containers write is written by the tests."""
+"""Logs of jobs on an embedded API server with a controller. The tests write the logs of the containers."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def texts(lines: list[Line]) -> list[str]:
 
 
 def submit_kept(place: Place, name: str, *roles: Json, **spec: Any) -> None:
-    """A job that is over and whose pods are there."""
+    """Submit a job that completes and keeps its pods."""
     made = roles or (jobs.role("ps", 1, jobs.SUCCEEDS), jobs.role("worker", 2, jobs.SUCCEEDS))
     place.submit(jobs.framework(name, *made, completedPods="Keep", **spec))
     place.wait_for_completed(name)
@@ -76,19 +76,21 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("name", "task", "wanted", "expected"), CASES.values(), ids=CASES.keys())
-def test_which_lines(kept: Place, name: str, task: str, wanted: dict[str, Any], expected: list[str]) -> None:
+def test_selected_lines(
+    kept: Place, name: str, task: str, wanted: dict[str, Any], expected: list[str]
+) -> None:
     assert texts(read(kept, name, task, **wanted)) == expected
 
 
-def test_what_is_known_of_a_line(kept: Place) -> None:
+def test_fields_of_a_line(kept: Place) -> None:
     first, last = read(kept, "digits", "worker-0", times=True)
     assert (first.task, first.container, first.attempt) == ("worker-0", "main", 0)
     assert (first.time, first.is_ended) == ("2026-01-01T00:00:03.000000000Z", True)
     assert (last.data, last.is_ended) == (b"five, and no end", False)
 
 
-def test_as_it_was_written(place: Place) -> None:
-    """Whatever it is: bytes that are no text, and what drives a terminal."""
+def test_bytes_are_unchanged(place: Place) -> None:
+    """This includes invalid UTF-8 and control sequences."""
     submit_kept(place, "odd")
     written = b"\xff\x1b[31mred\x1b[0m \x00 \r done"
     place.write("odd-ps-0", written + b"\n")
@@ -96,7 +98,7 @@ def test_as_it_was_written(place: Place) -> None:
     assert line.data == written
 
 
-def test_which_container(place: Place) -> None:
+def test_selected_container(place: Place) -> None:
     template = jobs.template(jobs.SUCCEEDS)
     template["spec"]["containers"].append({"name": "side", "image": "windlass/test:1"})
     submit_kept(place, "pair", jobs.role(pod=template))
@@ -115,7 +117,9 @@ def test_which_container(place: Place) -> None:
         ("ps-0", {"previous": True}, "ps-0 has no previous run: none of its containers was restarted"),
     ],
 )
-def test_what_is_not_there(kept: Place, task: str, wanted: dict[str, Any], words: str) -> None:
+def test_unknown_job_task_and_container_are_reported(
+    kept: Place, task: str, wanted: dict[str, Any], words: str
+) -> None:
     with pytest.raises(NotThereError) as error:
         read(kept, "digits", task, **wanted)
     assert str(error.value) == words
@@ -125,12 +129,12 @@ def test_what_is_not_there(kept: Place, task: str, wanted: dict[str, Any], words
     ("name", "task", "words"),
     [("", "", "the name of a job"), ("a/b-0", "c-0", "expected one task"), ("a", "B 1", "a task, e.g.")],
 )
-def test_what_makes_no_sense(name: str, task: str, words: str) -> None:
+def test_invalid_selection_is_rejected(name: str, task: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         tasks.parse_selector(name, task)
 
 
-def test_pods_that_are_gone(place: Place) -> None:
+def test_deleted_pods_are_reported(place: Place) -> None:
     place.submit(jobs.framework("brief", jobs.role(life=jobs.SUCCEEDS)))
     place.wait_for_completed("brief")
     for task, words in {
@@ -142,7 +146,7 @@ def test_pods_that_are_gone(place: Place) -> None:
         assert str(error.value).startswith(words)
 
 
-def test_pods_that_have_not_begun(place: Place) -> None:
+def test_pods_that_have_not_started_are_reported(place: Place) -> None:
     place.submit(jobs.framework("early", jobs.role(life=jobs.PENDING)))
     place.wait_for_state("early", "AttemptPreparing")
     with pytest.raises(NotThereError, match="worker-0 has not started yet"):
@@ -150,7 +154,7 @@ def test_pods_that_have_not_begun(place: Place) -> None:
     assert read(place, "early") == []
 
 
-def test_a_log_that_the_node_has_removed(place: Place) -> None:
+def test_removed_log_is_reported(place: Place) -> None:
     submit_kept(place, "digits")
     place.write("digits-worker-0", "one\n")
     place.lose_log("digits-worker-1")
@@ -164,7 +168,7 @@ def test_a_log_that_the_node_has_removed(place: Place) -> None:
     assert notes == [f"cannot read the log of worker-1: {LOST.decode()}"]
 
 
-def test_the_run_before(place: Place) -> None:
+def test_previous_run_of_a_container(place: Place) -> None:
     place.submit(jobs.framework("again", jobs.role(tasks=2, life=jobs.FOREVER)))
     place.wait_for_running("again", 2)
     place.write("again-worker-1", "before\n", at=1)
@@ -175,8 +179,8 @@ def test_the_run_before(place: Place) -> None:
     assert texts(read(place, "again", previous=True)) == ["worker-1 before"], "of those that have one"
 
 
-def test_the_attempt_before(place: Place) -> None:
-    """Its pod is gone, and so is its log. One message says so."""
+def test_previous_attempt_has_no_log(place: Place) -> None:
+    """Its pod is deleted together with its log, and one message says so."""
     retry = {"maxRetryCount": 1}
     place.submit(jobs.framework("retried", jobs.role(life=jobs.fails(1), retry=retry), completedPods="Keep"))
     place.wait_for_completed("retried")
@@ -188,7 +192,7 @@ def test_the_attempt_before(place: Place) -> None:
 
 
 class Following:
-    """What comes, in the background."""
+    """Follows logs in the background."""
 
     def __init__(self, place: Place, name: str, task: str = "", **wanted: Any) -> None:
         self.lines: list[Line] = []
@@ -212,7 +216,7 @@ class Following:
         return texts(self.lines)
 
     def wait_for(self, *expected: str) -> None:
-        """All lines so far, in this order."""
+        """Wait until exactly these lines have arrived, in this order."""
 
         def look() -> bool:
             if self.work.done():
@@ -225,7 +229,7 @@ class Following:
             assert self.texts == list(expected)
 
     def end(self) -> None:
-        """By itself."""
+        """Wait until following ends by itself."""
         self.work.result(timeout=120)
 
     def stop(self) -> None:
@@ -236,13 +240,13 @@ class Following:
 
 @pytest.fixture
 def started(place: Place) -> Place:
-    """With two workers that run until they are told otherwise."""
+    """Submit two workers that run until the test ends them."""
     place.submit(jobs.framework("live", jobs.role(tasks=2, life=jobs.FOREVER, min_succeeded=2)))
     place.wait_for_running("live", 2)
     return place
 
 
-def test_followed_to_the_end(started: Place) -> None:
+def test_follow_until_completion(started: Place) -> None:
     started.write("live-worker-0", "one\n", at=1)
     following = Following(started, "live")
     following.wait_for("worker-0 one")
@@ -255,8 +259,8 @@ def test_followed_to_the_end(started: Place) -> None:
 
 
 @pytest.mark.parametrize("break_off", ["cut", "close"])
-def test_a_connection_that_breaks(started: Place, break_off: str) -> None:
-    """Nothing comes twice, and nothing is lost: not even of lines that were written in one moment."""
+def test_lost_connection_is_resumed(started: Place, break_off: str) -> None:
+    """No line is repeated or lost, even with equal timestamps."""
     following = Following(started, "live", "worker-0")
     for text in ("one\n", "two\n"):
         started.write("live-worker-0", text, at=1)
@@ -270,7 +274,7 @@ def test_a_connection_that_breaks(started: Place, break_off: str) -> None:
     following.stop()
 
 
-def test_log_is_followed_on_when_a_restarted_node_does_not_know_its_pods_yet(started: Place) -> None:
+def test_follow_continues_when_a_restarted_node_does_not_know_its_pods(started: Place) -> None:
     following = Following(started, "live", "worker-0")
     started.write("live-worker-0", "one\n", at=1)
     following.wait_for("worker-0 one")
@@ -283,8 +287,8 @@ def test_log_is_followed_on_when_a_restarted_node_does_not_know_its_pods_yet(sta
     assert not any("gone" in note for note in following.notes)
 
 
-def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) -> None:
-    """What it says then is no line of the log, and nothing comes twice."""
+def test_container_removed_while_it_is_followed(started: Place) -> None:
+    """The message of the node is not a log line, and no line is repeated."""
     following = Following(started, "live")
     started.write("live-worker-0", "one\n", at=1)
     following.wait_for("worker-0 one")
@@ -298,7 +302,7 @@ def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) ->
     assert set(following.notes) == {f"cannot read the log of worker-1: {LOST.decode()}"}
 
 
-def test_only_the_last_lines_at_first(started: Place) -> None:
+def test_tail_limits_the_first_lines(started: Place) -> None:
     for at in range(5):
         started.write("live-worker-0", f"{at}\n", at=at)
     following = Following(started, "live", tail=2)
@@ -309,8 +313,8 @@ def test_only_the_last_lines_at_first(started: Place) -> None:
     following.stop()
 
 
-def test_a_container_that_is_restarted(started: Place) -> None:
-    """What it wrote last before that comes too."""
+def test_restarted_container_is_followed(started: Place) -> None:
+    """The last lines of the previous run are included."""
     started.write("live-worker-0", "before\n", at=1)
     following = Following(started, "live")
     following.wait_for("worker-0 before")
@@ -321,8 +325,8 @@ def test_a_container_that_is_restarted(started: Place) -> None:
     following.stop()
 
 
-def test_pods_that_come_later(place: Place) -> None:
-    """By a retry, and by a rescale."""
+def test_later_pods_are_followed(place: Place) -> None:
+    """They are created by a retry and by scaling."""
     retry = {"maxRetryCount": 1}
     place.submit(jobs.framework("grown", jobs.role(life=jobs.FOREVER, retry=retry, min_succeeded=2)))
     place.wait_for_running("grown", 1)
@@ -353,7 +357,7 @@ def _is_another(place: Place, pod: str, uid: str) -> bool:
     return found is not None and found["metadata"]["uid"] != uid
 
 
-def test_followed_before_there_is_a_pod(place: Place) -> None:
+def test_follow_starts_before_the_first_pod(place: Place) -> None:
     place.submit(
         jobs.framework("held", jobs.role(life=jobs.FOREVER, min_succeeded=1), executionType="Create")
     )
@@ -367,7 +371,7 @@ def test_followed_before_there_is_a_pod(place: Place) -> None:
     following.end()
 
 
-def test_a_job_that_is_deleted_while_it_is_followed(started: Place) -> None:
+def test_follow_ends_when_the_job_is_deleted(started: Place) -> None:
     started.write("live-worker-0", "one\n")
     following = Following(started, "live")
     following.wait_for("worker-0 one")
@@ -378,7 +382,7 @@ def test_a_job_that_is_deleted_while_it_is_followed(started: Place) -> None:
     assert following.texts == ["worker-0 one"]
 
 
-def test_too_many_to_follow(place: Place) -> None:
+def test_too_many_tasks_cannot_be_followed(place: Place) -> None:
     role = jobs.role(tasks=reader.MAX_FOLLOWED + 1)
     place.submit(jobs.framework("huge", role, executionType="Create"))
     with pytest.raises(
@@ -387,7 +391,7 @@ def test_too_many_to_follow(place: Place) -> None:
         read(place, "huge", follow=True)
 
 
-def test_a_line_as_a_value() -> None:
+def test_line_is_a_value() -> None:
     line = Line(task="worker-0", container="main", attempt=0, data=b"\xff a")
     assert line.text == "\ufffd a"
     assert msgspec.structs.replace(line, data=b"x").text == "x"

@@ -1,6 +1,6 @@
-"""What is made before a Framework is, in which order, and what becomes of it when something of it cannot be had.
+"""Prerequisites of a job: the order of creation, and cleanup after failures.
 
-Nothing runs the pods of these Jobs and Deployments here: the tests say what becomes of them.
+No controller runs the Jobs and Deployments: the tests write their statuses.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ SECONDS = 120.0
 
 
 class Submission:
-    """One that goes on in a thread of its own."""
+    """A submission in a thread."""
 
     def __init__(self, place: ClusterNamespace, given: Any, folder: Path | None, **options: Any) -> None:
         self.place = place
@@ -74,7 +74,7 @@ class Submission:
         return self._done.result(SECONDS)
 
     def press_ctrl_c(self) -> None:
-        """As asyncio has it."""
+        """Cancel the task, as asyncio does on Ctrl-C."""
         assert self._work is not None
         self._loop.call_soon_threadsafe(self._work.cancel)
 
@@ -100,7 +100,7 @@ class Submission:
 
 
 class Scene:
-    """What a test sees of the cluster, and what it does there in place of controllers."""
+    """The cluster, with the actions of controllers as methods."""
 
     def __init__(self, place: ClusterNamespace) -> None:
         self.place = place
@@ -194,14 +194,14 @@ def scene(place: ClusterNamespace) -> Iterator[Scene]:
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster says that it is not Windlass's own."""
+    """A cluster that does not report to be an embedded one."""
     said = {**discovery.version(), "gitVersion": "v1.35.0"}
     monkeypatch.setattr(discovery, "version", lambda: said)
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What clients ask for, but for watches."""
+    """Record the requests of clients, except watches."""
     made: list[str] = []
     send = Connection.send
 
@@ -216,7 +216,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # What it costs, and in which order
 
 
-def test_a_job_that_needs_nothing_costs_nothing(scene: Scene, sent: list[str]) -> None:
+def test_job_without_prerequisites_sends_no_extra_requests(scene: Scene, sent: list[str]) -> None:
     scene.submit(JOB)
     assert [each.partition("/")[0] for each in sent] == [
         "get frameworks",
@@ -226,7 +226,7 @@ def test_a_job_that_needs_nothing_costs_nothing(scene: Scene, sent: list[str]) -
     ]
 
 
-def test_secrets_come_before_the_framework_and_go_with_it(scene: Scene, sent: list[str]) -> None:
+def test_secrets_are_created_first_and_deleted_with_the_framework(scene: Scene, sent: list[str]) -> None:
     created = scene.submit(SECRETS)
     assert sent[3:] == ["create secrets", "create frameworks", "patch secrets"]
     assert scene.owner_of("secrets", "digits-secrets") == created.uid
@@ -234,7 +234,7 @@ def test_secrets_come_before_the_framework_and_go_with_it(scene: Scene, sent: li
     scene.wait_until_gone("secrets", "digits-secrets")
 
 
-def test_the_preflight_comes_before_the_framework_and_leaves_no_pod(scene: Scene, sent: list[str]) -> None:
+def test_preflight_runs_first_and_its_pod_is_deleted(scene: Scene, sent: list[str]) -> None:
     going = scene.begin(NEEDS)
     scene.wait_for("pods", "digits-preflight")
     assert not scene.has_framework
@@ -251,7 +251,7 @@ def test_the_preflight_comes_before_the_framework_and_leaves_no_pod(scene: Scene
     assert going.told[-1] == "digits: preflight: all files exist"
 
 
-def test_data_is_loaded_before_the_framework_and_the_job_goes_with_it(scene: Scene) -> None:
+def test_data_is_loaded_first_and_its_job_is_deleted_with_the_framework(scene: Scene) -> None:
     going = scene.begin(LOADS)
     scene.finish_loading()
     created = going.result()
@@ -259,7 +259,7 @@ def test_data_is_loaded_before_the_framework_and_the_job_goes_with_it(scene: Sce
     assert "digits: data loaded" in going.told
 
 
-def test_on_kubernetes_volumes_have_the_address_of_the_service(scene: Scene, kubernetes: None) -> None:
+def test_volumes_on_kubernetes_use_the_service_address(scene: Scene, kubernetes: None) -> None:
     going = scene.begin(SHARES)
     address = scene.wait_for("services", "digits-nfs")["spec"]["clusterIP"]
     assert not scene.has_framework
@@ -275,7 +275,7 @@ def test_on_kubernetes_volumes_have_the_address_of_the_service(scene: Scene, kub
         assert "ownerReferences" not in scene.wait_for(kind, "digits-nfs")["metadata"], "it stays"
 
 
-def test_on_one_machine_there_is_no_server(scene: Scene) -> None:
+def test_embedded_cluster_needs_no_nfs_server(scene: Scene) -> None:
     going = scene.begin(SHARES)
     scene.finish_preflight()
     going.result()
@@ -287,7 +287,7 @@ def test_on_one_machine_there_is_no_server(scene: Scene) -> None:
     assert data["persistentVolumeClaim"]["claimName"] == "digits-nfs"
 
 
-def test_a_second_submission_uses_the_server_and_the_claim_again(scene: Scene, kubernetes: None) -> None:
+def test_second_submission_reuses_server_and_claim(scene: Scene, kubernetes: None) -> None:
     first = scene.begin(SHARES)
     scene.start_server()
     scene.finish_preflight()
@@ -304,7 +304,7 @@ def test_a_second_submission_uses_the_server_and_the_claim_again(scene: Scene, k
     assert len(again) == len(kinds)
 
 
-def test_without_a_preflight(scene: Scene) -> None:
+def test_preflight_can_be_skipped(scene: Scene) -> None:
     assert scene.submit(NEEDS, preflight_seconds=None).name == "digits"
 
 
@@ -331,7 +331,7 @@ def failed_load(scene: Scene) -> None:
 
 
 def failed_step(scene: Scene) -> None:
-    """Containers write their names here."""
+    """Containers write their own names here."""
     job = scene.wait_for("jobs", "digits-load-data")
     template = job["spec"]["template"]
     metadata = {"name": "digits-load-data-x", "labels": job["spec"]["selector"]["matchLabels"]}
@@ -375,7 +375,7 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_what_fails_leaves_nothing(case: str, scene: Scene) -> None:
+def test_failure_leaves_no_objects(case: str, scene: Scene) -> None:
     given, happen, kind, message = FAILURES[case]
     going = scene.begin(given)
     happen(scene)
@@ -390,7 +390,7 @@ def test_what_fails_leaves_nothing(case: str, scene: Scene) -> None:
         scene.wait_until_gone(plural, name)
 
 
-def test_a_preflight_that_never_answers(scene: Scene) -> None:
+def test_preflight_times_out(scene: Scene) -> None:
     with pytest.raises(
         TimedOutError, match=r"the preflight .*--no-preflight.* has not finished within 0\.5 s"
     ):
@@ -399,7 +399,7 @@ def test_a_preflight_that_never_answers(scene: Scene) -> None:
     assert scene.get("pods", "digits-preflight") is None
 
 
-def test_an_image_may_take_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_pull_extends_the_timeout(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
     def is_pulling(_: PodWatcher) -> bool:
@@ -413,7 +413,7 @@ def test_an_image_may_take_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch)
     assert going.result().name == "digits"
 
 
-def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
+def test_volumes_are_mounted_before_an_image_is_pulled(scene: Scene) -> None:
     going = scene.begin(NEEDS)
     pod = scene.wait_for("pods", "digits-preflight")
 
@@ -443,7 +443,9 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
     going.result()
 
 
-def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submission_works_without_permission_for_events(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     news = watch.watch_objects
 
     async def partly(
@@ -461,7 +463,7 @@ def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pyt
     assert going.result().name == "digits"
 
 
-def test_a_server_that_never_answers_stays_and_is_named(
+def test_storage_is_kept_and_named_when_the_nfs_server_times_out(
     scene: Scene, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "SERVER_SECONDS", 0.5)
@@ -474,7 +476,7 @@ def test_a_server_that_never_answers_stays_and_is_named(
     assert scene.get("persistentvolumeclaims", "digits-nfs") is not None
 
 
-def test_ctrl_c_leaves_nothing_but_storage(scene: Scene) -> None:
+def test_ctrl_c_leaves_only_storage(scene: Scene) -> None:
     going = scene.begin({**SHARES, "loadData": [{"command": "touch a", "to": "/data/a"}]})
     scene.wait_for("jobs", "digits-load-data")
     going.press_ctrl_c()
@@ -490,9 +492,7 @@ def test_ctrl_c_leaves_nothing_but_storage(scene: Scene) -> None:
     )
 
 
-def test_a_framework_that_is_refused_takes_its_secret_along(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejected_framework_deletes_its_secret(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     send = Connection.send
 
     async def unlucky(self: Connection, request: Request) -> bytes:
@@ -506,12 +506,12 @@ def test_a_framework_that_is_refused_takes_its_secret_along(
     assert scene.get("secrets", "digits-secrets") is None
 
 
-def test_a_namespace_that_is_not_there(scene: Scene) -> None:
+def test_missing_namespace_is_reported(scene: Scene) -> None:
     with pytest.raises(NotThereError, match=r'Secret digits-secrets: .*"nowhere" not found.*create it first'):
         scene.submit({**SECRETS, "namespace": "nowhere"})
 
 
-def test_a_kind_that_is_not_there(scene: Scene) -> None:
+def test_missing_kind_is_reported(scene: Scene) -> None:
     ceph = {"clusterID": "a", "fsName": "b", "secret": "c"}
     given = {**SECRETS, "volumes": {"data": {"cephfs": ceph, "at": "/data"}}}
     with pytest.raises(RefusedError, match="has no kind PersistentVolume, which the job needs"):
@@ -519,7 +519,7 @@ def test_a_kind_that_is_not_there(scene: Scene) -> None:
     assert scene.get("secrets", "digits-secrets") is None
 
 
-def test_somebody_else_s_secret_stays(scene: Scene) -> None:
+def test_foreign_secret_is_not_changed(scene: Scene) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "digits-secrets"}}
     scene.client.post(scene.path("secrets"), body).expect(201)
     with pytest.raises(
@@ -530,7 +530,7 @@ def test_somebody_else_s_secret_stays(scene: Scene) -> None:
     assert not scene.has_framework
 
 
-def test_what_a_killed_submission_left_is_made_anew(scene: Scene) -> None:
+def test_remains_of_a_killed_submission_are_replaced(scene: Scene) -> None:
     left = {"metadata": {"name": "digits-preflight", "labels": {names.JOB_LABEL: "digits"}}}
     spec = {"containers": [{"name": "main", "image": "x"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", **left, "spec": spec}
@@ -546,14 +546,16 @@ def test_what_a_killed_submission_left_is_made_anew(scene: Scene) -> None:
     assert going.result().name == "digits"
 
 
-def test_a_folder_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
+def test_missing_folder_is_reported(scene: Scene, tmp_path: Path) -> None:
     given = {**LOADS, "loadData": [{"folder": "nowhere", "to": "/data/digits"}]}
     with pytest.raises(FaultyJobError, match=r"loadData: .*/nowhere does not exist"):
         scene.submit(given, tmp_path)
     assert scene.get("secrets", "digits-secrets") is None
 
 
-def test_a_folder_that_is_too_large_for_a_config_map(scene: Scene, tmp_path: Path, kubernetes: None) -> None:
+def test_folder_too_large_for_a_config_map_is_rejected(
+    scene: Scene, tmp_path: Path, kubernetes: None
+) -> None:
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "file").write_bytes(os.urandom(1 << 20))
     given = {**LOADS, "loadData": [{"folder": "large", "to": "/data/digits"}]}

@@ -1,4 +1,4 @@
-"""Which files travel with a job, and what is refused."""
+"""The code archive of a job: included files, and rejected ones."""
 
 import io
 import os
@@ -47,7 +47,7 @@ IGNORED: dict[str, tuple[dict[str, str], set[str]]] = {
 
 
 @pytest.mark.parametrize("case", IGNORED)
-def test_ignore_rules(case: str, tmp_path: Path) -> None:
+def test_ignored_files_are_excluded(case: str, tmp_path: Path) -> None:
     rules, expected = IGNORED[case]
     put(tmp_path, "train.py", "lib/a.py", "data/b.bin", "out/c.log")
     put(
@@ -66,7 +66,7 @@ def test_ignore_rules(case: str, tmp_path: Path) -> None:
     assert files_of(tmp_path) == expected
 
 
-def test_the_same_code_makes_the_same_archive(tmp_path: Path) -> None:
+def test_archive_is_reproducible(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder, files in ((one, ("b.py", "a/x.sh")), (other, ("a/x.sh", "b.py"))):
         put(folder, *files)
@@ -83,14 +83,14 @@ def test_the_same_code_makes_the_same_archive(tmp_path: Path) -> None:
     assert str(packed) == f"2 files, {len(packed.data)} B compressed"
 
 
-def test_one_file(tmp_path: Path) -> None:
+def test_single_file_is_packed(tmp_path: Path) -> None:
     put(tmp_path, "train.py", "other.py")
     packed = code_archive.pack(tmp_path / "train.py")
     assert set(unpacked(packed.data)) == {"train.py"}
     assert str(packed).startswith("1 file, ")
 
 
-def test_links_within_the_folder_stay_links(tmp_path: Path) -> None:
+def test_links_inside_the_folder_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "src"
     put(folder, "data/a.txt", "lib/b.py")
     (folder / "lib/near").symlink_to("../data/a.txt")
@@ -135,7 +135,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_code_is_rejected(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, kind, words = REFUSED[case]
     monkeypatch.setattr(code_archive, "MOST_FILES", 20)
     make(tmp_path)
@@ -144,7 +144,7 @@ def test_refusals(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     put(tmp_path, "a.py", "b.py")
     (tmp_path / "b.py").chmod(0)
     with (
@@ -154,7 +154,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
         code_archive.pack(tmp_path)
 
 
-def test_a_loop_of_links_is_no_loop_here(tmp_path: Path) -> None:
+def test_loop_of_links_is_packed(tmp_path: Path) -> None:
     looping_link(tmp_path)
     put(tmp_path, "c.py")
     assert "c.py" in files_of(tmp_path)

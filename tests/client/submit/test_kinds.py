@@ -1,4 +1,4 @@
-"""Which resource a kind is, from what an API server answers."""
+"""Lookup of the resource of a kind."""
 
 import asyncio
 
@@ -42,11 +42,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("api_version", "kind", "expected"), CASES.values(), ids=CASES)
-def test_which_resource(api_version: str, kind: str, expected: Resource | None) -> None:
+def test_resource_of_a_kind(api_version: str, kind: str, expected: Resource | None) -> None:
     assert asyncio.run(Kinds(Server().send).resource(api_version, kind)) == expected
 
 
-def test_what_is_known_is_not_asked_for_again() -> None:
+def test_known_kind_is_cached() -> None:
     server = Server()
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_what_is_known_is_not_asked_for_again() -> None:
     assert server.asked == ["/api/v1"]
 
 
-def test_a_kind_that_was_defined_in_between_is_found() -> None:
+def test_kind_that_was_defined_later_is_found() -> None:
     server = Server()
 
     async def main() -> Resource | None:

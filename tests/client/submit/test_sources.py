@@ -1,4 +1,4 @@
-"""Where the code of a job is on this machine."""
+"""The local path of a job's code."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def code_of(folder: Path, written: str) -> Path | None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With `src/train.py`, and with `link`, which leads there."""
+    """A folder with `src/train.py` and a symbolic link `link` to `src`."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").touch()
     (tmp_path / "link").symlink_to("src")
@@ -37,21 +37,21 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("written", "where", "start"), PLACES.values(), ids=PLACES)
-def test_where_it_is_and_where_tasks_start(folder: Path, written: str, where: str, start: str) -> None:
+def test_code_path_and_working_directory(folder: Path, written: str, where: str, start: str) -> None:
     for base in (folder, Path()):
         found = code_of(base, written)
         assert found == folder / where
         assert sources.in_place(found).path == str(folder / start)
 
 
-def test_absolute(folder: Path) -> None:
+def test_absolute_code_path(folder: Path) -> None:
     assert code_of(Path("/elsewhere"), str(folder / "src")) == folder / "src"
 
 
-def test_none(folder: Path) -> None:
+def test_job_without_code(folder: Path) -> None:
     assert code_of(folder, "") is None
 
 
-def test_not_there(folder: Path) -> None:
+def test_missing_code_is_reported(folder: Path) -> None:
     with pytest.raises(FaultyJobError, match=rf"code: {folder}/missing does not exist\. Expected a folder"):
         code_of(folder, "missing")

@@ -1,4 +1,4 @@
-"""From a file to a job that runs: what is created in which order, what is refused, and what stays then."""
+"""Submission of jobs: the order of creation, rejections, and what remains after them."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ JOB: Json = {
 
 @pytest.fixture
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster says that it is not Windlass's own."""
+    """A cluster that does not report to be an embedded one."""
     said = {**discovery.version(), "gitVersion": "v1.35.0"}
     monkeypatch.setattr(discovery, "version", lambda: said)
 
@@ -85,7 +85,7 @@ def script(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_code_travels_in_a_config_map_that_the_framework_owns(
+def test_code_is_stored_in_a_config_map_of_the_framework(
     place: ClusterNamespace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[str] = []
@@ -114,7 +114,7 @@ def test_code_travels_in_a_config_map_that_the_framework_owns(
     assert pod["spec"]["containers"][0]["workingDir"] == "/windlass/code"
 
 
-def test_on_windlass_s_own_cluster_code_stays_where_it_is(place: ClusterNamespace, script: Path) -> None:
+def test_code_is_used_in_place_on_an_embedded_cluster(place: ClusterNamespace, script: Path) -> None:
     submit(place, {**JOB, "code": "src"}, folder=script)
     until(place, "digits", Until.COMPLETED)
     assert "digits-code" not in place.config_maps()
@@ -122,7 +122,7 @@ def test_on_windlass_s_own_cluster_code_stays_where_it_is(place: ClusterNamespac
     assert pod["spec"]["containers"][0]["workingDir"] == str(script / "src")
 
 
-def test_a_job_whose_code_is_refused_does_not_stay(
+def test_job_with_rejected_code_is_deleted(
     place: ClusterNamespace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = Connection.send
@@ -138,7 +138,7 @@ def test_a_job_whose_code_is_refused_does_not_stay(
     place.wait_until_gone("digits")
 
 
-def test_a_foreign_config_map_stays(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
+def test_foreign_config_map_is_not_changed(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "digits-code"}, "data": {"a": "b"}}
     place.client.post(place.path("configmaps"), body).expect(201)
     with pytest.raises(RefusedError, match=r"digits-code .* was not created by Windlass"):
@@ -147,9 +147,7 @@ def test_a_foreign_config_map_stays(place: ClusterNamespace, script: Path, kuber
     assert place.config_maps()["digits-code"]["data"] == {"a": "b"}
 
 
-def test_code_that_a_job_before_left_is_replaced(
-    place: ClusterNamespace, script: Path, kubernetes: None
-) -> None:
+def test_code_of_an_earlier_job_is_replaced(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
     first = submit(place, {**JOB, "code": "src"}, folder=script)
     until(place, "digits", Until.COMPLETED)
     (script / "src" / "more.py").write_text("print()")
@@ -160,7 +158,7 @@ def test_code_that_a_job_before_left_is_replaced(
     assert owner["uid"] == second.uid
 
 
-def test_a_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> None:
+def test_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> None:
     first = submit(place, JOB)
     until(place, "digits", Until.COMPLETED)
     with pytest.raises(AlreadyThereError, match=r"has finished \(Succeeded\).*--rerun"):
@@ -171,7 +169,7 @@ def test_a_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> 
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_a_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> None:
+def test_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> None:
     first = submit(place, {**JOB, "pod": FOREVER})
     until(place, "digits", Until.RUNNING)
     with pytest.raises(AlreadyThereError, match=r"is Running.*windlass stop digits"):
@@ -179,16 +177,14 @@ def test_a_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -
     assert place.framework("digits")["metadata"]["uid"] == first.uid
 
 
-def test_a_job_of_the_other_group_has_the_name_too(place: ClusterNamespace) -> None:
+def test_job_of_the_other_api_group_has_the_same_name(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER), group="launcher.microsoft.com"))
     place.wait_for_running("digits", 1, "launcher.microsoft.com")
     with pytest.raises(AlreadyThereError, match="is Running"):
         submit(place, JOB)
 
 
-def test_what_a_file_holds_beside_comes_first_and_is_brought_up_to_date(
-    place: ClusterNamespace, tmp_path: Path
-) -> None:
+def test_manifests_are_applied_before_the_jobs(place: ClusterNamespace, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     framework = msgspec.json.encode(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))).decode()
     for value in ("one", "two"):
@@ -231,23 +227,25 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[ClientError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals(case: str, place: ClusterNamespace, tmp_path: Path, kubernetes: None) -> None:
+def test_invalid_submissions_are_rejected(
+    case: str, place: ClusterNamespace, tmp_path: Path, kubernetes: None
+) -> None:
     make, kind, message = REFUSED[case]
     with pytest.raises(kind, match=message):
         submit(place, make(tmp_path), folder=tmp_path)
     assert place.client.get(place.framework_path("digits")).code == 404
 
 
-def test_an_image_is_not_needed_on_windlass_s_own_cluster(place: ClusterNamespace, tmp_path: Path) -> None:
+def test_image_is_optional_on_an_embedded_cluster(place: ClusterNamespace, tmp_path: Path) -> None:
     assert submit(place, no_image(tmp_path)).name == "digits"
 
 
-def test_a_namespace_that_is_not_there(place: ClusterNamespace) -> None:
+def test_missing_namespace_is_reported(place: ClusterNamespace) -> None:
     with pytest.raises(NotThereError, match=r'"nowhere" not found.*create it first'):
         submit(place, {**JOB, "namespace": "nowhere"})
 
 
-def test_a_cluster_without_windlass() -> None:
+def test_cluster_without_windlass_is_reported() -> None:
     with in_process_cluster.opened(is_installed=False) as bare:
         place = bare.new_place()
         with pytest.raises(NotInstalledError, match="windlass install --apply"):
@@ -256,7 +254,7 @@ def test_a_cluster_without_windlass() -> None:
             until(place, "digits", Until.COMPLETED)
 
 
-def test_nothing_is_created_before_everything_is_planned(world: InProcessCluster, tmp_path: Path) -> None:
+def test_nothing_is_created_if_planning_fails(world: InProcessCluster, tmp_path: Path) -> None:
     place = world.new_place()
     submit(place, {**JOB, "pod": FOREVER})
     file = tmp_path / "two.yaml"

@@ -1,4 +1,4 @@
-"""What an upload looks at before it sends anything, and how a share is written."""
+"""The files of an upload, which are checked before anything is sent, and the notation of shares."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ SHARES: dict[str, Share] = {
 
 
 @pytest.mark.parametrize(("written", "share"), SHARES.items(), ids=SHARES.keys())
-def test_a_share(written: str, share: Share) -> None:
+def test_share_is_parsed(written: str, share: Share) -> None:
     assert shares.parse(written) == share
     assert shares.parse(str(share)) == share
 
@@ -52,7 +52,7 @@ NO_SHARES = {
 
 
 @pytest.mark.parametrize(("written", "words"), NO_SHARES.items(), ids=NO_SHARES.keys())
-def test_no_share(written: str, words: str) -> None:
+def test_invalid_share_is_rejected(written: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         shares.parse(written)
 
@@ -71,7 +71,7 @@ PROJECTS = {
 
 
 @pytest.mark.parametrize(("name", "is_fine"), PROJECTS.items(), ids=map(repr, PROJECTS))
-def test_the_name_of_a_project(name: str, is_fine: bool) -> None:
+def test_project_name_is_validated(name: str, is_fine: bool) -> None:
     assert (shares.project_name_error(name) is None) is is_fine
 
 
@@ -82,7 +82,7 @@ def names_of(*sources: Path, place: str = "") -> list[str]:
     return [item.name for item in upload_items.gather({place: sources}).items]
 
 
-def test_a_folder_and_a_file(tmp_path: Path) -> None:
+def test_folder_and_file_are_gathered(tmp_path: Path) -> None:
     (tmp_path / "src" / "deep").mkdir(parents=True)
     (tmp_path / "src" / "deep" / "b").write_text("b")
     (tmp_path / "src" / "a").write_text("a")
@@ -93,12 +93,12 @@ def test_a_folder_and_a_file(tmp_path: Path) -> None:
     assert cargo.size == 3
 
 
-def test_the_same_file_twice_is_one(tmp_path: Path) -> None:
+def test_same_file_is_sent_once(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     assert names_of(tmp_path / "a", tmp_path) == ["a"]
 
 
-def test_links_that_stay_inside(tmp_path: Path) -> None:
+def test_links_inside_the_folder_are_followed(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a").write_text("a")
     (tmp_path / "file").symlink_to("deep/a")
@@ -140,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_sent(make: Callable[[Path], object], words: str, tmp_path: Path) -> None:
+def test_special_files_are_rejected(make: Callable[[Path], object], words: str, tmp_path: Path) -> None:
     top = tmp_path / "t"
     top.mkdir()
     make(top)
@@ -148,7 +148,7 @@ def test_what_cannot_be_sent(make: Callable[[Path], object], words: str, tmp_pat
         names_of(top)
 
 
-def test_two_sources_for_one_place(tmp_path: Path) -> None:
+def test_two_files_with_the_same_target_are_rejected(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a").write_text(folder)
@@ -156,14 +156,14 @@ def test_two_sources_for_one_place(tmp_path: Path) -> None:
         names_of(tmp_path / "one", tmp_path / "two")
 
 
-def test_a_file_and_a_folder_for_one_place(tmp_path: Path) -> None:
+def test_file_and_folder_with_the_same_target_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     (tmp_path / "top" / "a").mkdir(parents=True)
     with pytest.raises(ClientError, match="conflicts with the directory a of another source"):
         names_of(tmp_path / "a", tmp_path / "top")
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
     (tmp_path / "secret").chmod(0)
     with (
@@ -179,7 +179,7 @@ _NAMES = st.binary(min_size=1, max_size=255).filter(lambda name: not {0, ord("/"
 
 
 @given(_NAMES, _NAMES)
-def test_parts_have_names_of_their_own(one: bytes, other: bytes) -> None:
+def test_partial_files_have_unique_names(one: bytes, other: bytes) -> None:
     parts = {upload_items.part_name(os.fsdecode(name)) for name in (one, other)}
     assert len(parts) == len({one, other})
     assert all(len(os.fsencode(part)) <= 255 and "/" not in part for part in parts)
@@ -187,7 +187,7 @@ def test_parts_have_names_of_their_own(one: bytes, other: bytes) -> None:
 
 
 @given(_NAMES)
-def test_a_name_becomes_one_word_and_comes_back(name: bytes) -> None:
+def test_encoded_name_is_one_word_and_can_be_decoded(name: bytes) -> None:
     word = pod_target.encoded(os.fsdecode(name))
     assert word.isascii()
     assert word.split() == [word]

@@ -1,7 +1,7 @@
-"""One engine, and every place that it can upload to: a folder, and what the scripts of a pod do in each common shell.
+"""Uploads to every target: a folder, and the scripts of a loader pod in each common shell.
 
-The shells run here as they would in a pod whose cluster cannot tell them that their input has ended. Pods that are
-mounted, killed and deleted are in tests/local.
+The shells run locally with a standard input that stays open, as on old clusters. Uploads through real pods are tested
+in tests/local.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 
 class ShellTarget(PodTarget):
-    """Whose commands run on this machine. Their input stays open until they have ended."""
+    """A pod target whose commands run on this machine. Their input stays open until they have ended."""
 
     def __init__(self, root: Path, shell: str, tools: str) -> None:
         super().__init__(cast("Connection", None), "none", Claim("my-data"), 60)
@@ -90,8 +90,8 @@ PLACES = {"folder": folder_place, **{name: of_shell(name) for name in SHELLS if 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_installed_shell_is_one_of_the_places(shell: str) -> None:
-    """A missing shell is reported once, and not for each test of this file."""
+def test_required_shells_are_installed(shell: str) -> None:
+    """A missing shell is reported once, not for each test of this file."""
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell} (Debian package {shell})")
     assert shell in PLACES
@@ -138,7 +138,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
     return Scene(tmp_path, PLACES[request.param])
 
 
-def test_all_arrives_and_nothing_goes_twice(scene: Scene) -> None:
+def test_all_files_are_sent_once(scene: Scene) -> None:
     scene.file("empty", b"")
     scene.file("small", b"hello")
     scene.file("deep/er/large", os.urandom(3 * MIB + 17))
@@ -155,7 +155,7 @@ def test_all_arrives_and_nothing_goes_twice(scene: Scene) -> None:
     assert scene.upload() == Uploaded(4, 0, 4, 0, 0, done.size)
 
 
-def test_many_small_files_go_in_groups(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_sent_in_batches(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "MAX_BATCH_FILES", 50)
     for at in range(105):
         scene.file(f"{at % 7}/{at}", str(at).encode())
@@ -173,7 +173,9 @@ PARTS: dict[str, tuple[Callable[[bytes], bytes], int, int]] = {
 
 
 @pytest.mark.parametrize(("part", "resumed", "sent"), PARTS.values(), ids=PARTS.keys())
-def test_what_was_cut(scene: Scene, part: Callable[[bytes], bytes], resumed: int, sent: int) -> None:
+def test_interrupted_upload_is_resumed(
+    scene: Scene, part: Callable[[bytes], bytes], resumed: int, sent: int
+) -> None:
     whole = os.urandom(3 * MIB)
     scene.file("large", whole)
     scene.part("large").write_bytes(part(whole))
@@ -182,14 +184,14 @@ def test_what_was_cut(scene: Scene, part: Callable[[bytes], bytes], resumed: int
     scene.insist_on_all()
 
 
-def test_a_small_file_that_was_cut(scene: Scene) -> None:
+def test_interrupted_small_file_is_sent_again(scene: Scene) -> None:
     scene.file("small", b"hello")
     scene.part("small").write_bytes(b"he")
     assert scene.upload() == Uploaded(1, 0, 0, 1, 3, 5)
     scene.insist_on_all()
 
 
-def test_the_same_size_and_another_content(scene: Scene) -> None:
+def test_file_with_the_same_size_and_other_content_is_replaced(scene: Scene) -> None:
     scene.file("small", b"hello")
     (scene.there / "small").write_bytes(b"HELLO")
     (scene.there / "somebody's").write_bytes(b"stays")
@@ -210,7 +212,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[Path], object]) -> None:
+def test_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[Path], object]) -> None:
     path = scene.file("large", os.urandom(3 * MIB))
     changed: list[str] = []
 
@@ -224,7 +226,7 @@ def test_a_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[
     scene.insist_on_all()
 
 
-def test_a_file_that_keeps_changing_gets_no_name(scene: Scene) -> None:
+def test_file_that_keeps_changing_is_rejected(scene: Scene) -> None:
     path = scene.file("large", os.urandom(3 * MIB))
 
     def moved(*_: object) -> None:
@@ -235,21 +237,21 @@ def test_a_file_that_keeps_changing_gets_no_name(scene: Scene) -> None:
     assert not (scene.there / "large").exists()
 
 
-def test_a_file_that_goes_away_while_it_is_sent(scene: Scene) -> None:
+def test_file_deleted_during_the_upload_is_reported(scene: Scene) -> None:
     path = scene.file("large", os.urandom(3 * MIB))
     with pytest.raises(ClientError, match=r"cannot read .*large: No such file"):
         scene.upload(moved=lambda *_: path.unlink(missing_ok=True))
     assert not (scene.there / "large").exists()
 
 
-def test_what_arrives_damaged_is_sent_again(tmp_path: Path) -> None:
+def test_damaged_file_is_sent_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, folder_place)
     whole = os.urandom(3 * MIB)
     scene.file("large", whole)
     damaged: list[str] = []
 
     def moved(name: str, _: int) -> None:
-        """After the last byte, and before the checksum."""
+        """Change the partial file after the last byte and before its checksum."""
         part = scene.part("large")
         if not damaged and part.exists() and part.stat().st_size == 2 * MIB:
             damaged.append(name)
@@ -262,8 +264,8 @@ def test_what_arrives_damaged_is_sent_again(tmp_path: Path) -> None:
     scene.insist_on_all()
 
 
-def test_two_uploads_of_one_file_do_not_write_into_each_other(tmp_path: Path) -> None:
-    """The other one comes when this one has sent a part."""
+def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
+    """The second upload starts when the first has sent a part."""
     scene = Scene(tmp_path, folder_place)
     scene.file("large", os.urandom(3 * MIB))
     other = scene.here.parent / "other"
@@ -304,7 +306,7 @@ TAKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize(("words", "take"), TAKEN.values(), ids=TAKEN.keys())
-def test_what_stands_in_the_way(scene: Scene, words: str, take: Callable[[Path], object]) -> None:
+def test_conflicting_paths_are_reported(scene: Scene, words: str, take: Callable[[Path], object]) -> None:
     scene.file("deep/file", b"hello")
     scene.file("another", b"is not sent either")
     take(scene.there)
@@ -314,15 +316,15 @@ def test_what_stands_in_the_way(scene: Scene, words: str, take: Callable[[Path],
     assert sorted(scene.there.rglob("*")) == before
 
 
-def test_a_folder_that_may_not_be_written_to(scene: Scene, tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(scene: Scene, tmp_path: Path) -> None:
     scene.file("deep/file", b"hello")
     (scene.there / "deep").mkdir(mode=0o555)
     with unprivileged.as_nobody(tmp_path), pytest.raises(RefusedError, match="deep is not writable"):
         scene.upload()
 
 
-def test_no_room(scene: Scene) -> None:
-    """A file may be larger than any disk and take no room here."""
+def test_missing_space_is_reported_before_the_upload(scene: Scene) -> None:
+    """The local file is sparse: it is larger than any disk and takes no space."""
     with scene.file("large", b"").open("r+b") as file:
         file.truncate(1 << 42)
     room = asyncio.run(scene.place.room())
@@ -332,7 +334,7 @@ def test_no_room(scene: Scene) -> None:
     assert list(scene.there.iterdir()) == []
 
 
-def test_a_disk_that_becomes_full(scene: Scene) -> None:
+def test_disk_that_becomes_full_is_reported(scene: Scene) -> None:
     scene.file("large", os.urandom(3 * MIB))
     scene.part("large").symlink_to("/dev/full")
     with pytest.raises(RefusedError, match=r"no space left\. Partial files are kept"):
