@@ -1,4 +1,4 @@
-"""A config with imports and resources: what is said about what is wrong in it, and where."""
+"""Diagnostics and conversion of a config with imports and resources."""
 
 import textwrap
 
@@ -10,7 +10,7 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
-GOOD = textwrap.dedent(
+VALID = textwrap.dedent(
     """\
     imports:
     - path: tensorflow-cluster.jinja
@@ -40,124 +40,124 @@ def node_of(text: str) -> tree.Node:
     return document.root
 
 
-def faults_of(text: str) -> list[Diagnostic]:
+def diagnostics_of(text: str) -> list[Diagnostic]:
     return list(cluster_config.check(node_of(text), "", TEMPLATES))
 
 
-def changed(old: str, new: str) -> str:
-    assert GOOD.count(old) == 1, old
-    return GOOD.replace(old, new)
+def replaced(old: str, new: str) -> str:
+    assert VALID.count(old) == 1, old
+    return VALID.replace(old, new)
 
 
-def test_a_good_one() -> None:
-    assert faults_of(GOOD) == []
+def test_valid_config_has_no_diagnostics() -> None:
+    assert diagnostics_of(VALID) == []
 
 
-BAD: dict[str, tuple[str, int, str, str]] = {
+INVALID: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "an unknown field": (GOOD + "outputs: []", 18, "outputs",
+    "an unknown field": (VALID + "outputs: []", 18, "outputs",
                          'unknown field "outputs". Known names: imports, resources.'),
     "no resources": ("imports: [{path: jupyter-service.jinja}]", 1, "resources", "no resources: add"),
     "an empty list": ("resources: []", 1, "resources", "no resources: add"),
     "resources of another shape": ("imports: []\nresources: {a: 1}", 2, "resources", "expected a list"),
     "an import without path": (
-        changed("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", 'missing required field "path"'
+        replaced("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", 'missing required field "path"'
     ),
     "a path that climbs out": (
-        changed("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "is outside the folder"
+        replaced("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "is outside the folder"
     ),
     "an absolute path": (
-        changed("path: jupyter-service.jinja", "path: /etc/b.jinja"), 3, "imports[1].path", "relative to the config"
+        replaced("path: jupyter-service.jinja", "path: /etc/b.jinja"), 3, "imports[1].path", "relative to the config"
     ),
     "a path of Windows": (
-        changed("path: jupyter-service.jinja", "path: 'C:\\b.jinja'"), 3, "imports[1].path", "relative to the config"
+        replaced("path: jupyter-service.jinja", "path: 'C:\\b.jinja'"), 3, "imports[1].path", "relative to the config"
     ),
-    "an empty path": (changed("path: jupyter-service.jinja", "path: ''"), 3, "imports[1].path", "the name of a file"),
+    "an empty path": (replaced("path: jupyter-service.jinja", "path: ''"), 3, "imports[1].path", "the name of a file"),
     "no such file": (
-        changed("path: jupyter-service.jinja", "path: jupiter-service.jinja"), 3, "imports[1].path",
+        replaced("path: jupyter-service.jinja", "path: jupiter-service.jinja"), 3, "imports[1].path",
         'in the folder of the config, and no built-in type "jupiter-service". Did you mean "jupyter-service"?',
     ),
     "imported twice": (
-        changed("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path",
+        replaced("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path",
         "already imported in line 2"
     ),
-    "no type": (changed("- type: jupyter-service", "- name: a"), 14, "resources[1]", 'missing required field "type"'),
+    "no type": (replaced("- type: jupyter-service", "- name: a"), 14, "resources[1]", 'missing required field "type"'),
     "an unknown type": (
-        changed("type: jupyter-service\n", "type: notebook\n"), 14, "resources[1].type",
+        replaced("type: jupyter-service\n", "type: notebook\n"), 14, "resources[1].type",
         'unknown resource type "notebook". Known types: tensorflow-cluster, jupyter-service, ',
     ),
     "a misspelt type": (
-        changed("type: tensorflow-cluster\n", "type: tensorflow-clusters\n"), 7, "resources[0].type",
+        replaced("type: tensorflow-cluster\n", "type: tensorflow-clusters\n"), 7, "resources[0].type",
         'unknown resource type "tensorflow-clusters". Did you mean "tensorflow-cluster"? Known types: ',
     ),
-    "a name of capitals": (changed("name: tf", "name: TF"), 6, "resources[0].name", "a DNS label"),
+    "a name of capitals": (replaced("name: tf", "name: TF"), 6, "resources[0].name", "a DNS label"),
     "a name with a digit first": (
-        changed("name: tf", "name: 1tf"), 6, "resources[0].name", "starts with a letter"
+        replaced("name: tf", "name: 1tf"), 6, "resources[0].name", "starts with a letter"
     ),
     "two of one name": (
-        changed("- type: jupyter-service", "- name: tf\n  type: jupyter-service"), 14, "resources[1].name",
+        replaced("- type: jupyter-service", "- name: tf\n  type: jupyter-service"), 14, "resources[1].name",
         'found "tf", which is also the name of the resource in line 6: give each resource its own name',
     ),
     "two without a name": (
-        GOOD + "- type: own", 18, "resources[3].name",
+        VALID + "- type: own", 18, "resources[3].name",
         'found no name, and the default is "own", which is also the name of the resource in line 16'
     ),
     "properties of another shape": (
-        changed("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
+        replaced("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
     ),
     "a misspelt property": (
-        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag",
+        replaced("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag",
         'unknown field "imag". Did you mean "image"?'
     ),
     "an image with a space": (
-        changed("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
+        replaced("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
     ),
     "a notebook without image": (
-        changed("image: jupyter, ", ""), 15, "resources[1].properties", 'missing required field "image"'
+        replaced("image: jupyter, ", ""), 15, "resources[1].properties", 'missing required field "image"'
     ),
     "a namespace of capitals": (
-        changed("namespace: default", "namespace: Team"), 10, "resources[0].properties.namespace", "a DNS label"
+        replaced("namespace: default", "namespace: Team"), 10, "resources[0].properties.namespace", "a DNS label"
     ),
     "a password that is a number": (
-        changed('"x y"', "1234"), 15, "resources[1].properties.password", "expected a string: put it in quotes"
+        replaced('"x y"', "1234"), 15, "resources[1].properties.password", "expected a string: put it in quotes"
     ),
-    "a port beyond": (changed("port: 8888", "port: 88888"), 15, "resources[1].properties.port", "from 1 to 65535"),
+    "a port beyond": (replaced("port: 8888", "port: 88888"), 15, "resources[1].properties.port", "from 1 to 65535"),
     "a type of Service": (
-        changed("port: 8888", "service_type: Ingress"), 15, "resources[1].properties.service_type",
+        replaced("port: 8888", "service_type: Ingress"), 15, "resources[1].properties.service_type",
         "one of LoadBalancer, NodePort, ClusterIP",
     ),
     "no jobs": (
-        changed("jobs:\n    - {name: ps, num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "jobs: []"),
+        replaced("jobs:\n    - {name: ps, num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "jobs: []"),
         11, "resources[0].properties.jobs", "no job has tasks",
     ),
     "no tasks": (
-        changed("num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "num_tasks: 0}"),
+        replaced("num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "num_tasks: 0}"),
         12, "resources[0].properties.jobs", "no job has tasks",
     ),
     "no number of tasks": (
-        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]",
+        replaced("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]",
         'missing required field "num_tasks"'
     ),
     "less than no tasks": (
-        changed("name: ps, num_tasks: 2", "name: ps, num_tasks: -1"), 12, "resources[0].properties.jobs[0].num_tasks",
+        replaced("name: ps, num_tasks: 2", "name: ps, num_tasks: -1"), 12, "resources[0].properties.jobs[0].num_tasks",
         "from 0 to",
     ),
     "half a task": (
-        changed("name: ps, num_tasks: 2", "name: ps, num_tasks: 0.5"), 12, "resources[0].properties.jobs[0].num_tasks",
+        replaced("name: ps, num_tasks: 2", "name: ps, num_tasks: 0.5"), 12, "resources[0].properties.jobs[0].num_tasks",
         "an integer",
     ),
     "a job with a hyphen": (
-        changed("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without hyphens"
+        replaced("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without hyphens"
     ),
     "a job with a digit first": (
-        changed("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "starts with a letter"
+        replaced("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "starts with a letter"
     ),
-    "a job that is no server": (
-        changed("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name",
+    "a job that is not a server": (
+        replaced("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name",
         "is not a server of the TensorFlow cluster"
     ),
     "two jobs of one name": (
-        changed("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name",
+        replaced("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name",
         "also the name of the job in line 12"
     ),
     "two jobs of one name in one line": (
@@ -165,7 +165,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         "resources[0].properties.jobs[1].name", "the name of the job in line 1",
     ),
     "two clusters with jobs of one name": (
-        changed(
+        replaced(
             "- type: own\n  properties: {anything: [1]}",
             "- type: tensorflow-cluster\n  properties: {namespace: default, jobs: [{name: ps, num_tasks: 1}]}",
         ),
@@ -174,15 +174,15 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_said_once(text: str, line: int, path: str, words: str) -> None:
-    (diagnostic,) = faults_of(text)
+@pytest.mark.parametrize(("text", "line", "path", "words"), INVALID.values(), ids=INVALID)
+def test_one_mistake_is_one_error(text: str, line: int, path: str, words: str) -> None:
+    (diagnostic,) = diagnostics_of(text)
     assert (diagnostic.line, diagnostic.path) == (line, path)
     assert words in diagnostic.message
     assert diagnostic.is_error
 
 
-GOOD_TOO = {
+VALID_VARIANTS = {
     "a built-in type without import": f"resources: [{{type: tensorflow-cluster, properties: {{jobs: [{ONE_TASK}]}}}}]",
     "by its path": (
         "imports: [{path: tensorflow-cluster.jinja}]\n"
@@ -195,20 +195,20 @@ GOOD_TOO = {
         f"resources: [{{name: a, type: tensorflow-cluster, properties: {{namespace: a, jobs: [{ONE_TASK}]}}}}, "
         f"{{name: b, type: tensorflow-cluster, properties: {{namespace: b, jobs: [{ONE_TASK}]}}}}]"
     ),
-    "a job without tasks beside others": changed("name: worker, num_tasks: 2", "name: worker, num_tasks: 0"),
-    "nulls": changed("namespace: default", "namespace: null"),
-    "a password of several lines": changed('"x y"', r'"x\ny"'),
-    "no password": changed('password: "x y", ', ""),
+    "a job without tasks beside others": replaced("name: worker, num_tasks: 2", "name: worker, num_tasks: 0"),
+    "nulls": replaced("namespace: default", "namespace: null"),
+    "a password of several lines": replaced('"x y"', r'"x\ny"'),
+    "no password": replaced('password: "x y", ', ""),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", GOOD_TOO.values(), ids=GOOD_TOO)
-def test_these_are_good_too(text: str) -> None:
-    assert faults_of(text) == []
+@pytest.mark.parametrize("text", VALID_VARIANTS.values(), ids=VALID_VARIANTS)
+def test_valid_variant_has_no_diagnostics(text: str) -> None:
+    assert diagnostics_of(text) == []
 
 
 SHAPES = {
-    "a config": (GOOD, True),
+    "a config": (VALID, True),
     "imports alone": ("imports: []", True),
     "a list of resources": ("resources: []", True),
     "a job file with resources": ("name: a\nresources: {cpus: 2}\nroles: {a: {}}", False),
@@ -218,11 +218,11 @@ SHAPES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), SHAPES.values(), ids=SHAPES)
-def test_what_is_taken_for_a_config(text: str, expected: bool) -> None:
+def test_is_config(text: str, expected: bool) -> None:
     assert cluster_config.is_config(node_of(text)) is expected
 
 
-def test_what_it_says() -> None:
+def test_config_is_converted() -> None:
     config = cluster_config.config_of(
         node_of(
             "imports: [{path: a/own.jinja}]\nresources: [{type: own, properties: {a: null}}, {type: b, name: null}]"
@@ -234,12 +234,12 @@ def test_what_it_says() -> None:
     )
 
 
-def test_only_paths_below_the_config_are_asked_for() -> None:
+def test_import_paths_are_inside_the_folder_of_the_config() -> None:
     node = node_of("imports: [{path: a.jinja}, {path: ../b}, {path: /c}, {path: d/e.jinja}, {path: 5}, {}]")
     assert cluster_config.import_paths(node) == ("a.jinja", "d/e.jinja")
 
 
-OF_WHAT = {
+TEMPLATE_OF_TYPE = {
     "a file beside it": ("own", ("own.jinja",), "own.jinja"),
     "by its path": ("own.jinja", ("own.jinja",), "own.jinja"),
     "one's own cluster": ("tensorflow-cluster", ("tensorflow-cluster.jinja",), "tensorflow-cluster.jinja"),
@@ -248,8 +248,10 @@ OF_WHAT = {
 }
 
 
-@pytest.mark.parametrize(("resource_type", "templates", "expected"), OF_WHAT.values(), ids=OF_WHAT)
-def test_of_which_template_it_is_made(
+@pytest.mark.parametrize(
+    ("resource_type", "templates", "expected"), TEMPLATE_OF_TYPE.values(), ids=TEMPLATE_OF_TYPE
+)
+def test_template_of_a_resource_type(
     resource_type: str, templates: tuple[str, ...], expected: str | None
 ) -> None:
     imports = (Import(path="own.jinja"), Import(path="tensorflow-cluster.jinja"))
@@ -257,7 +259,7 @@ def test_of_which_template_it_is_made(
     assert cluster_config.template_of(config, resource_type, templates) == expected
 
 
-def test_a_built_in_type_has_its_name_and_those_of_its_imports() -> None:
+def test_built_in_type_has_its_own_name_and_the_names_of_its_imports() -> None:
     config = ClusterConfig(
         imports=(Import(path="x/jupyter-service.jinja"), Import(path="y", name="tensorflow-cluster"))
     )

@@ -1,4 +1,4 @@
-"""The job file: what is said about what is wrong in it, and where."""
+"""Diagnostics and conversion of a job file."""
 
 import textwrap
 from typing import Any
@@ -14,7 +14,7 @@ from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
-GOOD = textwrap.dedent(
+VALID = textwrap.dedent(
     """\
     name: digits
     runtime: tensorflow
@@ -36,90 +36,90 @@ def node_of(text: str) -> tree.Node:
     return document.root
 
 
-def faults_of(text: str) -> list[Diagnostic]:
+def diagnostics_of(text: str) -> list[Diagnostic]:
     return list(reader.check(node_of(text), ""))
 
 
-def changed(old: str, new: str) -> str:
-    assert GOOD.count(old) == 1, old
-    return GOOD.replace(old, new)
+def replaced(old: str, new: str) -> str:
+    assert VALID.count(old) == 1, old
+    return VALID.replace(old, new)
 
 
 def added(text: str) -> str:
-    return GOOD + textwrap.dedent(text)
+    return VALID + textwrap.dedent(text)
 
 
-def test_a_good_one() -> None:
-    assert faults_of(GOOD) == []
+def test_valid_job_has_no_diagnostics() -> None:
+    assert diagnostics_of(VALID) == []
 
 
 LONG = "x" * 63
-BAD: dict[str, tuple[str, int, str, str]] = {
+INVALID: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
     "an unknown field": (added("rols: {}"), 12, "rols", 'unknown field "rols". Did you mean "roles"?'),
     "an unknown field of a role": (
-        changed("ps: {tasks", "ps: {task"), 10, "roles.ps.task", 'unknown field "task". Did you mean "tasks"?',
+        replaced("ps: {tasks", "ps: {task"), 10, "roles.ps.task", 'unknown field "task". Did you mean "tasks"?',
     ),
-    "no name": (changed("name: digits\n", ""), 1, "", 'missing required field "name"'),
-    "a name of capitals": (changed("digits", "Digits"), 1, "name", "expected a DNS label"),
-    "a name with a dot": (changed("digits", "a.b"), 1, "name", "expected a DNS label"),
-    "a name that begins with a digit": (changed("digits", "1a"), 1, "name", "a name that starts with a letter"),
-    "a long name": (changed("digits", "x" * 64), 1, "name", "1 to 63"),
+    "no name": (replaced("name: digits\n", ""), 1, "", 'missing required field "name"'),
+    "a name of capitals": (replaced("digits", "Digits"), 1, "name", "expected a DNS label"),
+    "a name with a dot": (replaced("digits", "a.b"), 1, "name", "expected a DNS label"),
+    "a name that begins with a digit": (replaced("digits", "1a"), 1, "name", "a name that starts with a letter"),
+    "a long name": (replaced("digits", "x" * 64), 1, "name", "1 to 63"),
     "a namespace": (added("namespace: A_B"), 12, "namespace", "expected a DNS label"),
-    "an unknown runtime": (changed("tensorflow", "tensorflwo"), 2, "runtime", 'Did you mean "tensorflow"?'),
-    "an image with spaces": (changed("tf:1", "a b"), 3, "image", "without spaces"),
-    "an empty command": (changed("python train.py", "''"), 4, "command", "the command is empty"),
-    "an empty list": (changed("python train.py", "[]"), 4, "command", "the command is empty"),
-    "a mapping as a command": (changed("python train.py", "{a: b}"), 4, "command", "a string, or a list"),
-    "a number in a command": (changed("python train.py", "[python, 3]"), 4, "command[1]", "put it in quotes"),
-    "an open quotation": (changed("train.py", "'train.py"), 4, "command", "close the quotation"),
-    "a variable's name": (changed("STEPS", "1X"), 5, "env[\"1X\"]", "the name of a variable"),
-    "a variable without a value": (changed("STEPS: 3", "STEPS: "), 5, "env.STEPS", "found null, expected a value"),
-    "a list as a value": (changed("STEPS: 3", "STEPS: [3]"), 5, "env.STEPS", "found a list"),
-    "a source that is none": (changed("3}", "{secretKey: a}}"), 5, "env.STEPS.secretKey", '"secretKeyRef"?'),
-    "no source": (changed("3}", "{}}"), 5, "env.STEPS", "found 0 sources"),
-    "no roles": (GOOD.partition("roles:")[0], 1, "roles", 'missing required field "roles"'),
-    "an empty role list": (GOOD.partition("roles:")[0] + "roles: {}", 9, "roles", "no roles: add at least one"),
-    "roles as a list": (GOOD.partition("roles:")[0] + "roles: [a]", 9, "roles", "expected a mapping"),
-    "a role that is nothing": (changed("ps: {tasks: 2}", "ps:"), 10, "roles.ps", "found null"),
-    "a role's name": (changed("ps:", "my-ps:"), 10, "roles.my-ps", "without hyphens"),
-    "a role's long name": (changed("ps:", f"{LONG}:"), 10, f"roles.{'x' * 59}…", "has more than 63 characters"),
-    "no tasks": (GOOD.replace("tasks: 2", "tasks: 0"), 10, "roles", "no role has tasks, so nothing would run"),
-    "too many tasks": (GOOD.replace("tasks: 2", "tasks: 9000"), 10, "roles", "at most 16000"),
-    "a negative number": (changed("ps: {tasks: 2}", "ps: {tasks: -1}"), 10, "roles.ps.tasks", "from 0 to 10000"),
-    "tasks in quotes": (changed("ps: {tasks: 2}", 'ps: {tasks: "2"}'), 10, "roles.ps.tasks", "remove the quotes"),
-    "two kinds of volume": (changed("hostPath:", "pvc: x, hostPath:"), 7, "volumes.data", "found hostPath and pvc"),
-    "no kind of volume": (changed(", hostPath: /srv/data", ""), 7, "volumes.data",
+    "an unknown runtime": (replaced("tensorflow", "tensorflwo"), 2, "runtime", 'Did you mean "tensorflow"?'),
+    "an image with spaces": (replaced("tf:1", "a b"), 3, "image", "without spaces"),
+    "an empty command": (replaced("python train.py", "''"), 4, "command", "the command is empty"),
+    "an empty list": (replaced("python train.py", "[]"), 4, "command", "the command is empty"),
+    "a mapping as a command": (replaced("python train.py", "{a: b}"), 4, "command", "a string, or a list"),
+    "a number in a command": (replaced("python train.py", "[python, 3]"), 4, "command[1]", "put it in quotes"),
+    "an open quotation": (replaced("train.py", "'train.py"), 4, "command", "close the quotation"),
+    "a variable's name": (replaced("STEPS", "1X"), 5, "env[\"1X\"]", "the name of a variable"),
+    "a variable without a value": (replaced("STEPS: 3", "STEPS: "), 5, "env.STEPS", "found null, expected a value"),
+    "a list as a value": (replaced("STEPS: 3", "STEPS: [3]"), 5, "env.STEPS", "found a list"),
+    "an unknown source": (replaced("3}", "{secretKey: a}}"), 5, "env.STEPS.secretKey", '"secretKeyRef"?'),
+    "no source": (replaced("3}", "{}}"), 5, "env.STEPS", "found 0 sources"),
+    "no roles": (VALID.partition("roles:")[0], 1, "roles", 'missing required field "roles"'),
+    "an empty role list": (VALID.partition("roles:")[0] + "roles: {}", 9, "roles", "no roles: add at least one"),
+    "roles as a list": (VALID.partition("roles:")[0] + "roles: [a]", 9, "roles", "expected a mapping"),
+    "a role that is nothing": (replaced("ps: {tasks: 2}", "ps:"), 10, "roles.ps", "found null"),
+    "a role's name": (replaced("ps:", "my-ps:"), 10, "roles.my-ps", "without hyphens"),
+    "a role's long name": (replaced("ps:", f"{LONG}:"), 10, f"roles.{'x' * 59}…", "has more than 63 characters"),
+    "no tasks": (VALID.replace("tasks: 2", "tasks: 0"), 10, "roles", "no role has tasks, so nothing would run"),
+    "too many tasks": (VALID.replace("tasks: 2", "tasks: 9000"), 10, "roles", "at most 16000"),
+    "a negative number": (replaced("ps: {tasks: 2}", "ps: {tasks: -1}"), 10, "roles.ps.tasks", "from 0 to 10000"),
+    "tasks in quotes": (replaced("ps: {tasks: 2}", 'ps: {tasks: "2"}'), 10, "roles.ps.tasks", "remove the quotes"),
+    "two kinds of volume": (replaced("hostPath:", "pvc: x, hostPath:"), 7, "volumes.data", "found hostPath and pvc"),
+    "no kind of volume": (replaced(", hostPath: /srv/data", ""), 7, "volumes.data",
                           "found no source, expected exactly one of hostPath, share"),
-    "a misspelt kind": (changed("hostPath", "hostPaht"), 7, "volumes.data.hostPaht", '"hostPath"?'),
-    "a volume at nowhere": (changed("at: /data, ", ""), 7, "volumes.data", 'missing required field "at"'),
-    "a volume at a relative path": (changed("at: /data", "at: data"), 7, "volumes.data.at", 'begins with "/"'),
-    "a volume at the root": (changed("at: /data", "at: //"), 7, "volumes.data.at", 'begins with "/"'),
-    "a volume above": (changed("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
-    "a relative hostPath": (changed("/srv/data", "srv"), 7, "volumes.data.hostPath", 'begins with "/"'),
+    "a misspelt kind": (replaced("hostPath", "hostPaht"), 7, "volumes.data.hostPaht", '"hostPath"?'),
+    "a volume at nowhere": (replaced("at: /data, ", ""), 7, "volumes.data", 'missing required field "at"'),
+    "a volume at a relative path": (replaced("at: /data", "at: data"), 7, "volumes.data.at", 'begins with "/"'),
+    "a volume at the root": (replaced("at: /data", "at: //"), 7, "volumes.data.at", 'begins with "/"'),
+    "a volume above": (replaced("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
+    "a relative hostPath": (replaced("/srv/data", "srv"), 7, "volumes.data.hostPath", 'begins with "/"'),
     "two volumes at one path, in one line": (
-        changed("  data: {at: /data, hostPath: /srv/data}", "  {a: {at: /data/, pvc: a}, data: {at: /data, pvc: b}}"),
+        replaced("  data: {at: /data, hostPath: /srv/data}", "  {a: {at: /data/, pvc: a}, data: {at: /data, pvc: b}}"),
         7, "volumes.data.at",
         'found "/data", which is also the path of the volume in line 7: give each volume its own path',
     ),
     "two volumes at one path": (
-        changed("  data:", "  more: {at: /data/, emptyDir: {}}\n  data:"), 8, "volumes.data.at", "in line 7: give",
+        replaced("  data:", "  more: {at: /data/, emptyDir: {}}\n  data:"), 8, "volumes.data.at", "in line 7: give",
     ),
-    "a sub path outside": (changed("at: /data", "at: /d, subPath: ../x"), 7, "volumes.data.subPath", "inside"),
-    "a volume's name": (changed("  data:", "  Data:"), 7, "volumes.Data", "a DNS label"),
-    "a volume of ours": (changed("  data:", "  windlass-x:"), 7, "volumes.windlass-x", "are reserved"),
-    "a claim's name": (changed("hostPath: /srv/data", "pvc: A/b"), 7, "volumes.data.pvc", "the name of an object"),
+    "a sub path outside": (replaced("at: /data", "at: /d, subPath: ../x"), 7, "volumes.data.subPath", "inside"),
+    "a volume's name": (replaced("  data:", "  Data:"), 7, "volumes.Data", "a DNS label"),
+    "a volume of ours": (replaced("  data:", "  windlass-x:"), 7, "volumes.windlass-x", "are reserved"),
+    "a claim's name": (replaced("hostPath: /srv/data", "pvc: A/b"), 7, "volumes.data.pvc", "the name of an object"),
     "an emptyDir's field": (
-        changed("hostPath: /srv/data", "emptyDir: {sizeLimt: 1Gi}"),
+        replaced("hostPath: /srv/data", "emptyDir: {sizeLimt: 1Gi}"),
         7, "volumes.data.emptyDir.sizeLimt",
         'unknown field "sizeLimt" of EmptyDirVolumeSource: Kubernetes drops it. Did you mean "sizeLimit"?',
     ),
-    "a quantity": (changed("4Gi", "4GB"), 8, "resources.memory", "a quantity above 0"),
-    "a negative quantity": (changed("cpus: 2", "cpus: -2"), 8, "resources.cpus", "a quantity above 0"),
-    "nothing of it": (changed("cpus: 2", "cpus: 0.0"), 8, "resources.cpus", "a quantity above 0"),
-    "bytes that are gigabytes": (changed("4Gi", "4"), 8, "resources.memory", "Did you mean 4Gi?"),
-    "half a GPU": (changed("cpus: 2", "gpus: 0.5"), 8, "resources.gpus", "an integer of at least 0"),
-    "a boolean quantity": (changed("cpus: 2", "cpus: true"), 8, "resources.cpus", "a Kubernetes quantity"),
+    "a quantity": (replaced("4Gi", "4GB"), 8, "resources.memory", "a quantity above 0"),
+    "a negative quantity": (replaced("cpus: 2", "cpus: -2"), 8, "resources.cpus", "a quantity above 0"),
+    "nothing of it": (replaced("cpus: 2", "cpus: 0.0"), 8, "resources.cpus", "a quantity above 0"),
+    "bytes that are gigabytes": (replaced("4Gi", "4"), 8, "resources.memory", "Did you mean 4Gi?"),
+    "half a GPU": (replaced("cpus: 2", "gpus: 0.5"), 8, "resources.gpus", "an integer of at least 0"),
+    "a boolean quantity": (replaced("cpus: 2", "cpus: true"), 8, "resources.cpus", "a Kubernetes quantity"),
     "a duration": (added("ttl: 7 days"), 12, "ttl", "a duration such as"),
     "a negative duration": (added("ttl: -5"), 12, "ttl", "a duration such as"),
     "a duration of another type": (added("ttl: [5]"), 12, "ttl", "a duration: seconds, or e.g."),
@@ -147,7 +147,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         'unknown field "olumeMounts" of Container: Kubernetes drops it. Did you mean "volumeMounts"?',
     ),
     "a type inside a role's pod": (
-        changed("ps: {tasks: 2}", "ps: {tasks: 2, pod: {spec: {hostNetwork: 1}}}"),
+        replaced("ps: {tasks: 2}", "ps: {tasks: 2, pod: {spec: {hostNetwork: 1}}}"),
         10, "roles.ps.pod.spec.hostNetwork", "true or false",
     ),
     "a container of a pod without a name": (
@@ -157,9 +157,9 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
-def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
-    found = faults_of(text)
+@pytest.mark.parametrize(("text", "line", "path", "words"), INVALID.values(), ids=INVALID.keys())
+def test_one_mistake_is_one_diagnostic(text: str, line: int, path: str, words: str) -> None:
+    found = diagnostics_of(text)
     assert [(diagnostic.line, diagnostic.path) for diagnostic in found] == [(line, path)], found
     assert words in found[0].message
 
@@ -178,11 +178,11 @@ JOBS: dict[str, tuple[Any, bool]] = {
 
 
 @pytest.mark.parametrize(("value", "is_one"), JOBS.values(), ids=JOBS.keys())
-def test_what_is_meant_as_a_job(value: Any, is_one: bool) -> None:
+def test_is_job(value: Any, is_one: bool) -> None:
     assert reader.is_job(node_of(yaml.safe_dump(value))) is is_one
 
 
-def test_the_job_that_is_read() -> None:
+def test_job_is_converted() -> None:
     text = """
         name: digits
         namespace: null

@@ -1,4 +1,4 @@
-"""The JSON Schema of the job file: what editors are told is what the model says."""
+"""The published JSON Schema of the job file matches the model."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from windlass.model.job import Job
 
 SCHEMA: dict[str, Any] = msgspec.json.decode(schema.read_published())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-GOOD: dict[str, Any] = {"name": "digits", "command": "python train.py", "roles": {"worker": {"tasks": 2}}}
+VALID: dict[str, Any] = {"name": "digits", "command": "python train.py", "roles": {"worker": {"tasks": 2}}}
 
 
-def test_it_is_a_schema_and_up_to_date() -> None:
+def test_published_schema_is_valid_and_up_to_date() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert schema.read_published().decode() == job_docs.schema()
     assert SCHEMA["$schema"] == schema.DIALECT
 
 
-def test_every_field_is_explained() -> None:
+def test_every_field_has_a_description() -> None:
     for name, struct in job_docs.STRUCTS.items():
         properties = SCHEMA["properties"] if struct is Job else SCHEMA["$defs"][name]["properties"]
         for field in msgspec.structs.fields(struct):
             assert properties[field.encode_name]["description"], (name, field.encode_name)
 
 
-TAKEN: dict[str, dict[str, Any]] = {
+VALID_FIELDS: dict[str, dict[str, Any]] = {
     "the least": {},
     "a list of words": {"command": ["python", "train.py"]},
     "values": {"env": {"A": 1, "B": 0.5, "C": True, "D": "x", "E": {"fieldRef": {"fieldPath": "a"}}}},
@@ -48,12 +48,12 @@ TAKEN: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("fields", TAKEN.values(), ids=TAKEN.keys())
-def test_what_it_takes(fields: dict[str, Any]) -> None:
-    assert list(VALIDATOR.iter_errors({**GOOD, **fields})) == []
+@pytest.mark.parametrize("fields", VALID_FIELDS.values(), ids=VALID_FIELDS.keys())
+def test_valid_job_is_accepted(fields: dict[str, Any]) -> None:
+    assert list(VALIDATOR.iter_errors({**VALID, **fields})) == []
 
 
-REFUSED: dict[str, dict[str, Any]] = {
+INVALID_FIELDS: dict[str, dict[str, Any]] = {
     "an unknown field": {"rolez": {}},
     "an unknown field of a role": {"roles": {"worker": {"task": 2}}},
     "an unknown field of a volume": {"volumes": {"data": {"at": "/d", "pvc": "x", "size": 3}}},
@@ -73,13 +73,13 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("fields", REFUSED.values(), ids=REFUSED.keys())
-def test_what_it_refuses(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", INVALID_FIELDS.values(), ids=INVALID_FIELDS.keys())
+def test_invalid_job_is_rejected(fields: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        VALIDATOR.validate({**GOOD, **fields})
+        VALIDATOR.validate({**VALID, **fields})
 
 
 @pytest.mark.parametrize("missing", ["name", "roles"])
-def test_what_has_to_be_there(missing: str) -> None:
+def test_missing_required_field_is_rejected(missing: str) -> None:
     with pytest.raises(jsonschema.ValidationError, match="required"):
-        VALIDATOR.validate({key: value for key, value in GOOD.items() if key != missing})
+        VALIDATOR.validate({key: value for key, value in VALID.items() if key != missing})

@@ -1,4 +1,4 @@
-"""What a job file says of its storage: what is said about what is wrong in it, and where."""
+"""Diagnostics of the storage of a job file."""
 
 import textwrap
 
@@ -8,7 +8,7 @@ from windlass.jobfile import reader, volumes
 from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 
-GOOD = textwrap.dedent(
+VALID = textwrap.dedent(
     """\
     name: digits
     command: python train.py
@@ -33,231 +33,241 @@ GOOD = textwrap.dedent(
 SUM = "ab" * 32
 
 
-def faults_of(text: str) -> list[Diagnostic]:
+def diagnostics_of(text: str) -> list[Diagnostic]:
     (document,) = yaml_parse.parse(text.encode()).documents
     return [*document.diagnostics, *reader.check(document.root, "")]
 
 
-def changed(old: str, new: str) -> str:
-    assert GOOD.count(old) == 1, old
-    return GOOD.replace(old, new)
+def replaced(old: str, new: str) -> str:
+    assert VALID.count(old) == 1, old
+    return VALID.replace(old, new)
 
 
-def test_a_good_one() -> None:
-    assert faults_of(GOOD) == []
+def test_valid_storage_has_no_diagnostics() -> None:
+    assert diagnostics_of(VALID) == []
 
 
-SUPERFLUOUS = changed("share: /data, at", "pvc: x, nodes: [n1], at")
-BAD: dict[str, tuple[str, int, str, str]] = {
+SUPERFLUOUS = replaced("share: /data, at", "pvc: x, nodes: [n1], at")
+INVALID: dict[str, tuple[str, int, str, str]] = {
     # text, line, path, words of the message
-    "a secret that is a number": (changed('"a:b#c"', "5"), 3, "secrets.TOKEN", "put it in quotes"),
+    "a secret that is a number": (replaced('"a:b#c"', "5"), 3, "secrets.TOKEN", "put it in quotes"),
     "a secret that comes from somewhere": (
-        changed('"a:b#c"', "{secretKeyRef: {name: a, key: b}}"),
+        replaced('"a:b#c"', "{secretKeyRef: {name: a, key: b}}"),
         3,
         "secrets.TOKEN",
         "found a mapping, expected a string",
     ),
     "more than a Secret holds": (
-        changed('"a:b#c"', "é" * 600_000),
+        replaced('"a:b#c"', "é" * 600_000),
         3,
         "secrets",
         "found 1200000 bytes, but a Secret holds 1048576",
     ),
-    "a secret's name": (changed("TOKEN", "1T"), 3, 'secrets["1T"]', "the name of a variable"),
-    "a secret that no Secret has": (changed("TOKEN", "..T"), 3, 'secrets["..T"]', "invalid key of a Secret"),
-    "a secret with a NUL": (changed("a:b#c", "a\\0b"), 3, "secrets.TOKEN", "found a NUL character"),
+    "a secret's name": (replaced("TOKEN", "1T"), 3, 'secrets["1T"]', "the name of a variable"),
+    "a secret that no Secret has": (replaced("TOKEN", "..T"), 3, 'secrets["..T"]', "invalid key of a Secret"),
+    "a secret with a NUL": (replaced("a:b#c", "a\\0b"), 3, "secrets.TOKEN", "found a NUL character"),
     "a secret that is a variable": (
-        changed("command: python", "env: {TOKEN: x}\ncommand: python"),
+        replaced("command: python", "env: {TOKEN: x}\ncommand: python"),
         2,
         "env.TOKEN",
         "is also defined in secrets",
     ),
     "a secret that is a variable of a role": (
-        changed("tasks: 2", "env: {TOKEN: x}"),
+        replaced("tasks: 2", "env: {TOKEN: x}"),
         18,
         "roles.worker.env.TOKEN",
         "is also defined in secrets",
     ),
     "a share without a server": (
-        changed("nfsServer: {size: 5Gi}", "ttl: 5"),
+        replaced("nfsServer: {size: 5Gi}", "ttl: 5"),
         6,
         "volumes.data.share",
         "add nfsServer: {size: 10Gi}",
     ),
     "a relative share": (
-        changed("share: /data,", "share: data,"),
+        replaced("share: /data,", "share: data,"),
         6,
         "volumes.data.share",
         "such as /data or",
     ),
-    "a share that climbs": (
-        changed("share: /data,", "share: /a/../b,"),
+    "a share with ..": (
+        replaced("share: /data,", "share: /a/../b,"),
         6,
         "volumes.data.share",
         'without ".."',
     ),
     "the whole server": (
-        changed("share: /data,", "share: /,"),
+        replaced("share: /data,", "share: /,"),
         6,
         "volumes.data.share",
         "a folder of the NFS",
     ),
-    "a share with a quote": (changed("share: /data,", "share: '/a\"b',"), 6, "volumes.data.share", "letters"),
+    "a share with a quote": (
+        replaced("share: /data,", "share: '/a\"b',"),
+        6,
+        "volumes.data.share",
+        "letters",
+    ),
     "a share and a claim": (
-        changed("share: /data", "share: /data, pvc: x"),
+        replaced("share: /data", "share: /data, pvc: x"),
         6,
         "volumes.data",
         "share and pvc",
     ),
-    "no size": (changed("5Gi", "0"), 4, "nfsServer.size", "a size above 0"),
-    "no size at all": (changed("5Gi", "big"), 4, "nfsServer.size", "a size above 0"),
+    "no size": (replaced("5Gi", "0"), 4, "nfsServer.size", "a size above 0"),
+    "no size at all": (replaced("5Gi", "big"), 4, "nfsServer.size", "a size above 0"),
     "a storage class": (
-        changed("5Gi", "5Gi, storageClass: A_b"),
+        replaced("5Gi", "5Gi, storageClass: A_b"),
         4,
         "nfsServer.storageClass",
         "of an object",
     ),
-    "a server's image": (changed("5Gi", "5Gi, image: a b"), 4, "nfsServer.image", "without spaces"),
+    "a server's image": (replaced("5Gi", "5Gi, image: a b"), 4, "nfsServer.image", "without spaces"),
     "nodes of a claim": (SUPERFLUOUS, 6, "volumes.data.nodes", "this volume has none: remove nodes"),
-    "a node's name": (changed("[n1, n2]", "[N1]"), 7, "volumes.home.nodes[0]", "the name of an object"),
-    "a node without a name": (changed("[n1, n2]", "['']"), 7, "volumes.home.nodes[0]", "the name of a node"),
+    "a node's name": (replaced("[n1, n2]", "[N1]"), 7, "volumes.home.nodes[0]", "the name of an object"),
+    "a node without a name": (replaced("[n1, n2]", "['']"), 7, "volumes.home.nodes[0]", "the name of a node"),
     "no node for all": (
-        changed("deep: {pvc: claim,", "deep: {hostPath: /x, nodes: [n3],"),
+        replaced("deep: {pvc: claim,", "deep: {hostPath: /x, nodes: [n3],"),
         8,
         "volumes.deep.nodes",
         "no node has this folder",
     ),
     "a Ceph cluster without a name": (
-        changed("clusterID: c", "clusterID: ''"),
+        replaced("clusterID: c", "clusterID: ''"),
         9,
         "volumes.ceph.cephfs.clusterID",
         "a name",
     ),
     "a Ceph file system": (
-        changed("fsName: f", "fsName: a b"),
+        replaced("fsName: f", "fsName: a b"),
         9,
         "volumes.ceph.cephfs.fsName",
         "without spaces",
     ),
     "no key for Ceph": (
-        changed(", secret: s", ""),
+        replaced(", secret: s", ""),
         9,
         "volumes.ceph.cephfs",
         'missing required field "secret"',
     ),
     "a relative folder of Ceph": (
-        changed("fsName: f", "fsName: f, path: x"),
+        replaced("fsName: f", "fsName: f, path: x"),
         9,
         "volumes.ceph.cephfs.path",
         'begins with "/"',
     ),
     "a namespace of Ceph's key": (
-        changed("fsName: f", "fsName: f, secretNamespace: A"),
+        replaced("fsName: f", "fsName: f, secretNamespace: A"),
         9,
         "volumes.ceph.cephfs.secretNamespace",
         "a DNS label",
     ),
-    "the monitors of former times": (
-        changed("clusterID: c", "monitors: [m]"),
+    "the removed field monitors": (
+        replaced("clusterID: c", "monitors: [m]"),
         9,
         "volumes.ceph.cephfs.monitors",
         "clusterID",
     ),
     "a claim's name that is taken": (
-        changed("  ceph:", "  nfs:"),
+        replaced("  ceph:", "  nfs:"),
         9,
         "volumes.nfs",
         "the claim of the NFS server",
     ),
-    "a relative need": (changed("/data/a/x", "data/x"), 16, "needs[0]", 'begins with "/"'),
-    "a need that climbs": (changed("/data/a/x", "/data/../etc"), 16, "needs[0]", 'without ".."'),
-    "a need elsewhere": (
-        changed("/data/a/x", "/etc/x"),
+    "a relative need": (replaced("/data/a/x", "data/x"), 16, "needs[0]", 'begins with "/"'),
+    "a need with ..": (replaced("/data/a/x", "/data/../etc"), 16, "needs[0]", 'without ".."'),
+    "a need outside all volumes": (
+        replaced("/data/a/x", "/etc/x"),
         16,
         "needs[0]",
         "in a volume of the job: /data, /home, /data/deep",
     ),
-    "a need beside": (changed("/data/a/x", "/database"), 16, "needs[0]", "expected a path in a volume"),
-    "a need of nobody": (
-        changed("/data/a/x", "/scratch/x"),
+    "a need next to a volume": (
+        replaced("/data/a/x", "/database"),
+        16,
+        "needs[0]",
+        "expected a path in a volume",
+    ),
+    "a need in a task volume": (
+        replaced("/data/a/x", "/scratch/x"),
         16,
         "needs[0]",
         "in volume own, which is empty when a task starts",
     ),
-    "no source": (changed(', url: "https://example.com/a.tgz"', ""), 13, "loadData[0]", "found no source"),
+    "no source": (replaced(', url: "https://example.com/a.tgz"', ""), 13, "loadData[0]", "found no source"),
     "two sources": (
-        changed("folder: b", "folder: b, command: x"),
+        replaced("folder: b", "folder: b, command: x"),
         14,
         "loadData[1]",
         "found folder and command",
     ),
-    "no place": (changed("to: /data/b, ", ""), 14, "loadData[1]", 'missing required field "to"'),
-    "a place elsewhere": (
-        changed("to: /data/b", "to: /b"),
+    "no target": (replaced("to: /data/b, ", ""), 14, "loadData[1]", 'missing required field "to"'),
+    "a target outside all volumes": (
+        replaced("to: /data/b", "to: /b"),
         14,
         "loadData[1].to",
         "expected a path in a volume",
     ),
-    "a place that climbs": (changed("to: /data/b", "to: /data/.."), 14, "loadData[1].to", 'without ".."'),
-    "a place of nobody": (
-        changed("to: /data/b", "to: /scratch"),
+    "a target with ..": (replaced("to: /data/b", "to: /data/.."), 14, "loadData[1].to", 'without ".."'),
+    "a target in a task volume": (
+        replaced("to: /data/b", "to: /scratch"),
         14,
         "loadData[1].to",
         "in volume own, which is empty when a task starts",
     ),
-    "a place that is only read": (
-        changed("to: /data/b", "to: /conf"),
+    "a read-only target": (
+        replaced("to: /data/b", "to: /conf"),
         14,
         "loadData[1].to",
         "which is read-only",
     ),
-    "a file's address": (
-        changed("https://example", "file://example"),
+    "a URL of another scheme": (
+        replaced("https://example", "file://example"),
         13,
         "loadData[0].url",
         "begins with https://",
     ),
-    "an address of nobody": (
-        changed("https://example.com", "https://"),
+    "a URL without a host": (
+        replaced("https://example.com", "https://"),
         13,
         "loadData[0].url",
         "begins with https://",
     ),
-    "an address with a port that is none": (
-        changed("example.com", "example.com:x"),
+    "a URL with an invalid port": (
+        replaced("example.com", "example.com:x"),
         13,
         "loadData[0].url",
         "begins with",
     ),
-    "an address with a space": (changed("a.tgz", "a b.tgz"), 13, "loadData[0].url", "begins with https://"),
-    "an address of no file": (changed("/a.tgz", "/a/"), 13, "loadData[0].url", "the URL of a file"),
-    "an address that climbs": (
-        changed("/a.tgz", "/a/%2e%2e"),
+    "a URL with a space": (replaced("a.tgz", "a b.tgz"), 13, "loadData[0].url", "begins with https://"),
+    "a URL without a file name": (replaced("/a.tgz", "/a/"), 13, "loadData[0].url", "the URL of a file"),
+    "a URL with ..": (
+        replaced("/a.tgz", "/a/%2e%2e"),
         13,
         "loadData[0].url",
         "the URL of a file",
     ),
-    "a sum that is short": (
-        changed('a.tgz"', 'a.tgz", sha256: abc'),
+    "a short checksum": (
+        replaced('a.tgz"', 'a.tgz", sha256: abc'),
         13,
         "loadData[0].sha256",
         "64 hexadecimal digits",
     ),
-    "a sum of a folder": (
-        changed("folder: b", f"folder: b, sha256: {SUM}"),
+    "a checksum of a folder": (
+        replaced("folder: b", f"folder: b, sha256: {SUM}"),
         14,
         "loadData[1].sha256",
         "applies only to a url",
     ),
-    "an empty command": (changed("make data", "' '"), 15, "loadData[2].command", "the command is empty"),
+    "an empty command": (replaced("make data", "' '"), 15, "loadData[2].command", "the command is empty"),
     "a loader's image": (
-        changed("folder: b", "folder: b, image: a b"),
+        replaced("folder: b", "folder: b, image: a b"),
         14,
         "loadData[1].image",
         "without spaces",
     ),
     "a long name with a server": (
-        changed("digits", "d" * 60),
+        replaced("digits", "d" * 60),
         1,
         "name",
         "with nfsServer, a name has at most 59 characters",
@@ -265,18 +275,18 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
-def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
-    found = faults_of(text)
+@pytest.mark.parametrize(("text", "line", "path", "words"), INVALID.values(), ids=INVALID.keys())
+def test_mistake_is_reported_at_its_field(text: str, line: int, path: str, words: str) -> None:
+    found = diagnostics_of(text)
     assert any((each.line, each.path) == (line, path) and words in each.message for each in found), found
     assert all(each.is_error for each in found)
 
 
-def test_a_long_name_is_no_matter_without_companions() -> None:
-    assert faults_of(f"name: {'d' * 63}\ncommand: x\nroles: {{worker: {{}}}}") == []
+def test_long_name_without_storage_is_valid() -> None:
+    assert diagnostics_of(f"name: {'d' * 63}\ncommand: x\nroles: {{worker: {{}}}}") == []
 
 
-WITHIN: dict[str, tuple[str, tuple[str, str] | None]] = {
+VOLUME_OF_PATH: dict[str, tuple[str, tuple[str, str] | None]] = {
     "the volume itself": ("/data", ("data", "")),
     "below it": ("/data//a/./b/", ("data", "a/b")),
     "in one within another": ("/data/deep/x", ("deep", "x")),
@@ -285,6 +295,6 @@ WITHIN: dict[str, tuple[str, tuple[str, str] | None]] = {
 }
 
 
-@pytest.mark.parametrize(("path", "expected"), WITHIN.values(), ids=WITHIN.keys())
-def test_in_which_volume_a_path_is(path: str, expected: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize(("path", "expected"), VOLUME_OF_PATH.values(), ids=VOLUME_OF_PATH.keys())
+def test_volume_of_a_path(path: str, expected: tuple[str, str] | None) -> None:
     assert volumes.volume_at({"data": "/data", "deep": "/data/deep/"}, path) == expected

@@ -1,11 +1,11 @@
-"""Addresses of files: which are complete, and what their files are called."""
+"""URLs of files: validity and file names."""
 
 import pytest
 
 from windlass.jobfile import web_addresses
 
 COMPLETE: dict[str, str] = {
-    # address → file
+    # URL → file name
     "https://example.com/a.tgz": "a.tgz",
     "HTTP://example.com:8080/x/a%20b.csv?v=1#part": "a b.csv",
     "ftp://me:secret@[::1]:21/a": "a",
@@ -23,11 +23,11 @@ INCOMPLETE = [
 
 
 @pytest.mark.parametrize(("text", "file"), COMPLETE.items())
-def test_a_complete_one(text: str, file: str) -> None:
+def test_complete_url_is_valid_and_has_a_file_name(text: str, file: str) -> None:
     assert web_addresses.is_complete(text)
     assert web_addresses.file_of(text) == file
 
 
 @pytest.mark.parametrize("text", INCOMPLETE)
-def test_an_incomplete_one(text: str) -> None:
+def test_incomplete_url_is_invalid(text: str) -> None:
     assert not web_addresses.is_complete(text)

@@ -1,4 +1,4 @@
-"""Values in messages: a text is quoted as Go quotes it, everything else is JSON."""
+"""Values in messages: strings are quoted as in Go, other values are JSON."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from windlass.k8s import api_errors
         (0.5, "0.5"),
     ],
 )
-def test_shown(value: Any, expected: str) -> None:
+def test_value_in_a_message(value: Any, expected: str) -> None:
     assert api_errors.format_value(value) == expected
 
 

@@ -41,7 +41,7 @@ OPERATIONS = st.lists(
 )
 
 
-def refusal(error: api_errors.ApiError) -> tuple[int, str, str]:
+def rejection(error: api_errors.ApiError) -> tuple[int, str, str]:
     return error.code, error.reason, error.message
 
 
@@ -76,12 +76,12 @@ def refusal(error: api_errors.ApiError) -> tuple[int, str, str]:
         ({"op": "test", "path": "", "value": OBJECT}, {}),
     ],
 )
-def test_an_operation(operation: dict[str, Any], change: dict[str, Any]) -> None:
+def test_operation_changes_the_object(operation: dict[str, Any], change: dict[str, Any]) -> None:
     expected = {key: value for key, value in (OBJECT | change).items() if value is not ...}
     assert json_patch.json_patch(OBJECT, [operation]) == expected
 
 
-def test_the_whole_document_can_be_replaced() -> None:
+def test_whole_document_can_be_replaced() -> None:
     assert json_patch.json_patch(OBJECT, [{"op": "replace", "path": "", "value": {"a": 1}}]) == {"a": 1}
 
 
@@ -127,10 +127,10 @@ def test_the_whole_document_can_be_replaced() -> None:
         {"op": "test", "path": "/none", "value": {}},
     ],
 )
-def test_an_operation_that_does_not_apply(operation: Any) -> None:
+def test_inapplicable_operation_is_rejected(operation: Any) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.json_patch(OBJECT, [{"op": "add", "path": "/x", "value": 1}, operation])
-    assert refusal(raised.value) == REFUSED
+    assert rejection(raised.value) == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -166,36 +166,36 @@ def test_an_operation_that_does_not_apply(operation: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_json_patch(operations: Any, message: str) -> None:
+def test_invalid_json_patch_is_rejected(operations: Any, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.json_patch(OBJECT, operations)
-    assert refusal(raised.value) == (400, "BadRequest", message)
+    assert rejection(raised.value) == (400, "BadRequest", message)
 
 
-def test_no_operations_change_nothing() -> None:
+def test_empty_patch_changes_nothing() -> None:
     assert json_patch.json_patch(OBJECT, []) == json_patch.json_patch(OBJECT, None) == OBJECT
 
 
-def test_too_many_operations() -> None:
+def test_too_many_operations_are_rejected() -> None:
     operation = {"op": "test", "path": "/list/0", "value": 1}
     assert json_patch.json_patch(OBJECT, [operation] * 10_000) == OBJECT
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.json_patch(OBJECT, [operation] * 10_001)
-    assert refusal(raised.value) == (
+    assert rejection(raised.value) == (
         413,
         "RequestEntityTooLarge",
         "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001",
     )
 
 
-def test_copies_cannot_fill_the_memory() -> None:
+def test_copied_bytes_are_limited() -> None:
     doubling = {"op": "copy", "from": "/deep", "path": "/deep/list/-"}
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.json_patch(OBJECT, [doubling] * 100)
-    assert refusal(raised.value) == REFUSED
+    assert rejection(raised.value) == REFUSED
 
 
-def test_a_copy_is_independent_of_what_it_was_made_from() -> None:
+def test_copy_is_independent_of_its_source() -> None:
     operations = [
         {"op": "copy", "from": "/deep", "path": "/copy"},
         {"op": "add", "path": "/copy/list/0/n", "value": 2},
@@ -204,35 +204,35 @@ def test_a_copy_is_independent_of_what_it_was_made_from() -> None:
 
 
 @pytest.mark.parametrize("patch", [json_patch.json_patch, json_patch.merge_patch])
-def test_a_bottomless_document_is_refused(patch: Any) -> None:
+def test_too_deep_document_is_rejected(patch: Any) -> None:
     bottomless: dict[str, Any] = {}
     for _ in range(10_000):
         bottomless = {"a": bottomless}
     with pytest.raises(api_errors.ApiError) as raised:
         patch(OBJECT, {"a": bottomless})
-    assert refusal(raised.value) == (400, "BadRequest", "exceeded max depth")
+    assert rejection(raised.value) == (400, "BadRequest", "exceeded max depth")
 
 
 @given(OBJECTS, OPERATIONS)
-def test_a_json_patch_changes_no_argument_and_shares_nothing(obj: Any, operations: Any) -> None:
+def test_json_patch_neither_changes_nor_shares_its_arguments(obj: Any, operations: Any) -> None:
     before = copy.deepcopy((obj, operations))
     with contextlib.suppress(api_errors.ApiError):
-        spoil(json_patch.json_patch(obj, operations))
+        modify_in_place(json_patch.json_patch(obj, operations))
     assert (obj, operations) == before
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_merge_patch_changes_no_argument_and_shares_nothing(obj: Any, patch: Any) -> None:
+def test_merge_patch_neither_changes_nor_shares_its_arguments(obj: Any, patch: Any) -> None:
     before = copy.deepcopy((obj, patch))
-    spoil(json_patch.merge_patch(obj, patch))
+    modify_in_place(json_patch.merge_patch(obj, patch))
     assert (obj, patch) == before
 
 
-def spoil(value: Any) -> None:
-    """Changes every list and mapping in a value."""
+def modify_in_place(value: Any) -> None:
+    """Change every list and mapping in a value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for item in list(inner):
-        spoil(item)
+        modify_in_place(item)
     if isinstance(value, dict | list):
         value.clear()
 
@@ -254,7 +254,7 @@ def spoil(value: Any) -> None:
         ({}, {"a": [1, None, {"b": None, "c": [None]}]}, {"a": [1, {"c": []}]}),
     ],
 )
-def test_a_merge_patch(obj: Any, patch: Any, expected: Any) -> None:
+def test_merge_patch(obj: Any, patch: Any, expected: Any) -> None:
     assert json_patch.merge_patch(obj, patch) == expected
 
 
@@ -271,11 +271,11 @@ def test_a_merge_patch(obj: Any, patch: Any, expected: Any) -> None:
 def test_merge_patch_that_is_not_an_object_is_rejected(patch: Any, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
         json_patch.merge_patch(OBJECT, patch)
-    assert refusal(raised.value) == (400, "BadRequest", message)
+    assert rejection(raised.value) == (400, "BadRequest", message)
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The merge patch that makes one object of another."""
+    """Return the merge patch that turns `old` into `new`."""
     patch: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
     for key, value in new.items():
         current = old.get(key)
@@ -295,5 +295,5 @@ def without_nulls(value: Any) -> Any:
 
 
 @given(OBJECTS.map(without_nulls), OBJECTS.map(without_nulls))
-def test_the_merge_patch_of_a_difference_gives_the_target(old: Any, new: Any) -> None:
+def test_merge_patch_of_a_difference_gives_the_target(old: Any, new: Any) -> None:
     assert json_patch.merge_patch(old, difference(old, new)) == new

@@ -1,4 +1,4 @@
-"""Amounts: what they are, and the one way to write them (as a real API server wrote each of these)."""
+"""Amounts and canonical forms of quantities, as a real API server wrote them."""
 
 from decimal import Decimal
 
@@ -30,17 +30,17 @@ from windlass.k8s import quantities
         (2.5, "2500m", Decimal("2.5")),
     ],
 )
-def test_quantities(written: str | float, canonical: str, amount: int | Decimal) -> None:
+def test_canonical_form_and_amount(written: str | float, canonical: str, amount: int | Decimal) -> None:
     assert quantities.canonical(written) == canonical
     assert quantities.parse(written) == amount
     assert quantities.parse(canonical) == amount
 
 
-def test_resources_are_counted_in_thousandths() -> None:
+def test_amounts_have_thousandths() -> None:
     assert quantities.canonical("1.0005", quantities.MILLI) == "1001m"
     assert quantities.canonical("1n", quantities.MILLI) == "1m"
 
 
 @pytest.mark.parametrize("written", ["", "x", "1 Gi", "1gi", "1ee3", "--1", "1.2.3", "1KiB"])
-def test_what_is_no_quantity(written: str) -> None:
+def test_invalid_quantity(written: str) -> None:
     assert not quantities.is_quantity(written)

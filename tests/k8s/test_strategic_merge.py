@@ -42,8 +42,8 @@ POD: dict[str, Any] = {
 MAIN, SIDE = POD["spec"]["containers"]
 
 
-def patched(path: str, patch: Any) -> Any:
-    """What is at a dotted path of the pod after the patch of its parent there."""
+def field_after_patch(path: str, patch: Any) -> Any:
+    """Return the value at a dotted path of the pod after a patch of its parent."""
     whole: Any = patch
     for key in reversed(path.split(".")[:-1]):
         whole = {key: whole}
@@ -111,8 +111,8 @@ def patched(path: str, patch: Any) -> Any:
         ("spec.initContainers", {"initContainers": [{"name": "i", "env": None}]}, [{"name": "i"}]),
     ],
 )
-def test_a_merge(path: str, patch: Any, expected: Any) -> None:
-    assert patched(path, patch) == expected
+def test_field_is_merged(path: str, patch: Any, expected: Any) -> None:
+    assert field_after_patch(path, patch) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_merge(path: str, patch: Any, expected: Any) -> None:
             [MAIN, SIDE | {"env": []}],
         ),
         ("metadata.ownerReferences", {"ownerReferences": [{"$patch": "delete", "uid": "u"}]}, []),
-        # what there is nothing to merge with
+        # absent fields
         (
             "spec.initContainers",
             {"initContainers": [{"$patch": "delete", "name": "a"}, {"name": "b"}]},
@@ -201,8 +201,8 @@ def test_a_merge(path: str, patch: Any, expected: Any) -> None:
         ("metadata.labels", {"labels": {"$retainKeys": ["a"], "a": "9", "b": None}}, {"a": "9"}),
     ],
 )
-def test_a_directive(path: str, patch: Any, expected: Any) -> None:
-    assert patched(path, patch) == expected
+def test_directive_is_applied(path: str, patch: Any, expected: Any) -> None:
+    assert field_after_patch(path, patch) == expected
 
 
 UNSORTED = "The order in patch list:\n[x/c]\n doesn't match $setElementOrder list:\n[x/a]\n"
@@ -266,8 +266,8 @@ UNSORTED = "The order in patch list:\n[x/c]\n doesn't match $setElementOrder lis
         ),
     ],
 )
-def test_a_patch_of_metadata_that_is_refused_without_a_reason(patch: Any, message: str) -> None:
-    assert refusal({"metadata": patch}) == (500, "", message)
+def test_invalid_metadata_patch_is_rejected_without_a_reason(patch: Any, message: str) -> None:
+    assert rejection({"metadata": patch}) == (500, "", message)
 
 
 @pytest.mark.parametrize(
@@ -281,41 +281,41 @@ def test_a_patch_of_metadata_that_is_refused_without_a_reason(patch: Any, messag
         ({"$retainKeys": ["x"], "labels": {"a": "b"}}, "invalid patch format of retainKeys"),
     ],
 )
-def test_a_patch_of_metadata_of_a_bad_form(patch: Any, message: str) -> None:
-    assert refusal({"metadata": patch}) == (400, "BadRequest", message)
+def test_metadata_patch_of_a_wrong_type_is_rejected(patch: Any, message: str) -> None:
+    assert rejection({"metadata": patch}) == (400, "BadRequest", message)
 
 
 @pytest.mark.parametrize(("patch", "kind"), [([], "array"), ("x", "string"), (3, "number"), (True, "bool")])
-def test_what_is_no_strategic_merge_patch(patch: Any, kind: str) -> None:
+def test_patch_of_a_wrong_type_is_rejected(patch: Any, kind: str) -> None:
     message = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-    assert refusal(patch) == (400, "BadRequest", message)
+    assert rejection(patch) == (400, "BadRequest", message)
 
 
 def test_lists_of_lists_cannot_be_merged() -> None:
-    code, reason, message = refusal({"metadata": {"finalizers": [["a"]]}}, {"metadata": {"finalizers": []}})
+    code, reason, message = rejection({"metadata": {"finalizers": [["a"]]}}, {"metadata": {"finalizers": []}})
     assert (code, reason) == (422, "Invalid")
     assert message == "the server rejected our request due to an error in our request"
 
 
 def test_maps_in_maps_cannot_be_merged() -> None:
-    """As in the schemas of a CustomResourceDefinition, which kubectl patches otherwise for that reason."""
+    """Schemas of a CustomResourceDefinition contain such maps, so kubectl uses another patch type for them."""
     schema = {"properties": {"spec": {"type": "object"}}}
     with pytest.raises(api_errors.ApiError) as raised:
         strategic_merge.strategic_merge_patch(schema, schema, "V1JSONSchemaProps")
     assert raised.value.message == "merging an object in json but data type is not struct, instead is: map"
 
 
-def test_a_null_patch_changes_nothing() -> None:
+def test_null_patch_changes_nothing() -> None:
     assert strategic_merge.strategic_merge_patch(POD, None, "V1Pod") == POD
 
 
-def refusal(patch: Any, obj: dict[str, Any] = POD) -> tuple[int, str, str]:
+def rejection(patch: Any, obj: dict[str, Any] = POD) -> tuple[int, str, str]:
     with pytest.raises(api_errors.ApiError) as raised:
         strategic_merge.strategic_merge_patch(obj, patch, "V1Pod")
     return raised.value.code, raised.value.reason, raised.value.message
 
 
-def test_rules_are_those_of_a_real_api_server() -> None:
+def test_merge_rules_match_a_real_api_server() -> None:
     """The conformance tests record them: tests/cluster/test_discovery.py, `test_openapi_has_merge_extensions`."""
     (recorded,) = json.loads(
         (TRANSCRIPTS / "discovery" / "openapi_has_merge_extensions.json").read_text(encoding="utf-8")
@@ -397,26 +397,24 @@ ODDITIES = st.recursive(
 
 
 @given(ODDITIES, ODDITIES, ODDITIES)
-def test_whatever_a_patch_holds_it_is_applied_or_refused(first: Any, second: Any, patch: Any) -> None:
+def test_any_patch_is_applied_or_rejected(first: Any, second: Any, patch: Any) -> None:
     with contextlib.suppress(api_errors.ApiError):
         once = strategic_merge.strategic_merge_patch({}, {"metadata": first, "spec": second}, "V1Pod")
         strategic_merge.strategic_merge_patch(once, {"metadata": patch, "spec": patch}, "V1Pod")
 
 
 @given(PODS)
-def test_an_empty_patch_changes_nothing(pod: dict[str, Any]) -> None:
+def test_empty_patch_changes_nothing(pod: dict[str, Any]) -> None:
     assert strategic_merge.strategic_merge_patch(pod, {}, "V1Pod") == pod
 
 
 @given(PODS)
-def test_an_object_merged_with_itself_is_itself(pod: dict[str, Any]) -> None:
+def test_object_merged_with_itself_is_unchanged(pod: dict[str, Any]) -> None:
     assert strategic_merge.strategic_merge_patch(pod, pod, "V1Pod") == pod
 
 
 @given(PODS, PODS)
-def test_a_patch_changes_no_argument_and_does_the_same_twice(
-    pod: dict[str, Any], patch: dict[str, Any]
-) -> None:
+def test_patch_keeps_its_arguments_and_is_deterministic(pod: dict[str, Any], patch: dict[str, Any]) -> None:
     before = copy.deepcopy((pod, patch))
     once = strategic_merge.strategic_merge_patch(pod, patch, "V1Pod")
     assert strategic_merge.strategic_merge_patch(once, patch, "V1Pod") == once
@@ -424,7 +422,7 @@ def test_a_patch_changes_no_argument_and_does_the_same_twice(
 
 
 @given(CONTAINERS, CONTAINERS)
-def test_the_items_of_a_patch_keep_their_order(old: list[Any], new: list[Any]) -> None:
+def test_items_of_a_patch_keep_their_order(old: list[Any], new: list[Any]) -> None:
     pod = {"spec": {"containers": old}}
     result = strategic_merge.strategic_merge_patch(pod, {"spec": {"containers": new}}, "V1Pod")
     names = [container["name"] for container in result["spec"]["containers"]]

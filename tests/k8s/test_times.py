@@ -1,4 +1,4 @@
-"""Durations as Go prints them, which is how the kubelet's messages have them."""
+"""Durations as Go prints them, e.g. in messages of the kubelet."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The types of Kubernetes' own kinds are those of the published package, and complete in themselves."""
+"""The types of built-in kinds match the published package and are complete."""
 
 import subprocess
 import sys
@@ -10,17 +10,17 @@ from windlass.k8s import types as k8s_types
 ROOT = Path(__file__).parents[2]
 
 
-def test_is_up_to_date() -> None:
+def test_types_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "tools/update_kubernetes_types.py"), "--verify"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr
 
 
-def test_is_small() -> None:
+def test_types_file_is_small() -> None:
     assert len(resources.files("windlass.k8s").joinpath("types.json").read_bytes()) <= 300 * 1024
 
 
-def test_reaches_only_what_it_has() -> None:
+def test_all_referenced_types_exist() -> None:
     types = k8s_types.types()
     scalars = {
         *("any", "boolean", "bytes", "date-time", "int-or-string", "integer", "number", "object", "quantity"),

@@ -1,4 +1,4 @@
-"""What a Framework asks for and cannot have: its owner is told where, what was found, and what to do."""
+"""Problems with the feature annotations of a Framework, and their messages."""
 
 import bisect
 from typing import Any
@@ -13,7 +13,7 @@ from windlass.wire import semantic_validation
 
 RUNTIMES = ["tensorflow", "pytorch", "jax", "mpi", "plain"]
 LONGEST_VARIABLE = 128 * 1024
-"""Linux: name, =, value and the end, for one of them."""
+"""The limit of Linux for one variable: name, =, value and the terminating NUL."""
 
 
 def framework(
@@ -42,7 +42,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("good", GOOD)
-def test_what_can_be_had(good: Framework) -> None:
+def test_supported_annotations_have_no_problems(good: Framework) -> None:
     assert semantic_validation.annotation_problems(good) == []
     assert semantic_validation.semantic_error(good) == ""
 
@@ -83,8 +83,8 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize(("bad", "words"), BAD, ids=[words[:60] for _, words in BAD])
-def test_what_cannot(bad: Framework, words: str) -> None:
-    """Said once, in a line of a length that a condition can hold; and the controller hears of it."""
+def test_unsupported_annotation_is_one_problem(bad: Framework, words: str) -> None:
+    """The problem is one line that fits into a condition, and `semantic_error` contains it."""
     (problem,) = semantic_validation.annotation_problems(bad)
     assert words in problem
     assert "\n" not in problem
@@ -92,7 +92,7 @@ def test_what_cannot(bad: Framework, words: str) -> None:
     assert problem in semantic_validation.semantic_error(bad)
 
 
-def test_every_problem_is_named() -> None:
+def test_all_problems_are_reported() -> None:
     found = semantic_validation.annotation_problems(
         framework("tensorflow", "maybe", ("0", 1), ("1", 1), name="0digits")
     )
@@ -106,18 +106,21 @@ def test_every_problem_is_named() -> None:
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "plain", "mpi"])
 @pytest.mark.parametrize(("name", "role"), [(1, 1), (63, 1), (63, 58), (8, 6)])
-def test_what_passes_fits_into_the_environment(runtime: str, name: int, role: int) -> None:
-    """Linux starts no process with a longer variable, and says only that the list of arguments is too long. The most
-    tasks that pass do fit."""
+def test_accepted_framework_fits_into_an_environment_variable(runtime: str, name: int, role: int) -> None:
+    """Linux does not start a process with a longer variable. The largest accepted number of tasks fits."""
 
-    def made(tasks: int) -> Framework:
+    def framework_with(tasks: int) -> Framework:
         pod = {"spec": {"containers": [{"ports": [{"containerPort": 65535}]}]}}
-        asks = {names.RUNTIME_ANNOTATION: runtime}
-        return builders.framework("n" * name, builders.role("r" * role, tasks, pod=pod), annotations=asks)
+        annotations = {names.RUNTIME_ANNOTATION: runtime}
+        return builders.framework(
+            "n" * name, builders.role("r" * role, tasks, pod=pod), annotations=annotations
+        )
 
     most = bisect.bisect_left(
-        range(1, 10_001), True, key=lambda tasks: bool(semantic_validation.annotation_problems(made(tasks)))
+        range(1, 10_001),
+        True,
+        key=lambda tasks: bool(semantic_validation.annotation_problems(framework_with(tasks))),
     )
     assert most > 500
-    variables = environment.variables_of(made(most))("r" * role, most - 1)
+    variables = environment.variables_of(framework_with(most))("r" * role, most - 1)
     assert max(len(f"{name}={value}") + 1 for name, value in variables.items()) < LONGEST_VARIABLE

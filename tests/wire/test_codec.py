@@ -1,4 +1,4 @@
-"""JSON bytes ⇄ model: round trips, nulls, compression (statement 50, A7), fields nobody knows (statement 2)."""
+"""JSON encoding of the model: round trips, nulls, compression (statement 50, A7), unknown fields (statement 2)."""
 
 import base64
 import gzip
@@ -81,7 +81,7 @@ def framework_of(status: FrameworkStatus | None = None, spec: FrameworkSpec | No
 
 
 def status_of_size(size: int) -> FrameworkStatus:
-    """Of which the task role statuses are exactly so many bytes of JSON."""
+    """Return a status whose task role statuses have `size` bytes of JSON."""
 
     def with_message(length: int) -> FrameworkStatus:
         attempt = msgspec.structs.replace(task_status(0).attempt_status, pod_node_name="n" * length)
@@ -248,15 +248,13 @@ frameworks = st.builds(framework_of, st.none() | statuses, specs)
 
 @settings(max_examples=60, deadline=None)
 @given(frameworks)
-def test_what_is_encoded_decodes_to_the_same(framework: Framework) -> None:
+def test_encoded_framework_decodes_to_itself(framework: Framework) -> None:
     assert codec.decode_framework(codec.encode_framework(framework)) == framework
 
 
 @settings(max_examples=30, deadline=None)
 @given(statuses, st.booleans())
-def test_a_status_decodes_to_the_same_whether_or_not_compressed(
-    status: FrameworkStatus, compress: bool
-) -> None:
+def test_status_decodes_to_itself_compressed_or_not(status: FrameworkStatus, compress: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codec, "COMPRESSION_THRESHOLD", 300)
         stored = msgspec.json.decode(codec.encode_status(status, compress))
@@ -264,14 +262,14 @@ def test_a_status_decodes_to_the_same_whether_or_not_compressed(
     assert codec.decode_framework(msgspec.json.encode(framework)).status == status
 
 
-def test_times_have_whole_seconds_as_kubernetes_writes_them() -> None:
+def test_times_are_encoded_in_whole_seconds() -> None:
     status = status_of(TaskRoleStatus(name="worker", task_statuses=(task_status(0),)))
     written = codec.encode_status(status)
     assert written.count(b'"2024-05-01T12:30:05Z"') == 6
     assert b"05." not in written
 
 
-def test_a_status_is_written_whole_as_the_reference_does() -> None:
+def test_status_is_encoded_with_all_fields() -> None:
     written = json.loads(codec.encode_status(status_of()))
     assert written["retryPolicyStatus"]["retryDelaySec"] is None
     assert written["attemptStatus"]["configMapUID"] is None
@@ -307,7 +305,7 @@ def raw_framework() -> Json:
         ("spec.taskRoles.0.task.podGracefulDeletionTimeoutSec", None),
     ],
 )
-def test_a_null_is_an_absent_field(path: str, attribute: object) -> None:
+def test_null_decodes_as_absent_field(path: str, attribute: object) -> None:
     raw = raw_framework()
     *parents, key = path.split(".")
     place: Any = raw
@@ -326,7 +324,7 @@ def msgspec_name(value: msgspec.Struct, key: str) -> str:
     return value.__struct_fields__[value.__struct_encode_fields__.index(key)]
 
 
-def test_nulls_in_a_status_are_absent_fields() -> None:
+def test_nulls_in_a_status_decode_as_absent_fields() -> None:
     status = msgspec.to_builtins(
         status_of(TaskRoleStatus(name="worker", task_statuses=(task_status(0, "gone"),)))
     )
@@ -345,7 +343,7 @@ def test_nulls_in_a_status_are_absent_fields() -> None:
     assert completion.pod == PodCompletionStatus()
 
 
-def test_a_pod_is_read_without_what_nobody_needs() -> None:
+def test_pod_decodes_without_unused_fields() -> None:
     data = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -372,13 +370,13 @@ def test_a_pod_is_read_without_what_nobody_needs() -> None:
     assert (ended.exit_code, ended.finished_at) == (3, NOW)
 
 
-def test_a_config_map_is_read() -> None:
+def test_config_map_decodes() -> None:
     data = {"metadata": {"name": "job-attempt", "uid": "c1", "ownerReferences": None}, "data": {"a": "b"}}
     config_map = codec.decode_config_map(msgspec.json.encode(data))
     assert (config_map.name, config_map.uid, config_map.controller) == ("job-attempt", "c1", None)
 
 
-# What does not fit
+# Decode errors
 
 
 @pytest.mark.parametrize(
@@ -429,9 +427,7 @@ def test_a_config_map_is_read() -> None:
         ),
     ],
 )
-def test_an_error_names_the_place_what_was_found_and_what_was_expected(
-    data: bytes, path: str, found: str, expected: str
-) -> None:
+def test_decode_error_has_path_found_and_expected(data: bytes, path: str, found: str, expected: str) -> None:
     with pytest.raises(DecodeError) as refusal:
         codec.decode_framework(data)
     error = refusal.value
@@ -465,15 +461,15 @@ def test_statement_50_large_task_role_statuses_are_compressed(
         assert "taskRoleStatusesCompressed" not in attempt
 
 
-def test_statement_50_compression_gives_the_same_bytes_each_time() -> None:
+def test_statement_50_compression_is_deterministic() -> None:
     status = status_of_size(716_800)
-    packed = codec.compress_status(status).attempt_status.task_role_statuses_compressed
-    assert isinstance(packed, str)
-    assert packed == codec.compress_status(status).attempt_status.task_role_statuses_compressed
-    assert base64.b64decode(packed)[4:8] == b"\0\0\0\0", "the header's time is zero"
+    compressed_base64 = codec.compress_status(status).attempt_status.task_role_statuses_compressed
+    assert isinstance(compressed_base64, str)
+    assert compressed_base64 == codec.compress_status(status).attempt_status.task_role_statuses_compressed
+    assert base64.b64decode(compressed_base64)[4:8] == b"\0\0\0\0", "the header's time is zero"
 
 
-def test_compress_and_expand_are_each_others_reverse() -> None:
+def test_expand_reverses_compress() -> None:
     large, small = status_of_size(716_800), status_of_size(2_000)
     compressed = codec.compress_status(large)
     assert compressed.attempt_status.task_role_statuses is None
@@ -482,30 +478,34 @@ def test_compress_and_expand_are_each_others_reverse() -> None:
     assert codec.expand_status(small) is small
 
 
-def stored(status: FrameworkStatus, **attempt_fields: object) -> FrameworkStatus:
+def with_attempt_fields(status: FrameworkStatus, **attempt_fields: object) -> FrameworkStatus:
     attempt = msgspec.structs.replace(status.attempt_status, **attempt_fields)
     return msgspec.structs.replace(status, attempt_status=attempt)
 
 
-def packed(data: bytes) -> str:
+def compressed_base64(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, mtime=0)).decode()
 
 
-def test_statement_50_readers_take_the_raw_field_first() -> None:
+def test_statement_50_raw_field_takes_precedence() -> None:
     plain = status_of(TaskRoleStatus(name="raw"))
-    both = stored(plain, task_role_statuses_compressed=packed(b'[{"name": "compressed"}]'))
+    both = with_attempt_fields(
+        plain, task_role_statuses_compressed=compressed_base64(b'[{"name": "compressed"}]')
+    )
     assert codec.expand_status(both) == plain
 
 
 @pytest.mark.parametrize("raw", [None, ()])
-def test_statement_50_readers_else_take_the_compressed_one(raw: tuple[TaskRoleStatus, ...] | None) -> None:
-    written = packed(b'[{"name": "other", "taskStatuses": null}]')
-    status = stored(status_of(), task_role_statuses=raw, task_role_statuses_compressed=written)
+def test_statement_50_compressed_field_is_read_without_raw_field(
+    raw: tuple[TaskRoleStatus, ...] | None,
+) -> None:
+    written = compressed_base64(b'[{"name": "other", "taskStatuses": null}]')
+    status = with_attempt_fields(status_of(), task_role_statuses=raw, task_role_statuses_compressed=written)
     assert codec.expand_status(status) == status_of(TaskRoleStatus(name="other"))
 
 
-def test_no_task_role_statuses_at_all_are_none() -> None:
-    assert codec.expand_status(stored(status_of(), task_role_statuses=None)) == status_of()
+def test_missing_task_role_statuses_decode_as_none() -> None:
+    assert codec.expand_status(with_attempt_fields(status_of(), task_role_statuses=None)) == status_of()
 
 
 @pytest.mark.parametrize(
@@ -517,31 +517,33 @@ def test_no_task_role_statuses_at_all_are_none() -> None:
         (base64.b64encode(gzip.compress(b"[]", mtime=0)[:-9]).decode(), "truncated data"),
         (base64.b64encode(gzip.compress(b"[]", mtime=0)[:-8] + b"\0" * 8).decode(), "incorrect data check"),
         (base64.b64encode(zlib.compress(b"[]")).decode(), "incorrect header"),
-        (packed(b"[" + b" " * 5000 + b"]"), "more than 4096 bytes"),
-        (packed(b"[{}]"), "{}"),
-        (packed(b"nonsense"), "JSON is malformed"),
+        (compressed_base64(b"[" + b" " * 5000 + b"]"), "more than 4096 bytes"),
+        (compressed_base64(b"[{}]"), "{}"),
+        (compressed_base64(b"nonsense"), "JSON is malformed"),
     ],
 )
-def test_corrupt_compressed_statuses_are_refused(
+def test_corrupt_compressed_statuses_are_rejected(
     compressed: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codec, "MAX_EXPANDED_BYTES", 4096)
-    status = stored(status_of(), task_role_statuses=None, task_role_statuses_compressed=compressed)
+    status = with_attempt_fields(
+        status_of(), task_role_statuses=None, task_role_statuses_compressed=compressed
+    )
     with pytest.raises(DecodeError) as refusal:
         codec.decode_framework(codec.encode_framework(framework_of(status)))
     assert found in refusal.value.found
 
 
-# Fields that nobody knows
+# Unknown fields
 
 
-def with_strangers(value: Any) -> Any:
-    """The same JSON with one unknown field in every object."""
+def with_unknown_fields(value: Any) -> Any:
+    """Return the same JSON with one unknown field in every object."""
     if isinstance(value, list):
-        return [with_strangers(item) for item in value]
+        return [with_unknown_fields(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {"stranger": sorted(value), **{key: with_strangers(item) for key, item in value.items()}}
+    return {"stranger": sorted(value), **{key: with_unknown_fields(item) for key, item in value.items()}}
 
 
 def without_templates(framework: Framework) -> Framework:
@@ -557,6 +559,6 @@ def without_templates(framework: Framework) -> Framework:
 @settings(max_examples=40, deadline=None)
 @given(frameworks.map(without_templates))
 def test_statement_2_unknown_fields_are_ignored_when_reading(framework: Framework) -> None:
-    raw = with_strangers(msgspec.json.decode(codec.encode_framework(framework)))
+    raw = with_unknown_fields(msgspec.json.decode(codec.encode_framework(framework)))
     read = codec.decode_framework(msgspec.json.encode(raw))
     assert read == framework

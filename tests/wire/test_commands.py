@@ -1,4 +1,4 @@
-"""Commands: which of them a shell reads, and that what Kubernetes makes of the words is what their author wrote."""
+"""Commands of a job: which need a shell, and their result after Kubernetes has expanded variables."""
 
 import subprocess
 
@@ -26,7 +26,7 @@ DIRECT = {
 
 
 @pytest.mark.parametrize(("command", "words"), DIRECT.values(), ids=DIRECT.keys())
-def test_without_a_shell(command: str, words: list[str]) -> None:
+def test_simple_command_runs_without_a_shell(command: str, words: list[str]) -> None:
     assert commands.words(command, ("steps",)) == words
 
 
@@ -52,17 +52,17 @@ SHELL = {
 
 
 @pytest.mark.parametrize("command", SHELL.values(), ids=SHELL.keys())
-def test_with_a_shell(command: str) -> None:
+def test_command_with_shell_syntax_runs_in_a_shell(command: str) -> None:
     assert commands.words(command)[:2] == ["/bin/sh", "-c"]
 
 
-def test_a_list_is_left_alone() -> None:
+def test_list_runs_without_a_shell() -> None:
     written = ("sh", "-c", "echo $(date) $$ | cat")
     assert commands.words(written) == list(written)
 
 
 @pytest.mark.parametrize("command", ["echo 'a", 'echo "a', "echo a\\"])
-def test_what_no_shell_reads(command: str) -> None:
+def test_invalid_shell_syntax_is_rejected(command: str) -> None:
     with pytest.raises(ValueError, match=r"quotation|character"):
         commands.words(command)
 
@@ -82,8 +82,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize(("command", "output"), MEANT.values(), ids=MEANT.keys())
-def test_what_comes_out(command: str, output: str) -> None:
-    """After Kubernetes has filled in what it takes for variables."""
+def test_command_prints_what_its_author_wrote(command: str, output: str) -> None:
     words = [expansion.expand(word, VARIABLES) for word in commands.words(command, VARIABLES)]
     done = subprocess.run(words, env={**VARIABLES, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True)  # noqa: S603
     assert (done.stdout, done.stderr) == (output, "")

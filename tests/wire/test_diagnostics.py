@@ -1,4 +1,4 @@
-"""How a diagnostic is said."""
+"""Formatting, paths and suggestions of diagnostics."""
 
 import pytest
 
@@ -18,17 +18,17 @@ from windlass.wire.yaml.text import Position
         ),
     ],
 )
-def test_one_line(diagnostic: diagnostics.Diagnostic, line: str) -> None:
+def test_diagnostic_is_formatted_as_one_line(diagnostic: diagnostics.Diagnostic, line: str) -> None:
     assert str(diagnostic.with_file("f.yaml")) == line
 
 
-def test_error_says_everything() -> None:
+def test_invalid_file_error_contains_all_diagnostics() -> None:
     both = [diagnostics.error(Position(line, 1), "a", "no").with_file("f") for line in (1, 2)]
 
     assert str(InvalidFileError(both)) == "f:1:1: error: a: no\nf:2:1: error: a: no"
 
 
-def test_long_values_are_cut() -> None:
+def test_long_values_are_truncated() -> None:
     diagnostic = diagnostics.error(
         Position(1, 1), diagnostics.field("a", "k" * 10_000), diagnostics.quoted("v" * 10_000)
     )
@@ -45,7 +45,7 @@ def test_long_values_are_cut() -> None:
         ("a", "", 'a[""]'),
     ],
 )
-def test_path(path: str, key: str, whole: str) -> None:
+def test_field_path(path: str, key: str, whole: str) -> None:
     assert diagnostics.field(path, key) == whole
 
 
@@ -62,14 +62,14 @@ def test_path(path: str, key: str, whole: str) -> None:
         ("v" * 1000, None),
     ],
 )
-def test_nearest(name: str, meant: str | None) -> None:
+def test_nearest_name(name: str, meant: str | None) -> None:
     assert (
         diagnostics.nearest(name, ("env", "image", "imagePullPolicy", "volumeDevices", "volumeMounts"))
         == meant
     )
 
 
-def test_what_is_repeated_is_said_once_and_sorted() -> None:
+def test_collect_removes_duplicates_and_sorts() -> None:
     late, early = (diagnostics.error(Position(line, 1), "a", "no") for line in (5, 2))
     again = diagnostics.error(Position(5, 1), "elsewhere", "no")
 

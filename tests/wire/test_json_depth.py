@@ -1,4 +1,4 @@
-"""What lies too deep for a decoder can still be found near its top."""
+"""Reading the top levels of JSON that is too deep for a decoder."""
 
 import json
 from typing import Any
@@ -29,25 +29,25 @@ def cut(value: Any, deepest: int) -> Any:
 
 
 @given(VALUES, st.integers(0, 5))
-def test_shallow_cuts_what_lies_below(value: Any, deepest: int) -> None:
+def test_shallow_removes_deeper_levels(value: Any, deepest: int) -> None:
     data = json.dumps(value).encode()
     assert json.loads(json_depth.limit_depth(data, deepest)) == cut(value, deepest)
 
 
 @given(st.dictionaries(st.sampled_from(["object", "type", "x"]), VALUES))
-def test_a_member_is_found_where_it_is_an_object_or_a_list(value: dict[str, Any]) -> None:
+def test_object_or_list_at_a_key_is_found(value: dict[str, Any]) -> None:
     found = json_depth.member(json.dumps(value).encode(), "object")
     inner = value.get("object")
     assert (json.loads(found) if found else None) == (inner if isinstance(inner, dict | list) else None)
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=5))
-def test_the_elements_of_a_list_are_found(items: list[Any]) -> None:
+def test_items_of_a_list_are_found(items: list[Any]) -> None:
     data = json.dumps({"kind": "List", "items": items, "metadata": {"items": [{}]}}, ensure_ascii=False)
     assert [json.loads(found) for found in json_depth.elements(data.encode(), "items")] == items
 
 
-def test_five_thousand_levels() -> None:
+def test_five_thousand_levels_are_handled() -> None:
     first, second = json_depth.elements(DEEP.encode(), "items")
     assert first.startswith(b'{"a": {"a":{"a":')
     assert second == b'{"b": "]}"}'
@@ -58,6 +58,6 @@ def test_five_thousand_levels() -> None:
 
 
 @pytest.mark.parametrize("key", ["nothing", "ite"])
-def test_what_is_not_there(key: str) -> None:
+def test_missing_key_is_empty(key: str) -> None:
     assert json_depth.elements(DEEP.encode(), key) == []
     assert json_depth.member(DEEP.encode(), key) == b""

@@ -1,4 +1,4 @@
-"""Statement 54: the Frameworks of the old launcher's manual load as they stand, and their faults are told in words."""
+"""Statement 54: the Frameworks of the launcher's manual load unchanged, and lint reports their mistakes."""
 
 from pathlib import Path
 
@@ -52,7 +52,7 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
 }
 
 
-def test_every_example_is_expected() -> None:
+def test_every_example_has_expected_warnings() -> None:
     assert {path.name for path in FOLDER.iterdir()} == set(EXPECTED)
 
 
@@ -63,7 +63,7 @@ def read(data: bytes) -> tree.Mapping:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_loads_with_exactly_these_warnings(name: str) -> None:
+def test_example_loads_with_expected_warnings(name: str) -> None:
     root = read((FOLDER / name).read_bytes())
     found = diagnostics.collect(lint_framework.check(root, ""), name)
 
@@ -78,7 +78,7 @@ def test_loads_with_exactly_these_warnings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_round_trip(name: str) -> None:
+def test_example_survives_a_yaml_round_trip(name: str) -> None:
     written = tree.plain(read((FOLDER / name).read_bytes()))
 
     assert tree.plain(read(yaml_dump.dump(written))) == written

@@ -1,4 +1,4 @@
-"""How far a task says that it is: what counts, and that nothing else does any harm."""
+"""Progress that a task reports in its log or in a file."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES.values(), ids=LINES.keys())
-def test_a_line_of_a_log(line: str, expected: Progress | None) -> None:
+def test_progress_in_a_log_line(line: str, expected: Progress | None) -> None:
     assert progress.parse_line(line) == expected
 
 
@@ -48,7 +48,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(("data", "expected"), FILES.values(), ids=FILES.keys())
-def test_a_file(data: bytes, expected: Progress | None) -> None:
+def test_progress_in_a_file(data: bytes, expected: Progress | None) -> None:
     assert progress.parse_file(data) == expected
 
 
@@ -62,11 +62,11 @@ def test_a_file(data: bytes, expected: Progress | None) -> None:
         (Progress(13, 0), None, False),
     ],
 )
-def test_how_much_that_is(found: Progress, fraction: float | None, is_complete: bool) -> None:
+def test_fraction_and_completeness(found: Progress, fraction: float | None, is_complete: bool) -> None:
     assert (found.fraction, found.is_complete) == (fraction, is_complete)
 
 
-def test_values_are_bounded() -> None:
+def test_values_are_limited() -> None:
     many = " ".join(f"v{number}={'x' * 1000}" for number in range(100))
     found = progress.parse_line(f"windlass progress 1/2 {many}")
     assert found is not None
@@ -75,7 +75,7 @@ def test_values_are_bounded() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_no_file_does_any_harm(data: bytes) -> None:
+def test_any_file_is_read_without_error(data: bytes) -> None:
     for found in (
         progress.parse_file(data),
         progress.parse_line("windlass progress " + data.decode("latin-1")),

@@ -1,4 +1,4 @@
-"""Frameworks that can be read and still cannot be run: what their owners are told."""
+"""Frameworks that can be decoded but not run, and the messages about them."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def framework(name: str, *roles: tuple[str, int]) -> Framework:
         builders.framework("job", completed_pods="Keep"),
     ],
 )
-def test_what_makes_sense(good: Framework) -> None:
+def test_valid_framework_has_no_problem(good: Framework) -> None:
     assert semantic_validation.semantic_error(good) == ""
 
 
@@ -48,11 +48,11 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize(("bad", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD])
-def test_what_makes_none(bad: Framework, words: str) -> None:
+def test_invalid_framework_is_one_problem(bad: Framework, words: str) -> None:
     assert words in semantic_validation.semantic_error(bad)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported() -> None:
     message = semantic_validation.semantic_error(
         framework("a.b", ("my-ps", 1), ("worker", 20_000), ("worker", 1))
     )
@@ -67,7 +67,7 @@ def test_all_problems_are_told_at_once() -> None:
         assert message.count(place) == 1
 
 
-def test_a_message_fits_a_condition() -> None:
+def test_message_fits_into_a_condition() -> None:
     message = semantic_validation.semantic_error(framework("job", *(("worker", 1),) * 100))
 
     assert len(message) == semantic_validation.MAX_MESSAGE_LENGTH
@@ -78,7 +78,7 @@ def test_a_message_fits_a_condition() -> None:
     st.text("ab-.\n", max_size=4),
     st.lists(st.tuples(st.text("ab-\n", max_size=2), st.integers(-1, 10_001)), min_size=1, max_size=4),
 )
-def test_there_is_a_message_for_whatever_makes_no_sense(name: str, roles: list[tuple[str, int]]) -> None:
+def test_any_invalid_framework_has_a_message(name: str, roles: list[tuple[str, int]]) -> None:
     names = [role for role, _ in roles]
     letters_only = all(role and not set(role) - {"a", "b"} for role in names)
     is_a_label = name != "" and not {".", "\n"} & set(name) and name[0] != "-" != name[-1]

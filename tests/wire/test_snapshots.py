@@ -61,7 +61,7 @@ WHOLE = framework(role_status("ps", 0, 1), role_status("worker", 0, 1))
         (SnapshotTrigger.POD_DELETION, "OnPodDeletion"),
     ],
 )
-def test_statement_49_message_trigger_mark_json(trigger: SnapshotTrigger, name: str) -> None:
+def test_statement_49_message_has_trigger_and_json(trigger: SnapshotTrigger, name: str) -> None:
     line = snapshot_line("[default/job]: retried", trigger, {"a": [1, None]})
     assert line == f'[default/job]: retried: {name}: ObjectSnapshot: {{"a":[1,null]}}'
 
@@ -70,7 +70,7 @@ def test_statement_49_message_trigger_mark_json(trigger: SnapshotTrigger, name: 
     "message",
     ["", "plain", "two\nlines\r\nand more\n", "with : ObjectSnapshot: inside", "a\u2028b\x85c\x0bd"],
 )
-def test_statement_49_one_line_that_a_collector_parses_back(message: str) -> None:
+def test_statement_49_snapshot_is_one_parsable_line(message: str) -> None:
     line = snapshot_line(message, SnapshotTrigger.FRAMEWORK_RETRY, WHOLE)
     assert len(line.splitlines()) == 1
     found = COLLECTOR.search(line)
@@ -86,7 +86,7 @@ def test_statement_49_one_line_that_a_collector_parses_back(message: str) -> Non
     ],
     ids=["an object", "its bytes, laid out for people"],
 )
-def test_statement_49_other_objects(obj: Json | bytes, parsed: Json) -> None:
+def test_statement_49_snapshot_of_other_objects(obj: Json | bytes, parsed: Json) -> None:
     line = snapshot_line("gone", SnapshotTrigger.POD_DELETION, obj)
     assert len(line.splitlines()) == 1
     found = COLLECTOR.search(line)
@@ -94,7 +94,7 @@ def test_statement_49_other_objects(obj: Json | bytes, parsed: Json) -> None:
     assert json.loads(found[1]) == parsed
 
 
-def test_statement_49_an_object_that_is_too_deep_to_be_laid_out() -> None:
+def test_statement_49_snapshot_of_a_deeply_nested_object() -> None:
     nested = '{"a":\n' * 5000 + r'"b\nc \u2028"' + "\r\n}" * 5000
     line = snapshot_line("gone", SnapshotTrigger.POD_DELETION, nested.encode())
     assert len(line.splitlines()) == 1
@@ -103,7 +103,7 @@ def test_statement_49_an_object_that_is_too_deep_to_be_laid_out() -> None:
     assert found[1].replace(" ", "") == nested.replace("\n", "").replace("\r", "").replace(" ", "")
 
 
-def test_a_task_snapshot_holds_one_role_and_one_task_as_it_was() -> None:
+def test_task_snapshot_has_one_role_and_one_task() -> None:
     ended = msgspec.structs.replace(task_status(1), state=State.ATTEMPT_COMPLETED)
     taken = task_snapshot(WHOLE, "worker", ended)
     assert taken.metadata == WHOLE.metadata
@@ -113,18 +113,18 @@ def test_a_task_snapshot_holds_one_role_and_one_task_as_it_was() -> None:
     assert taken.status.start_time == NOW
 
 
-def test_a_task_snapshot_of_a_role_that_is_gone() -> None:
+def test_task_snapshot_of_a_removed_role() -> None:
     taken = task_snapshot(WHOLE, "chief", task_status(0))
     assert taken.spec.task_roles == ()
     assert taken.status is not None
     assert taken.status.attempt_status.roles == (role_status("chief", 0),)
 
 
-def test_a_task_snapshot_without_a_status() -> None:
+def test_task_snapshot_without_a_status() -> None:
     assert task_snapshot(framework(with_status=False), "worker", task_status(0)).status is None
 
 
-def test_a_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "COMPRESSION_THRESHOLD", 10)
     assert WHOLE.status is not None
     compressed = msgspec.structs.replace(WHOLE, status=codec.compress_status(WHOLE.status))
@@ -148,7 +148,7 @@ def test_a_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch)
         (LogObjectSnapshot(pod=LogPodSnapshot(on_pod_deletion=False)), {SnapshotTrigger.POD_DELETION}),
     ],
 )
-def test_statement_49_each_can_be_switched_off(
+def test_statement_49_each_trigger_can_be_disabled(
     wanted: LogObjectSnapshot, unwanted: set[SnapshotTrigger]
 ) -> None:
     assert {trigger for trigger in SnapshotTrigger if not is_enabled(trigger, wanted)} == unwanted

@@ -1,4 +1,4 @@
-"""Whatever two statuses follow each other, the patch makes the second of the first."""
+"""A status patch turns the stored status into the new one."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def with_tasks(status: FrameworkStatus, step: Any) -> FrameworkStatus:
     return msgspec.structs.replace(status, attempt_status=attempt)
 
 
-def moved(task: TaskStatus) -> TaskStatus:
+def advance(task: TaskStatus) -> TaskStatus:
     return msgspec.structs.replace(task, state=State.ATTEMPT_PREPARING, transition_time=at(3))
 
 
@@ -41,12 +41,12 @@ def operations(before: Framework, status: FrameworkStatus, *, compress: bool = T
     return found
 
 
-def applied(before: Framework, patch: list[dict[str, Any]]) -> Any:
+def apply_patch(before: Framework, patch: list[dict[str, Any]]) -> Any:
     return json_patch.json_patch(json.loads(codec.encode_framework(before)), patch)
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
-def test_each_status_that_a_simulation_stores_is_what_its_patch_makes(first: int) -> None:
+def test_patch_produces_each_status_of_a_simulation(first: int) -> None:
     for seed in range(first, first + 10):
         simulation = Simulation(draw(seed))
         stores: list[FrameworkStatus] = []
@@ -58,7 +58,7 @@ def test_each_status_that_a_simulation_stores_is_what_its_patch_makes(first: int
             stores: list[FrameworkStatus] = stores,
         ) -> None:
             stores.append(status)
-            result = applied(before, operations(before, status))
+            result = apply_patch(before, operations(before, status))
             assert result["status"] == json.loads(codec.encode_status(status)), f"seed {seed}"
             assert result["metadata"]["resourceVersion"] == before.metadata.resource_version, f"seed {seed}"
 
@@ -67,55 +67,55 @@ def test_each_status_that_a_simulation_stores_is_what_its_patch_makes(first: int
         assert stores, f"seed {seed}"
 
 
-def test_one_task_of_many_is_one_operation() -> None:
+def test_change_of_one_task_is_one_operation() -> None:
     before = framework(300)
     assert before.status is not None
-    after = with_tasks(before.status, lambda task: moved(task) if task.index == 250 else task)
+    after = with_tasks(before.status, lambda task: advance(task) if task.index == 250 else task)
     precondition, change = operations(before, after)
     assert precondition == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
     assert change["path"] == "/status/attemptStatus/taskRoleStatuses/0/taskStatuses/250"
     assert change["op"] == "replace"
 
 
-def test_the_first_status_goes_as_a_whole() -> None:
+def test_first_status_is_written_completely() -> None:
     before = msgspec.structs.replace(framework(2), status=None)
     status = initial_status.framework_status(before, NOW)
     _, change = operations(before, status)
     assert (change["op"], change["path"]) == ("add", "/status")
 
 
-def test_nothing_new_is_no_operation_but_the_precondition() -> None:
+def test_unchanged_status_has_only_the_precondition() -> None:
     before = framework(2)
     assert before.status is not None
     assert len(operations(before, before.status)) == 1
 
 
 @pytest.mark.parametrize("compress", [True, False])
-def test_more_changes_than_the_server_likes_go_as_one(compress: bool) -> None:
+def test_too_many_changes_are_one_replacement(compress: bool) -> None:
     before = framework(status_patch.MAX_OPERATIONS + 10)
     assert before.status is not None
-    after = msgspec.structs.replace(with_tasks(before.status, moved), run_time=at(3))
+    after = msgspec.structs.replace(with_tasks(before.status, advance), run_time=at(3))
     patch = operations(before, after, compress=compress)
     assert [change["path"] for change in patch] == [
         "/metadata/resourceVersion",
         "/status/runTime",
         "/status/attemptStatus",
     ]
-    stored = applied(before, patch)
+    stored = apply_patch(before, patch)
     decoded = codec.decode_framework(json.dumps(stored).encode())
     assert decoded.status == after
     is_compressed = stored["status"]["attemptStatus"]["taskRoleStatuses"] is None
     assert is_compressed is compress
 
 
-def test_what_is_compressed_is_no_longer_stored_in_the_open_nor_the_other_way_round() -> None:
+def test_change_of_compression_removes_the_other_field() -> None:
     large, small = framework(3000), framework(2)
     assert large.status is not None
     assert small.status is not None
     shrunk = json.loads(status_patch.full_status_patch(large, small.status, compress=True))
-    attempt = applied(large, shrunk)["status"]["attemptStatus"]
+    attempt = apply_patch(large, shrunk)["status"]["attemptStatus"]
     assert attempt["taskRoleStatuses"]
     assert "taskRoleStatusesCompressed" not in attempt
-    grown = applied(small, operations(small, large.status))["status"]["attemptStatus"]
+    grown = apply_patch(small, operations(small, large.status))["status"]["attemptStatus"]
     assert grown["taskRoleStatuses"] is None
     assert grown["taskRoleStatusesCompressed"]

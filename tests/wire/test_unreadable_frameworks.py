@@ -1,4 +1,4 @@
-"""Frameworks that cannot be decoded: as much of them as it takes to tell their owners, and who writes statuses."""
+"""Frameworks that cannot be decoded: their metadata, their Invalid condition, and the writers of statuses."""
 
 import contextlib
 import json
@@ -58,7 +58,7 @@ def unreadable(*conditions: Json, error: str = "wrong") -> InvalidFramework:
 
 
 @pytest.mark.parametrize("fields", [{}, {"status": None}, {"status": STATUS}])
-def test_a_good_framework_is_decoded(fields: Json) -> None:
+def test_valid_framework_is_decoded(fields: Json) -> None:
     data = msgspec.json.encode(raw(**fields))
 
     assert codec.read_framework(data) == codec.decode_framework(data)
@@ -69,7 +69,7 @@ def test_a_good_framework_is_decoded(fields: Json) -> None:
     "status",
     [{}, {"conditions": [SUSPENDED]}, {"conditions": 5}, {"attemptStatus": None, "state": "AttemptRunning"}],
 )
-def test_a_status_without_an_attempt_counts_as_absent(status: Json) -> None:
+def test_status_without_an_attempt_counts_as_absent(status: Json) -> None:
     assert read(raw(status=status)) == read(raw())
 
 
@@ -91,7 +91,7 @@ def test_a_status_without_an_attempt_counts_as_absent(status: Json) -> None:
         ),
     ],
 )
-def test_what_is_left_of_one_that_cannot_be_decoded(
+def test_unreadable_framework_keeps_metadata_and_error(
     fields: Json, error: str, conditions: tuple[Json, ...]
 ) -> None:
     found = read(raw(**fields))
@@ -115,7 +115,7 @@ def test_what_is_left_of_one_that_cannot_be_decoded(
         ({"name": "job", "labels": 5, "deletionTimestamp": THEN[:-1]}, ObjectMeta(name="job")),
     ],
 )
-def test_odd_metadata_is_left_out(metadata: Json, expected: ObjectMeta) -> None:
+def test_invalid_metadata_is_omitted(metadata: Json, expected: ObjectMeta) -> None:
     found = read(raw(metadata=metadata))
 
     assert isinstance(found, InvalidFramework)
@@ -136,12 +136,12 @@ def test_odd_metadata_is_left_out(metadata: Json, expected: ObjectMeta) -> None:
         raw(apiVersion=5),
     ],
 )
-def test_what_has_no_name_is_an_error(value: Any) -> None:
+def test_object_without_a_name_is_an_error(value: Any) -> None:
     with pytest.raises(DecodeError):
         read(value)
 
 
-def test_what_is_too_deep_is_unreadable_and_still_has_a_name() -> None:
+def test_too_deep_object_is_unreadable_and_has_a_name() -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     conditions = [{"type": "Suspended", "status": "False"}]
     status = {"conditions": conditions}
@@ -178,7 +178,7 @@ near_frameworks = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(st.binary(max_size=60) | (json_values | near_frameworks).map(lambda value: json.dumps(value).encode()))
-def test_anything_is_read_or_is_a_decode_error(data: bytes) -> None:
+def test_any_bytes_are_read_or_a_decode_error(data: bytes) -> None:
     with contextlib.suppress(DecodeError):
         found = codec.read_framework(data)
         assert isinstance(found, Framework | InvalidFramework)
@@ -212,18 +212,18 @@ NEW = invalid(since="2026-01-02T03:04:05Z")
         ((invalid("False"), invalid("False")), [NEW]),
     ],
 )
-def test_the_condition_stands_beside_the_others(before: tuple[Json, ...], after: list[Json]) -> None:
+def test_condition_is_added_to_the_others(before: tuple[Json, ...], after: list[Json]) -> None:
     patch = codec.invalid_status_patch(unreadable(*before), NOW)
 
     assert patch is not None
     assert json.loads(patch) == {"metadata": {"resourceVersion": "7"}, "status": {"conditions": after}}
 
 
-def test_nothing_is_said_twice() -> None:
+def test_existing_condition_is_not_patched_again() -> None:
     assert codec.invalid_status_patch(unreadable(SUSPENDED, invalid()), NOW) is None
 
 
-def test_a_framework_told_that_it_is_invalid_and_mended_starts_afresh() -> None:
+def test_corrected_framework_starts_without_the_condition() -> None:
     found = read(raw(spec=BAD_SPEC))
     assert isinstance(found, InvalidFramework)
     patch = codec.invalid_status_patch(found, NOW)
@@ -236,7 +236,7 @@ def test_a_framework_told_that_it_is_invalid_and_mended_starts_afresh() -> None:
     assert read(raw(status=status)) == read(raw())
 
 
-# Who wrote a status
+# Writers of a status
 
 CONTROLLER: Json = {"f:state": {}, "f:conditions": {}, "f:attemptStatus": {".": {}, "f:id": {}}}
 WRITER = StatusWriter("fc", datetime(2025, 1, 1, tzinfo=UTC), "Update")
@@ -274,7 +274,7 @@ def entry(status: Any, **fields: Any) -> Json:
         ([{}, entry(CONTROLLER, fieldsV1=None)], ()),
         ([], ()),
         (None, ()),
-        # Odd, all of them: nothing is concluded.
+        # Invalid entries have no writers.
         ("none", ()),
         ([5], ()),
         ([entry(CONTROLLER, time="yesterday")], ()),
@@ -282,7 +282,7 @@ def entry(status: Any, **fields: Any) -> Json:
         ([entry(5)], ()),
     ],
 )
-def test_who_wrote_a_status(managed: Any, expected: tuple[StatusWriter, ...]) -> None:
+def test_status_writers(managed: Any, expected: tuple[StatusWriter, ...]) -> None:
     data = msgspec.json.encode(raw(metadata={**METADATA, "managedFields": managed}))
 
     assert codec.status_writers(data) == expected
@@ -290,5 +290,5 @@ def test_who_wrote_a_status(managed: Any, expected: tuple[StatusWriter, ...]) ->
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"metadata": null}', b"\xff"])
-def test_nobody_wrote_what_cannot_be_read(data: bytes) -> None:
+def test_unreadable_object_has_no_status_writers(data: bytes) -> None:
     assert codec.status_writers(data) == ()

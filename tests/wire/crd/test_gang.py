@@ -1,4 +1,4 @@
-"""The definition of Gangs: what the controller publishes is what a server keeps, and it holds addresses only."""
+"""The definition of Gangs: a server keeps all published fields, which are only addresses."""
 
 from typing import Any
 
@@ -54,8 +54,8 @@ def fields(schema: Json, path: str = "spec") -> set[str]:
     return found
 
 
-def test_it_holds_addresses_and_nothing_else() -> None:
-    """Every service account may read it: a field more is a secret less."""
+def test_gang_has_only_addresses() -> None:
+    """Every service account may read a Gang, so it must not contain anything else."""
     assert fields(SCHEMA["properties"]["spec"]) == {
         "spec",
         "spec.frameworkName",
@@ -74,22 +74,22 @@ def test_it_holds_addresses_and_nothing_else() -> None:
     assert set(SCHEMA["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
 
 
-def pruned(value: Any, schema: Json) -> Any:
-    """As a server does it: what the schema does not name is dropped, and a default comes in for what is absent."""
+def prune(value: Any, schema: Json) -> Any:
+    """Drop unknown fields and set defaults, as a server does."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         absent = {name: inner["default"] for name, inner in properties.items() if "default" in inner}
         present = {name: item for name, item in value.items() if name in properties}
-        return {name: pruned(item, properties[name]) for name, item in (absent | present).items()}
+        return {name: prune(item, properties[name]) for name, item in (absent | present).items()}
     if isinstance(value, list):
-        return [pruned(item, schema["items"]) for item in value]
+        return [prune(item, schema["items"]) for item in value]
     return value
 
 
 @pytest.mark.parametrize("spec", [FULL, GangSpec()], ids=["full", "empty"])
-def test_what_is_published_is_kept_and_read_as_it_was_written(spec: GangSpec) -> None:
+def test_gang_survives_pruning_and_decoding(spec: GangSpec) -> None:
     written: Json = msgspec.json.decode(msgspec.json.encode(Gang(spec=spec)))
-    stored = pruned(written, {**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": {}}})
+    stored = prune(written, {**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": {}}})
     jsonschema.Draft202012Validator(SCHEMA).validate(stored)
     assert msgspec.convert({**stored, "metadata": {}}, Gang).spec == spec
 
@@ -104,7 +104,7 @@ def test_what_is_published_is_kept_and_read_as_it_was_written(spec: GangSpec) ->
     ],
     ids=str,
 )
-def test_what_no_barrier_could_read_is_refused(bad: Json) -> None:
+def test_gang_that_a_barrier_cannot_read_is_rejected(bad: Json) -> None:
     assert not jsonschema.Draft202012Validator(SCHEMA).is_valid({"spec": bad})
 
 

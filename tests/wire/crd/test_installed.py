@@ -1,4 +1,4 @@
-"""What a definition, as a server has it, means for us."""
+"""Comparison of an installed definition with the expected one."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ OURS = manifests.framework_crd(names.CONTROLLER_GROUP)
 
 
 def changed(path: str, value: Any) -> Json:
-    """Ours with another value there; None takes it away."""
+    """Return the expected definition with another value at a path; None removes it."""
     definition: Json = _changed(OURS, path.split("/"), value)
     return definition
 
@@ -33,7 +33,7 @@ STATUS = f"{VERSION}/schema/openAPIV3Schema/properties/status"
 
 
 @pytest.mark.parametrize(
-    ("live", "says_the_same"),
+    ("live", "expected"),
     [
         (OURS, True),
         (manifests.framework_crd(names.CONTROLLER_GROUP, {("FrameworkSpec", "suspend"): "Hold it."}), True),
@@ -51,8 +51,8 @@ STATUS = f"{VERSION}/schema/openAPIV3Schema/properties/status"
         (reference_crd(), False),
     ],
 )
-def test_says_what(live: Json, says_the_same: bool) -> None:
-    assert installed.contains_spec(live, OURS) is says_the_same
+def test_definition_contains_the_expected_spec(live: Json, expected: bool) -> None:
+    assert installed.contains_spec(live, OURS) is expected
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,6 @@ def test_established(conditions: list[Json], is_established: bool, why: str) -> 
         (changed(f"{VERSION}/subresources", {"scale": {}}), True, False),
     ],
 )
-def test_version(definition: Json, serves: bool, has_status: bool) -> None:
+def test_served_version_and_status_subresource(definition: Json, serves: bool, has_status: bool) -> None:
     assert installed.serves_version(definition) is serves
     assert installed.has_status_subresource(definition) is has_status

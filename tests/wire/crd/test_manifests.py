@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions. As files they stand in docs/crds, which `tools/update_crds.py --verify` compares."""
+"""The CustomResourceDefinitions. `tools/update_crds.py --verify` compares them with the files in docs/crds."""
 
 import functools
 import subprocess
@@ -45,17 +45,17 @@ UNDERSTOOD = {
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-validations",
 }
-"""Keywords that this file checks the meaning of."""
+"""The keywords that these tests cover."""
 
 
 def children(schema: Json) -> dict[str, Json]:
-    """Every schema directly inside a schema, by the path step that leads to it."""
+    """Return the schemas directly inside a schema, by path step."""
     inside = dict(schema.get("properties", {}))
     return inside | {"[]": schema["items"]} if "items" in schema else inside
 
 
 def json_schema(schema: Json) -> Json:
-    """What JSON Schema says in place of a structural schema."""
+    """Return the JSON Schema of a structural schema."""
     plain = {key: value for key, value in schema.items() if not key.startswith("x-") and key != "nullable"}
     if "properties" in plain:
         plain["properties"] = {name: json_schema(inner) for name, inner in plain["properties"].items()}
@@ -68,7 +68,7 @@ VALIDATOR = jsonschema.Draft202012Validator(json_schema(SCHEMA))
 
 
 def with_defaults(value: Any, schema: Json) -> Any:
-    """As the API server does it: a default comes in for what is absent, and is gone through itself."""
+    """Set defaults as the API server does, also inside defaults."""
     if isinstance(value, dict):
         properties = schema.get("properties", {})
         absent = {
@@ -88,8 +88,8 @@ def is_valid(value: Any, schema: Json) -> bool:
     return jsonschema.Draft202012Validator(json_schema(schema)).is_valid(value)
 
 
-def faults(schema: Json, path: str = "") -> list[str]:
-    """What the API server would not take as a structural schema."""
+def structural_problems(schema: Json, path: str = "") -> list[str]:
+    """Return the reasons why the API server would reject a structural schema."""
     properties, kind = schema.get("properties", {}), schema.get("type")
     rules = {
         "has a type": kind in {"object", "array", "string", "integer", "boolean"},
@@ -109,7 +109,7 @@ def faults(schema: Json, path: str = "") -> list[str]:
     inner = [
         diagnostic
         for step, child in children(schema).items()
-        for diagnostic in faults(child, f"{path}/{step}")
+        for diagnostic in structural_problems(child, f"{path}/{step}")
     ]
     return own + inner
 
@@ -134,14 +134,14 @@ def role(**fields: Any) -> Json:
     return document(taskRoles=[{"name": "worker", **fields}])
 
 
-def test_files_are_what_the_model_says() -> None:
+def test_files_match_the_model() -> None:
     command = [sys.executable, "tools/update_crds.py", "--verify"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
     assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("definition", manifests.definitions(), ids=lambda one: one["metadata"]["name"])
-def test_files_add_nothing_but_descriptions(definition: Json) -> None:
+def test_files_add_only_descriptions(definition: Json) -> None:
     def bare(value: Any, is_named_by_users: bool = False) -> Any:
         if isinstance(value, list):
             return [bare(item) for item in value]
@@ -157,13 +157,13 @@ def test_files_add_nothing_but_descriptions(definition: Json) -> None:
     assert bare(yaml.safe_load(file.read_text(encoding="utf-8"))) == bare(definition)
 
 
-def test_there_is_a_file_for_each_definition_and_no_other() -> None:
+def test_each_definition_has_a_file() -> None:
     found = sorted(file.stem for file in (ROOT / "docs" / "crds").iterdir())
     assert found == sorted(definition["metadata"]["name"] for definition in manifests.definitions())
     assert len(found) == 3
 
 
-def test_both_groups_differ_in_their_group_only() -> None:
+def test_both_definitions_differ_only_in_their_group() -> None:
     """Statement 1."""
     launcher, controller = (yaml.safe_dump(manifests.framework_crd(group)) for group in names.GROUPS)
     assert launcher.replace(names.LAUNCHER_GROUP, names.CONTROLLER_GROUP) == controller
@@ -189,7 +189,7 @@ def test_printer_column_shows_a_field_of_its_type(column: tuple[str, str, str, s
 
 
 def test_schema_is_structural() -> None:
-    assert faults(SCHEMA) == []
+    assert structural_problems(SCHEMA) == []
 
 
 @pytest.mark.parametrize(
@@ -221,26 +221,26 @@ def test_schema_is_structural() -> None:
         ),
     ],
 )
-def test_check_of_structure_finds(schema: Json, diagnostic: str) -> None:
-    assert any(diagnostic in found for found in faults(schema))
+def test_structural_problem_is_found(schema: Json, diagnostic: str) -> None:
+    assert any(diagnostic in found for found in structural_problems(schema))
 
 
-def test_metadata_is_restricted_by_its_name_only() -> None:
-    """Kubernetes refuses a definition that says more."""
+def test_schema_of_metadata_restricts_only_the_name() -> None:
+    """Kubernetes rejects a definition with more restrictions."""
     assert set(at("metadata")) == {"type", "properties"}
     assert set(at("metadata")["properties"]) == {"name"}
 
 
-def test_what_keeps_unknown_fields() -> None:
-    """Statement 2: the pod template and the whole status do, at every level; the rest of the spec does not."""
+def test_pod_template_and_status_keep_unknown_fields() -> None:
+    """Statement 2: at every level of both, and nowhere else in the spec."""
 
-    def keepers(schema: Json, path: str = "") -> dict[str, bool]:
+    def fields_that_keep_unknown_fields(schema: Json, path: str = "") -> dict[str, bool]:
         own = {path: bool(schema.get(manifests.KEEP_UNKNOWN))} if schema["type"] == "object" else {}
         for step, child in children(schema).items():
-            own |= keepers(child, f"{path}/{step}")
+            own |= fields_that_keep_unknown_fields(child, f"{path}/{step}")
         return own
 
-    keeping = keepers(SCHEMA)
+    keeping = fields_that_keep_unknown_fields(SCHEMA)
     assert {path for path, keeps in keeping.items() if keeps and path.startswith("/spec")} == {
         "/spec/taskRoles/[]/task/pod"
     }
@@ -249,7 +249,7 @@ def test_what_keeps_unknown_fields() -> None:
 
 
 def test_status_has_no_defaults() -> None:
-    """What the controller did not write must not look as if it had."""
+    """A default would look as if the controller had written it."""
 
     def defaults(schema: Json) -> bool:
         return "default" in schema or any(map(defaults, children(schema).values()))
@@ -266,7 +266,7 @@ def test_roles_are_merged_by_name() -> None:
 @pytest.mark.parametrize("before", ["Create", "Start", "Stop"])
 @pytest.mark.parametrize("after", ["Create", "Start", "Stop"])
 def test_change_of_execution_type(before: str, after: str) -> None:
-    """Statement 35. The rule's operators are written otherwise in Python, and mean the same."""
+    """Statement 35. The operators of the rule are translated to Python."""
     (validation,) = at("spec.executionType")["x-kubernetes-validations"]
     rule = validation["rule"].replace("||", "or").replace("&&", "and")
     is_allowed = (before, after) in {("Create", "Start"), ("Create", "Stop"), ("Start", "Stop")}
@@ -297,7 +297,7 @@ def test_launcher_manual_is_valid(file: Path) -> None:
     assert [error.message for each in found for error in VALIDATOR.iter_errors(each)] == []
 
 
-def test_launcher_manual_is_there() -> None:
+def test_launcher_manual_exists() -> None:
     assert MANUAL
 
 
@@ -321,7 +321,7 @@ def test_launcher_manual_is_there() -> None:
     ],
     ids=str,
 )
-def test_accepted(good: Json) -> None:
+def test_valid_object_is_accepted(good: Json) -> None:
     """Statement 2."""
     assert [error.message for error in VALIDATOR.iter_errors(good)] == []
 
@@ -360,7 +360,7 @@ def test_accepted(good: Json) -> None:
     ],
     ids=str,
 )
-def test_refused(bad: Json, where: str | int) -> None:
+def test_invalid_object_is_rejected(bad: Json, where: str | int) -> None:
     """Statement 2."""
     assert {error.absolute_path[-1] for error in VALIDATOR.iter_errors(bad)} == {where}
 
@@ -376,8 +376,8 @@ def test_refused(bad: Json, where: str | int) -> None:
     ],
     ids=str,
 )
-def test_defaults_mean_what_absence_means(written: Json) -> None:
-    """What the API server fills in says the same to the controller as nothing at all."""
+def test_defaults_decode_as_absent_fields(written: Json) -> None:
+    """The controller reads a default of the API server as an absent field."""
 
     def without_nulls(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -390,7 +390,7 @@ def test_defaults_mean_what_absence_means(written: Json) -> None:
 
 
 def test_default_execution_type_is_start() -> None:
-    """The reference starts what says nothing else; and the rule of statement 35 needs a value to compare with."""
+    """As in the reference. The rule of statement 35 needs a value to compare with."""
     assert with_defaults({}, SCHEMA)["spec"]["executionType"] == "Start"
 
 
@@ -399,7 +399,7 @@ LETTERS = st.text("aZ0-é\n", max_size=4)
 
 
 def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
-    """Everything that a type of the model can hold, as JSON."""
+    """Return a strategy for the JSON values of a model type."""
     match kind:
         case inspect.StructType():
             fields = {field.encode_name: (field.required, values_of(field.type)) for field in kind.fields}
@@ -451,8 +451,8 @@ def validator_at(path: str) -> jsonschema.Draft202012Validator:
 )
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_whatever_the_model_encodes_is_valid(part: type, path: str, data: st.DataObject) -> None:
-    """Part by part: a whole Framework that is made up at random hardly ever has a task that ended."""
+def test_encoded_model_is_valid(part: type, path: str, data: st.DataObject) -> None:
+    """Test each part by itself, because a random Framework rarely has a completed task."""
     value: Any = msgspec.convert(data.draw(values_of_part(part)), part)
     encoded = msgspec.json.decode(msgspec.json.encode(value))
     assert [error.message for error in validator_at(path).iter_errors(encoded)] == []

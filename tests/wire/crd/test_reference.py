@@ -1,4 +1,4 @@
-"""The reference's definition, as an API server takes it (statements 1 and 2)."""
+"""The definition of the reference on an API server (statements 1 and 2)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,7 +44,7 @@ def framework(name: str = "digits", role: Json | None = None, **spec: Any) -> Js
     ],
     ids=lambda body: body["metadata"]["name"],
 )
-def test_accepted(server: RunningServer, good: Json) -> None:
+def test_valid_framework_is_accepted(server: RunningServer, good: Json) -> None:
     assert server.ask("POST", FRAMEWORKS, good).code == 201
 
 
@@ -68,14 +68,14 @@ def test_accepted(server: RunningServer, good: Json) -> None:
     ],
     ids=str,
 )
-def test_refused(server: RunningServer, bad: Json, field: str) -> None:
+def test_invalid_framework_is_rejected(server: RunningServer, bad: Json, field: str) -> None:
     answer = server.ask("POST", FRAMEWORKS, bad)
     assert answer.code == 422
     assert {cause["field"] for cause in answer.body["details"]["causes"]} == {field}
 
 
 def test_status_is_written_with_the_whole_object(server: RunningServer) -> None:
-    """There is no status subresource; whatever a status or a pod template holds is kept."""
+    """Without a status subresource, a server keeps all fields of a status or pod template."""
     pod = {"spec": {"containers": [], "somethingNew": 1}}
     body = {**framework("whole", {"task": {"pod": pod}}), "status": {"state": "Completed", "new": {"a": [1]}}}
 
@@ -86,6 +86,6 @@ def test_status_is_written_with_the_whole_object(server: RunningServer) -> None:
     assert server.ask("GET", f"{FRAMEWORKS}/whole/status").code == 404
 
 
-def test_what_only_windlass_knows_is_dropped(server: RunningServer) -> None:
+def test_fields_of_windlass_are_dropped(server: RunningServer) -> None:
     created = server.ask("POST", FRAMEWORKS, framework("ours", suspend=True, completedPods="Keep")).body
     assert set(created["spec"]) == {"taskRoles"}

@@ -1,4 +1,4 @@
-"""What `windlass lint` says about annotations, and about the ports that go with them."""
+"""Diagnostics of annotations and of the ports that they require."""
 
 from typing import Final
 
@@ -13,10 +13,10 @@ from windlass.wire.yaml import tree
 HEAD: Final = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n"
 
 
-def found(
+def diagnostics_of(
     annotations: str = "", name: str = "job", role: str = "worker", pod: str = ""
 ) -> list[tuple[Severity, str, str]]:
-    """Severity, path and message of each diagnostic."""
+    """Return severity, path and message of each diagnostic."""
     text = (
         f"{HEAD}metadata: {{name: {name}, annotations: {{{annotations}}}}}\n"
         f"spec:\n  taskRoles:\n  - name: {role}\n    taskNumber: 1\n"
@@ -41,7 +41,7 @@ RUNTIME: Final = "windlass.dev/runtime: tensorflow"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "fields",
     [
         {"pod": NO_PORT},
         {"annotations": RUNTIME, "pod": ONE_PORT},
@@ -56,12 +56,12 @@ RUNTIME: Final = "windlass.dev/runtime: tensorflow"
         {"annotations": "example.com/runtime: anything", "pod": NO_PORT},
     ],
 )
-def test_nothing_to_say(asked: dict[str, str]) -> None:
-    assert found(**asked) == []
+def test_valid_annotations_have_no_diagnostics(fields: dict[str, str]) -> None:
+    assert diagnostics_of(**fields) == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "severity", "path", "words"),
+    ("fields", "severity", "path", "words"),
     [
         (
             {"annotations": "windlass.dev/runtime: tensorflw", "pod": ONE_PORT},
@@ -102,7 +102,9 @@ def test_nothing_to_say(asked: dict[str, str]) -> None:
         ),
     ],
 )
-def test_faults(asked: dict[str, str], severity: Severity, path: str, words: str) -> None:
-    [(found_severity, found_path, message)] = found(**asked)
+def test_invalid_annotation_is_reported(
+    fields: dict[str, str], severity: Severity, path: str, words: str
+) -> None:
+    [(found_severity, found_path, message)] = diagnostics_of(**fields)
     assert (found_severity, found_path) == (severity, path)
     assert words in message

@@ -1,4 +1,4 @@
-"""What is certain is put right, and nothing else of the file changes: not a comment, not a line end."""
+"""`lint --fix` corrects unambiguous errors and changes nothing else: no comment, no line ending."""
 
 import pytest
 import yaml
@@ -36,18 +36,18 @@ spec:
 
 @pytest.fixture(params=["libyaml", "Python"], autouse=True)
 def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Places come from whichever parser there is."""
+    """Run each test with both parsers, which determine the positions."""
     if request.param == "Python":
         monkeypatch.setattr(yaml_parse, "_Loader", yaml.SafeLoader)
 
 
-def look(data: bytes) -> tuple[Diagnostic, ...]:
+def check(data: bytes) -> tuple[Diagnostic, ...]:
     return documents.read(data, "job.yaml").diagnostics
 
 
-def mended(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The new text, and what became what."""
-    result = fixes.fix_file(text.encode(), look)
+def fix(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return the fixed text, and each replaced text with its replacement."""
+    result = fixes.fix_file(text.encode(), check)
     return result.data.decode(), [(fixed.was, fixed.becomes) for fixed in result.fixed]
 
 
@@ -57,7 +57,7 @@ def with_change(old: str, new: str) -> str:
 
 
 FIXED: dict[str, tuple[str, str, str]] = {
-    # what stands in the file, what should, and what becomes what
+    # correct text, wrong text, description of the fix
     "field of a container": ("image:", "imag:", "imag → image"),
     "field of a role": ("taskNumber:", "taskNumbr:", "taskNumbr → taskNumber"),
     "field of the spec": ("taskRoles:", "taskRole:", "taskRole → taskRoles"),
@@ -79,45 +79,45 @@ FIXED: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("good", "bad", "change"), FIXED.values(), ids=FIXED)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "with a byte order mark"])
-def test_fixed(good: str, bad: str, change: str, line_end: str, mark: str) -> None:
+def test_unambiguous_error_is_fixed(good: str, bad: str, change: str, line_end: str, mark: str) -> None:
     text = mark + with_change(good, bad).replace("\n", line_end)
     was, _, becomes = change.partition(" → ")
 
-    changed, done = mended(text)
+    changed, done = fix(text)
 
     assert done == [(was, becomes)]
     assert changed == text.replace(bad, bad.replace(was, becomes))
-    assert look(changed.encode()) == ()
+    assert check(changed.encode()) == ()
 
 
-def test_several_at_once_and_one_below_the_other() -> None:
-    """A misspelt field is looked into when it has its right name."""
+def test_nested_errors_are_fixed_together() -> None:
+    """The value of a misspelt field is checked after the field is renamed."""
     text = GOOD.replace("image:", "imag:").replace("taskNumber: 2", 'taskNumbr: "2"')
 
-    changed, done = mended(text)
+    changed, done = fix(text)
 
     assert changed == GOOD
     assert done == [("taskNumbr", "taskNumber"), ("imag", "image"), ('"2"', "2")]
 
 
-def test_json() -> None:
+def test_json_is_fixed() -> None:
     text = '{"name": "a",\n\t"command": "x", "roles": {"worker": {"task": 2}}, "description": "caf\\u00e9"}\n'
 
-    assert mended(text)[0] == text.replace('"task"', '"tasks"')
+    assert fix(text)[0] == text.replace('"task"', '"tasks"')
 
 
-def test_job_file() -> None:
-    changed, _ = mended("name: a\ncomand: python3 train.py  # go\nroles: {worker: {tasks: '2'}}\n")
+def test_job_file_is_fixed() -> None:
+    changed, _ = fix("name: a\ncomand: python3 train.py  # go\nroles: {worker: {tasks: '2'}}\n")
 
     assert changed == "name: a\ncommand: python3 train.py  # go\nroles: {worker: {tasks: 2}}\n"
 
 
-def test_several_documents() -> None:
+def test_several_documents_are_fixed() -> None:
     text = (
         f"{with_change('image:', 'imag:')}---\n{GOOD.replace('digits', 'other').replace('image:', 'Image:')}"
     )
 
-    changed, done = mended(text)
+    changed, done = fix(text)
 
     assert len(done) == 2
     assert changed == f"{GOOD}---\n{GOOD.replace('digits', 'other')}"
@@ -143,34 +143,34 @@ LEFT_ALONE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("text", LEFT_ALONE.values(), ids=LEFT_ALONE)
-def test_left_alone(text: str) -> None:
-    assert mended(text) == (text, [])
-    assert look(text.encode()) != ()
+def test_ambiguous_error_is_not_fixed(text: str) -> None:
+    assert fix(text) == (text, [])
+    assert check(text.encode()) != ()
 
 
-def test_what_an_alias_repeats_counts_once() -> None:
+def test_aliased_value_is_fixed_once() -> None:
     role = GOOD[GOOD.index("  - name: worker") :]
     aliased = role.replace("pod:", "pod: &pod").replace("image:", "imag:")
     second = "  - {name: other, taskNumber: 1, task: {pod: *pod}}\n"
     text = GOOD.replace(role, aliased + second)
 
-    changed, done = mended(text)
+    changed, done = fix(text)
 
     assert done == [("imag", "image")]
     assert changed == text.replace("imag:", "image:")
 
 
-def test_one_that_cannot_be_fixed_does_not_keep_the_others() -> None:
+def test_failed_fix_does_not_prevent_others() -> None:
     text = with_change("taskNumber: 2", 'taskNumber: "20000"').replace("image:", "imag:")
 
-    assert mended(text) == (text.replace("imag:", "image:"), [("imag", "image")])
+    assert fix(text) == (text.replace("imag:", "image:"), [("imag", "image")])
 
 
-def test_a_fix_that_would_touch_something_else_is_not_made() -> None:
-    """A diagnostic of what was made of a file may stand at a key, or at the wrong value."""
+def test_fix_that_changes_another_value_is_not_applied() -> None:
+    """The position of a diagnostic may be a key, or the wrong value."""
 
-    def misled(data: bytes) -> tuple[Diagnostic, ...]:
+    def check_with_wrong_fix(data: bytes) -> tuple[Diagnostic, ...]:
         at_the_name = (Severity.WARNING, "job.yaml", 5, 9, "spec.x", "wrong")
         return (Diagnostic(*at_the_name, Rule.MIN_FAILED_TOO_LARGE, Fix(Remedy.REPLACE, "2")),)
 
-    assert fixes.fix_file(GOOD.encode(), misled).fixed == ()
+    assert fixes.fix_file(GOOD.encode(), check_with_wrong_fix).fixed == ()

@@ -1,4 +1,4 @@
-"""What a Framework will do that its author did not mean: when it ends, how often it begins anew, what its tasks see."""
+"""Warnings about completion policies, retries and host paths that probably do not do what the author meant."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Tree = dict[str, Any]
 
 
 def role(name: str = "worker", tasks: int = 2, **of_pod: Any) -> Tree:
-    """`failed`, `succeeded`, `retry` and `command` are short for where these stand."""
+    """Return a role. `failed`, `succeeded`, `retry` and `command` set the fields of its policies and container."""
     failed, succeeded = of_pod.pop("failed", 1), of_pod.pop("succeeded", -1)
     retry = of_pod.pop("retry", 0)
     container = {"name": "main", "image": "x", "command": of_pod.pop("command", ["python3", "train.py"])}
@@ -30,7 +30,7 @@ def role(name: str = "worker", tasks: int = 2, **of_pod: Any) -> Tree:
     }
 
 
-def faults_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -> list[Diagnostic]:
+def diagnostics_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -> list[Diagnostic]:
     content = {
         "metadata": {"name": "digits", "annotations": annotations},
         "spec": {"retryPolicy": {"maxRetryCount": retries}, "taskRoles": list(roles)},
@@ -40,9 +40,9 @@ def faults_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -
     return list(policies.check(root, ""))
 
 
-def faults_in(given: dict[str, Any]) -> list[Diagnostic]:
+def diagnostics_for(given: dict[str, Any]) -> list[Diagnostic]:
     others = {key: value for key, value in given.items() if key != "roles"}
-    return faults_of(*given["roles"], **others)
+    return diagnostics_of(*given["roles"], **others)
 
 
 PS = role("ps", 1)
@@ -75,7 +75,7 @@ FAULTY: dict[str, tuple[dict[str, Any], Rule, str, str]] = {
         f"{COUNTS}.minSucceededTaskCount",
         "a parameter server runs",
     ),
-    "nobody decides, and a ps is there": (
+    "no completion policy and a ps": (
         {"roles": [PS, role()]},
         Rule.NEVER_EXITS,
         "spec.taskRoles[0].name",
@@ -180,8 +180,8 @@ FAULTY: dict[str, tuple[dict[str, Any], Rule, str, str]] = {
 
 
 @pytest.mark.parametrize(("given", "rule", "path", "words"), FAULTY.values(), ids=FAULTY)
-def test_warning(given: dict[str, Any], rule: Rule, path: str, words: str) -> None:
-    (diagnostic,) = faults_in(given)
+def test_doubtful_policy_is_reported(given: dict[str, Any], rule: Rule, path: str, words: str) -> None:
+    (diagnostic,) = diagnostics_for(given)
 
     assert (diagnostic.is_error, diagnostic.rule, diagnostic.path) == (False, rule, path)
     assert words in diagnostic.message
@@ -211,28 +211,28 @@ SOUND: dict[str, dict[str, Any]] = {
     "a barrier of its own, and ports": {
         "roles": [role(succeeded=2, **BARRIER, containers=[{"name": "m", "ports": [{"containerPort": 1}]}])]
     },
-    "a barrier of its own that is told the ports": {
+    "own barrier with ports": {
         "roles": [role(succeeded=2, **BARRIER, command=[*SHELL, "FB_PS_PORT=4001; . injector.sh; python3 t.py"])]
     },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("given", SOUND.values(), ids=SOUND)
-def test_nothing_to_say(given: dict[str, Any]) -> None:
-    assert faults_in(given) == []
+def test_sensible_policy_has_no_diagnostics(given: dict[str, Any]) -> None:
+    assert diagnostics_for(given) == []
 
 
-def test_a_folder_that_roles_share_counts_all_their_tasks() -> None:
-    found = faults_of(role("chief", 1, succeeded=1, **DATA), role("worker", 1, **DATA))
+def test_host_path_shared_by_roles_counts_all_tasks() -> None:
+    found = diagnostics_of(role("chief", 1, succeeded=1, **DATA), role("worker", 1, **DATA))
 
     assert [diagnostic.rule for diagnostic in found] == [Rule.HOST_PATH] * 2
 
 
 @pytest.mark.parametrize("field", ["failed", "succeeded"])
-def test_too_large_a_count_is_fixed_to_the_number_of_tasks(field: str) -> None:
+def test_too_large_count_is_fixed_to_the_number_of_tasks(field: str) -> None:
     counts: Tree = {field: 7}
 
-    (diagnostic,) = faults_of(role(**counts))
+    (diagnostic,) = diagnostics_of(role(**counts))
 
     assert diagnostic.fix == Fix(Remedy.REPLACE, "2")
 
@@ -241,7 +241,7 @@ def test_too_large_a_count_is_fixed_to_the_number_of_tasks(field: str) -> None:
     "broken",
     [{}, {"spec": []}, {"spec": {"taskRoles": ["x", {}, {"taskNumber": "2", "task": {"pod": []}}]}}],
 )
-def test_what_has_no_shape_is_passed_over(broken: Tree) -> None:
+def test_invalid_structure_is_skipped(broken: Tree) -> None:
     root = yaml_parse.parse(msgspec.json.encode(broken)).documents[0].root
     assert isinstance(root, tree.Mapping)
 

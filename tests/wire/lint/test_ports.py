@@ -1,4 +1,4 @@
-"""Ports that a command uses and nobody declares, and the name of another Framework. Plain numbers are left alone."""
+"""Warnings about undeclared ports and names of other Frameworks in commands. Other numbers are ignored."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_used_ports(text: str, ports: tuple[int, ...]) -> None:
 
 
 def framework(**container: Any) -> tree.Mapping:
-    """A worker with this container, and a ps that declares a port."""
+    """Return a Framework of a worker with this container and a ps that declares a port."""
 
     def role(name: str, of_role: dict[str, Any]) -> dict[str, Any]:
         return {"name": name, "task": {"pod": {"spec": {"containers": [{"name": "tf", **of_role}]}}}}
@@ -83,7 +83,9 @@ def framework(**container: Any) -> tree.Mapping:
         ),
     ],
 )
-def test_warning(container: dict[str, Any], path: str, words: str) -> None:
+def test_undeclared_port_or_other_framework_is_reported(
+    container: dict[str, Any], path: str, words: str
+) -> None:
     (diagnostic,) = lint_ports.check(framework(**container), "")
 
     assert not diagnostic.is_error
@@ -106,5 +108,5 @@ def test_warning(container: dict[str, Any], path: str, words: str) -> None:
         ),
     ],
 )
-def test_nothing_to_say(container: dict[str, Any]) -> None:
+def test_declared_port_or_plain_number_has_no_diagnostics(container: dict[str, Any]) -> None:
     assert list(lint_ports.check(framework(**container), "")) == []

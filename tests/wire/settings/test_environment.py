@@ -1,4 +1,4 @@
-"""Settings from the environment and from flags: their names, what their text means, and which source decides."""
+"""Settings from the environment and from flags: names, parsing and precedence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,15 +16,15 @@ from windlass.wire.settings import file as settings_file
 FILE = "config.yaml"
 
 
-def gather(
+def load(
     text: str = "", variables: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> Settings:
     return settings_file.load((text.encode(), FILE), variables or {}, flags or {}).settings
 
 
-def complaints(text: str, variables: Mapping[str, str], flags: Mapping[str, Any]) -> list[str]:
+def error_lines(text: str, variables: Mapping[str, str], flags: Mapping[str, Any]) -> list[str]:
     with pytest.raises(InvalidFileError) as raised:
-        gather(text, variables, flags)
+        load(text, variables, flags)
     return [str(diagnostic) for diagnostic in raised.value.diagnostics]
 
 
@@ -41,13 +41,13 @@ def complaints(text: str, variables: Mapping[str, str], flags: Mapping[str, Any]
         ),
     ],
 )
-def test_names(key: str, variable: str, flags: str) -> None:
+def test_names_of_variable_and_flags(key: str, variable: str, flags: str) -> None:
     (setting,) = [setting for setting in environment.SETTINGS if setting.key == key]
 
     assert (setting.variable, setting.flags) == (variable, flags)
 
 
-def test_every_setting_has_a_variable_but_the_failure_classes() -> None:
+def test_every_setting_except_failure_classes_has_a_variable() -> None:
     at_the_top = {setting.key.partition(".")[0] for setting in environment.SETTINGS}
 
     assert set(Settings.__struct_encode_fields__) - at_the_top == {"podFailureSpec"}
@@ -70,7 +70,7 @@ def test_every_setting_has_a_variable_but_the_failure_classes() -> None:
             {"WINDLASS_LOG_OBJECT_SNAPSHOT_FRAMEWORK_ON_FRAMEWORK_RETRY": "no"},
             Settings(log_object_snapshot=LogObjectSnapshot(LogFrameworkSnapshot(on_framework_retry=False))),
         ),
-        # A variable that is empty says nothing.
+        # An empty variable counts as unset.
         ({"WINDLASS_WORKER_NUMBER": "", "WINDLASS_METRICS_ADDRESS": " "}, Settings()),
         ({"KUBECONFIG": "", "KUBE_APISERVER_ADDRESS": ""}, Settings()),
         ({"KUBECONFIG": "k.yaml"}, Settings(kube_config_file_path="k.yaml")),
@@ -78,7 +78,7 @@ def test_every_setting_has_a_variable_but_the_failure_classes() -> None:
         ({"PATH": "/bin", "WORKER_NUMBER": "3"}, Settings()),
     ],
 )
-def test_what_variables_mean(variables: dict[str, str], expected: Settings) -> None:
+def test_variables_are_parsed(variables: dict[str, str], expected: Settings) -> None:
     assert settings_file.load(None, variables, {}) == (expected, ())
 
 
@@ -95,8 +95,8 @@ def test_what_variables_mean(variables: dict[str, str], expected: Settings) -> N
         ({"kube_client_qps": 0.5}, Settings(kube_client_qps=0.5)),
     ],
 )
-def test_what_flags_mean(flags: dict[str, Any], expected: Settings) -> None:
-    assert gather(flags=flags) == expected
+def test_flags_are_parsed(flags: dict[str, Any], expected: Settings) -> None:
+    assert load(flags=flags) == expected
 
 
 WORKERS = "workerNumber: 1\n"
@@ -121,7 +121,7 @@ SNAPSHOTS = "logObjectSnapshot:\n  framework: {onFrameworkRetry: false, onFramew
             {},
             Settings(log_object_snapshot=LogObjectSnapshot(LogFrameworkSnapshot(on_framework_deletion=False))),
         ),
-        # Each by itself does not fit the defaults; together they fit.
+        # Valid together, but not each with the defaults.
         (
             "leaseDurationSec: 3\n",
             {"WINDLASS_LEASE_RENEW_DEADLINE_SEC": "2.5"},
@@ -132,10 +132,10 @@ SNAPSHOTS = "logObjectSnapshot:\n  framework: {onFrameworkRetry: false, onFramew
         ),
     ],
 )  # fmt: skip
-def test_which_source_decides(
+def test_precedence_of_sources(
     text: str, variables: dict[str, str], flags: dict[str, Any], expected: Settings
 ) -> None:
-    assert gather(text, variables, flags) == expected
+    assert load(text, variables, flags) == expected
 
 
 AN_INTEGER = "expected an integer of at least 1"
@@ -181,11 +181,11 @@ BAD: list[Any] = [
 @pytest.mark.parametrize(
     ("text", "variables", "flags", "expected"), [pytest.param(*row[1:], id=row[0]) for row in BAD]
 )
-def test_what_is_wrong_and_where_it_comes_from(
+def test_error_names_the_source_of_the_value(
     text: str, variables: dict[str, str], flags: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    for said, (where, beginning) in zip(complaints(text, variables, flags), expected, strict=True):
-        assert said.startswith(f"{where}: error: {beginning}")
+    for line, (where, beginning) in zip(error_lines(text, variables, flags), expected, strict=True):
+        assert line.startswith(f"{where}: error: {beginning}")
 
 
 UNKNOWN = "unknown setting: the variable is ignored."
@@ -202,7 +202,9 @@ NO_LIMIT = "kubeClientBurst: no effect while kubeClientQps is 0 (no limit)"
         ("kubeClientBurst: 120\n", {}, "config.yaml:1:18", NO_LIMIT),
     ],
 )  # fmt: skip
-def test_warnings(text: str, variables: dict[str, str], where: str, message: str) -> None:
+def test_ignored_variable_or_setting_is_a_warning(
+    text: str, variables: dict[str, str], where: str, message: str
+) -> None:
     _, warnings = settings_file.load((text.encode(), FILE), variables, {})
 
     assert [str(warning) for warning in warnings] == [f"{where}: warning: {message}"]
@@ -221,13 +223,13 @@ def test_warnings(text: str, variables: dict[str, str], where: str, message: str
         "KUBERNETES_SERVICE_HOST",
     ],
 )
-def test_no_warning_about_variables_that_are_somebody_elses(name: str) -> None:
+def test_variable_of_a_service_is_ignored_without_warning(name: str) -> None:
     assert settings_file.load(None, {name: "tcp://10.0.0.1:8080"}, {}) == (Settings(), ())
 
 
-def test_a_flag_that_no_setting_has_is_a_mistake_of_the_program() -> None:
+def test_unknown_flag_raises_key_error() -> None:
     with pytest.raises(KeyError, match="nonsense"):
-        gather(flags={"nonsense": 1})
+        load(flags={"nonsense": 1})
 
 
 ODD_TEXTS = ("", "1", "-1", "1e3", "0.5", "true", "off", "a,b", ".nan", "null", "json", ":1")
@@ -239,7 +241,7 @@ texts_of_settings = st.dictionaries(
 
 
 @given(texts_of_settings, texts_of_settings)
-def test_any_text_gives_settings_or_faults_that_say_where(
+def test_any_text_gives_settings_or_errors_with_a_source(
     by_variable: dict[str, str], flags: dict[str, str]
 ) -> None:
     variables = {

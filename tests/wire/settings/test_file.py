@@ -1,4 +1,4 @@
-"""Statements 19 and 51: the configuration file, its defaults, and everything that can be wrong with it."""
+"""Statements 19 and 51: the configuration file, its defaults and its errors."""
 
 import contextlib
 import textwrap
@@ -34,7 +34,7 @@ def load(text: str) -> Settings:
     return settings_file.load_settings(text.encode(), "config.yaml")
 
 
-def faults_of(text: str) -> list[tuple[int, str, str]]:
+def errors_of(text: str) -> list[tuple[int, str, str]]:
     with pytest.raises(InvalidFileError) as raised:
         load(text)
     assert {diagnostic.file for diagnostic in raised.value.diagnostics} == {"config.yaml"}
@@ -42,11 +42,11 @@ def faults_of(text: str) -> list[tuple[int, str, str]]:
 
 
 @pytest.mark.parametrize("text", ["", "# all defaults\n", "---\n", "{}\n", "workerNumber: null\n"])
-def test_defaults(text: str) -> None:
+def test_empty_file_means_defaults(text: str) -> None:
     assert load(text) == Settings()
 
 
-def test_values() -> None:
+def test_values_are_read() -> None:
     text = """\
         kubeApiServerAddress: http://10.0.0.1:8080
         kubeClientQps: 12.5
@@ -82,7 +82,7 @@ HURRIED = (
                 request_timeout_sec=2,
             ),
         ),
-        # Without an election nobody asks how long a lease lasts.
+        # Without leader election, the lease is not checked.
         (
             "leaderElection: false\nrequestTimeoutSec: 60\nleaseDurationSec: 1\n",
             Settings(leader_election=False, request_timeout_sec=60, lease_duration_sec=1),
@@ -105,7 +105,7 @@ HURRIED = (
         ("leaseName: a.b-c\nleaseNamespace: ''\n", Settings(lease_name="a.b-c")),
     ],
 )
-def test_values_that_fit(text: str, expected: Settings) -> None:
+def test_consistent_values_are_accepted(text: str, expected: Settings) -> None:
     assert load(text) == expected
 
 
@@ -120,7 +120,7 @@ def test_values_that_fit(text: str, expected: Settings) -> None:
         ("", None),
     ],
 )
-def test_where_metrics_are_served(text: str, listener: Address | None) -> None:
+def test_metrics_address(text: str, listener: Address | None) -> None:
     assert load(f"metricsAddress: '{text}'\n").metrics_listener == listener
 
 
@@ -133,14 +133,14 @@ def test_where_metrics_are_served(text: str, listener: Address | None) -> None:
         ("kubeClientQps: 80\nkubeClientBurst: 100\n", 80, 100),
     ],
 )
-def test_the_rate_limit(text: str, qps: float, burst: int) -> None:
+def test_rate_limit(text: str, qps: float, burst: int) -> None:
     read = load(text)
 
     assert (read.kube_client_qps, read.client_burst) == (qps, burst)
 
 
 def test_failure_classes() -> None:
-    """A container pattern without a lowest code speaks of failed containers."""
+    """A container pattern without a minimum code matches failed containers."""
     assert load(SPEC).pod_failure_spec == (
         FailureClass(
             code=221,
@@ -218,17 +218,17 @@ BAD: list[Any] = [
 @pytest.mark.parametrize(
     ("text", "line", "path", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD]
 )
-def test_one_cause_gives_one_fault(text: str, line: int, path: str, words: str) -> None:
-    ((found_line, found_path, message),) = faults_of(text)
+def test_one_mistake_is_one_error(text: str, line: int, path: str, words: str) -> None:
+    ((found_line, found_path, message),) = errors_of(text)
 
     assert (found_line, found_path) == (line, path)
     assert words in message
 
 
-def test_all_faults_are_collected() -> None:
+def test_all_errors_are_reported() -> None:
     text = entry("221", "5").replace("phrase", "phrse") + "workerNumber: 0\n"
 
-    assert [line for line, _, _ in faults_of(text)] == [3, 13]
+    assert [line for line, _, _ in errors_of(text)] == [3, 13]
 
 
 @settings(deadline=None)
@@ -238,6 +238,6 @@ def test_all_faults_are_collected() -> None:
         st.sampled_from([*SPEC.splitlines(keepends=True), "\n", "a: 1\n", "  - 1\n"]), max_size=12
     ).map(lambda lines: "".join(lines).encode())
 )
-def test_anything_gives_settings_or_faults(data: bytes) -> None:
+def test_any_bytes_give_settings_or_errors(data: bytes) -> None:
     with contextlib.suppress(InvalidFileError):
         assert isinstance(settings_file.load_settings(data, "config.yaml"), Settings)

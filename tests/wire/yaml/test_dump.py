@@ -1,4 +1,4 @@
-"""What is written as YAML is read back as it was, by readers of YAML 1.1, of YAML 1.2, and by that of Kubernetes."""
+"""Written YAML is read back unchanged by YAML 1.1, YAML 1.2 and Kubernetes parsers."""
 
 import math
 import re
@@ -14,8 +14,8 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
 
-class Core(yaml.SafeLoader):
-    """YAML 1.2 with its core schema: fewer words than in 1.1, and other numbers."""
+class CoreSchemaLoader(yaml.SafeLoader):
+    """A loader of YAML 1.2 with its core schema, which has fewer keywords than 1.1 and other numbers."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}
 
@@ -27,7 +27,7 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
     ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
 ):
-    Core.add_implicit_resolver(
+    CoreSchemaLoader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}",
         re.compile(rf"^(?:{_pattern})$"),
         ["" if first == "\0" else first for first in _first],
@@ -35,18 +35,18 @@ for _tag, _pattern, _first in (
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """By the name of the reader."""
+    """Return the value that each parser reads."""
     (document,) = yaml_parse.parse(data).documents
     assert document.diagnostics == ()
     return {
         "1.1": yaml.safe_load(data),
         "libyaml": yaml.load(data, Loader=yaml.CSafeLoader),
-        "1.2": yaml.load(data, Loader=Core),  # noqa: S506 — a safe one
+        "1.2": yaml.load(data, Loader=CoreSchemaLoader),  # noqa: S506 — a safe one
         "Kubernetes": tree.plain(document.root),
     }
 
 
-def assert_comes_back(value: Any) -> None:
+def assert_round_trip(value: Any) -> None:
     data = yaml_dump.dump(value)
     for reader, found in read(data).items():
         assert found == value, f"{reader}: {data!r}"
@@ -97,10 +97,10 @@ ODD = [
 
 
 @pytest.mark.parametrize("text", [*AMBIGUOUS, *ODD], ids=lambda text: repr(text[:20]))
-def test_a_text_stays_a_text(text: str) -> None:
-    assert_comes_back({"value": text})
-    assert_comes_back([text])
-    assert_comes_back({text: [{"key": text}]})
+def test_string_stays_a_string(text: str) -> None:
+    assert_round_trip({"value": text})
+    assert_round_trip([text])
+    assert_round_trip({text: [{"key": text}]})
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.from_regex(
@@ -115,15 +115,15 @@ VALUES = st.recursive(
 
 @settings(deadline=None, max_examples=400)
 @given(VALUES)
-def test_anything_comes_back(value: Any) -> None:
-    assert_comes_back({"value": value})
+def test_any_value_survives_a_round_trip(value: Any) -> None:
+    assert_round_trip({"value": value})
 
 
 @pytest.mark.parametrize("number", [0.5, -2.25, 1e-7])
-def test_numbers(number: float) -> None:
+def test_number_survives_a_round_trip(number: float) -> None:
     for found in read(yaml_dump.dump({"value": number})).values():
         assert math.isclose(found["value"], number)
 
 
-def test_a_script_can_be_read_by_people() -> None:
+def test_script_is_written_as_a_block() -> None:
     assert yaml_dump.dump({"run.sh": "#!/bin/sh\n  echo 'a'\n"}) == b"run.sh: |\n  #!/bin/sh\n    echo 'a'\n"

@@ -1,4 +1,4 @@
-"""Bytes become documents with places, or one diagnostic: whatever the bytes are."""
+"""Any bytes are parsed to documents with positions, or to one diagnostic."""
 
 from typing import Any
 
@@ -66,11 +66,11 @@ def plain(data: str) -> list[Any]:
         pytest.param("\ufeffa: 1\n", [{"a": 1}], id="byte order mark"),
     ],
 )
-def test_documents(data: str, documents: list[Any]) -> None:
+def test_documents_are_parsed(data: str, documents: list[Any]) -> None:
     assert plain(data) == documents
 
 
-def test_places() -> None:
+def test_nodes_have_positions() -> None:
     root = yaml_parse.parse("spec:\n  roles:\n  - name: ps\n    né: [1, 2]\n".encode()).documents[0].root
 
     role = tree.items_of(tree.dig(root, "spec", "roles"))[0]
@@ -110,7 +110,9 @@ def test_places() -> None:
         pytest.param(b"a" * (16 * 1024 * 1024 + 1), 1, 1, "larger than 16 MiB", id="too large"),
     ],
 )
-def test_unreadable(data: str | bytes, line: int, column: int | None, words: str) -> None:
+def test_unreadable_file_is_one_diagnostic(
+    data: str | bytes, line: int, column: int | None, words: str
+) -> None:
     failure = yaml_parse.parse(data if isinstance(data, bytes) else data.encode()).failure
 
     assert failure is not None
@@ -134,7 +136,9 @@ def test_unreadable(data: str | bytes, line: int, column: int | None, words: str
         pytest.param("a: {<<: 1}\n", 1, 5, "a", "merge key", id="merge of a number"),
     ],
 )
-def test_faulty_value(data: str, line: int, column: int, path: str, words: str) -> None:
+def test_invalid_value_is_reported_at_its_position(
+    data: str, line: int, column: int, path: str, words: str
+) -> None:
     parsed = yaml_parse.parse(data.encode())
 
     (diagnostic,) = parsed.documents[0].diagnostics
@@ -145,8 +149,8 @@ def test_faulty_value(data: str, line: int, column: int, path: str, words: str) 
 
 
 @pytest.mark.usefixtures("loader")
-def test_half_a_character() -> None:
-    """One parser refuses the escape, the other one leaves it to us."""
+def test_lone_surrogate_is_reported() -> None:
+    """One parser rejects the escape, the other one does not."""
     parsed = yaml_parse.parse(b'a: "\\ud83d"\n')
 
     found = [parsed.failure] if parsed.failure is not None else [*parsed.documents[0].diagnostics]
@@ -157,7 +161,7 @@ def test_half_a_character() -> None:
     "data",
     ["[" + "1," * 60 + "]", "[" + "[]," * 60 + "]", "a: {}\n---\n" * 60, "- &a {b: 1}\n" + "- *a\n" * 60],
 )
-def test_values_are_bounded(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_values_is_limited(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_parse, "MAX_VALUES", 50)
 
     failure = yaml_parse.parse(data.encode()).failure
@@ -223,7 +227,7 @@ YAMLISH = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
     )
 )
 @pytest.mark.parametrize("loader_class", LOADERS)
-def test_never_raises(loader_class: Any, data: bytes) -> None:
+def test_any_bytes_are_parsed_without_exception(loader_class: Any, data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_parse, "_Loader", loader_class)
         parsed = yaml_parse.parse(data)

@@ -1,4 +1,4 @@
-"""Plain scalars mean what they mean to the YAML reader of Kubernetes."""
+"""Plain scalars have the same values as in the YAML parser of Kubernetes."""
 
 import math
 
@@ -49,7 +49,7 @@ from windlass.wire.yaml import scalars
         ("٣", "٣"),
     ],
 )
-def test_value(text: str, value: scalars.Scalar) -> None:
+def test_plain_scalar_is_resolved(text: str, value: scalars.Scalar) -> None:
     resolved = scalars.resolve(text)
 
     assert resolved == value
@@ -57,7 +57,7 @@ def test_value(text: str, value: scalars.Scalar) -> None:
 
 
 @pytest.mark.parametrize("text", [".nan", ".NaN", ".inf", "-.Inf", "+.INF"])
-def test_what_json_cannot_hold(text: str) -> None:
+def test_infinity_and_nan_are_floats(text: str) -> None:
     resolved = scalars.resolve(text)
 
     assert isinstance(resolved, float)
@@ -65,5 +65,5 @@ def test_what_json_cannot_hold(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "is_string"), [("worker", True), ("y", False), ("1e3", False), ("", False)])
-def test_means_a_string(text: str, is_string: bool) -> None:
+def test_is_string(text: str, is_string: bool) -> None:
     assert scalars.is_string(text) is is_string
