@@ -1,4 +1,4 @@
-"""Whatever a valid job says, its Framework is a good one; whatever a file says, reading it ends in words."""
+"""Property tests: a valid job renders to a valid Framework, and any file results in a job or in diagnostics."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def jobs(draw: st.DrawFn) -> Job:
         runtime=draw(st.sampled_from(Runtime)),
         code=draw(st.sampled_from(["", "src"])),
         command=draw(COMMANDS),
-        # One more, so that something runs.
+        # A job needs at least one task.
         roles={**draw(st.dictionaries(ROLES, roles(), max_size=3)), "main": Role(tasks=1)},
         env=draw(st.dictionaries(NAMES, VALUES, max_size=3)),
         resources=draw(st.none() | RESOURCES),
@@ -107,7 +107,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @settings(deadline=None, max_examples=60)
 @given(jobs(), st.sampled_from([None, code.InPlace("/src"), code.Packed("x-code")]), st.booleans())
-def test_a_valid_job_makes_a_good_framework(job: Job, where: code.Code | None, has_mounts: bool) -> None:
+def test_valid_job_renders_to_valid_framework(job: Job, where: code.Code | None, has_mounts: bool) -> None:
     written = msgspec.json.encode(job)
     read = documents.read(written, "job.json")
     assert read.errors == ()
@@ -124,8 +124,8 @@ def test_a_valid_job_makes_a_good_framework(job: Job, where: code.Code | None, h
 
 @settings(deadline=None, max_examples=60)
 @given(jobs())
-def test_somebody_decides_wherever_somebody_ends(job: Job) -> None:
-    """A role that is waited for can end, and one that never ends is not waited for."""
+def test_leaders_are_roles_that_end(job: Job) -> None:
+    """Leaders are exactly the roles that the job waits for: endless roles are not leaders."""
     policies = completion.policies(job)
     for name, role in job.roles.items():
         if role.completion is None and policies[name].min_succeeded_task_count > 0:
@@ -143,7 +143,7 @@ JUNK = st.recursive(
 
 @st.composite
 def broken(draw: st.DrawFn) -> Any:
-    """A valid job file in which something was replaced, renamed or taken away."""
+    """Return a valid job file in which a value was replaced, renamed or removed."""
     written = msgspec.to_builtins(draw(jobs()))
     for _ in range(draw(st.integers(1, 3))):
         _break(draw, written)
@@ -171,7 +171,7 @@ def _break(draw: st.DrawFn, written: Any) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(broken())
-def test_whatever_a_file_says_reading_it_ends_in_words(written: Any) -> None:
+def test_broken_job_file_results_in_diagnostics(written: Any) -> None:
     found = documents.read(msgspec.json.encode(written), "job.json")
     for diagnostic in found.diagnostics:
         assert "\n" not in str(diagnostic)

@@ -1,4 +1,4 @@
-"""A config with imports and resources: what becomes of it, for both targets, and templates of one's own."""
+"""Configs with imports and resources: objects for both targets, and imported templates."""
 
 import json
 import textwrap
@@ -62,7 +62,7 @@ def changed(old: str, new: str) -> str:
 
 
 def plain_objects(contents: Contents) -> dict[str, Json]:
-    """By kind and name."""
+    """Return the objects by kind and name."""
     bodies = [
         piece.body
         for submission in contents.submissions
@@ -74,7 +74,7 @@ def plain_objects(contents: Contents) -> dict[str, Json]:
 
 
 def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
-    """That of the notebook."""
+    """Return the variable of the notebook with the cluster spec."""
     (pod,) = (
         piece.body["spec"]["template"]["spec"]
         for piece in contents.extra_pieces(is_plain=is_plain)
@@ -84,10 +84,10 @@ def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
     return found[0] if found else None
 
 
-# What Windlass makes itself
+# Built-in types
 
 
-def test_a_cluster_is_a_job_of_idle_servers() -> None:
+def test_tensorflow_cluster_becomes_job_of_idle_servers() -> None:
     contents = read(CONFIG)
     (submission,) = contents.submissions
     assert contents.diagnostics == ()
@@ -101,7 +101,7 @@ def test_a_cluster_is_a_job_of_idle_servers() -> None:
     )
 
 
-def test_plain_objects_are_called_after_the_tasks() -> None:
+def test_plain_objects_are_named_after_tasks() -> None:
     found = plain_objects(read(CONFIG))
     assert list(found) == [
         "ConfigMap tf-cluster",
@@ -127,13 +127,13 @@ def test_plain_objects_are_called_after_the_tasks() -> None:
 
 
 @pytest.mark.parametrize("name", ["ps", "worker", "master", "chief", "anything"])
-def test_no_server_ever_ends(name: str) -> None:
+def test_servers_become_stateful_sets(name: str) -> None:
     found = plain_objects(read(changed("name: ps", f"name: {name}" if name != "worker" else "name: ps")))
     assert not [each for each in found if each.startswith("Job ")]
     assert f"StatefulSet {name}" in found
 
 
-def test_a_notebook_is_told_of_the_cluster_beside_it() -> None:
+def test_notebook_gets_addresses_from_config_map_of_cluster() -> None:
     assert cluster_variable(read(CONFIG), is_plain=True) == {
         "name": "CLUSTER_CONFIG",
         "valueFrom": {"configMapKeyRef": {"name": "tf-cluster", "key": "cluster.json"}},
@@ -155,13 +155,13 @@ TOLD: dict[str, tuple[str, bool, str]] = {
 
 
 @pytest.mark.parametrize(("text", "is_plain", "worker"), TOLD.values(), ids=TOLD)
-def test_a_notebook_that_sees_no_config_map_is_told_all(text: str, is_plain: bool, worker: str) -> None:
+def test_notebook_without_config_map_gets_addresses_as_value(text: str, is_plain: bool, worker: str) -> None:
     variable = cluster_variable(read(text), is_plain=is_plain)
     assert variable is not None
     assert json.loads(variable["value"])["worker"][0] == worker
 
 
-def test_a_notebook_is_found_as_every_companion_is() -> None:
+def test_notebook_has_labels_of_a_companion() -> None:
     for is_plain in (True, False):
         labels = {"windlass.dev/job": "jupyter-service", "windlass.dev/companion": "jupyter"}
         bodies = [piece.body for piece in read(CONFIG).extra_pieces(is_plain=is_plain)]
@@ -178,7 +178,7 @@ def hash_in(contents: Contents) -> str:
 
 
 @pytest.mark.parametrize("password", ["secret", " x ", '"x\\x07 y"'])
-def test_its_password_may_have_any_character(password: str) -> None:
+def test_notebook_password_may_have_any_character(password: str) -> None:
     contents = read(changed("password: secret", f"password: {msgspec.json.encode(password).decode()}"))
     assert contents.diagnostics == ()
     assert passwords.fits_jupyter(hash_in(contents), password)
@@ -186,20 +186,20 @@ def test_its_password_may_have_any_character(password: str) -> None:
 
 
 @pytest.mark.parametrize("old", [", password: secret", "password: secret"])
-def test_one_that_is_missing_is_made_up_and_shown(old: str) -> None:
+def test_missing_password_is_generated_and_shown(old: str) -> None:
     contents = read(changed(old, "" if old[0] == "," else "password: null"))
     assert contents.diagnostics == ()
     assert passwords.fits_jupyter(hash_in(contents), contents.generated_passwords["jupyter-service"])
 
 
 @pytest.mark.parametrize("password", ["", "  ", "\\n\\x07"])
-def test_one_of_which_nothing_is_left_is_refused(password: str) -> None:
+def test_blank_password_is_rejected(password: str) -> None:
     (diagnostic,) = read(changed("password: secret", f'password: "{password}"')).errors
     assert (diagnostic.line, diagnostic.path) == (10, "resources[1].properties.password")
     assert "it is empty" in diagnostic.message
 
 
-def test_a_notebook_without_a_cluster() -> None:
+def test_notebook_without_cluster_has_no_addresses() -> None:
     contents = read("resources: [{type: jupyter-service, properties: {image: i, password: p}}]")
     assert contents.diagnostics == ()
     assert contents.submissions == ()
@@ -207,7 +207,7 @@ def test_a_notebook_without_a_cluster() -> None:
     assert cluster_variable(contents, is_plain=True) is None
 
 
-def test_what_stands_beside_a_config_stays() -> None:
+def test_other_documents_of_config_file_are_kept() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
     contents = read(f"{other}---\n{CONFIG}")
     assert contents.diagnostics == ()
@@ -216,7 +216,7 @@ def test_what_stands_beside_a_config_stays() -> None:
     assert kinds == ["Namespace", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
-def test_what_no_controller_could_run_is_refused() -> None:
+def test_config_with_invalid_job_is_rejected() -> None:
     (diagnostic,) = read(
         changed("num_tasks: 2, port", "num_tasks: 9999, port").replace("num_tasks: 2}", "num_tasks: 9999}")
     ).errors
@@ -233,7 +233,7 @@ def test_what_no_controller_could_run_is_refused() -> None:
     ),
     st.sampled_from(["", "default", "a-1"]),
 )  # fmt: skip
-def test_every_task_has_a_service_under_its_address(jobs: list[tuple[str, int, int]], namespace: str) -> None:
+def test_every_task_has_service_with_its_address(jobs: list[tuple[str, int, int]], namespace: str) -> None:
     properties: Json = {
         "jobs": [{"name": name, "num_tasks": tasks, "port": port} for name, tasks, port in jobs]
     }
@@ -287,14 +287,14 @@ _JSON = st.recursive(
 
 
 @given(_JSON, _JSON)
-def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
+def test_any_config_results_in_diagnostics_or_objects(imports: Any, resources: Any) -> None:
     contents = read(json.dumps({"imports": imports, "resources": resources}), {"own": TEMPLATE})
     for is_plain in (True, False):
         assert isinstance(contents.extra_pieces(is_plain=is_plain), tuple)
     assert contents.errors or contents.configs
 
 
-# Templates of one's own
+# Imported templates
 
 
 def made(text: str, templates: dict[str, str]) -> list[Any]:
@@ -303,7 +303,7 @@ def made(text: str, templates: dict[str, str]) -> list[Any]:
     return list(contents.extra_manifests)
 
 
-def test_a_template_beside_the_config_is_used() -> None:
+def test_imported_template_is_rendered() -> None:
     (body,) = made(OWN, {"own.jinja": TEMPLATE, "parts/labels.jinja": ""})
     assert body == {
         "apiVersion": "v1",
@@ -313,7 +313,7 @@ def test_a_template_beside_the_config_is_used() -> None:
     }
 
 
-def test_it_takes_the_place_of_a_built_in_type() -> None:
+def test_imported_template_replaces_built_in_type() -> None:
     text = changed(
         "{path: jupyter-service.jinja}", "{path: jupyter-service.jinja}, {path: a, name: tensorflow-cluster}"
     )
@@ -325,20 +325,20 @@ def test_it_takes_the_place_of_a_built_in_type() -> None:
     assert contents.extra_manifests[0]["metadata"]["name"] == "ps-tensorflow-cluster"
 
 
-def test_it_may_have_properties_of_any_names() -> None:
+def test_template_may_have_any_properties() -> None:
     text = OWN.replace("entries: {", "name: other, type: t, env: e, properties: p, entries: {")
     (body,) = made(text, {"own.jinja": TEMPLATE, "parts/labels.jinja": ""})
     assert body["metadata"] == {"name": "mine", "namespace": "research"}
 
 
-def test_it_may_render_lists_and_several_documents() -> None:
+def test_template_may_render_lists_and_several_documents() -> None:
     item = "{apiVersion: v1, kind: A, metadata: {name: a{{ i }}}}"
     listed = f"apiVersion: v1\nkind: List\nitems: [{{% for i in range(2) %}}{item},{{% endfor %}}]\n"
     bodies = made(OWN, {"own.jinja": f"{TEMPLATE}---\n---\n{listed}", "parts/labels.jinja": ""})
     assert [body["metadata"]["name"] for body in bodies] == ["mine", "a0", "a1"]
 
 
-def test_it_may_use_other_templates_that_are_imported() -> None:
+def test_template_may_include_other_imported_templates() -> None:
     template = TEMPLATE.replace("{{ name }}", "{% include 'parts/labels.jinja' %}")
     (body,) = made(OWN, {"own.jinja": template, "parts/labels.jinja": "x-{{ name }}"})
     assert body["metadata"]["name"] == "x-mine"
@@ -363,7 +363,7 @@ BAD_TEMPLATES = {
 
 
 @pytest.mark.parametrize(("template", "words"), BAD_TEMPLATES.values(), ids=BAD_TEMPLATES)
-def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -> None:
+def test_template_error_is_reported_once(template: str, words: str) -> None:
     contents = read(OWN, {"own.jinja": template, "parts/labels.jinja": ""})
     (diagnostic,) = contents.diagnostics
     assert (diagnostic.file, diagnostic.line, diagnostic.path) == ("config.yaml", 4, "resources[0].type")
@@ -371,7 +371,7 @@ def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -
     assert contents.extra_manifests == ()
 
 
-def test_a_template_that_is_not_there() -> None:
+def test_missing_template_is_reported() -> None:
     first, second = read(OWN).errors
     assert 'found no file "own.jinja" in the folder of the config' in first.message
-    assert 'there is no file "parts/labels.jinja"' in second.message
+    assert 'found no file "parts/labels.jinja"' in second.message

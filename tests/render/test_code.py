@@ -1,4 +1,4 @@
-"""The init container that unpacks the code: with tar, and in an image that has none, with Python."""
+"""The init container that unpacks the code with tar, or with Python in an image without tar."""
 
 import io
 import os
@@ -23,7 +23,7 @@ def archive(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("tools", [("tar", "gzip"), ("python3",)], ids=["tar", "Python"])
-def test_it_is_unpacked(tools: tuple[str, ...], tmp_path: Path) -> None:
+def test_init_container_unpacks_code(tools: tuple[str, ...], tmp_path: Path) -> None:
     programs, packed, unpacked = (tmp_path / name for name in ("bin", "archive", "code"))
     for folder in (programs, packed, unpacked):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Files that are run and submitted: what is in them, and what is said where something is wrong."""
+"""Decoding of job files and manifests, and their diagnostics."""
 
 import textwrap
 
@@ -30,7 +30,7 @@ def read(*texts: str) -> documents.Contents:
     return documents.read("---\n".join(texts).encode(), "f.yaml")
 
 
-def test_jobs_frameworks_and_others() -> None:
+def test_file_with_jobs_frameworks_and_other_objects() -> None:
     found = read(CONFIG_MAP, JOB, FRAMEWORK)
 
     assert found.diagnostics == ()
@@ -44,7 +44,7 @@ def test_jobs_frameworks_and_others() -> None:
     assert job.framework is None
 
 
-def test_a_list() -> None:
+def test_items_of_a_list_are_read() -> None:
     items = textwrap.indent(CONFIG_MAP, "  ").replace("  api", "- api", 1) + textwrap.indent(
         FRAMEWORK, "  "
     ).replace("  api", "- api", 1)
@@ -78,7 +78,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
-def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
+def test_error_names_line_and_path(text: str, line: int, path: str, words: str) -> None:
     found = read(text)
     assert [(diagnostic.line, diagnostic.path) for diagnostic in found.errors] == [(line, path)], found.errors
     assert words in found.errors[0].message
@@ -86,12 +86,12 @@ def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
     assert found.errors[0].file == "f.yaml"
 
 
-def test_one_name_in_two_namespaces() -> None:
+def test_same_name_in_two_namespaces_is_valid() -> None:
     found = read(JOB, f"{JOB}namespace: other\n")
     assert [each.namespace for each in found.submissions] == ["", "other"]
 
 
-def test_a_file_of_nothing_but_faults_ends_early() -> None:
+def test_number_of_diagnostics_is_limited() -> None:
     nonsense = "".join(f"rols{number}: {number}\n" for number in range(3000))
     found = read(f"{JOB}{nonsense}")
     assert "more than 1000 problems" in found.errors[-1].message
@@ -99,13 +99,13 @@ def test_a_file_of_nothing_but_faults_ends_early() -> None:
 
 
 TWICE = {
-    "nobody-knows-where-it-goes": ("", 0),
-    "it-goes-elsewhere": ("default", 0),
-    "it-goes-there-too": ("team", 1),
+    "unknown-namespace": ("", 0),
+    "other-namespace": ("default", 0),
+    "same-namespace": ("team", 1),
 }
 
 
 @pytest.mark.parametrize(("namespace", "faults"), TWICE.values(), ids=TWICE)
-def test_one_that_leaves_its_namespace_open(namespace: str, faults: int) -> None:
+def test_duplicate_name_depends_on_default_namespace(namespace: str, faults: int) -> None:
     text = f"{JOB}---\n{JOB}namespace: team\n"
     assert len(documents.read(text.encode(), "f.yaml", namespace).diagnostics) == faults

@@ -1,4 +1,4 @@
-"""Files of Frameworks: what loads, what is said about what does not, and that nothing written is lost."""
+"""Files with Frameworks: decoding, diagnostics, and fields that are kept."""
 
 import textwrap
 from typing import Any
@@ -50,14 +50,14 @@ def changed(old: str, new: str) -> bytes:
     return GOOD.replace(old, new).encode()
 
 
-def faults_of(data: bytes) -> list[tuple[str, int, str, str]]:
+def diagnostics_of(data: bytes) -> list[tuple[str, int, str, str]]:
     return [
         (str(diagnostic.severity), diagnostic.line, diagnostic.path, diagnostic.message)
         for diagnostic in framework_files.load(data, "f.yaml").diagnostics
     ]
 
 
-def test_good() -> None:
+def test_valid_framework_has_no_diagnostics() -> None:
     loaded = framework_files.load(GOOD.encode(), "f.yaml")
 
     (framework,) = loaded.frameworks
@@ -151,7 +151,7 @@ BAD: list[Any] = [
 @pytest.mark.parametrize(
     ("data", "line", "path", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD]
 )
-def test_one_cause_gives_one_error(data: bytes, line: int, path: str, words: str) -> None:
+def test_one_mistake_results_in_one_error(data: bytes, line: int, path: str, words: str) -> None:
     loaded = framework_files.load(data, "f.yaml")
 
     (diagnostic,) = loaded.diagnostics
@@ -165,7 +165,7 @@ def test_one_cause_gives_one_error(data: bytes, line: int, path: str, words: str
     assert loaded.written == ()
 
 
-def test_two_roles_of_one_name() -> None:
+def test_duplicate_role_name_is_an_error() -> None:
     role = GOOD[GOOD.index("  - name: worker") :]
 
     (diagnostic,) = framework_files.load((GOOD + role).encode(), "f.yaml").diagnostics
@@ -174,43 +174,43 @@ def test_two_roles_of_one_name() -> None:
     assert "also the name of the role in line 10" in diagnostic.message
 
 
-def test_hostname_that_is_cut_is_a_warning() -> None:
+def test_truncated_hostname_is_a_warning() -> None:
     data = changed("name: tfexample", f"name: {'x' * 60}")
 
-    ((severity, line, path, message),) = faults_of(data)
+    ((severity, line, path, message),) = diagnostics_of(data)
 
     assert (severity, line, path) == ("warning", 10, "spec.taskRoles[0].name")
     assert "-worker-1 has 69 characters" in message
 
 
-def test_all_faults_are_collected_in_the_order_of_lines() -> None:
+def test_diagnostics_are_in_order_of_lines() -> None:
     data = (
         GOOD.replace("Start", "Go")
         .replace("taskNumber: 2", "taskNumbr: 2")
         .replace("image: tf:1", "image: 1")
     )
 
-    assert [line for _, line, _, _ in faults_of(data.encode())] == [6, 11, 17]
+    assert [line for _, line, _, _ in diagnostics_of(data.encode())] == [6, 11, 17]
 
 
-def test_more_faults_than_anybody_reads() -> None:
+def test_number_of_diagnostics_of_a_document_is_limited() -> None:
     data = GOOD + "".join(f"  field{number}: 1\n" for number in range(5000))
 
-    faults = faults_of(data.encode())
+    faults = diagnostics_of(data.encode())
 
     assert len(faults) == 1001
     assert "more than 1000 problems" in faults[-1][3]
 
 
-def test_more_faulty_documents_than_anybody_reads() -> None:
-    faults = faults_of(b"a: 1\n---\n" * 5000)
+def test_number_of_diagnostics_of_many_documents_is_limited() -> None:
+    faults = diagnostics_of(b"a: 1\n---\n" * 5000)
 
     assert len(faults) == 1001
     assert "more than 1000 problems" in faults[-1][3]
 
 
 @pytest.mark.parametrize("kind", ["v1\nkind: List", "launcher.microsoft.com/v1\nkind: FrameworkList"])
-def test_list_is_unrolled(kind: str) -> None:
+def test_items_of_list_are_checked(kind: str) -> None:
     item = textwrap.indent(GOOD, "  ").replace("  apiVersion", "- apiVersion", 1)
     other = item.replace("tfexample", "other").replace("taskNumber: 2", "taskNumber: x")
 
@@ -219,13 +219,13 @@ def test_list_is_unrolled(kind: str) -> None:
     assert [diagnostic.path for diagnostic in loaded.diagnostics] == ["items[1].spec.taskRoles[0].taskNumber"]
 
 
-def test_many_documents() -> None:
+def test_many_documents_are_read() -> None:
     loaded = framework_files.load(f"{GOOD}---\n{GOOD.replace('tfexample', 'other')}---\n".encode(), "f.yaml")
 
     assert [each.name for each in loaded.frameworks] == ["tfexample", "other"]
 
 
-def test_json() -> None:
+def test_json_is_read() -> None:
     (one,) = framework_files.load(GOOD.encode(), "f.yaml").written
     data = msgspec.json.format(msgspec.json.encode(one), indent=2).replace(b"  ", b"\t")
 
@@ -235,7 +235,7 @@ def test_json() -> None:
     assert loaded.written == (one,)
 
 
-def test_null_is_absent() -> None:
+def test_null_field_is_treated_as_absent() -> None:
     data = changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: null\n  description:")
 
     (one,) = framework_files.load(data, "f.yaml").frameworks
@@ -244,8 +244,8 @@ def test_null_is_absent() -> None:
     assert one.spec.description == ""
 
 
-def test_unknown_fields_survive() -> None:
-    """Statement 2: inside `pod` and `status`, what Windlass does not know is kept."""
+def test_unknown_fields_of_pod_and_status_are_kept() -> None:
+    """Statement 2: unknown fields in `pod` and `status` are kept."""
     data = (
         changed("image: tf:1", "image: tf:1\n            futureField: {a: [1, null, 'no', y, 1e3]}")
         + b"status:\n  novel: [1, '2', .5]\n"
@@ -299,7 +299,7 @@ def test_status_is_not_checked(status: str, warnings: list[str]) -> None:
     "text",
     ["y", "no", "1e3", "0644", "~", "", "null", " x ", "a: b", "é\n\nx", "\u2028", "=", "<<", "2018-01-01"],
 )
-def test_strings_survive(text: str) -> None:
+def test_strings_are_kept_unchanged(text: str) -> None:
     data = changed("image: tf:1", f"image: {msgspec.json.encode(text).decode()}")
     (one,) = framework_files.load(data, "f.yaml").written
 
@@ -341,7 +341,7 @@ PATHS = st.sampled_from(
 def test_a_framework_with_anything_anywhere_never_raises(
     path: tuple[Any, ...], value: Any, key: str | None
 ) -> None:
-    """Any value at any place gives a Framework or a diagnostic; and what loads survives being written."""
+    """Any value in any place results in a Framework or a diagnostic; a Framework is written back unchanged."""
     framework = tree.plain(yaml_parse.parse(GOOD.encode()).documents[0].root)
     parent = framework
     for step in path[:-1]:

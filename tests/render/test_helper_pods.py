@@ -1,4 +1,4 @@
-"""What works for a job beside its tasks is given exactly what was meant."""
+"""Helper pods: literal commands, and the role whose image and nodes they use."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +12,11 @@ NAMES = {"A": "filled in", "": "too"}
 
 
 @given(st.text(st.sampled_from("$()A x'\"\n\\")) | st.text())
-def test_kubernetes_changes_no_word(text: str) -> None:
+def test_literal_text_is_not_expanded_by_kubernetes(text: str) -> None:
     assert expansion.expand(helper_pods.literal(text), NAMES) == text
 
 
-def test_the_role_that_leads() -> None:
+def test_leading_role_is_leader_or_first_running_role() -> None:
     roles = {"ps": Role(image="p"), "worker": Role(image="w")}
     job = Job(name="a", runtime=Runtime.TENSORFLOW, command="x", roles=roles)
     assert helper_pods.leading_role(job).image == "w"

@@ -1,4 +1,4 @@
-"""Everything that is rendered has the shape that a current Kubernetes wants, and what has not is found."""
+"""Rendered files match the schemas of a current Kubernetes, and violations are found."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "sp
 
 
 @pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: file.name)
-def test_rendered_files(file: Path) -> None:
+def test_rendered_files_match_kubernetes_schemas(file: Path) -> None:
     bodies = list(yaml.safe_load_all(file.read_bytes()))
     assert bodies
     for body in bodies:
@@ -21,7 +21,7 @@ def test_rendered_files(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: file.name)
-def test_nothing_is_there_twice(file: Path) -> None:
+def test_rendered_objects_are_unique(file: Path) -> None:
     bodies = list(yaml.safe_load_all(file.read_bytes()))
     keys = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in bodies]
     assert len(set(keys)) == len(keys)
@@ -37,14 +37,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_found(case: str) -> None:
+def test_schema_violation_is_found(case: str) -> None:
     fields, where = WRONG[case]
     assert list(kubernetes_schemas.faults(SERVICE)) == []
     (diagnostic,) = kubernetes_schemas.faults({**SERVICE, "spec": fields})
     assert diagnostic.startswith(f"{where}: ")
 
 
-def test_another_version() -> None:
+def test_unknown_kind_is_reported() -> None:
     assert list(kubernetes_schemas.faults({**SERVICE, "kind": "ReplicationController"})) == [
         "there is no ReplicationController in v1"
     ]

@@ -1,4 +1,4 @@
-"""Frameworks in their namespaces: what they are called, and when two of them are one."""
+"""Namespaces, display names and duplicates of manifests."""
 
 import pytest
 
@@ -28,14 +28,14 @@ NAMESPACES = {
 
 
 @pytest.mark.parametrize(("metadata", "expected"), NAMESPACES.values(), ids=NAMESPACES)
-def test_the_namespace(metadata: Json, expected: str) -> None:
+def test_namespace_is_set_unless_given(metadata: Json, expected: str) -> None:
     written = framework(**metadata)
     placed = Manifest(manifest.in_namespace(written, "ours"))
     assert placed.key == (expected, "digits")
     assert written == framework(**metadata), "what was written stays as it is"
 
 
-def test_tasks() -> None:
+def test_display_names_of_tasks() -> None:
     found = Manifest(framework())
     assert found.roles == {"ps": 1, "worker": 2, "idle": 0}
     assert found.display_names == ("ps-0", "worker-0", "worker-1")
@@ -52,7 +52,9 @@ DUPLICATES = {
 
 
 @pytest.mark.parametrize(("given", "expected"), DUPLICATES.values(), ids=DUPLICATES)
-def test_first_duplicate(given: list[tuple[str, Json]], expected: str | None) -> None:
+def test_first_duplicate_has_same_name_and_namespace(
+    given: list[tuple[str, Json]], expected: str | None
+) -> None:
     placed = [Manifest(manifest.in_namespace(framework(name, **more), "default")) for name, more in given]
     found = manifest.first_duplicate(placed)
     assert (found.name if found is not None else None) == expected

@@ -1,4 +1,4 @@
-"""A server of the Kubernetes API takes what jobs become: every example's Framework, and the pods that it asks for."""
+"""The API server accepts the Framework and the pods of every example."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SUBMISSIONS = [found for each in EXAMPLES for found in documents.read(each.encode(), "page").submissions]
 FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
 ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
-"""As whom one of the examples speaks."""
+"""Service account of one of the examples."""
 WAYS: dict[str, tuple[code.Code | None, bool]] = {
     "without code": (None, True),
     "in place": (code.InPlace("/src"), True),
@@ -49,7 +49,9 @@ def _pod(name: str, template: Json) -> Json:
 
 
 @pytest.mark.parametrize(("where", "has_mounts"), WAYS.values(), ids=WAYS.keys())
-def test_it_takes_what_jobs_become(server: RunningServer, where: code.Code | None, has_mounts: bool) -> None:
+def test_api_server_accepts_rendered_jobs(
+    server: RunningServer, where: code.Code | None, has_mounts: bool
+) -> None:
     assert SUBMISSIONS
     for submission in SUBMISSIONS:
         made = planner.render_framework(submission, Target(has_mounts=has_mounts), where)

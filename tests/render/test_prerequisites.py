@@ -1,4 +1,4 @@
-"""All that has to be there before a job: in which order, in which namespace, and that it says what the job said."""
+"""Prerequisites of a job: their order, namespace and contents."""
 
 import base64
 from typing import Any
@@ -47,19 +47,19 @@ def one(made: list[tuple[Part, Json]], kind: str, part: Part | None = None) -> J
     return found
 
 
-def test_a_job_that_asks_for_nothing_has_nothing() -> None:
+def test_job_without_prerequisites_has_no_objects() -> None:
     assert made_of(job(volumes={"v": Volume(at="/v", host_path="/h")})) == []
 
 
 SHARES: dict[str, tuple[Share | None, list[str]]] = {
     "a server": (Served("10.0.0.9"), ["PersistentVolumeClaim", "ConfigMap", "Service", "Deployment"]),
-    "nobody knows": (None, ["PersistentVolumeClaim", "ConfigMap", "Service", "Deployment"]),
+    "unknown": (None, ["PersistentVolumeClaim", "ConfigMap", "Service", "Deployment"]),
     "one machine": (Direct("digits-nfs"), ["PersistentVolumeClaim"]),
 }
 
 
 @pytest.mark.parametrize(("share", "of_the_server"), SHARES.values(), ids=SHARES.keys())
-def test_the_order(share: Share | None, of_the_server: list[str]) -> None:
+def test_prerequisites_are_in_order_of_creation(share: Share | None, of_the_server: list[str]) -> None:
     made = made_of(EVERYTHING, share=share, archive=b"code")
     assert [(part, body["kind"]) for part, body in made] == [
         (Part.SECRETS, "Secret"),
@@ -76,13 +76,13 @@ def test_the_order(share: Share | None, of_the_server: list[str]) -> None:
 NAMESPACES: dict[str, tuple[str, str, str | None]] = {
     # of the job, given, expected
     "the job's own": ("team", "other", "team"),
-    "that which is given": ("", "other", "other"),
-    "nobody says": ("", "", None),
+    "given": ("", "other", "other"),
+    "none": ("", "", None),
 }
 
 
 @pytest.mark.parametrize(("own", "given_one", "expected"), NAMESPACES.values(), ids=NAMESPACES.keys())
-def test_the_namespace_and_the_label(own: str, given_one: str, expected: str | None) -> None:
+def test_prerequisites_have_namespace_and_job_label(own: str, given_one: str, expected: str | None) -> None:
     everything = job(
         **{name: getattr(EVERYTHING, name) for name in EVERYTHING.__struct_fields__} | {"namespace": own}
     )
@@ -94,7 +94,7 @@ def test_the_namespace_and_the_label(own: str, given_one: str, expected: str | N
     assert one(made, "PersistentVolume")["spec"]["claimRef"]["namespace"] == (expected or "default")
 
 
-def test_a_volume_of_ceph_and_its_claim_have_each_other() -> None:
+def test_ceph_volume_and_claim_are_bound_to_each_other() -> None:
     made = made_of(job(namespace="team", volumes={"v": Volume(at="/v", cephfs=CEPH)}))
     volume, claim = one(made, "PersistentVolume"), one(made, "PersistentVolumeClaim")
     assert volume["metadata"]["name"] == claim["spec"]["volumeName"] == "team-digits-v"
@@ -112,7 +112,7 @@ def test_a_volume_of_ceph_and_its_claim_have_each_other() -> None:
     assert mounted["persistentVolumeClaim"] == {"claimName": "digits-v"}
 
 
-def test_the_server_has_every_folder() -> None:
+def test_nfs_server_exports_every_folder() -> None:
     deployment = one(made_of(EVERYTHING), "Deployment")["spec"]
     (making,) = deployment["template"]["spec"]["initContainers"]
     assert making["command"][-3:] == ["/export/data", "/export/output", "/export/models/a/b"]
@@ -126,14 +126,14 @@ def test_the_server_has_every_folder() -> None:
     assert len({line for line in text.splitlines() if "Export_Id" in line}) == 3
 
 
-def test_another_configuration_is_another_pod() -> None:
+def test_changed_configuration_replaces_pod() -> None:
     fewer = job(nfs_server=NfsServer())
     first, second = (one(made_of(each), "Deployment")["spec"]["template"] for each in (fewer, EVERYTHING))
     assert first["metadata"]["annotations"] != second["metadata"]["annotations"]
     assert first["metadata"]["labels"] == second["metadata"]["labels"]
 
 
-def test_the_service_leads_to_the_server_alone() -> None:
+def test_nfs_service_selects_only_the_server() -> None:
     made = made_of(EVERYTHING)
     labels = one(made, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert one(made, "Service")["spec"]["selector"] == labels
@@ -155,7 +155,7 @@ FOUND: dict[str, tuple[Share, Json, Json]] = {
 
 
 @pytest.mark.parametrize(("share", "source", "mount"), FOUND.values(), ids=FOUND.keys())
-def test_tasks_and_helpers_have_the_same_folder(share: Share, source: Json, mount: Json) -> None:
+def test_tasks_and_helper_pods_mount_same_folder(share: Share, source: Json, mount: Json) -> None:
     task = builder.framework(EVERYTHING, None, share)["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
     helper = one(made_of(EVERYTHING, share=share), "Pod")["spec"]
     for spec in (task, helper):
@@ -168,7 +168,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 
 @settings(deadline=None, max_examples=100)
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,9}", fullmatch=True), TEXTS, min_size=1, max_size=4))
-def test_a_secret_is_what_it_was_and_nowhere_else(secrets: dict[str, str]) -> None:
+def test_secret_value_is_only_in_secret(secrets: dict[str, str]) -> None:
     made = job(secrets=secrets, env={"LAST": "1"})
     secret = one(made_of(made), "Secret")
     assert {name: base64.b64decode(value).decode() for name, value in secret["data"].items()} == secrets

@@ -1,4 +1,4 @@
-"""A job is held to what its runtime needs, and its Framework to what every Framework is: said of the job's lines."""
+"""Validation of jobs. Diagnostics of the rendered Framework refer to lines of the job file."""
 
 import textwrap
 
@@ -30,7 +30,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}",
         [(WARNING, 4, "roles", "no role ends by itself")],
     ),
-    "one that somebody decides": (
+    "an endless job with a completion": (
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {completion: {minSucceededTaskCount: 1}}",
         [],
     ),
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         "name: a\ncommand: b\nvolumes:\n  v: {pvc: p, at: /windlass/home}\nroles: {c: {}}",
         [],
     ),
-    "a port that nobody declares": (
+    "an undeclared port": (
         "name: a\nruntime: jax\nroles:\n  c:\n    command: train --port 2232",
         [(WARNING, 5, "roles.c.command", "Did you mean 2222")],
     ),
@@ -105,7 +105,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
-def test_what_is_said(text: str, expected: list[tuple[Severity, int, str, str]]) -> None:
+def test_diagnostics_of_job(text: str, expected: list[tuple[Severity, int, str, str]]) -> None:
     found = documents.read(text.encode(), "job.yaml").diagnostics
     assert [(diagnostic.severity, diagnostic.line, diagnostic.path) for diagnostic in found] == [
         (severity, line, path) for severity, line, path, _ in expected
@@ -114,14 +114,14 @@ def test_what_is_said(text: str, expected: list[tuple[Severity, int, str, str]])
         assert words in diagnostic.message
 
 
-def test_a_job_without_a_file() -> None:
+def test_diagnostics_of_job_without_file() -> None:
     good = Job(name="a", runtime=Runtime.JAX, command=("b",), roles={"worker": Role(tasks=2)})
     assert validation.diagnostics_of(good) == ()
     bad = Job(name="A B", command="b", roles={"my-role": Role()})
     assert [diagnostic.path for diagnostic in validation.diagnostics_of(bad)] == ["name", "roles.my-role"]
 
 
-def test_the_place_in_a_further_document() -> None:
+def test_diagnostic_in_second_document_has_its_line() -> None:
     text = textwrap.dedent(
         """\
         name: first

@@ -1,4 +1,4 @@
-"""What containers write, as the cluster of a run answers it piece by piece."""
+"""Output of containers, read from a stream in pieces."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from windlass.runner import container_logs
 
 
 class InPieces(Transport):
-    """Answers with these, and asks nobody."""
+    """A transport that responds with these pieces."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         super().__init__(access.unix("/nonexistent/socket"))
@@ -42,7 +42,7 @@ LINES = {
 
 
 @pytest.mark.parametrize(("pieces", "expected"), LINES.values(), ids=LINES)
-def test_lines(pieces: list[bytes], expected: list[str]) -> None:
+def test_lines_of_a_container(pieces: list[bytes], expected: list[str]) -> None:
     async def main() -> tuple[list[str], list[Request]]:
         async with InPieces(pieces) as transport:
             lines = [line async for line in container_logs.follow(transport, "here", "digits-ps-0", "main")]

@@ -1,4 +1,4 @@
-"""How long it still takes, and the files in which tasks say how far they are."""
+"""The estimated remaining time, and the progress files of tasks."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -17,16 +17,16 @@ from windlass.wire.progress import Progress
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 
 PACES = {
-    "one-step-says-nothing": ([(0, 1, 10)], None),
+    "too-few-samples": ([(0, 1, 10)], None),
     "steady": ([(0, 0, 10), (2, 1, 10), (4, 2, 10)], 16.0),
-    "standing-still-takes-longer": ([(0, 0, 10), (2, 1, 10), (4, 1, 10)], 36.0),
+    "no-progress-increases-the-estimate": ([(0, 0, 10), (2, 1, 10), (4, 1, 10)], 36.0),
     "done": ([(0, 0, 10), (5, 10, 10)], 0.0),
     "more-than-done": ([(0, 0, 10), (5, 12, 10)], 0.0),
     "without-a-total": ([(0, 0, 0), (5, 12, 0)], None),
-    "begun-anew": ([(0, 0, 10), (5, 8, 10), (6, 0, 10)], None),
-    "begun-anew-and-on-its-way": ([(0, 0, 10), (5, 8, 10), (6, 0, 10), (8, 1, 10)], 18.0),
+    "restarted": ([(0, 0, 10), (5, 8, 10), (6, 0, 10)], None),
+    "restarted-with-progress": ([(0, 0, 10), (5, 8, 10), (6, 0, 10), (8, 1, 10)], 18.0),
     "all-at-once": ([(0, 0, 10), (0, 5, 10)], None),
-    "longer-than-anybody-waits": ([(0, 0, 10**15), (5, 1, 10**15)], None),
+    "over-the-maximum": ([(0, 0, 10**15), (5, 1, 10**15)], None),
     "only-the-last-steps-count": (
         [(number, number, 1000) for number in range(10)]
         + [(10 + 2 * number, 10 + number, 1000) for number in range(100)],
@@ -36,7 +36,7 @@ PACES = {
 
 
 @pytest.mark.parametrize(("steps", "expected"), PACES.values(), ids=PACES.keys())
-def test_how_long_it_takes(steps: list[tuple[int, int, int]], expected: float | None) -> None:
+def test_estimated_remaining_time(steps: list[tuple[int, int, int]], expected: float | None) -> None:
     pace = Pace()
     found = None
     for seconds, step, total in steps:
@@ -44,10 +44,10 @@ def test_how_long_it_takes(steps: list[tuple[int, int, int]], expected: float | 
     assert found == expected
 
 
-# The files
+# Progress files
 
 
-def test_a_file_is_read_when_it_has_changed(tmp_path: Path) -> None:
+def test_progress_file_is_read_only_after_a_change(tmp_path: Path) -> None:
     file, files = tmp_path / "progress", Files()
     assert list(files.look([file])) == []
     file.write_text("1/10\n")
@@ -58,7 +58,7 @@ def test_a_file_is_read_when_it_has_changed(tmp_path: Path) -> None:
     assert list(files.look([file])) == [(file, Progress(2, 10))]
 
 
-def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+def test_progress_file_that_is_not_a_file_is_ignored(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("1/10\n")
     (tmp_path / "link").symlink_to(secret)
@@ -93,14 +93,14 @@ PLACES = {
         pod([{"name": "all", "mountPath": "/"}, STATE], [{"name": "all"}, EMPTY], "/windlass/state/p"),
         "/pods/u/volumes/state/p",
     ),
-    "somebody-elses-volume": (pod([STATE], [{"name": "state", "nfs": {}}], "/windlass/state/p"), None),
+    "network-volume": (pod([STATE], [{"name": "state", "nfs": {}}], "/windlass/state/p"), None),
     "no-volume": (pod([STATE], [EMPTY], "/elsewhere/progress"), None),
-    "up-and-away": (pod([STATE], [EMPTY], "/windlass/state/../../etc/passwd"), None),
+    "path-outside": (pod([STATE], [EMPTY], "/windlass/state/../../etc/passwd"), None),
     "no-value": (pod([STATE], [EMPTY], ""), None),
 }
 
 
 @pytest.mark.parametrize(("given", "expected"), PLACES.values(), ids=PLACES.keys())
-def test_where_the_machine_has_it(given: Pod, expected: str | None) -> None:
+def test_path_of_progress_file_on_machine(given: Pod, expected: str | None) -> None:
     found = eta.file_of(given, PodFolder(Path("/pods/u")))
     assert found == (Path(expected) if expected is not None else None)

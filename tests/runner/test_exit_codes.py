@@ -1,4 +1,4 @@
-"""What a job that has ended makes a command exit with."""
+"""Exit codes of commands by the result of a job."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from windlass.runner import exit_codes
 CASES = {
     "success": (0, True, 0),
     "smallest": (1, False, 1),
-    "as-if-there-was-no-answer": (124, False, 124),
+    "same-as-timeout": (124, False, 124),
     "killed": (137, False, 137),
     "largest": (255, False, 255),
     "too-large": (256, False, 125),
@@ -18,5 +18,5 @@ CASES = {
 
 
 @pytest.mark.parametrize(("code", "has_succeeded", "expected"), CASES.values(), ids=CASES.keys())
-def test_of_a_job(code: int | None, has_succeeded: bool, expected: int) -> None:
+def test_exit_code_of_a_job(code: int | None, has_succeeded: bool, expected: int) -> None:
     assert exit_codes.of_job(code, has_succeeded=has_succeeded) == expected

@@ -1,4 +1,4 @@
-"""Faults of `--inject`: which pods they are for, when they are due, and what is said of them."""
+"""Faults of `--inject`: their pods, their times, and the lines about them."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,11 +25,11 @@ def pod(task: str = "worker-0", uid: str = "1", phase: str = "Running", framewor
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {"phase": phase}}
 
 
-# Which pods
+# Targets
 
 
 Seen = list[tuple[Json, list[str]]]
-"""Pods in the order in which they are seen, and what each is in for."""
+"""Pods in the order of observation, with their faults."""
 
 HITS: dict[str, tuple[list[str], Seen]] = {
     "one-task": (
@@ -75,7 +75,7 @@ HITS: dict[str, tuple[list[str], Seen]] = {
 
 
 @pytest.mark.parametrize(("written", "seen"), HITS.values(), ids=HITS)
-def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
+def test_faults_of_observed_pods(written: list[str], seen: Seen) -> None:
     aims = FaultTargets(map(fault_injection.parse, written))
     for body, expected in seen:
         hits = aims.hits(msgspec.convert(body, Pod))
@@ -85,7 +85,7 @@ def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
         }
 
 
-def test_a_delay_is_for_pods_that_start() -> None:
+def test_delay_applies_to_starting_pods() -> None:
     aims = FaultTargets(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
     first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
     second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
@@ -95,11 +95,11 @@ def test_a_delay_is_for_pods_that_start() -> None:
     assert aims.delays(second) == ()
 
 
-# What is done
+# Injection
 
 
 class Cluster:
-    """Pods that are words: those of `running` can be ended."""
+    """A fake cluster. Containers of the pods in `running` can be ended."""
 
     def __init__(self, *running: str) -> None:
         self.running = running
@@ -120,9 +120,10 @@ class Cluster:
         self.delay_of = seconds_of
 
 
-def told(cluster: Cluster, *written: str, then: Callable[[Injector], Any], asks_for: int = 1) -> list[Line]:
-    """What is said until all is over, which is when it was asked for so many ends. Nothing listens where pods would be
-    deleted."""
+def run_injector(
+    cluster: Cluster, *written: str, then: Callable[[Injector], Any], asks_for: int = 1
+) -> list[Line]:
+    """Run an injector until `asks_for` containers were ended, and return its lines. No API server handles deletions."""
     lines: list[Line] = []
 
     async def main() -> None:
@@ -140,7 +141,7 @@ def told(cluster: Cluster, *written: str, then: Callable[[Injector], Any], asks_
     return lines
 
 
-def said(lines: list[Line]) -> list[tuple[str, str, str]]:
+def summaries(lines: list[Line]) -> list[tuple[str, str, str]]:
     assert {line.event for line in lines} <= {Topic.NOTE}
     return [(line.object, line.reason, line.message) for line in lines]
 
@@ -153,22 +154,22 @@ def see(*bodies: Json) -> Callable[[Injector], None]:
     return then
 
 
-def test_a_container_is_ended() -> None:
+def test_exit_fault_ends_container() -> None:
     cluster = Cluster("default/job-worker-0/1")
-    lines = told(cluster, "exit 3 worker-0 after 10ms", then=see(pod()))
+    lines = run_injector(cluster, "exit 3 worker-0 after 10ms", then=see(pod()))
     assert cluster.ended == [("job-worker-0", 3)]
-    assert said(lines) == [("worker-0", "Injected", "injected: exit 3 worker-0")]
+    assert summaries(lines) == [("worker-0", "Injected", "injected: exit 3 worker-0")]
 
 
-def test_the_line_names_the_job_where_there_are_several() -> None:
+def test_line_names_job_if_there_are_several() -> None:
     cluster = Cluster("default/other-worker-0/1")
-    lines = told(cluster, "kill worker-0", then=see(pod(framework="other")))
-    assert said(lines) == [("other/worker-0", "Injected", "injected: kill worker-0")]
+    lines = run_injector(cluster, "kill worker-0", then=see(pod(framework="other")))
+    assert summaries(lines) == [("other/worker-0", "Injected", "injected: kill worker-0")]
 
 
-def test_a_kill_is_137() -> None:
+def test_kill_ends_container_with_code_137() -> None:
     cluster = Cluster("default/job-worker-0/1")
-    told(cluster, "kill worker-0", then=see(pod()))
+    run_injector(cluster, "kill worker-0", then=see(pod()))
     assert cluster.ended == [("job-worker-0", 137)]
 
 
@@ -181,12 +182,12 @@ NEVER = {
 
 
 @pytest.mark.parametrize(("written", "then", "asks_for"), NEVER.values(), ids=NEVER)
-def test_what_was_never_injected_is_said(
+def test_faults_that_were_not_injected_are_reported(
     written: str, then: Callable[[Injector], None], asks_for: int
 ) -> None:
-    (line,) = told(Cluster(), written, then=then, asks_for=asks_for)
+    (line,) = run_injector(Cluster(), written, then=then, asks_for=asks_for)
     task = str(fault_injection.parse(written).task)
-    assert said([line]) == [
+    assert summaries([line]) == [
         (
             task,
             "NotInjected",
@@ -195,7 +196,7 @@ def test_what_was_never_injected_is_said(
     ]
 
 
-def test_a_delay_is_said_when_the_pod_comes() -> None:
+def test_delay_is_reported_when_pod_is_created() -> None:
     cluster = Cluster()
 
     def come(_: Injector) -> None:
@@ -204,18 +205,18 @@ def test_a_delay_is_said_when_the_pod_comes() -> None:
         assert cluster.delay_of(pod("worker-1", uid="2", phase="Pending")) == 0.0
         assert cluster.delay_of(pod(uid="3", phase="Pending")) == 0.0
 
-    lines = told(cluster, "delay worker-0 by 30s", then=come, asks_for=0)
-    assert said(lines) == [("worker-0", "Injected", "injected: delay worker-0 by 30s")]
+    lines = run_injector(cluster, "delay worker-0 by 30s", then=come, asks_for=0)
+    assert summaries(lines) == [("worker-0", "Injected", "injected: delay worker-0 by 30s")]
 
 
-def test_nobody_holds_pods_without_being_asked() -> None:
+def test_without_delays_no_delay_function_is_set() -> None:
     cluster = Cluster("default/job-worker-0/1")
-    told(cluster, "kill worker-0", then=see(pod()))
+    run_injector(cluster, "kill worker-0", then=see(pod()))
     assert cluster.delay_of is None
 
 
-def test_one_that_was_stopped_does_nothing_any_more() -> None:
-    """However a run ends: a pod may be seen once more, and a timer may be due."""
+def test_stopped_injector_injects_nothing() -> None:
+    """A pod may be observed, and a timer may be due, after the run has ended."""
     cluster = Cluster("default/job-worker-0/1", "default/job-worker-1/2")
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What is told of a run, and with what it ends: tables, without a cluster."""
+"""Lines that a run reports, by pod changes and events."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ def job(name: str = "job", prefix: str = "") -> Manifest:
     return Manifest({"metadata": {"name": name, "namespace": "default"}}, prefix)
 
 
-# What is told of pods and events
+# Pods and events
 
 
 def pod(phase: str = "Pending", node: str = "n", *containers: dict[str, Any], **more: Any) -> Pod:
@@ -83,7 +83,7 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
         ([pod("Unknown")], ["Unknown"]),
     ],
 )
-def test_what_is_told_of_a_pod(pods: list[Pod], expected: list[str]) -> None:
+def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
     report = Report([job()])
     told = [line for one in pods for line in report.pod(one, NOW)]
     assert [line.message for line in told] == expected
@@ -93,7 +93,7 @@ def test_what_is_told_of_a_pod(pods: list[Pod], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("before", "expected"), [("Running", ["deleted"]), ("Succeeded", []), ("Failed", [])]
 )
-def test_what_is_told_of_a_pod_that_goes(before: str, expected: list[str]) -> None:
+def test_lines_about_a_deleted_pod(before: str, expected: list[str]) -> None:
     report = Report([job()])
     list(report.pod(pod(before), NOW))
     assert [line.message for line in report.deleted_pod(pod(before), NOW)] == expected
@@ -122,11 +122,11 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
             Line(Topic.NOTE, NOW, "n", "Full", "Full: the disk"),
         ),
         (event("Pod", "job-worker-0", "Normal", "Scheduled", "assigned"), None),
-        (event("Framework", "another", "Normal", "AttemptStarted", "of somebody else"), None),
+        (event("Framework", "another", "Normal", "AttemptStarted", "of another job"), None),
         (event("Framework", "job", "Normal", "FrameworkCompleted", "is the last line anyway"), None),
     ],
 )
-def test_what_is_told_of_events(given: Event, expected: Line | None) -> None:
+def test_lines_about_events(given: Event, expected: Line | None) -> None:
     report = Report([job()])
     list(report.pod(pod(node=""), NOW))
     told = [*report.event(given, NOW), *report.event(given, NOW)]
@@ -141,8 +141,8 @@ def test_what_is_told_of_events(given: Event, expected: Line | None) -> None:
         ("job-worker-0", "Unhealthy", ["job-worker-0"]),
     ],
 )
-def test_what_is_told_of_the_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
-    """Until it answers, it is not called unhealthy: that is the case with each of them."""
+def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
+    """A companion that is starting is not reported as unhealthy."""
     beside = CompanionRef(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
     told = Report([job()], [beside]).event(event("Pod", name, "Warning", reason, "said"), NOW)
     assert [line.object for line in told] == expected
@@ -151,7 +151,7 @@ def test_what_is_told_of_the_pod_of_a_companion(name: str, reason: str, expected
 # Several jobs
 
 
-def test_tasks_of_several_jobs_have_the_name_of_their_job() -> None:
+def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
     report = Report([job("another", "another/"), job("job", "job/")])
     (line,) = report.pod(pod("Running"), NOW)
     assert line.object == "job/worker-0"
@@ -159,7 +159,7 @@ def test_tasks_of_several_jobs_have_the_name_of_their_job() -> None:
     assert warning.object == "job/worker-0"
 
 
-def test_that_one_of_several_has_completed_is_told_when_it_happens() -> None:
+def test_completion_of_one_of_several_jobs_is_reported() -> None:
     report = Report([job("another", "another/"), job("job", "job/")])
     told = report.event(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
     assert [(line.object, line.message) for line in told] == [("job", "completed")]

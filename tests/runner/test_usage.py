@@ -1,4 +1,4 @@
-"""What tasks use, as the metrics API tells it."""
+"""Usage of tasks from the metrics API."""
 
 import json
 
@@ -9,7 +9,7 @@ from windlass.runner import usage
 from windlass.runner.usage import Usage
 
 
-def test_the_containers_of_a_pod_are_added_up() -> None:
+def test_usage_of_containers_is_added() -> None:
     containers = [
         {"name": "a", "usage": {"cpu": "250m", "memory": "1Mi"}},
         {"name": "b", "usage": {"cpu": "1500000n", "memory": "512Ki"}},
@@ -18,6 +18,6 @@ def test_the_containers_of_a_pod_are_added_up() -> None:
     assert usage.answered(json.dumps(body).encode()) == {("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)}
 
 
-def test_what_is_no_list_of_metrics() -> None:
+def test_invalid_metrics_are_rejected() -> None:
     with pytest.raises(msgspec.DecodeError):
         usage.answered(b"<html>")

@@ -1,4 +1,4 @@
-"""JupyterHub beside a job: what it may do, what its users' servers see, and passwords that stand nowhere."""
+"""JupyterHub of a job: permissions, servers of users, and passwords, which no object contains."""
 
 import json
 import os
@@ -46,7 +46,7 @@ MACHINE = ResolvedCompanions(hashes={Companion.HUB: HASHES}, is_embedded=True)
 
 
 def made(resolved: ResolvedCompanions = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
-    """By kind."""
+    """Return the objects by kind."""
     return by_kind(hub.objects(job, Hub(**fields), resolved, None, ""))
 
 
@@ -56,7 +56,7 @@ def settings_of(found: dict[str, Json]) -> Json:
 
 
 def user_pod(found: dict[str, Json]) -> Json:
-    """As KubeSpawner puts it together."""
+    """Return the pod as KubeSpawner creates it."""
     pod = settings_of(found)["pod"]
     container = {"name": "notebook", "image": pod["image"], **pod["container"]}
     return {
@@ -79,7 +79,7 @@ KINDS: dict[str, tuple[dict[str, Json], list[str]]] = {
 
 
 @pytest.mark.parametrize(("found", "kinds"), KINDS.values(), ids=KINDS)
-def test_all_that_it_is_made_of(found: dict[str, Json], kinds: list[str]) -> None:
+def test_hub_objects_by_target_and_password_source(found: dict[str, Json], kinds: list[str]) -> None:
     assert list(found) == kinds
     for body in found.values():
         assert list(kubernetes_schemas.faults(body)) == [], body["kind"]
@@ -94,7 +94,7 @@ def test_all_that_it_is_made_of(found: dict[str, Json], kinds: list[str]) -> Non
     ("fields", "secret"), [({}, "digits-hub"), ({"password_from": SECRET}, "logins")], ids=str
 )
 @pytest.mark.parametrize("resolved", [CLUSTER, MACHINE], ids=["cluster", "machine"])
-def test_hashes_are_in_a_secret_alone(resolved: ResolvedCompanions, fields: Json, secret: str) -> None:
+def test_password_hashes_are_only_in_secret(resolved: ResolvedCompanions, fields: Json, secret: str) -> None:
     found = made(resolved, **fields)
     mounted = [each["secret"] for each in pod_of(found)["volumes"] if "secret" in each]
     assert mounted == [{"secretName": secret}]
@@ -103,7 +103,7 @@ def test_hashes_are_in_a_secret_alone(resolved: ResolvedCompanions, fields: Json
     assert HASHES[ALL_USERS] not in json.dumps(list(found.values()))
 
 
-def test_it_may_do_no_more_than_make_pods() -> None:
+def test_hub_account_may_only_manage_pods() -> None:
     found = made()
     rules = {
         (resource, *rule.get("resourceNames", ())): sorted(rule["verbs"])
@@ -124,7 +124,7 @@ def names_of(bodies: list[Json]) -> set[str]:
     return {each["name"] for each in bodies}
 
 
-def test_on_a_cluster_the_hub_has_nothing_of_the_job_but_its_place() -> None:
+def test_hub_on_cluster_has_no_volumes_or_variables_of_job() -> None:
     pod = pod_of(made())
     (container,) = pod["containers"]
     assert container["image"] == hub.HUB_IMAGE
@@ -135,7 +135,7 @@ def test_on_a_cluster_the_hub_has_nothing_of_the_job_but_its_place() -> None:
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
 
 
-def test_on_one_machine_the_hub_has_all_that_its_users_have() -> None:
+def test_hub_on_one_machine_has_volumes_and_variables_of_users() -> None:
     found = made(MACHINE, folder="/output/people")
     pod = pod_of(found)
     (container,) = pod["containers"]
@@ -148,7 +148,7 @@ def test_on_one_machine_the_hub_has_all_that_its_users_have() -> None:
     assert settings_of(found)["folder"] == "/output/people"
 
 
-def test_the_pod_of_a_user() -> None:
+def test_pod_of_a_user_has_volumes_and_variables_of_job() -> None:
     wanted = Resources(cpus=2, memory="4Gi")
     body = user_pod(made(user_image="lab:1", resources=wanted))
     assert list(kubernetes_schemas.faults(body)) == []
@@ -168,7 +168,7 @@ def test_the_pod_of_a_user() -> None:
     assert spec["automountServiceAccountToken"] is False
 
 
-def test_nobody_who_looks_for_the_hub_finds_a_user() -> None:
+def test_hub_service_does_not_select_pods_of_users() -> None:
     found = made()
     labels = user_pod(found)["metadata"]["labels"]
     assert labels == {"team": "vision", names.JOB_LABEL: "digits"}
@@ -190,18 +190,18 @@ CHANGES: dict[str, tuple[dict[str, Json], set[str]]] = {
 
 
 @pytest.mark.parametrize(("after", "changed"), CHANGES.values(), ids=CHANGES)
-def test_another_configuration_is_another_pod(after: dict[str, Json], changed: set[str]) -> None:
+def test_changed_configuration_replaces_pod(after: dict[str, Json], changed: set[str]) -> None:
     before = annotations(made())
     assert {key for key in before if before[key] != annotations(after)[key]} == changed
 
 
-def test_its_ports() -> None:
+def test_hub_ports() -> None:
     found = made(port=8080)
     assert found["Service"]["spec"]["ports"] == [{"name": "http", "port": 8080, "targetPort": 8080}]
     assert settings_of(found)["hubPort"] == HUB_INTERNAL_PORT
 
 
-def test_its_files_are_programs() -> None:
+def test_shipped_files_compile() -> None:
     files = made(config="c.JupyterHub.log_level = 10")["ConfigMap"]["data"]
     programs = {name: text for name, text in files.items() if name.endswith(".py")}
     assert "added_config.py" in programs
@@ -211,7 +211,7 @@ def test_its_files_are_programs() -> None:
         assert "from windlass" not in text
 
 
-# A user's server
+# Servers of users
 
 
 def started(
@@ -238,7 +238,7 @@ def started(
     )
 
 
-def test_a_server_sees_the_volumes_and_the_folder_of_its_user(tmp_path: Path) -> None:
+def test_user_server_has_links_to_volumes_and_own_folder(tmp_path: Path) -> None:
     folder = tmp_path / "people" / "a b%"
     done = started(tmp_path, WINDLASS_NOTEBOOKS=str(folder))
     assert done.returncode == 0, done.stderr
@@ -249,14 +249,14 @@ def test_a_server_sees_the_volumes_and_the_folder_of_its_user(tmp_path: Path) ->
     assert folder.is_dir()
 
 
-def test_without_a_folder_notebooks_are_at_home(tmp_path: Path) -> None:
+def test_notebooks_without_folder_are_in_home(tmp_path: Path) -> None:
     assert started(tmp_path, WINDLASS_NOTEBOOKS="").returncode == 0
     notebooks = tmp_path / "home" / "notebooks"
     assert notebooks.is_dir()
     assert not notebooks.is_symlink()
 
 
-def test_a_volume_may_be_called_as_the_folder_of_the_notebooks_is(tmp_path: Path) -> None:
+def test_volume_may_be_named_like_notebook_folder(tmp_path: Path) -> None:
     job = msgspec.structs.replace(JOB, volumes={"notebooks": Volume(at="/notebooks", pvc="n")})
     settings = settings_of(made(MACHINE, job=job))
     assert settings["notebooks"] == "windlass-notebooks"
@@ -267,14 +267,14 @@ def test_a_volume_may_be_called_as_the_folder_of_the_notebooks_is(tmp_path: Path
 
 
 @pytest.mark.parametrize("there", ["", "jupyter-lab", "jupyterhub-singleuser"])
-def test_what_is_missing_is_told_in_one_line(tmp_path: Path, there: str) -> None:
+def test_missing_program_is_reported_in_one_line(tmp_path: Path, there: str) -> None:
     done = started(tmp_path, there, PATH=str(tmp_path / "bin"))
     assert done.returncode == 127
     assert len(done.stderr.splitlines()) == 1
     assert "pip install jupyterhub jupyterlab" in done.stderr
 
 
-def test_a_missing_hub_is_told_in_one_line(tmp_path: Path) -> None:
+def test_missing_jupyterhub_is_reported_in_one_line(tmp_path: Path) -> None:
     container = container_of(made(MACHINE))
     done = subprocess.run(  # noqa: S603
         container["command"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
@@ -296,12 +296,12 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("user", "folder"), FOLDERS.items())
-def test_the_folder_of_a_user(user: str, folder: str) -> None:
+def test_folder_name_of_a_user(user: str, folder: str) -> None:
     assert hub_folders.folder_of(user) == folder
 
 
 @given(st.lists(st.text(min_size=1).filter(lambda user: user.isprintable()), unique=True))
-def test_each_user_has_one_folder_and_no_other_users(users: list[str]) -> None:
+def test_folder_names_are_unique_and_valid(users: list[str]) -> None:
     folders = [hub_folders.folder_of(user) for user in users]
     assert len(set(folders)) == len(users)
     for folder in folders:
@@ -310,13 +310,13 @@ def test_each_user_has_one_folder_and_no_other_users(users: list[str]) -> None:
         assert len(folder.encode()) <= 255
 
 
-def test_long_names_differ_too() -> None:
+def test_long_user_names_have_different_folders() -> None:
     ends = {hub_folders.folder_of("ü" * 200 + end) for end in "ab"}
     assert len(ends) == 2
     assert all(len(each) <= 255 for each in ends)
 
 
-# A request's head
+# Headers of requests
 
 CLOSED = ["Connection: close", "X-Forwarded-Proto: http", "X-Forwarded-For: 10.0.0.9"]
 UPGRADE = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: v1"]
@@ -331,5 +331,5 @@ HEADS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "expected"), HEADS.values(), ids=HEADS)
-def test_what_is_passed_on(fields: list[str], expected: list[str]) -> None:
+def test_forwarded_fields(fields: list[str], expected: list[str]) -> None:
     assert hub_headers.forwarded_fields(fields, "10.0.0.9") == expected

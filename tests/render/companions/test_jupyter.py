@@ -1,4 +1,4 @@
-"""JupyterLab beside a job: what it sees, what it may do, and a password that stands nowhere."""
+"""JupyterLab of a job: volumes, permissions, and the password, which no object contains."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ LABELS = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "jupyter"}
 
 
 def made(job: Job = JOB, resolved: ResolvedCompanions = SETTLED, **fields: Any) -> dict[str, Json]:
-    """By kind."""
+    """Return the objects by kind."""
     return by_kind(jupyter.objects(job, Jupyter(**fields), resolved, None, ""))
 
 
@@ -50,7 +50,7 @@ def variables_of(found: dict[str, Json]) -> Json:
     return by_name
 
 
-def test_what_belongs_together_finds_itself() -> None:
+def test_service_selects_pod_and_pod_mounts_its_objects() -> None:
     found = made()
     assert list(found) == [
         *("ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "Deployment", "Service")
@@ -78,7 +78,7 @@ def test_what_belongs_together_finds_itself() -> None:
 
 @pytest.mark.parametrize("service", ServiceType)
 @pytest.mark.parametrize("namespace", ["", "research"])
-def test_kubernetes_takes_it(service: ServiceType, namespace: str) -> None:
+def test_api_server_accepts_objects(service: ServiceType, namespace: str) -> None:
     job = msgspec.structs.replace(JOB, namespace=namespace)
     found = made(job, service=service, resources=Resources(cpus=2, memory="4Gi"), port=9999)
     for body in found.values():
@@ -89,7 +89,7 @@ def test_kubernetes_takes_it(service: ServiceType, namespace: str) -> None:
     assert container_of(found)["readinessProbe"]["httpGet"]["port"] == 9999
 
 
-def test_it_may_look_and_nothing_else() -> None:
+def test_jupyter_account_may_only_read() -> None:
     rules = made()["Role"]["rules"]
     assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
     resources = {resource for rule in rules for resource in rule["resources"]}
@@ -97,14 +97,14 @@ def test_it_may_look_and_nothing_else() -> None:
     assert "secrets" not in resources
 
 
-def test_it_speaks_as_somebody_else_where_that_is_wished() -> None:
+def test_given_service_account_is_used() -> None:
     found = made(service_account="robot")
     assert not found.keys() & {"ServiceAccount", "Role", "RoleBinding"}
     assert pod_of(found)["serviceAccountName"] == "robot"
     assert pod_of(found)["automountServiceAccountToken"] is True
 
 
-def test_it_has_the_variables_of_the_job_and_is_told_who_its_tasks_are() -> None:
+def test_jupyter_has_variables_of_job_and_addresses_of_tasks() -> None:
     variables = variables_of(made())
     assert variables["LEVEL"] == "3"
     assert variables["TOKEN"]["secretKeyRef"] == {
@@ -115,14 +115,14 @@ def test_it_has_the_variables_of_the_job_and_is_told_who_its_tasks_are() -> None
     assert container_of(made())["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert variables["WINDLASS_JOB"] == "digits", "what it needs counts before what the job says"
     assert variables["JUPYTER_CONFIG_PATH"] == jupyter.CONFIG_FOLDER
-    assert not {"OF_PS", "TF_CONFIG", "TASK_INDEX"} & variables.keys(), "it is no task"
+    assert not {"OF_PS", "TF_CONFIG", "TASK_INDEX"} & variables.keys(), "variables of tasks only"
     assert json.loads(variables["CLUSTER_CONFIG"]) == {
         "ps": ["ps-0.digits:3333"],
         "worker": ["worker-0.digits:2222", "worker-1.digits:2222"],
     }
 
 
-def test_tasks_of_plain_objects_have_other_names() -> None:
+def test_addresses_of_plain_tasks() -> None:
     of_job = json.loads(
         variables_of(made(resolved=msgspec.structs.replace(SETTLED, is_plain=True)))["CLUSTER_CONFIG"]
     )
@@ -132,7 +132,7 @@ def test_tasks_of_plain_objects_have_other_names() -> None:
 
 
 @pytest.mark.parametrize("runtime", [Runtime.PYTORCH, Runtime.JAX, Runtime.PLAIN, Runtime.MPI])
-def test_tasks_of_other_runtimes_are_told_of_too(runtime: Runtime) -> None:
+def test_addresses_for_every_runtime(runtime: Runtime) -> None:
     job = msgspec.structs.replace(JOB, runtime=runtime)
     assert json.loads(variables_of(made(job))["CLUSTER_CONFIG"])["worker"][0].startswith("worker-0.digits:")
 
@@ -140,7 +140,7 @@ def test_tasks_of_other_runtimes_are_told_of_too(runtime: Runtime) -> None:
 # The password
 
 
-def test_the_secret_has_the_hash_for_servers_of_all_ages() -> None:
+def test_secret_has_hash_for_old_and_new_servers() -> None:
     data = made()["Secret"]["stringData"]
     config = json.loads(data["jupyter_server_config.json"])
     assert config == {"PasswordIdentityProvider": {"hashed_password": HASH}}
@@ -148,7 +148,7 @@ def test_the_secret_has_the_hash_for_servers_of_all_ages() -> None:
     assert older == {"NotebookApp": {"password": HASH}}
 
 
-def test_another_password_replaces_the_pod() -> None:
+def test_changed_password_replaces_pod() -> None:
     changed = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: passwords.for_jupyter("other")}})
     again, other = made(), made(resolved=changed)
     annotations = [
@@ -158,24 +158,24 @@ def test_another_password_replaces_the_pod() -> None:
     assert HASH not in json.dumps(annotations)
 
 
-def test_the_hash_is_in_the_secret_alone() -> None:
+def test_password_hash_is_only_in_secret() -> None:
     found = made()
     assert HASH not in json.dumps([each for kind, each in found.items() if kind != "Secret"])
 
 
-def test_a_secret_of_ones_own_is_mounted() -> None:
+def test_user_secret_is_mounted() -> None:
     found = made(resolved=ResolvedCompanions(), password_from=PasswordFrom(secret="mine"))  # noqa: S106
     assert "Secret" not in found
     assert {"name": "windlass-jupyter", "secret": {"secretName": "mine"}} in pod_of(found)["volumes"]
 
 
-# What its script does
+# Start script
 
 
 def started(
     tmp_path: Path, found: dict[str, Json], *programs: str, address: str = "10.1.2.3"
 ) -> subprocess.CompletedProcess[str]:
-    """The script of the container with these programs, which say how they were started, in a home of the test."""
+    """Run the script of the container with fake programs, which print their arguments, in a home folder of the test."""
     tools = tmp_path / "bin"
     tools.mkdir(exist_ok=True)
     for needed in ("mkdir", "ln", "cp", "cat", "sh"):
@@ -205,7 +205,7 @@ def started(
     )
 
 
-def test_it_begins_with_the_starter_among_the_volumes(tmp_path: Path) -> None:
+def test_start_script_links_volumes_and_opens_first_notebook(tmp_path: Path) -> None:
     result = started(tmp_path, made(folder="/output/note books"), "jupyter-lab")
     assert result.returncode == 0, result.stderr
     words = result.stdout.splitlines()
@@ -218,7 +218,7 @@ def test_it_begins_with_the_starter_among_the_volumes(tmp_path: Path) -> None:
     assert json.loads((home / "notebooks" / "start.ipynb").read_text())["nbformat"] == 4
 
 
-def test_what_somebody_has_written_stays(tmp_path: Path) -> None:
+def test_edited_notebook_is_not_overwritten(tmp_path: Path) -> None:
     for text in ("mine", "mine too"):
         started(tmp_path, made(folder="/output"), "jupyter-lab")
         (tmp_path / "output" / "start.ipynb").write_text(text)
@@ -226,19 +226,19 @@ def test_what_somebody_has_written_stays(tmp_path: Path) -> None:
     assert (tmp_path / "output" / "start.ipynb").read_text() == "mine too"
 
 
-def test_without_a_folder_notebooks_are_beside_the_volumes(tmp_path: Path) -> None:
+def test_notebooks_without_folder_are_next_to_volumes(tmp_path: Path) -> None:
     assert started(tmp_path, made(), "jupyter-lab").returncode == 0
     assert not (tmp_path / "home" / "notebooks").is_symlink()
     assert (tmp_path / "home" / "notebooks" / "start.ipynb").exists()
 
 
-def test_an_older_image_has_no_lab(tmp_path: Path) -> None:
+def test_image_without_lab_starts_jupyter_notebook(tmp_path: Path) -> None:
     words = started(tmp_path, made(), "jupyter-notebook").stdout.splitlines()
     assert words[0] == "jupyter-notebook"
     assert "--NotebookApp.default_url=/tree/notebooks/start.ipynb" in words
 
 
-def test_an_image_without_jupyter_says_what_to_do(tmp_path: Path) -> None:
+def test_image_without_jupyter_reports_what_to_do(tmp_path: Path) -> None:
     result = started(tmp_path, made())
     assert result.returncode == 127
     assert result.stderr == (
@@ -247,23 +247,23 @@ def test_an_image_without_jupyter_says_what_to_do(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_notebook_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "output").write_text("a file")
     result = started(tmp_path, made(folder="/output/notebooks"), "jupyter-lab")
     assert result.returncode == 1
     assert "output/notebooks: set another one with jupyter: {folder: …}" in result.stderr
 
 
-def test_on_the_network_of_its_machine_it_listens_at_its_own_address(tmp_path: Path) -> None:
+def test_server_on_shared_network_listens_on_own_address(tmp_path: Path) -> None:
     assert "--ip=127.0.5.7" in started(tmp_path, made(), "jupyter-lab", address="127.0.5.7").stdout
 
 
-def test_where_addresses_are_those_of_ipv6_it_listens_there(tmp_path: Path) -> None:
+def test_server_with_ipv6_address_listens_on_ipv6(tmp_path: Path) -> None:
     assert "--ip=::" in started(tmp_path, made(), "jupyter-lab", address="fd00::7").stdout.split()
 
 
-def test_people_may_come_by_the_name_of_another_machine(tmp_path: Path) -> None:
-    """Through a port that somebody has opened to them there; a password is asked for in any case."""
+def test_remote_access_is_allowed(tmp_path: Path) -> None:
+    """Users may connect through a forwarded port of another machine. A password is always required."""
     words = started(tmp_path, made(), "jupyter-lab", address="127.0.5.7").stdout.split()
     assert "--ServerApp.allow_remote_access=True" in words
 
@@ -277,8 +277,6 @@ CALLED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize(("at", "folder", "expected"), CALLED.values(), ids=CALLED)
-def test_a_volume_may_be_called_as_the_folder_of_the_notebooks_is(
-    at: str, folder: str, expected: str
-) -> None:
+def test_volume_may_be_named_like_notebook_folder(at: str, folder: str, expected: str) -> None:
     job = msgspec.structs.replace(JOB, volumes={"notebooks": Volume(at=at, pvc="n")})
     assert container_of(made(job, folder=folder))["command"][6] == expected

@@ -1,4 +1,4 @@
-"""Passwords of companions: any characters, another salt each time, and hashes that the servers' own verifiers take."""
+"""Password hashes of companions: any characters, a new salt each time, accepted by the verifiers of the servers."""
 
 import base64
 import hashlib
@@ -29,12 +29,12 @@ ANY = st.text(st.characters(exclude_categories=["Cs"])).filter(passwords.normal)
 
 
 def typed(text: str) -> str:
-    """What tornado leaves of an argument that somebody has sent, in its own words."""
+    """Return a form argument as tornado decodes it."""
     return re.sub(r"[\x00-\x08\x0e-\x1f]", " ", text).strip()
 
 
 def is_taken_by_jupyter(hashed: str, text: str) -> bool:
-    """As Jupyter asks: the name of the algorithm, and what its own hasher says with the parameters of the hash."""
+    """Verify a hash like Jupyter: by the name of the algorithm and the parameters in the hash."""
     algorithm, _, encoded = hashed.partition(":")
     assert algorithm == "argon2"
     try:
@@ -44,7 +44,7 @@ def is_taken_by_jupyter(hashed: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
-def test_both_servers_take_what_was_chosen_and_nothing_else(text: str) -> None:
+def test_hashes_accept_only_the_password(text: str) -> None:
     for_jupyter, for_hub = passwords.for_jupyter(text), passwords.for_hub(text)
     assert is_taken_by_jupyter(for_jupyter, typed(text))
     assert not is_taken_by_jupyter(for_jupyter, typed(text) + "x")
@@ -57,20 +57,20 @@ def test_both_servers_take_what_was_chosen_and_nothing_else(text: str) -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(ANY)
-def test_whatever_is_typed_fits(text: str) -> None:
+def test_any_typed_password_fits_its_hash(text: str) -> None:
     assert passwords.normal(text) == typed(text)
     assert passwords.fits_hub(passwords.for_hub(text), text)
     assert is_taken_by_jupyter(passwords.for_jupyter(text), typed(text))
 
 
-def test_the_salt_is_another_one_each_time() -> None:
+def test_each_hash_has_another_salt() -> None:
     jupyters = {passwords.for_jupyter("a").split("$")[4] for _ in range(3)}
     hubs = {passwords.for_hub("a").split(":")[1] for _ in range(3)}
     assert len(jupyters) == len(hubs) == 3
 
 
 @pytest.mark.usefixtures("production_cost")
-def test_hash_for_jupyter_costs_as_much_as_the_one_that_jupyter_makes() -> None:
+def test_jupyter_hash_has_cost_of_jupyter() -> None:
     hashed = passwords.for_jupyter("a")
     assert hashed.startswith("argon2:$argon2id$v=19$m=10240,t=10,p=8$")
     assert len(base64.b64decode(hashed.rpartition("$")[2] + "=")) == 32
@@ -78,7 +78,7 @@ def test_hash_for_jupyter_costs_as_much_as_the_one_that_jupyter_makes() -> None:
     assert not is_taken_by_jupyter(hashed, "b")
 
 
-def test_hash_for_the_hub_takes_16_mib_of_memory() -> None:
+def test_hub_hash_needs_16_mib_of_memory() -> None:
     hashed = passwords.for_hub("a")
     salt, found = (base64.b64decode(part) for part in hashed.split(":")[1:])
     assert found == hashlib.scrypt(b"a", salt=salt, n=1 << 14, r=8, p=1, dklen=32)
@@ -89,12 +89,12 @@ def test_hash_for_the_hub_takes_16_mib_of_memory() -> None:
 @pytest.mark.parametrize(
     "hashed", ["", "scrypt:", "scrypt:a:b:c", "scrypt:!!:!!", "argon2:", "argon2:$x", "sha1:a:b"]
 )
-def test_what_is_no_hash_fits_nothing(hashed: str) -> None:
+def test_invalid_hash_fits_no_password(hashed: str) -> None:
     assert not passwords.fits_jupyter(hashed, "a")
     assert not passwords.fits_hub(hashed, "a")
 
 
-def test_what_is_made_up_is_long_and_needs_no_normalisation() -> None:
+def test_generated_password_is_long_and_normalised() -> None:
     made = {passwords.generated() for _ in range(10)}
     assert len(made) == 10
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{20,}", each) for each in made)

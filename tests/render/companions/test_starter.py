@@ -1,4 +1,4 @@
-"""The notebook with which somebody begins. That its cells do what they say is tested with the real programs."""
+"""The first notebook of a job. Other tests run its cells with real programs."""
 
 import ast
 import json
@@ -26,7 +26,7 @@ def code(job: Job) -> list[str]:
 
 
 @pytest.mark.parametrize("runtime", Runtime)
-def test_it_is_a_notebook_whose_cells_are_python(runtime: Runtime) -> None:
+def test_first_notebook_is_valid(runtime: Runtime) -> None:
     job = msgspec.structs.replace(JOB, runtime=runtime)
     assert len({cell["id"] for cell in cells(job)}) == len(cells(job))
     for cell in cells(job):
@@ -38,25 +38,25 @@ def test_it_is_a_notebook_whose_cells_are_python(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("runtime", Runtime)
-def test_only_tensorflow_has_servers_to_compute_on(runtime: Runtime) -> None:
+def test_only_tensorflow_notebook_computes_on_servers(runtime: Runtime) -> None:
     text = "\n".join(code(msgspec.structs.replace(JOB, runtime=runtime)))
     assert ("grpc://" in text) is (runtime is Runtime.TENSORFLOW)
 
 
-def test_it_asks_a_task_that_is_there() -> None:
+def test_notebook_reads_variables_of_existing_task() -> None:
     assert 'variables_of("worker-0")' in code(JOB)[0]
 
 
-def test_the_same_job_has_the_same() -> None:
+def test_notebook_is_deterministic() -> None:
     assert starter.notebook(JOB) == starter.notebook(JOB)
     assert "# The job digits" in "".join(cells(JOB)[0]["source"])
 
 
 @pytest.mark.parametrize("runtime", [Runtime.PYTORCH, Runtime.PLAIN])
-def test_without_windlass_it_knows_what_was_known_before(
+def test_notebook_without_windlass_uses_initial_addresses(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In an image that has nothing of it."""
+    """The image does not contain Windlass."""
     monkeypatch.setitem(__import__("sys").modules, "windlass", None)
     monkeypatch.setenv("WINDLASS_JOB", "digits")
     monkeypatch.setenv("CLUSTER_CONFIG", '{"worker": ["worker-0.digits:2222"]}')

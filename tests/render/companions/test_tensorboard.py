@@ -1,4 +1,4 @@
-"""TensorBoard beside a job: what it watches, and as what it is found."""
+"""TensorBoard of a job: its folder and its Service."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ def made(resolved: ResolvedCompanions = ResolvedCompanions(), **fields: Any) -> 
     return by_kind(tensorboard.objects(JOB, TensorBoard(**fields), resolved, None, "research"))
 
 
-def test_it_watches_the_output_and_writes_nothing() -> None:
+def test_tensorboard_mounts_volumes_read_only() -> None:
     container = container_of(made())
     assert {"--logdir=/output", "--port=6006"} <= set(container["command"])
     assert container["volumeMounts"] == [{"name": "output", "mountPath": "/output", "readOnly": True}]
@@ -41,7 +41,7 @@ def test_it_watches_the_output_and_writes_nothing() -> None:
     assert [each["name"] for each in container["env"]] == ["WINDLASS_ADDRESS"], "no secret of the job's"
 
 
-def test_its_service_is_called_tensorboard() -> None:
+def test_service_is_named_tensorboard() -> None:
     deployment, service = made().values()
     assert (deployment["metadata"]["name"], service["metadata"]["name"]) == (
         "digits-tensorboard",
@@ -55,7 +55,7 @@ def test_its_service_is_called_tensorboard() -> None:
 
 
 @pytest.mark.parametrize("service", ServiceType)
-def test_kubernetes_takes_it(service: ServiceType) -> None:
+def test_api_server_accepts_objects(service: ServiceType) -> None:
     found = made(
         service=service, port=7007, image="board:2", logdir="/output/run 1", resources=Resources(cpus=1)
     )
@@ -69,7 +69,7 @@ def test_kubernetes_takes_it(service: ServiceType) -> None:
     assert (container["image"], container["resources"]["limits"]) == ("board:2", {"cpu": "1"})
 
 
-def test_it_speaks_to_no_api_server() -> None:
+def test_tensorboard_has_no_service_account_token() -> None:
     spec = pod_of(made())
     assert spec["automountServiceAccountToken"] is False
     assert msgspec.json.encode(spec).count(b"TOKEN") == 0
@@ -82,14 +82,14 @@ with socket.socket() as asking:
     is_taken = asking.connect_ex(("127.0.0.1", {port})) == 0
 print(is_taken, *sys.argv)
 """
-"""As TensorBoard asks whether its port is taken: at `localhost`, whatever its own address is."""
+"""Program that checks like TensorBoard whether its port is taken: on `localhost`, whatever its own address is."""
 
 
 @pytest.mark.parametrize(
     ("address", "listens_on", "is_taken"),
     [("10.0.0.7", "0.0.0.0", True), ("fd00::7", "::", True), ("127.9.0.7", "127.9.0.7", False)],  # noqa: S104
 )
-def test_one_with_a_loopback_address_to_itself_minds_its_own_port(
+def test_tensorboard_with_own_loopback_address_ignores_localhost_port(
     address: str, listens_on: str, is_taken: bool, tmp_path: Path
 ) -> None:
     program = tmp_path / "tensorboard"

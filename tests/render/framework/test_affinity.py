@@ -1,4 +1,4 @@
-"""Tasks whose folders are on some machines run there, and wherever else they say."""
+"""Node affinity of tasks whose folders exist only on some nodes."""
 
 from typing import Any
 
@@ -20,15 +20,15 @@ def job(*nodes: tuple[str, ...], **fields: Any) -> Job:
 
 
 INTERSECTIONS: dict[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]] = {
-    "nobody names any": (((), ()), None),
-    "one does": (((), ("n2", "n1")), ("n2", "n1")),
-    "two do": ((("n1", "n2", "n3"), ("n3", "n1")), ("n1", "n3")),
+    "no nodes": (((), ()), None),
+    "one volume with nodes": (((), ("n2", "n1")), ("n2", "n1")),
+    "two volumes with nodes": ((("n1", "n2", "n3"), ("n3", "n1")), ("n1", "n3")),
     "the same twice": ((("n1", "n1"),), ("n1",)),
 }
 
 
 @pytest.mark.parametrize(("nodes", "expected"), INTERSECTIONS.values(), ids=INTERSECTIONS.keys())
-def test_the_machines_that_have_all(nodes: tuple[tuple[str, ...], ...], expected: Any) -> None:
+def test_nodes_have_all_folders(nodes: tuple[tuple[str, ...], ...], expected: Any) -> None:
     assert affinity.nodes_of(job(*nodes)) == expected
 
 
@@ -68,12 +68,12 @@ PODS: dict[str, tuple[Json, Json]] = {
 
 
 @pytest.mark.parametrize(("own", "expected"), PODS.values(), ids=PODS.keys())
-def test_what_a_pod_asks_for_itself_is_kept(own: Json, expected: Json) -> None:
+def test_node_affinity_of_pod_is_kept(own: Json, expected: Json) -> None:
     made = builder.framework(job(("n1", "n2"), pod={"spec": {"affinity": own}} if own else {}))
     assert made["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["affinity"] == expected
 
 
-def test_a_folder_of_no_machine_in_particular_is_warned_of() -> None:
+def test_host_path_without_nodes_is_a_warning() -> None:
     text = (
         "name: a\ncommand: b\nvolumes: {{v: {{hostPath: /srv, at: /v{}}}}}\nroles: {{worker: {{tasks: 2}}}}"
     )

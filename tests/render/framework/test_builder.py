@@ -1,4 +1,4 @@
-"""From a job to its Framework."""
+"""Rendering of a job to a Framework."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def container_of(made: Json, index: int = 0) -> Json:
     return container
 
 
-def test_the_least() -> None:
+def test_minimal_job() -> None:
     assert framework(job(), has_mounts=False) == {
         "apiVersion": "frameworkcontroller.microsoft.com/v1",
         "kind": "Framework",
@@ -84,7 +84,7 @@ def test_the_least() -> None:
     }
 
 
-def test_metadata_and_deadlines() -> None:
+def test_metadata_and_deadlines_are_rendered() -> None:
     made = framework(
         job(
             namespace="team",
@@ -111,7 +111,7 @@ def test_metadata_and_deadlines() -> None:
 
 
 RETRIES: dict[str, tuple[Retry, int | None, Json]] = {
-    # a task that is never tried alone leaves it to the job, after a lost node too
+    # without retries of tasks, the job is retried, also after a lost node
     "no retries": (Retry(job=3), None, {"fancyRetryPolicy": False, "maxRetryCount": 0}),
     "of every task": (
         Retry(task=2),
@@ -128,7 +128,7 @@ RETRIES: dict[str, tuple[Retry, int | None, Json]] = {
 
 
 @pytest.mark.parametrize(("retry", "of_role", "expected"), RETRIES.values(), ids=RETRIES.keys())
-def test_retries(retry: Retry, of_role: int | None, expected: Json) -> None:
+def test_retry_policy_of_task(retry: Retry, of_role: int | None, expected: Json) -> None:
     made = framework(job(retry=retry, roles={"worker": Role(retry=of_role)}))
     assert role_of(made)["task"]["retryPolicy"] == expected
     assert made["spec"]["retryPolicy"]["maxRetryCount"] == retry.job
@@ -146,16 +146,18 @@ PORTS: dict[str, tuple[Runtime, int | None, int | None, list[Json]]] = {
 
 
 @pytest.mark.parametrize(("runtime", "of_job", "of_role", "expected"), PORTS.values(), ids=PORTS.keys())
-def test_ports(runtime: Runtime, of_job: int | None, of_role: int | None, expected: list[Json]) -> None:
+def test_declared_ports(
+    runtime: Runtime, of_job: int | None, of_role: int | None, expected: list[Json]
+) -> None:
     made = framework(job(runtime=runtime, port=of_job, roles={"worker": Role(port=of_role)}))
     assert container_of(made).get("ports", []) == expected
 
 
-def test_a_container_is_named_after_its_runtime() -> None:
+def test_container_is_named_after_runtime() -> None:
     assert container_of(framework(job(runtime=Runtime.JAX)))["name"] == "jax"
 
 
-def test_resources() -> None:
+def test_requests_equal_limits() -> None:
     roles = {"a": Role(), "b": Role(resources=Resources(gpus=2)), "c": Role(resources=Resources())}
     made = framework(job(resources=Resources(cpus=0.5, memory="4Gi", gpus=1), roles=roles))
     amounts = {"cpu": "0.5", "memory": "4Gi"}
@@ -167,7 +169,7 @@ def test_resources() -> None:
     assert "resources" not in container_of(made, 2)
 
 
-def test_environment() -> None:
+def test_variables_of_container() -> None:
     source = {"secretKeyRef": {"name": "keys", "key": "token"}}
     env = {"A": 1, "B": 0.5, "C": True, "D": "$(A)", "E": source, "PYTHONUNBUFFERED": ""}
     roles = {"worker": Role(env={"A": "own", "F": False})}
@@ -223,7 +225,7 @@ VOLUMES: dict[str, tuple[Volume, Json, Json]] = {
 
 
 @pytest.mark.parametrize(("volume", "source", "mount"), VOLUMES.values(), ids=VOLUMES.keys())
-def test_volumes(volume: Volume, source: Json, mount: Json) -> None:
+def test_volume_sources_and_mounts(volume: Volume, source: Json, mount: Json) -> None:
     made = framework(job(volumes={"v": volume}))
     assert spec_of(made)["volumes"][0] == {"name": "v", **source}
     assert container_of(made)["volumeMounts"][0] == {"name": "v", **mount}
@@ -244,7 +246,7 @@ def test_shared_memory_and_progress_need_mounts() -> None:
     assert pods.PROGRESS_VARIABLE not in str(without)
 
 
-def test_where_it_runs() -> None:
+def test_node_selection_fields() -> None:
     made = framework(
         job(
             service_account="trainer",
@@ -261,7 +263,7 @@ def test_where_it_runs() -> None:
     assert spec["tolerations"] == [{"key": "x"}, {"key": "y"}]
 
 
-def test_a_role_comes_before_the_job_and_pod_before_both() -> None:
+def test_role_overrides_job_and_pod_overrides_both() -> None:
     own = {"spec": {"containers": [{"name": "main", "image": "from-pod"}]}}
     roles = {"a": Role(image="of-a", command=["x"]), "b": Role(pod=own)}  # type: ignore[arg-type]
     made = framework(job(image="of-job", pod={"spec": {"hostIPC": True}}, roles=roles))
@@ -273,13 +275,13 @@ def test_a_role_comes_before_the_job_and_pod_before_both() -> None:
     assert spec_of(made, 0)["hostIPC"] is spec_of(made, 1)["hostIPC"] is True
 
 
-def test_code_in_place() -> None:
+def test_code_in_place_sets_working_directory() -> None:
     made = framework(job(), code.InPlace("/home/me/src"))
     assert container_of(made)["workingDir"] == "/home/me/src"
     assert "initContainers" not in spec_of(made)
 
 
-def test_packed_code() -> None:
+def test_packed_code_is_unpacked_by_init_container() -> None:
     made = framework(
         job(image="tf:1", resources=Resources(cpus=1, gpus=1)), code.Packed(code.config_map_name("digits"))
     )
@@ -293,7 +295,7 @@ def test_packed_code() -> None:
     assert unpacking["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
-def test_the_same_job_gives_the_same_framework() -> None:
+def test_framework_is_deterministic() -> None:
     made = job(env={"B": 1, "A": 2}, roles={"b": Role(), "a": Role()})
     assert repr(framework(made)) == repr(framework(made))
     assert [role["name"] for role in framework(made)["spec"]["taskRoles"]] == ["b", "a"]

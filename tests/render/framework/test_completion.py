@@ -1,4 +1,4 @@
-"""Which roles decide a job: the runtime says, and a role that says otherwise."""
+"""Completion policies by runtime, and those that a role sets."""
 
 import pytest
 
@@ -21,7 +21,7 @@ CASES: dict[str, tuple[Runtime, dict[str, int], dict[str, tuple[int, int]]]] = {
     "a chief of no tasks": (TF, {"chief": 0, "worker": 2}, {"chief": FAILS, "worker": (1, 2)}),
     "workers alone": (TF, {"worker": 2}, {"worker": FAILS}),
     "an evaluator": (TF, {"worker": 2, "evaluator": 1}, {"worker": (1, 2), "evaluator": FAILS}),
-    "lookers-on": (
+    "notebooks and TensorBoards": (
         TF,
         {"worker": 1, "tensorboard": 1, "jupyter": 1, "notebook": 1},
         {"worker": (1, 1), "tensorboard": NEVER, "jupyter": NEVER, "notebook": NEVER},
@@ -37,7 +37,9 @@ CASES: dict[str, tuple[Runtime, dict[str, int], dict[str, tuple[int, int]]]] = {
 
 
 @pytest.mark.parametrize(("runtime", "tasks", "expected"), CASES.values(), ids=CASES.keys())
-def test_who_decides(runtime: Runtime, tasks: dict[str, int], expected: dict[str, tuple[int, int]]) -> None:
+def test_completion_policies_by_runtime(
+    runtime: Runtime, tasks: dict[str, int], expected: dict[str, tuple[int, int]]
+) -> None:
     roles = {name: Role(tasks=number) for name, number in tasks.items()}
     found = completion.policies(Job(name="job", runtime=runtime, command="run", roles=roles))
     assert {
@@ -46,14 +48,14 @@ def test_who_decides(runtime: Runtime, tasks: dict[str, int], expected: dict[str
     } == expected
 
 
-def test_a_role_says_so_itself() -> None:
+def test_completion_policy_of_role_is_used() -> None:
     own = CompletionPolicySpec(min_failed_task_count=2, min_succeeded_task_count=3)
     roles = {"worker": Role(tasks=4, completion=own), "ps": Role()}
     assert completion.policies(Job(name="job", runtime=TF, command="run", roles=roles))["worker"] == own
 
 
 def test_idle_servers_are_not_waited_for() -> None:
-    """A notebook drives the workers, and a role with a command decides."""
+    """Workers without a command are driven by a notebook. The role with a command decides."""
     roles = {"ps": Role(), "worker": Role(tasks=2), "chief": Role(command="python drive.py")}
     job = Job(name="job", runtime=TF, roles=roles)
     assert completion.leaders(job) == ("chief",)
@@ -61,7 +63,7 @@ def test_idle_servers_are_not_waited_for() -> None:
     assert completion.leaders(Job(name="job", runtime=TF, roles={"worker": Role()})) == ()
 
 
-def test_a_command_under_pod_is_one() -> None:
+def test_command_in_pod_counts_as_command() -> None:
     own = {"spec": {"containers": [{"name": "tensorflow", "args": ["--serve"]}]}}
     beside = {"spec": {"containers": [{"name": "exporter", "command": ["export"]}]}}
     job = Job(name="job", runtime=TF, roles={"a": Role(pod=own), "b": Role(pod=beside)})

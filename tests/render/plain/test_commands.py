@@ -1,4 +1,4 @@
-"""A wrapped command does what it did: Kubernetes fills in what it knows, and the shell what the script says."""
+"""Wrapped commands: Kubernetes expands its variables, and the shell those of the script."""
 
 import subprocess
 from pathlib import Path
@@ -16,7 +16,7 @@ SHOW = ("/usr/bin/printf", "%s\\0")
 
 
 def run(folder: Path, words: list[str], env: dict[str, str], args: list[str] | None = None) -> list[str]:
-    """What a program is given in a pod that Kubernetes starts, whose script says what is in TOLD."""
+    """Return the arguments of a program in a pod whose script sets the variables in TOLD."""
     variables = [{"name": name, "value": value} for name, value in env.items()]
     container: dict[str, Any] = {"command": [*SHOW, *words], "env": variables, "args": args or []}
     told = [name for name in TOLD if name not in env]
@@ -39,8 +39,8 @@ CASES: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
     "a name of the script": (["--ps=$(PS_HOSTS)", "x"], {}, ["--ps=a:1,b:1", "x"]),
     "two names in one word": (["$(TASK_INDEX)/$(PS_HOSTS)."], {}, ["3/a:1,b:1."]),
     "many words": ([*"abcdefghijkl", "$(TASK_INDEX)"], {}, [*"abcdefghijkl", "3"]),
-    "one that is kept from Kubernetes": (["$$(PS_HOSTS)", "$(PS_HOSTS)"], {}, ["$(PS_HOSTS)", "a:1,b:1"]),
-    "one that nobody knows": (["$(NO)$(TASK_INDEX)"], {}, ["$(NO)3"]),
+    "an escaped reference": (["$$(PS_HOSTS)", "$(PS_HOSTS)"], {}, ["$(PS_HOSTS)", "a:1,b:1"]),
+    "an unknown name": (["$(NO)$(TASK_INDEX)"], {}, ["$(NO)3"]),
     "one of the container": (["$(MINE)", "$(TASK_INDEX)"], {"MINE": "'\";$x"}, ["'\";$x", "3"]),
     "the container's wins": (["$(TASK_INDEX)"], {"TASK_INDEX": "7"}, ["7"]),
     "a variable that refers to the script": (
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_the_program_is_given(case: str, tmp_path: Path) -> None:
+def test_program_gets_expanded_arguments(case: str, tmp_path: Path) -> None:
     words, env, expected = CASES[case]
     assert run(tmp_path, words, env) == expected
 
@@ -73,10 +73,10 @@ WORDS = st.lists(TEXTS | st.sampled_from(["$(PS_HOSTS)", "$$(TASK_INDEX)", "$(MI
 
 @settings(deadline=None, max_examples=40)
 @given(words=st.lists(WORDS, min_size=1, max_size=4), mine=TEXTS, other=WORDS)
-def test_as_if_kubernetes_knew_all(
+def test_expansion_equals_that_of_kubernetes(
     words: list[str], mine: str, other: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The same as in a pod whose variables are all written in its manifest."""
+    """The result is the same as in a pod whose manifest contains all variables."""
     known = {**TOLD, "MINE": expansion.expand(mine, TOLD)}
     known["OTHER"] = expansion.expand(other, known)
     words = [*words, "$(OTHER)"]

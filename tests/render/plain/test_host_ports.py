@@ -1,4 +1,4 @@
-"""Which roles want the same port of a node."""
+"""Clashes of host ports between roles."""
 
 from typing import Any
 
@@ -24,19 +24,19 @@ CASES: dict[str, tuple[dict[str, Json], int]] = {
         0,
     ),
     "other protocols": ({"ps": template(53), "worker": template(53, protocol="UDP")}, 0),
-    "TCP is what nobody says": ({"ps": template(53), "worker": template(53, protocol="TCP")}, 1),
+    "TCP is the default": ({"ps": template(53), "worker": template(53, protocol="TCP")}, 1),
     "no ports": ({"ps": {"spec": {"hostNetwork": True, "containers": [{}]}}, "worker": template()}, 0),
     "no spec": ({"ps": {}}, 0),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_clashes(case: str) -> None:
+def test_number_of_host_port_clashes(case: str) -> None:
     templates, number = CASES[case]
     assert len(list(host_ports.clashes(templates))) == number
 
 
-def test_what_is_said() -> None:
+def test_diagnostics_of_job() -> None:
     (message,) = host_ports.clashes({"ps": template(2222), "worker": template(2222)})
     assert message == (
         "the roles ps and worker both use port 2222 of their node (hostNetwork), which only one pod "

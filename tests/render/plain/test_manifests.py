@@ -1,4 +1,4 @@
-"""What a job becomes without a controller: which objects, by what names, and what is refused or left out."""
+"""Plain objects of a job for a cluster without a controller: kinds, names, errors and warnings."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def job(**fields: Any) -> Job:
 
 
 def made(wanted: Job, **more: Any) -> dict[tuple[str, str], Json]:
-    """By kind and name."""
+    """Return the objects by kind and name."""
     assert list(unsupported.refusals(wanted, more.get("prefix"))) == []
     bodies = [piece.body for piece in manifests.plain(wanted, **more)]
     return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
@@ -60,11 +60,11 @@ KINDS: dict[str, tuple[Job, dict[str, str]]] = {
         job(runtime=Runtime.TENSORFLOW, command=None, roles={"master": Role(), "worker": Role()}),
         {"master": "StatefulSet", "worker": "StatefulSet"},
     ),
-    "nor do servers that somebody asks for": (
+    "requested servers do not": (
         job(runtime=Runtime.TENSORFLOW, command=tf_server.COMMAND),
         {"worker": "StatefulSet"},
     ),
-    "nor does who looks on": (
+    "a TensorBoard does not": (
         job(roles={"worker": Role(), "tensorboard": Role()}),
         {"worker": "Job", "tensorboard": "StatefulSet"},
     ),
@@ -73,7 +73,7 @@ KINDS: dict[str, tuple[Job, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", KINDS)
-def test_what_a_role_becomes(case: str) -> None:
+def test_workload_kind_of_role(case: str) -> None:
     wanted, expected = KINDS[case]
     found = {
         name.removeprefix("digits-"): kind for kind, name in made(wanted) if kind in ("Job", "StatefulSet")
@@ -81,7 +81,7 @@ def test_what_a_role_becomes(case: str) -> None:
     assert found == expected
 
 
-def test_what_a_job_says() -> None:
+def test_fields_of_indexed_job() -> None:
     wanted = job(retry=Retry(task=2), active_deadline="1h", ttl="500ms", annotations={"a": "b"})
     body = workload(wanted)
     template = body["spec"].pop("template")
@@ -98,13 +98,13 @@ def test_what_a_job_says() -> None:
     assert template["spec"]["restartPolicy"] == "Never"
 
 
-def test_one_task_needs_no_index() -> None:
+def test_single_task_has_no_index() -> None:
     body = workload(job(roles={"worker": Role()}))
     assert "completionMode" not in body["spec"]
     assert "JOB_COMPLETION_INDEX" not in str(body)
 
 
-def test_a_stateful_set() -> None:
+def test_fields_of_stateful_set() -> None:
     body = workload(job(runtime=Runtime.TENSORFLOW, roles={"ps": Role(tasks=3), "worker": Role()}), "ps")
     spec = body["spec"]
     assert (spec["replicas"], spec["serviceName"], spec["podManagementPolicy"]) == (3, "digits", "Parallel")
@@ -117,19 +117,19 @@ RETRIES = {
     "of the task": (Retry(task=2, job=7), None, 2),
     "of the role": (Retry(task=2), 5, 5),
     "of the role: none": (Retry(task=2), 0, 0),
-    "of the whole job, where nothing else is said": (Retry(job=3), None, 3),
+    "of the job by default": (Retry(job=3), None, 3),
 }
 
 
 @pytest.mark.parametrize("case", RETRIES)
-def test_retries(case: str) -> None:
+def test_retry_policy_of_task(case: str) -> None:
     retry, own, expected = RETRIES[case]
     body = workload(job(retry=retry, roles={"worker": Role(retry=own)}))
     assert body["spec"]["backoffLimit"] == expected
 
 
-def test_who_is_where() -> None:
-    """Every task has a Service that leads to one pod, and its peers know it by that name."""
+def test_each_task_has_service_and_peers_know_its_name() -> None:
+    """Every task has a Service that selects one pod, and its peers use that name."""
     wanted = job(runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "chief": Role(), "worker": Role(tasks=2)})
     found = made(wanted)
     selectors = {name: body["spec"]["selector"] for (kind, name), body in found.items() if kind == "Service"}
@@ -153,21 +153,21 @@ def test_who_is_where() -> None:
     )
 
 
-def test_names_in_full_where_the_namespace_is_known() -> None:
+def test_names_are_fully_qualified_if_namespace_is_known() -> None:
     found = made(job(namespace="training", port=80))
     cluster = found["ConfigMap", "digits-cluster"]["data"]["cluster.json"]
     assert '"digits-worker-0.training.svc.cluster.local:80"' in cluster
     assert {body["metadata"]["namespace"] for body in found.values()} == {"training"}
 
 
-def test_names_without_the_job() -> None:
+def test_task_names_without_job_name() -> None:
     found = made(job(namespace="default"), prefix="")
     assert ("Service", "worker-1") in found
     assert ("Job", "worker") in found
     assert "worker-1.default.svc" in found["ConfigMap", "digits-cluster"]["data"]["worker.env"]
 
 
-def test_what_the_job_says_itself_is_not_said_again() -> None:
+def test_variables_of_job_are_not_overridden() -> None:
     found = made(job(env={"TASK_INDEX": 7, "HOSTS": "$(WORKER_HOSTS)"}))
     script = found["ConfigMap", "digits-cluster"]["data"]["worker.env"]
     assert "TASK_INDEX" not in script
@@ -177,7 +177,7 @@ def test_what_the_job_says_itself_is_not_said_again() -> None:
     assert "HOSTS" not in names
 
 
-def test_code_and_files_are_there_before_the_task() -> None:
+def test_init_containers_unpack_code_and_wait_for_files() -> None:
     volumes = {"data": Volume(nfs=Nfs(server="s", path="/p"), at="/data")}
     wanted = job(volumes=volumes, needs=("/data/train.csv",))
     body = made(wanted, code=code.Packed("digits-code"))["Job", "digits-worker"]
@@ -187,7 +187,7 @@ def test_code_and_files_are_there_before_the_task() -> None:
     assert main_container(body)["workingDir"] == code.FOLDER
 
 
-def test_tasks_wait_for_what_is_loaded() -> None:
+def test_tasks_wait_for_loaded_data() -> None:
     loads = (LoadData(to="/data/digits", folder="./data"), LoadData(to="/data", command="touch x"))
     volumes = {"data": Volume(nfs=Nfs(server="s", path="/p"), at="/data")}
     wanted = job(volumes=volumes, load_data=loads)
@@ -206,12 +206,12 @@ def test_tasks_wait_for_what_is_loaded() -> None:
     assert set(marks) <= set(first["command"])
 
 
-def test_on_the_network_of_the_node() -> None:
+def test_host_network_sets_dns_policy() -> None:
     template = workload(job(pod={"spec": {"hostNetwork": True}}))["spec"]["template"]
     assert template["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
-def test_a_pod_may_be_restarted_where_it_is() -> None:
+def test_restart_policy_of_pod_is_kept() -> None:
     template = workload(job(pod={"spec": {"restartPolicy": "OnFailure"}}))["spec"]["template"]
     assert template["spec"]["restartPolicy"] == "OnFailure"
 
@@ -240,14 +240,14 @@ REFUSED: dict[str, tuple[Job, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case: str) -> None:
+def test_unsupported_feature_is_rejected(case: str) -> None:
     wanted, message = REFUSED[case]
     (found,) = unsupported.refusals(wanted)
     assert message in found
     assert "\n" not in found
 
 
-def test_a_digit_first_without_the_name_of_the_job() -> None:
+def test_leading_digit_is_valid_without_job_name_prefix() -> None:
     (found,) = unsupported.refusals(job(roles={"1a": Role()}), prefix="")
     assert "1a begins with a digit" in found
     assert list(unsupported.refusals(job(name="1st"), prefix="")) == []
@@ -265,7 +265,7 @@ NOTES = {
 
 
 @pytest.mark.parametrize("case", NOTES)
-def test_what_is_left_out_is_said(case: str) -> None:
+def test_lost_feature_is_a_warning(case: str) -> None:
     wanted, message = NOTES[case]
     (note,) = unsupported.notes(wanted)
     assert message in note
@@ -286,7 +286,7 @@ ROLES = st.dictionaries(
     st.sampled_from([None, code.Packed("x")]),
     st.sampled_from(["", "ns"]),
 )
-def test_any_job_becomes_good_objects(
+def test_any_job_renders_to_valid_objects(
     roles: dict[str, Role], runtime: Runtime, packed: code.Code | None, namespace: str
 ) -> None:
     wanted = job(roles={"main": Role(), **roles}, runtime=runtime, namespace=namespace)

@@ -1,4 +1,4 @@
-"""A shell that has read the script of a role has what `discovery` says, for any job and every task of it."""
+"""The script of a role sets the variables of `discovery`, for any job and task."""
 
 import subprocess
 from collections.abc import Callable
@@ -29,7 +29,7 @@ OF_THE_SHELL = {"PWD", "SHLVL", "_", "OLDPWD"}
 
 
 def exported(script: str, given_variables: dict[str, str]) -> dict[str, str]:
-    """Through a real shell, with nothing else in its environment."""
+    """Run the script in a real shell with these variables only, and return its exported variables."""
     command = ["/bin/sh", "-c", f'{script}\nexec "$@"', "sh", "/usr/bin/env", "-0"]
     answer = subprocess.run(command, env=given_variables, capture_output=True, check=True, timeout=60)  # noqa: S603
     pairs = (pair.partition("=") for pair in answer.stdout.decode().split("\0") if pair)
@@ -37,7 +37,7 @@ def exported(script: str, given_variables: dict[str, str]) -> dict[str, str]:
 
 
 def situation(counted: Counted, index: int) -> dict[str, str]:
-    """What Kubernetes tells a task."""
+    """Return the variables that Kubernetes sets for a task."""
     match counted:
         case Counted.ALONE:
             return {}
@@ -63,7 +63,7 @@ def clusters(draw: st.DrawFn) -> Peers:
 @pytest.mark.parametrize("runtime", [runtime for runtime in Runtime if runtime is not Runtime.MPI])
 @settings(deadline=None, max_examples=12)
 @given(peers=clusters(), data=st.data())
-def test_a_task_has_what_discovery_says(runtime: Runtime, peers: Peers, data: st.DataObject) -> None:
+def test_script_sets_variables_of_discovery(runtime: Runtime, peers: Peers, data: st.DataObject) -> None:
     variables = environment.variables_for_peers(runtime, peers, "digits")
     for role, addresses in peers.roles.items():
         alone = (Counted.ALONE,) if len(addresses) == 1 else ()
@@ -73,7 +73,7 @@ def test_a_task_has_what_discovery_says(runtime: Runtime, peers: Peers, data: st
             assert exported(script, situation(counted, index)) == variables(role, index)
 
 
-def test_what_a_role_says_itself_stays() -> None:
+def test_variables_of_role_are_not_overridden() -> None:
     variables = environment.variables_for_peers(Runtime.PLAIN, Peers({"a": (Address("h", 1),)}), "")
     script = scripts.script(variables, "a", Counted.ALONE, {"JOB_NAME"}, ['export X="${TASK_INDEX}"'])
     assert exported(script, {}) == {"A_HOSTS": "h:1", "TASK_INDEX": "0", "X": "0"}
@@ -91,7 +91,7 @@ ODD: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("index", [0, 1, 2, 5])
-def test_any_value_comes_through(case: str, index: int) -> None:
+def test_any_value_is_exported_unchanged(case: str, index: int) -> None:
     def variables(_role: str, task: int) -> dict[str, str]:
         return {"X": ODD[case](task)}
 
@@ -99,6 +99,6 @@ def test_any_value_comes_through(case: str, index: int) -> None:
     assert exported(script, situation(Counted.BY_KUBERNETES, index)) == variables("", index)
 
 
-def test_what_no_shell_can_work_out_is_not_made_up() -> None:
+def test_irregular_value_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot write a shell expression"):
         scripts.script(lambda _, index: {"X": "x" * index}, "a", Counted.BY_NAME)

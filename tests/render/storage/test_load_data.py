@@ -1,4 +1,4 @@
-"""The Job that brings files: what it is made of, and what its steps do when a real shell runs them."""
+"""The load-data Job: its fields, and its scripts in a real shell."""
 
 import base64
 import contextlib
@@ -27,7 +27,7 @@ from windlass.render.storage.load_data import Folder, LocalFolder
 
 SECONDS = 60
 VARIABLES = {"to": "x", "c": "x", "b": "x"}
-"""None of which is meant by anything here."""
+"""Characters that must not be interpreted."""
 
 
 def job(*entries: LoadData, **fields: Any) -> Job:
@@ -46,14 +46,14 @@ def steps(made: Job, folders: dict[str, Folder] | None = None) -> list[Json]:
     return found
 
 
-# What it is made of
+# Fields
 
 
-def test_nothing_is_made_of_nothing() -> None:
+def test_job_without_load_data_has_no_objects() -> None:
     assert list(load_data.objects(job(), {})) == []
 
 
-def test_a_job_with_a_step_for_each_entry() -> None:
+def test_job_has_init_container_for_each_entry() -> None:
     made = job(
         LoadData(to="/data/a", url="http://h/a.tgz", image="curl:1"),
         LoadData(to="/data/b", folder="b"),
@@ -84,7 +84,7 @@ def test_a_job_with_a_step_for_each_entry() -> None:
     assert third["command"][-2:] == ["make", "data"]
 
 
-def test_a_mark_is_that_of_the_files() -> None:
+def test_marker_depends_on_source_and_contents() -> None:
     def mark(made: LoadData, folders: dict[str, Folder] | None = None) -> str:
         return str(steps(job(LoadData(to="/data", command="x"), made), folders)[1]["command"][5])
 
@@ -96,13 +96,13 @@ def test_a_mark_is_that_of_the_files() -> None:
     )
 
 
-# What its steps do
+# Scripts
 
 
 def run(
     entry: LoadData, folders: dict[str, Folder] | None = None, path: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """As a container would: Kubernetes fills in what it takes for variables."""
+    """Run the command like a container: Kubernetes expands variables first."""
     (step,) = steps(job(entry), folders)
     words = [expansion.expand(word, VARIABLES) for word in step["command"]]
     variables = {**os.environ, **({} if path is None else {"PATH": path})}
@@ -112,7 +112,7 @@ def run(
 
 
 def names_in(folder: Path) -> list[str]:
-    """Without marks."""
+    """Return the names of files without marker files."""
     found = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
     return sorted(name for name in found if not name.startswith(load_data.MARKER_PREFIX))
 
@@ -193,7 +193,7 @@ GOOD: dict[str, tuple[str, bytes, list[str]]] = {
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), GOOD.values(), ids=GOOD.keys())
-def test_a_download(
+def test_download_places_files(
     web: Path, to: Path, address: str, name: str, content: bytes, expected: list[str]
 ) -> None:
     (web / name.replace("%20", " ").replace("%23", "#")).write_bytes(content)
@@ -208,7 +208,7 @@ def test_a_download(
     assert "already" in again.stdout
 
 
-def test_an_archive_is_put_among_what_is_there(web: Path, to: Path, address: str) -> None:
+def test_archive_is_merged_into_existing_folder(web: Path, to: Path, address: str) -> None:
     (web / "all.tgz").write_bytes(packed(FILES))
     (to / "a").mkdir(parents=True)
     (to / "a" / "old").write_text("stays")
@@ -220,7 +220,7 @@ def test_an_archive_is_put_among_what_is_there(web: Path, to: Path, address: str
 
 BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     # name, content, sha256, words
-    "a file that is not there": ("a.csv", None, "", "cannot download"),
+    "a missing file": ("a.csv", None, "", "cannot download"),
     "another file": (
         "a.csv",
         b"x",
@@ -229,21 +229,21 @@ BAD: dict[str, tuple[str, bytes | None, str, str]] = {
     ),
     "no archive": ("a.tgz", b"no archive", "", "not an archive or is damaged"),
     "no zip": ("a.zip", b"no zip", "", "damaged"),
-    "one that climbs": (
+    "a path outside": (
         "a.tar",
         packed({"ok": b"", "../../x": b""}, mode="w"),
         "",
         "contains a path outside",
     ),
     "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "contains a path outside"),
-    "one with a link that climbs": ("a.tgz", packed({}, {"l": "../../x"}), "", "contains a path outside"),
+    "a link outside": ("a.tgz", packed({}, {"l": "../../x"}), "", "contains a path outside"),
     "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "contains a path outside"),
-    "a zip that climbs": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "contains a path outside"),
+    "a zip with a path outside": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "contains a path outside"),
 }
 
 
 @pytest.mark.parametrize(("name", "content", "sha256", "words"), BAD.values(), ids=BAD.keys())
-def test_what_is_refused_leaves_nothing(
+def test_rejected_download_leaves_no_files(
     web: Path, to: Path, address: str, name: str, content: bytes | None, sha256: str, words: str
 ) -> None:
     if content is not None:
@@ -260,13 +260,13 @@ TOOLS = ("sh", "mkdir", "rm", "cp", "mv", "find", "readlink", "grep", "cat")
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Callable[..., str]:
-    """A PATH with these programs and no others, as a small image has them."""
+    """Return a function that creates a PATH with only these programs, like a small image."""
 
     def made(*also: str) -> str:
         folder = tmp_path / "bin"
         folder.mkdir()
         for name in (*TOOLS, *also):
-            # What is called python3 may itself be a script that needs more than it is given here.
+            # python3 may be a script that needs other programs.
             found = str(Path(sys.executable).resolve()) if name == "python3" else shutil.which(name)
             if found is None:
                 pytest.skip(f"needs {name}")
@@ -284,7 +284,7 @@ IMAGES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("also", IMAGES.values(), ids=IMAGES.keys())
-def test_any_image_will_do(
+def test_download_works_with_few_programs(
     web: Path, to: Path, address: str, tools: Callable[..., str], also: tuple[str, ...]
 ) -> None:
     content = packed(FILES)
@@ -303,7 +303,7 @@ CLIMBING: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("name", "content", "also"), CLIMBING.values(), ids=CLIMBING.keys())
-def test_nothing_climbs_out_with_other_programs(
+def test_paths_outside_are_rejected_with_few_programs(
     web: Path,
     to: Path,
     address: str,
@@ -319,13 +319,13 @@ def test_nothing_climbs_out_with_other_programs(
     assert list(to.iterdir()) == []
 
 
-def test_an_image_without_anything(to: Path, tools: Callable[..., str]) -> None:
+def test_image_without_download_program_is_reported(to: Path, tools: Callable[..., str]) -> None:
     done = run(LoadData(to=str(to), url="http://127.0.0.1:1/a"), path=tools())
     assert done.returncode != 0
     assert "neither curl nor wget nor python3" in done.stderr
 
 
-def test_a_command_runs_once_where_its_files_belong(to: Path) -> None:
+def test_command_runs_once_in_target_folder(to: Path) -> None:
     entry = LoadData(to=str(to), command=("/bin/sh", "-c", "pwd >> out"))
     assert [run(entry).returncode, run(entry).returncode] == [0, 0]
     assert (to / "out").read_text() == f"{to}\n"
@@ -335,12 +335,12 @@ COMMANDS: dict[str, Command] = {"a text": "false", "a shell's": "echo because >&
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_command_that_fails_is_run_again(to: Path, command: Command) -> None:
+def test_failed_command_is_run_again(to: Path, command: Command) -> None:
     assert run(LoadData(to=str(to), command=command)).returncode != 0
     assert list(to.iterdir()) == []
 
 
-def test_a_folder(to: Path, tmp_path: Path) -> None:
+def test_folder_is_copied(to: Path, tmp_path: Path) -> None:
     (tmp_path / "here" / "a").mkdir(parents=True)
     (tmp_path / "here" / "a" / "b").write_text("1")
     assert run(LoadData(to=str(to), folder="f"), {"f": LocalFolder(str(tmp_path / "here"))}).returncode == 0

@@ -1,4 +1,4 @@
-"""The last look before a gang starts: what is looked for, and what is said when it is missing."""
+"""The preflight: the paths that it checks, and its messages about missing ones."""
 
 import subprocess
 from pathlib import Path
@@ -12,7 +12,7 @@ from windlass.render.storage.nfs_shares import Direct, Served, Share
 
 SECONDS = 60
 VARIABLES = {"to": "x", "c": "x", "b": "x"}
-"""None of which is meant by anything here."""
+"""Characters that must not be interpreted."""
 CEPH = CephFs(cluster_id="c1", fs_name="fs", path="/p", secret="key")  # noqa: S106 — a name
 
 
@@ -35,7 +35,7 @@ NEEDED: dict[str, tuple[Job, bool]] = {
 
 
 @pytest.mark.parametrize(("made", "expected"), NEEDED.values(), ids=NEEDED.keys())
-def test_when_it_is_needed(made: Job, expected: bool) -> None:
+def test_preflight_is_needed_for_files_and_network_volumes(made: Job, expected: bool) -> None:
     assert preflight.is_needed(made) is expected
 
 
@@ -63,12 +63,14 @@ PLACES: dict[str, tuple[Volume, Share | None, str]] = {
 
 
 @pytest.mark.parametrize(("volume", "share", "expected"), PLACES.values(), ids=PLACES.keys())
-def test_a_missing_file_is_told_with_its_place(volume: Volume, share: Share | None, expected: str) -> None:
+def test_missing_file_is_described_with_its_location(
+    volume: Volume, share: Share | None, expected: str
+) -> None:
     words = preflight.script(job("/v/a/x", data=volume), share)
     assert words[-2:] == ["/v/a/x", f"/v/a/x does not exist: expected {expected}"]
 
 
-def test_the_pod_is_where_the_tasks_are() -> None:
+def test_preflight_pod_has_nodes_and_volumes_of_tasks() -> None:
     own = {
         "spec": {
             "securityContext": {"fsGroup": 5},
@@ -110,7 +112,7 @@ def run(made: Job, seconds: int = 0) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
 
 
-def test_a_real_shell_looks(tmp_path: Path) -> None:
+def test_script_reports_all_missing_files(tmp_path: Path) -> None:
     odd = tmp_path / 'a "b" $(c)'
     odd.mkdir()
     volume = Volume(at=str(tmp_path), nfs=Nfs(server="nfs.example", path="/exports"))
@@ -120,18 +122,18 @@ def test_a_real_shell_looks(tmp_path: Path) -> None:
     assert missing.returncode == 1
     first, second = missing.stderr.splitlines()
     assert first.startswith(f"{tmp_path}/x does not exist: expected /exports/x on the NFS server nfs.example")
-    assert '/exports/a "b" $(c)/y on the NFS server' in second, "all that is missing is said"
+    assert '/exports/a "b" $(c)/y on the NFS server' in second, "all missing files are reported"
 
 
-def test_a_mount_that_is_not_there(tmp_path: Path) -> None:
+def test_script_reports_missing_mount(tmp_path: Path) -> None:
     volume = Volume(at=f"{tmp_path}/x", nfs=Nfs(server="nfs.example", path="/exports"))
     missing = run(job(data=volume))
     assert missing.returncode == 1
     assert "does not respond: it is /exports on the NFS server nfs.example" in missing.stderr
 
 
-def test_it_waits_for_what_is_not_there_yet(tmp_path: Path) -> None:
-    """The file comes while it waits: the shell that makes it is started first, and waits for the other to begin."""
+def test_script_waits_for_missing_file(tmp_path: Path) -> None:
+    """The file is created while the script waits, by a shell that is started first and waits for the script."""
     volume = Volume(at=str(tmp_path), host_path="/h")
     words = preflight.script(job(f"{tmp_path}/x", data=volume), seconds=SECONDS)
     with subprocess.Popen([expansion.expand(word, VARIABLES) for word in words]) as waiting:  # noqa: S603

@@ -1,4 +1,4 @@
-"""Other people's templates: what comes out of them, and what is said of those that cannot be rendered."""
+"""Rendering of untrusted Jinja templates, and the errors of invalid ones."""
 
 from typing import Any
 
@@ -49,18 +49,18 @@ RENDERED = {
         "123",
     ),
     "a text of several": ("{{ project_name ~ '-' ~ 1 ~ true }}", "digits-1True"),
-    "what comes out is not read again": ("{{ '{{ 7*7 }}' }}", "{{ 7*7 }}"),
+    "output is not rendered again": ("{{ '{{ 7*7 }}' }}", "{{ 7*7 }}"),
     "yaml": ("{{ jobs[0] | yaml }}", '{"name": "ps", "num_tasks": 2}'),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), RENDERED.values(), ids=RENDERED)
-def test_it_is_rendered(text: str, expected: str) -> None:
+def test_template_is_rendered(text: str, expected: str) -> None:
     assert jinja.render(text, "t.jinja", VARIABLES, TEXTS) == expected
 
 
 REFUSED = {
-    "a variable that nobody knows": (
+    "an unknown variable": (
         "\n{{ xyz }}",
         't.jinja:2: the variable "xyz" is not defined. Known names: ',
     ),
@@ -68,7 +68,7 @@ REFUSED = {
         "a\nb\n{{ project_nam }}",
         't.jinja:3: the variable "project_nam" is not defined. Did you ',
     ),
-    "one of which something is asked": ("{{ xyz.a }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "an attribute of an unknown variable": ("{{ xyz.a }}", 't.jinja:1: the variable "xyz" is not defined'),
     "one that is looped over": (
         "{% for a in xyz %}{% endfor %}",
         't.jinja:1: the variable "xyz" is not defined',
@@ -106,7 +106,7 @@ REFUSED = {
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
         "t.jinja:1: the ranges of the template have more than 1000000 numbers. Check its loops",
     ),
-    "a range up to what nobody knows": ("{{ range(xyz) }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "a range up to an unknown variable": ("{{ range(xyz) }}", 't.jinja:1: the variable "xyz" is not defined'),
     "one range, in loops in loops": (
         "{% set r = range(3000) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}",
         "t.jinja:1: the template has more than 1000000 loop iterations and calls. Check its loops",
@@ -148,7 +148,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "begins"), REFUSED.values(), ids=REFUSED)
-def test_it_is_refused_in_one_line(text: str, begins: str) -> None:
+def test_invalid_template_is_reported_in_one_line(text: str, begins: str) -> None:
     with pytest.raises(jinja.TemplateError) as caught:
         jinja.render(text, "t.jinja", VARIABLES, TEXTS)
     message = str(caught.value)
@@ -170,19 +170,21 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("text", "begins"), ENDLESS.values(), ids=ENDLESS)
-def test_endless_loops_and_calls_are_refused(text: str, begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a limit of less than a million, which takes seconds to reach."""
+def test_endless_loops_and_calls_are_rejected(
+    text: str, begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is reduced, because reaching a million takes seconds."""
     monkeypatch.setattr(jinja, "MAX_STEPS", 5000)
-    test_it_is_refused_in_one_line(text, begins)
+    test_invalid_template_is_reported_in_one_line(text, begins)
 
 
-def test_a_template_changes_nothing_that_it_was_given() -> None:
+def test_template_cannot_change_its_variables() -> None:
     jobs = [{"name": "ps"}]
     assert jinja.render("{% do jobs.append(1) %}{{ jobs | length }}", "t", {"jobs": jobs}) == "2"
     assert jobs == [{"name": "ps"}]
 
 
-def test_one_rendering_knows_nothing_of_another() -> None:
+def test_renderings_are_independent() -> None:
     text = "{% for a in range(600000) %}{% endfor %}"
     assert jinja.render(text, "t", {}) == jinja.render(text, "t", {}) == ""
 
@@ -202,7 +204,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_a_value_comes_back_as_it_went_in(value: Any) -> None:
+def test_any_value_is_read_back_unchanged(value: Any) -> None:
     _assert_same(value)
 
 
@@ -232,7 +234,7 @@ def test_a_value_comes_back_as_it_went_in(value: Any) -> None:
     ],
     ids=ascii,
 )
-def test_awkward_values_come_back(value: Any) -> None:
+def test_special_values_are_read_back_unchanged(value: Any) -> None:
     _assert_same(value)
 
 
@@ -253,11 +255,11 @@ def _assert_same(value: Any) -> None:
         assert ours == wanted
 
 
-def test_half_a_character_is_no_text() -> None:
+def test_lone_surrogate_is_rejected() -> None:
     with pytest.raises(flow_yaml.NotYamlError, match="surrogate"):
         flow_yaml.line("\ud800")
 
 
-def test_a_key_is_a_text() -> None:
+def test_key_must_be_a_string() -> None:
     with pytest.raises(flow_yaml.NotYamlError, match="not a string"):
         flow_yaml.line({1: 2})
