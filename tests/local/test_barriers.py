@@ -252,7 +252,7 @@ def test_task_without_address_times_out(home: Home) -> None:
     done = home.run(job).expect(201)
     assert "never" not in said(done, "worker-0")
     assert "timed out after 60 s: some tasks of default/job have no address" in done.stdout
-    assert "ContainerTransientConflictFailed (201)" in done.lines[-1]
+    assert "failed: worker-0 exited with code 201" in done.lines[-1]
 
 
 def has_barrier(framework: str) -> bool:

@@ -246,7 +246,7 @@ def test_port_in_use_is_reported(home: Home) -> None:
 @pytest.mark.parametrize(
     ("address", "code", "words"),
     [
-        ("0.0.0.0:0", 1, "0.0.0.0 is not an address of loopback"),
+        ("0.0.0.0:0", 1, "cannot listen on 0.0.0.0: it is not a loopback address"),
         ("nowhere", 2, "'nowhere' is not host:port"),
         ("127.0.0.1:100000", 2, "'127.0.0.1:100000' is not host:port"),
     ],

@@ -211,8 +211,8 @@ def test_commands_print_what_the_page_shows(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_page_names_the_old_and_the_new_command(way: str) -> None:
     page = (FOLDER / way).read_text()
-    assert "You ran" in page
-    assert "Now run" in page
+    assert "**Before**" in page
+    assert "**Now**" in page
     assert any(isinstance(step, Typed) for step in steps(page))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.waiting import wait_for
 from windlass.localcluster.sandbox.process import launcher
 from windlass.localcluster.sandbox.process.launcher import SpawnerOptions
 
@@ -19,7 +20,10 @@ def test_spawner_gets_no_secrets_of_the_shell(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     launched = launcher.launch(SpawnerOptions(folder=tmp_path, cluster="c", level="plain", network="shared"))
     try:
-        found = Path(f"/proc/{launched.process.pid}/environ").read_bytes().split(b"\0")
+        # The kernel shows an empty environment while exec replaces the process.
+        environ = Path(f"/proc/{launched.process.pid}/environ")
+        wait_for("the environment of the spawner", lambda: environ.read_bytes() != b"")
+        found = environ.read_bytes().split(b"\0")
     finally:
         launched.channel.close()
         launched.process.wait(PATIENCE_SECONDS)
