@@ -182,7 +182,10 @@ def test_ctrl_c_while_data_is_loaded(cluster: Cluster, folder: Path, web: Web) -
     wait_for("its pod to run", lambda: cluster.names(f"{CORE}/pods", "endless"))
     going.press_ctrl_c()
     done = going.done().expect(130)
-    assert done.lines[-1] == "endless: These objects for its files were created and are kept: PersistentVolumeClaim endless-nfs."
+    assert (
+        done.lines[-1]
+        == "endless: These objects for its files were created and are kept: PersistentVolumeClaim endless-nfs."
+    )
     cluster.is_clean_but_for_storage("endless")
 
 
