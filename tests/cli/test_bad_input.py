@@ -33,11 +33,11 @@ WINDLASS = (sys.executable, "-m", "windlass.cli.main")
 def windlass(*words: str) -> Result:
     result = CliRunner().invoke(main, words)
     assert "Traceback" not in result.output
-    assert "should not" not in result.stderr, "no fault of ours"
+    assert "should not" not in result.stderr, "not an internal error"
     return result
 
 
-# Names that no job can have
+# Invalid names
 
 NAMES = {
     "empty": "",
@@ -102,7 +102,7 @@ def test_invalid_namespace_is_rejected(namespace: str) -> None:
     assert "expected lower-case letters, digits and hyphens" in result.stderr
 
 
-# Servers that are not what they seem
+# Wrong servers
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -166,8 +166,8 @@ def test_untrusted_server_is_reported(place: ClusterNamespace, tmp_path: Path) -
 
 
 UNREACHABLE = {
-    "nobody listens": ("http://127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
-    "no TLS there": ("https://127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
+    "connection refused": ("http://127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
+    "server without TLS": ("https://127.0.0.1:1", "cannot connect to 127.0.0.1:1: Connection refused"),
     "no such host": ("https://cluster.invalid:6443", "cannot connect to cluster.invalid:6443: "),
 }
 
@@ -199,7 +199,7 @@ def test_install_reports_an_unreachable_server(command: list[str], tmp_path: Pat
     assert result.stderr.count("\n") == 1
 
 
-# Kubeconfigs that say nothing, or nonsense
+# Invalid kubeconfigs
 
 
 class Faulty(msgspec.Struct, frozen=True):
@@ -241,7 +241,7 @@ def test_kubeconfig_that_is_a_directory_is_reported(tmp_path: Path) -> None:
     assert "Errno" not in result.stderr
 
 
-# Programs where jobs are meant, and the other way round
+# Scripts instead of job files, and the reverse
 
 
 @pytest.mark.parametrize("command", ["plan", "submit", "run"])
@@ -280,7 +280,7 @@ def test_config_map_from_missing_files_is_rejected(tmp_path: Path) -> None:
     assert f"--config-map: {tmp_path}/nowhere: No such file or directory" in result.stderr
 
 
-# What programs read
+# JSON output
 
 
 def test_progress_is_printed_to_stderr_with_json_output(place: ClusterNamespace, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_progress_is_printed_to_stderr_with_json_output(place: ClusterNamespace,
     assert "digits succeeded in " in result.stderr
 
 
-# Ctrl-C at a question
+# Ctrl-C at a prompt
 
 
 def test_ctrl_c_at_a_prompt_exits(tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_ctrl_c_at_a_prompt_exits(tmp_path: Path) -> None:
     assert not (tmp_path / "job.yaml").exists()
 
 
-# A disk that is full, and a file that is protected
+# Full disk and read-only files
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")

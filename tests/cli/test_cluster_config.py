@@ -51,7 +51,7 @@ def test_example_is_rendered() -> None:
     assert "ps-0.default.svc.cluster.local:8080" in result.stdout
     hashed = re.compile(r"argon2:[^\"]*|windlass.dev/password: .*")
     again = windlass("render", "--config", EXAMPLE).stdout
-    assert again != result.stdout, "each hash has a salt of its own"
+    assert again != result.stdout, "each hash has its own salt"
     assert hashed.sub("", again) == hashed.sub("", result.stdout)
     assert result.stderr == ""
 

@@ -64,11 +64,11 @@ def run(command: str, job: Path, *options: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-# Those that do not answer
+# Servers that do not respond
 
 
 @contextlib.contextmanager
-def refusing() -> Iterator[str]:
+def closed_port() -> Iterator[str]:
     """Return an address on which nothing listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -76,7 +76,7 @@ def refusing() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def silent() -> Iterator[str]:
+def silent_server() -> Iterator[str]:
     """Accept connections and never respond."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -85,7 +85,7 @@ def silent() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def swallowing() -> Iterator[str]:
+def full_queue_server() -> Iterator[str]:
     """Do not accept connections: the listen queue is full."""
     with socket.socket() as listening, contextlib.ExitStack() as others:
         listening.bind(("127.0.0.1", 0))
@@ -97,12 +97,16 @@ def swallowing() -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-UNREACHABLE = {"refusing": refusing, "silent": silent, "swallowing": swallowing}
+UNREACHABLE = {
+    "closed_port": closed_port,
+    "silent_server": silent_server,
+    "full_queue_server": full_queue_server,
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_refused_connection_is_reported(command: str, job: Path, tmp_path: Path) -> None:
-    with refusing() as server:
+    with closed_port() as server:
         code, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert code == 124
     assert server in message
@@ -126,7 +130,7 @@ def test_invalid_connect_timeout_is_rejected(
     job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(connection.CONNECT_TIMEOUT, "soon")
-    with refusing() as server:
+    with closed_port() as server:
         code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert code == 1
     assert (
@@ -135,11 +139,11 @@ def test_invalid_connect_timeout_is_rejected(
     )
 
 
-# Those that refuse
+# Error responses
 
 
 @contextlib.contextmanager
-def answering(code: int, reason: str, message: str) -> Iterator[str]:
+def error_server(code: int, reason: str, message: str) -> Iterator[str]:
     """Respond to every request with the same error."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -185,7 +189,7 @@ REFUSALS: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_error_response_is_reported(command: str, kind: str, job: Path, tmp_path: Path) -> None:
     code, reason, said, words = REFUSALS[kind]
-    with answering(code, reason, said) as server:
+    with error_server(code, reason, said) as server:
         exited, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert exited == 1
     assert all(word in message for word in words), message

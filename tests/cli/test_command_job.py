@@ -22,7 +22,7 @@ NAMES = {
     "path": (("python3.11", "-u", "src/Train_Model.v2.py", "--name", "x"), "train-model-v2"),
     "shell-script": (("./run_it.sh",), "run-it"),
     "program": (("/usr/bin/env", "sleep", "3"), "sleep"),
-    "nothing-to-go-by": (("python", "-c", "print()"), "print"),
+    "no-script": (("python", "-c", "print()"), "print"),
     "no-letters": (("python", "___.py"), "job"),
     "long": (("python", f"{'x' * 100}.py"), "x" * 40),
 }
@@ -77,7 +77,7 @@ import tensorflow as tf
 tf.app.flags.DEFINE_string("ps_hosts", "", "")
 tf.app.flags.DEFINE_integer("task_index", 0, "")
 """
-UNANSWERED = {
+UNSET_OPTIONS = {
     "all of them": (("python", "train.py"), ("--ps_hosts=$(PS_HOSTS)", "--task_index=$(TASK_INDEX)")),
     "one of them": (("python", "train.py", "--ps_hosts=a:1"), ("--task_index=$(TASK_INDEX)",)),
     "none": (("python", "train.py", "-ps_hosts", "a:1", "--task_index=0"), ()),
@@ -86,7 +86,7 @@ UNANSWERED = {
 }
 
 
-@pytest.mark.parametrize(("words", "expected"), UNANSWERED.values(), ids=UNANSWERED.keys())
+@pytest.mark.parametrize(("words", "expected"), UNSET_OPTIONS.values(), ids=UNSET_OPTIONS.keys())
 def test_unset_peer_options_of_the_script_are_found(
     tmp_path: Path, words: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:

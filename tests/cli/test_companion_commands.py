@@ -44,7 +44,7 @@ def scene(world: InProcessCluster) -> Scene:
     return Scene(world.new_place())
 
 
-class Program:
+class FakeCompanion:
     """Server in place of the pod: a TensorBoard with these runs."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class Program:
 
 
 @pytest.fixture
-def program() -> Iterator[Program]:
-    made = Program()
+def program() -> Iterator[FakeCompanion]:
+    made = FakeCompanion()
     thread = threading.Thread(target=made.server.serve_forever, args=(0.02,))
     thread.start()
     yield made
@@ -78,7 +78,7 @@ def program() -> Iterator[Program]:
     made.server.server_close()
 
 
-def begin(scene: Scene, companion: Companion, program: Program, **more: Any) -> None:
+def start_companion(scene: Scene, companion: Companion, program: FakeCompanion, **more: Any) -> None:
     """Start the companion with a ready pod."""
     scene.start(companion, **more)
     POD_PORTS.of["p"] = program.port
@@ -133,15 +133,15 @@ def windlass(scene: Scene, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, *scene.place.options])
 
 
-# The way there
+# Forwarding
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_port_is_forwarded_until_a_signal(
-    scene: Scene, program: Program, commands: list[Command], number: int
+    scene: Scene, program: FakeCompanion, commands: list[Command], number: int
 ) -> None:
     program.runs = ["train"]
-    begin(scene, TENSORBOARD, program)
+    start_companion(scene, TENSORBOARD, program)
     commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
     said = commands[0].line()
     url = said.split()[3]
@@ -153,10 +153,10 @@ def test_port_is_forwarded_until_a_signal(
 
 
 def test_tensorboard_without_runs_is_reported(
-    scene: Scene, program: Program, commands: list[Command]
+    scene: Scene, program: FakeCompanion, commands: list[Command]
 ) -> None:
     """It is reported again when it has runs."""
-    begin(scene, TENSORBOARD, program)
+    start_companion(scene, TENSORBOARD, program)
     commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
     commands[0].line()
     assert commands[0].line() == ("/output has no runs yet: they appear as soon as tasks write them")
@@ -165,8 +165,8 @@ def test_tensorboard_without_runs_is_reported(
     assert commands[0].end()[0] == 0
 
 
-def test_next_free_port_is_used(scene: Scene, program: Program, commands: list[Command]) -> None:
-    begin(scene, Companion.JUPYTER, program)
+def test_next_free_port_is_used(scene: Scene, program: FakeCompanion, commands: list[Command]) -> None:
+    start_companion(scene, Companion.JUPYTER, program)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wanted = taken.getsockname()[1]
         commands.append(Command(scene, "jupyter", "digits", "--port", str(wanted)))
@@ -177,7 +177,7 @@ def test_next_free_port_is_used(scene: Scene, program: Program, commands: list[C
 
 
 def test_command_waits_until_the_companion_is_ready(
-    scene: Scene, program: Program, commands: list[Command]
+    scene: Scene, program: FakeCompanion, commands: list[Command]
 ) -> None:
     scene.start(Companion.HUB)
     commands.append(Command(scene, "hub", "digits", "--port", "0"))
@@ -195,9 +195,9 @@ def test_command_waits_until_the_companion_is_ready(
 # New passwords
 
 
-def test_new_password_is_shown_once(scene: Scene, program: Program, commands: list[Command]) -> None:
+def test_new_password_is_shown_once(scene: Scene, program: FakeCompanion, commands: list[Command]) -> None:
     """The command waits for the pod with the new password."""
-    begin(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.for_jupyter("old")})
+    start_companion(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.for_jupyter("old")})
     commands.append(Command(scene, "jupyter", "digits", "--new-password", "--port", "0"))
     said = commands[0].line()
     password = said.removeprefix("new password of jupyter (shown once): ")
@@ -209,14 +209,14 @@ def test_new_password_is_shown_once(scene: Scene, program: Program, commands: li
     assert password not in json.dumps(secret)
 
 
-def test_new_password_of_an_unknown_user_is_rejected(scene: Scene, program: Program) -> None:
-    begin(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
+def test_new_password_of_an_unknown_user_is_rejected(scene: Scene, program: FakeCompanion) -> None:
+    start_companion(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
     result = windlass(scene, "hub", "digits", "--new-password", "eve")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == 'windlass: hub of digits has no user "eve", only ada\n'
 
 
-# Of a file
+# Files
 
 
 @EVERY_COMPANION
@@ -239,7 +239,7 @@ def test_new_password_is_rejected_with_a_file(words: tuple[str, ...]) -> None:
     assert "--new-password requires the name of a job" in result.stderr
 
 
-# What is not there
+# Missing companions
 
 
 @EVERY_COMPANION
@@ -254,9 +254,9 @@ def test_job_without_the_companion_is_reported(scene: Scene, companion: Companio
 
 @EVERY_COMPANION
 def test_unknown_job_is_reported(scene: Scene, companion: Companion) -> None:
-    result = windlass(scene, str(companion), "nobody")
+    result = windlass(scene, str(companion), "missing")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert 'there is no job "nobody" in the namespace' in result.stderr
+    assert 'there is no job "missing" in the namespace' in result.stderr
 
 
 def test_companion_that_cannot_start_is_reported(scene: Scene) -> None:
@@ -291,12 +291,12 @@ def test_invalid_options_are_rejected(words: tuple[str, ...]) -> None:
     assert f"Invalid value for '{words[0]}'" in result.stderr
 
 
-# What TensorBoard has to show
+# TensorBoard runs
 
 
-def test_server_that_is_not_a_tensorboard_has_no_runs(program: Program) -> None:
+def test_server_that_is_not_a_tensorboard_has_no_runs(program: FakeCompanion) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
-        nobody = f"http://127.0.0.1:{one.getsockname()[1]}/"
-    assert asyncio.run(tensorboard_runs.first(nobody)) is None
+        closed = f"http://127.0.0.1:{one.getsockname()[1]}/"
+    assert asyncio.run(tensorboard_runs.first(closed)) is None
     program.runs = {"a": 1}  # type: ignore[assignment]
     assert asyncio.run(tensorboard_runs.first(f"http://127.0.0.1:{program.port}/")) is None

@@ -21,28 +21,28 @@ HELLO = str(Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml")
 COMMANDS = {"help": ["--help"], "help of a command": ["run", "--help"], "lint": ["lint", HELLO]}
 
 
-class Mishap(msgspec.Struct, frozen=True):
+class ErrorCase(msgspec.Struct, frozen=True):
     error: BaseException
     code: int
     said: str
 
 
-MISHAPS = {
-    "ours": Mishap(CommandError("there is no job x", 7), 7, "windlass: there is no job x\n"),
-    "full disk": Mishap(
+ERROR_CASES = {
+    "ours": ErrorCase(CommandError("there is no job x", 7), 7, "windlass: there is no job x\n"),
+    "full disk": ErrorCase(
         OSError(errno.ENOSPC, "No space left on device", "/data/store"),
         exit_codes.FAILED,
         "windlass: no space left on device: /data/store. Free some space and run the command again.\n",
     ),
-    "another of the system": Mishap(
+    "another of the system": ErrorCase(
         PermissionError(errno.EACCES, "Permission denied", "/data"),
         exit_codes.FAILED,
         "windlass: /data: Permission denied\n",
     ),
-    "usage": Mishap(
+    "usage": ErrorCase(
         click.UsageError("found 1, expected 2"), exit_codes.USAGE, "Error: found 1, expected 2\n"
     ),
-    "Ctrl-C": Mishap(KeyboardInterrupt(), exit_codes.INTERRUPTED, ""),
+    "Ctrl-C": ErrorCase(KeyboardInterrupt(), exit_codes.INTERRUPTED, ""),
 }
 
 
@@ -69,21 +69,21 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> type:
     return Failing
 
 
-@pytest.mark.parametrize("mishap", MISHAPS.values(), ids=MISHAPS.keys())
-def test_error_is_one_message(fail: type, mishap: Mishap, capfd: pytest.CaptureFixture[str]) -> None:
-    fail.error = mishap.error  # type: ignore[attr-defined]
-    assert fail.run() == mishap.code  # type: ignore[attr-defined]
-    told = capfd.readouterr().err
-    assert told.endswith(mishap.said)
-    assert "Traceback" not in told
+@pytest.mark.parametrize("case", ERROR_CASES.values(), ids=ERROR_CASES.keys())
+def test_error_is_one_message(fail: type, case: ErrorCase, capfd: pytest.CaptureFixture[str]) -> None:
+    fail.error = case.error  # type: ignore[attr-defined]
+    assert fail.run() == case.code  # type: ignore[attr-defined]
+    message = capfd.readouterr().err
+    assert message.endswith(case.said)
+    assert "Traceback" not in message
 
 
 def test_unexpected_exception_is_an_internal_error(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
     assert fail.run() == exit_codes.FAILED  # type: ignore[attr-defined]
-    told = capfd.readouterr().err
-    assert "ValueError: a fault" in told
-    assert "windlass --debug" in told
-    assert "Traceback" not in told
+    message = capfd.readouterr().err
+    assert "ValueError: a fault" in message
+    assert "windlass --debug" in message
+    assert "Traceback" not in message
 
 
 def test_debug_shows_the_traceback(fail: type) -> None:

@@ -70,9 +70,9 @@ def test_resume_explains_a_held_job(place: ClusterNamespace) -> None:
 
 
 def test_unknown_job_does_not_affect_the_other_jobs(running: ClusterNamespace) -> None:
-    result = run(running, "stop", "nobody", "digits", code=1)
+    result = run(running, "stop", "missing", "digits", code=1)
     assert "stopping digits" in result.stdout
-    assert 'there is no job "nobody"' in result.stderr
+    assert 'there is no job "missing"' in result.stderr
 
 
 def test_scale_updates_tasks_and_completion_policy(running: ClusterNamespace) -> None:
@@ -121,9 +121,9 @@ def test_invalid_scale_is_rejected(case: str, running: ClusterNamespace) -> None
 
 def test_delete_removes_jobs_and_their_pods(running: ClusterNamespace) -> None:
     running.submit(jobs.framework("other", jobs.role(life=jobs.SUCCEEDS)))
-    result = run(running, "delete", "digits", "nobody", "other", code=1)
+    result = run(running, "delete", "digits", "missing", "other", code=1)
     assert result.stdout == "digits is deleted\nother is deleted\n"
-    assert 'there is no job "nobody"' in result.stderr
+    assert 'there is no job "missing"' in result.stderr
     assert not running.pods("digits")
     assert run(running, "wait", "digits", "--for", "deleted").stdout.startswith("there is no job")
 
@@ -143,11 +143,11 @@ def test_delete_times_out(place: ClusterNamespace) -> None:
         waits = pool.submit(run, place, "wait", "digits", "--for", "deleted")
         place.client.patch(place.path("pods", "digits-worker-0"), {"metadata": {"annotations": goes}})
         said = waits.result(timeout=120).stdout
-    # Or it was gone when the wait began.
+    # The job may have been deleted before the wait began.
     assert said.endswith("digits is deleted\n") or said.startswith("there is no job")
 
 
-ENDS = {"success": (0, 0), "an exit code": (3, 3), "a large one": (255, 255)}
+ENDS = {"success": (0, 0), "exit code": (3, 3), "large exit code": (255, 255)}
 
 
 @pytest.mark.parametrize("case", ENDS)
@@ -160,9 +160,9 @@ def test_wait_returns_the_exit_code_of_the_job(case: str, place: ClusterNamespac
 
 def test_wait_prints_status_changes(running: ClusterNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
-        waiting_for_it = pool.submit(run, running, "wait", "digits", code=4)
+        waiting = pool.submit(run, running, "wait", "digits", code=4)
         running.end_pod("digits-worker-1", exit_code=4)
-        lines = waiting_for_it.result(timeout=120).stdout.splitlines()
+        lines = waiting.result(timeout=120).stdout.splitlines()
     assert lines[-1].startswith("digits failed in ")
     assert len(set(lines)) == len(lines)
 
@@ -186,7 +186,7 @@ def test_wait_ends_when_the_job_is_deleted(running: ClusterNamespace) -> None:
         began = pool.submit(CliRunner().invoke, main, ["wait", "digits", *running.options])
         running.delete("digits", "Foreground")
         result = began.result(timeout=120)
-    # Whether it was seen before it went is a matter of who is faster.
+    # The job may be deleted before or after the wait reads it.
     assert (result.exit_code, "was deleted" in result.output or "there is no job" in result.output) in (
         (125, True),
         (1, True),

@@ -20,7 +20,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
         "import tensorflow as tf",
         Hints(runtime=Runtime.TENSORFLOW, evidence=("imports tensorflow",)),
     ),
-    "a part of it": (
+    "a submodule": (
         "from tensorflow.keras import layers",
         Hints(runtime=Runtime.TENSORFLOW, evidence=("imports tensorflow",)),
     ),
@@ -115,7 +115,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
             evidence=("imports torch", "uses DistributedDataParallel"),
         ),
     ),
-    "one's own module": ("from .torch import x\nfrom mytorch import y", Hints()),
+    "a local module": ("from .torch import x\nfrom mytorch import y", Hints()),
 }  # fmt: skip
 
 

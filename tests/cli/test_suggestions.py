@@ -6,12 +6,12 @@ from click.testing import CliRunner
 from windlass.cli.main import main
 
 MEANT = {
-    "a command that is nearly one": (("rnu",), "No such command 'rnu'. Did you mean 'run'?"),
-    "a command that is near nothing": (("frobnicate",), "No such command 'frobnicate'."),
-    "an option that is nearly one": (("list", "--all-namespace"), "--all-namespaces"),
+    "a misspelt command": (("rnu",), "No such command 'rnu'. Did you mean 'run'?"),
+    "an unknown command": (("frobnicate",), "No such command 'frobnicate'."),
+    "a misspelt option": (("list", "--all-namespace"), "--all-namespaces"),
     "a command without --": (("run", "--workers", "2", "python", "train.py"), "write a command after --"),
     "no time": (("run", "--timeout", "0s", "job.yaml"), "found '0s', expected more than 0"),
-    "seconds of nobody": (("wait", "digits", "--timeout", "soon"), "expected a duration such as 90s"),
+    "invalid duration": (("wait", "digits", "--timeout", "soon"), "expected a duration such as 90s"),
 }
 
 

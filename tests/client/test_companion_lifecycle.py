@@ -38,7 +38,7 @@ def test_kept_companions_outlive_the_job(submissions: Submissions) -> None:
     submissions.place.wait_for("jupyter to be gone", lambda: not submissions.parts("deployments", "jupyter"))
     assert set(submissions.everything) == {"deployments/digits-tensorboard", "services/tensorboard"}
     secret = submissions.place.path("secrets", "digits-secrets")
-    assert submissions.place.client.get(secret).code == 200, "a pod that starts again reads it"
+    assert submissions.place.client.get(secret).code == 200, "a restarted pod reads it"
     (view,) = submissions.client.companions("digits")
     assert view.is_kept
     submissions.client.delete("digits")
@@ -104,7 +104,7 @@ def test_companions_are_independent_of_the_job_state(submissions: Submissions) -
     assert submissions.pod_of("digits-tensorboard") == pod
 
 
-# Without the job, and from one submission to the next
+# Without the job, and several submissions
 
 
 def test_existing_companions_are_adopted_by_the_job(submissions: Submissions) -> None:
@@ -131,7 +131,7 @@ def test_companions_can_be_added_to_a_running_job(submissions: Submissions) -> N
     assert submissions.owners() == {uid}
     pod = submissions.pod_of("digits-tensorboard")
     submissions.start({**BOARD, "tensorboard": {"keep": True}})
-    assert submissions.owners() == {""}, "from now on it stays"
+    assert submissions.owners() == {""}, "it is kept from now on"
     assert submissions.pod_of("digits-tensorboard") == pod
 
 
@@ -177,7 +177,7 @@ def test_fields_removed_from_the_job_file_are_removed(submissions: Submissions) 
     assert not {"serviceAccountName", "serviceAccount", "tolerations"} & pod.keys()
     before = submissions.generations
     submissions.start({**BOARD, "nodeSelector": {"gpu": "a100"}})
-    assert submissions.generations == before, "what is as it was stays untouched"
+    assert submissions.generations == before, "unchanged objects are not updated"
 
 
 def test_objects_that_are_no_longer_needed_are_deleted(submissions: Submissions) -> None:

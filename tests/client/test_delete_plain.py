@@ -31,15 +31,15 @@ NAME = "web-predict-ckpt-198d"
 
 
 @pytest.fixture(scope="module")
-def bare_world() -> Iterator[InProcessCluster]:
+def cluster_without_frameworks() -> Iterator[InProcessCluster]:
     """A cluster without the Framework definition."""
     with in_process_cluster.opened(is_installed=False) as opened:
         yield opened
 
 
 @pytest.fixture
-def bare(bare_world: InProcessCluster) -> ClusterNamespace:
-    return bare_world.new_place()
+def without_frameworks(cluster_without_frameworks: InProcessCluster) -> ClusterNamespace:
+    return cluster_without_frameworks.new_place()
 
 
 def collection(place: ClusterNamespace, kind: str) -> str:
@@ -66,7 +66,7 @@ def spec_of(kind: str, labels: dict[str, str]) -> Json:
     return {}
 
 
-def make(place: ClusterNamespace, kind: str, name: str, job: str = "", **metadata: object) -> Json:
+def create(place: ClusterNamespace, kind: str, name: str, job: str = "", **metadata: object) -> Json:
     labels = {names.JOB_LABEL: job} if job else {}
     body: Json = {
         "apiVersion": PATHS[kind][0],
@@ -98,54 +98,56 @@ def delete(place: ClusterNamespace, *words: str, code: int = 0) -> Result:
 
 
 @pytest.fixture(params=["with Windlass", "without"])
-def anywhere(request: pytest.FixtureRequest) -> ClusterNamespace:
+def any_cluster(request: pytest.FixtureRequest) -> ClusterNamespace:
     """A namespace of a cluster with and of one without Frameworks."""
-    found: ClusterNamespace = request.getfixturevalue("place" if request.param == "with Windlass" else "bare")
+    found: ClusterNamespace = request.getfixturevalue(
+        "place" if request.param == "with Windlass" else "without_frameworks"
+    )
     return found
 
 
-def test_unlabelled_job_is_deleted(anywhere: ClusterNamespace) -> None:
-    make(anywhere, "Job", NAME)
-    make(anywhere, "Job", "another")
-    assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
-    assert left(anywhere) == {"Job another"}
+def test_unlabelled_job_is_deleted(any_cluster: ClusterNamespace) -> None:
+    create(any_cluster, "Job", NAME)
+    create(any_cluster, "Job", "another")
+    assert delete(any_cluster, NAME).stdout == f"{NAME} is deleted\n"
+    assert left(any_cluster) == {"Job another"}
 
 
-def test_all_labelled_objects_are_deleted(anywhere: ClusterNamespace) -> None:
+def test_all_labelled_objects_are_deleted(any_cluster: ClusterNamespace) -> None:
     for kind in ("StatefulSet", "Deployment", "Service", "ConfigMap", "Secret", "Pod"):
-        make(anywhere, kind, f"{NAME}-{kind.lower()}", NAME)
-        make(anywhere, kind, f"other-{kind.lower()}", "other")
-    make(anywhere, "Job", NAME, NAME)
-    others = {each for each in left(anywhere) if " other-" in each}
+        create(any_cluster, kind, f"{NAME}-{kind.lower()}", NAME)
+        create(any_cluster, kind, f"other-{kind.lower()}", "other")
+    create(any_cluster, "Job", NAME, NAME)
+    others = {each for each in left(any_cluster) if " other-" in each}
     assert len(others) == 6
-    assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
-    assert left(anywhere) == others
+    assert delete(any_cluster, NAME).stdout == f"{NAME} is deleted\n"
+    assert left(any_cluster) == others
 
 
-def test_storage_is_kept_with_a_command_to_delete_it(anywhere: ClusterNamespace) -> None:
-    make(anywhere, "Job", f"{NAME}-worker", NAME)
+def test_storage_is_kept_with_a_command_to_delete_it(any_cluster: ClusterNamespace) -> None:
+    create(any_cluster, "Job", f"{NAME}-worker", NAME)
     for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap"):
-        make(anywhere, kind, f"{NAME}-nfs", NAME)
+        create(any_cluster, kind, f"{NAME}-nfs", NAME)
     remedy = (
-        f"kubectl delete -n {anywhere.name} deployment/{NAME}-nfs service/{NAME}-nfs configmap/{NAME}-nfs "
+        f"kubectl delete -n {any_cluster.name} deployment/{NAME}-nfs service/{NAME}-nfs configmap/{NAME}-nfs "
         f"persistentvolumeclaim/{NAME}-nfs"
     )
-    first, second = delete(anywhere, NAME).stdout.splitlines()
+    first, second = delete(any_cluster, NAME).stdout.splitlines()
     assert first == f"{NAME} is deleted"
     assert second.startswith(f"Its files are kept (Deployment {NAME}-nfs, ")
     assert second.endswith(remedy)
     stayed = {
         f"{kind} {NAME}-nfs" for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap")
     }
-    assert left(anywhere) == stayed
-    again = delete(anywhere, NAME, code=1).stderr
+    assert left(any_cluster) == stayed
+    again = delete(any_cluster, NAME, code=1).stderr
     assert f'there is no job "{NAME}"' in again
     assert remedy in again
 
 
-def test_delete_waits_for_the_pods(bare: ClusterNamespace) -> None:
+def test_delete_waits_for_the_pods(without_frameworks: ClusterNamespace) -> None:
     """No kubelet ends the pods, as on a node that does not respond."""
-    job = make(bare, "Job", NAME)
+    job = create(without_frameworks, "Job", NAME)
     owner = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -154,35 +156,37 @@ def test_delete_waits_for_the_pods(bare: ClusterNamespace) -> None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    make(bare, "Pod", f"{NAME}-x", ownerReferences=[owner], finalizers=["test.example/hold"])
-    said = delete(bare, NAME, "--timeout", "0.2s", code=124).stderr
+    create(without_frameworks, "Pod", f"{NAME}-x", ownerReferences=[owner], finalizers=["test.example/hold"])
+    said = delete(without_frameworks, NAME, "--timeout", "0.2s", code=124).stderr
     assert f"{NAME} is not deleted after 0.2 s" in said
-    assert f"kubectl get pods -n {bare.name} -l windlass.dev/job={NAME}" in said
-    assert delete(bare, NAME, "--no-wait").stdout == f"{NAME} is being deleted\n"
-    bare.client.patch(bare.path("pods", f"{NAME}-x"), {"metadata": {"finalizers": None}}).expect(200)
-    delete_if_there(bare, NAME)
-    assert left(bare) == set()
+    assert f"kubectl get pods -n {without_frameworks.name} -l windlass.dev/job={NAME}" in said
+    assert delete(without_frameworks, NAME, "--no-wait").stdout == f"{NAME} is being deleted\n"
+    without_frameworks.client.patch(
+        without_frameworks.path("pods", f"{NAME}-x"), {"metadata": {"finalizers": None}}
+    ).expect(200)
+    delete_if_exists(without_frameworks, NAME)
+    assert left(without_frameworks) == set()
 
 
-def delete_if_there(place: ClusterNamespace, name: str) -> None:
+def delete_if_exists(place: ClusterNamespace, name: str) -> None:
     """Delete the object, which may not exist any more."""
     result = CliRunner().invoke(main, ["delete", name, *place.options])
     assert result.exit_code == 0 or "there is no" in result.stderr, result.output
     place.wait_for("the end of it", lambda: not left(place))
 
 
-def test_part_of_a_job_is_not_deleted_as_a_job(anywhere: ClusterNamespace) -> None:
-    make(anywhere, "Job", f"{NAME}-worker", NAME)
-    said = delete(anywhere, f"{NAME}-worker", code=1).stderr
+def test_part_of_a_job_is_not_deleted_as_a_job(any_cluster: ClusterNamespace) -> None:
+    create(any_cluster, "Job", f"{NAME}-worker", NAME)
+    said = delete(any_cluster, f"{NAME}-worker", code=1).stderr
     assert (
-        f"{NAME}-worker belongs to the job {NAME}. Delete that job with `windlass delete {NAME} -n {anywhere.name}`"
+        f"{NAME}-worker belongs to the job {NAME}. Delete that job with `windlass delete {NAME} -n {any_cluster.name}`"
         in said
     )
-    assert left(anywhere) == {f"Job {NAME}-worker"}
+    assert left(any_cluster) == {f"Job {NAME}-worker"}
 
 
 MISSING = {
-    "nearly its name": ("web-predict-ckpt-198", f'Did you mean "{NAME}"?'),
+    "a similar name": ("web-predict-ckpt-198", f'Did you mean "{NAME}"?'),
     "no name at all": ("Web_Predict", "names consist of lower-case letters"),
     "the name of all": ("", "names consist of lower-case letters"),
     "longer than a label": ("x" * 100, f'there is no job "{"x" * 59}…"'),
@@ -192,28 +196,28 @@ MISSING = {
 @pytest.mark.parametrize("case", MISSING)
 def test_unknown_job_is_reported(case: str, place: ClusterNamespace) -> None:
     name, said = MISSING[case]
-    make(place, "Job", NAME)
+    create(place, "Job", NAME)
     assert said in delete(place, name, code=1).stderr
     assert left(place) == {f"Job {NAME}"}
 
 
-def test_unknown_job_without_windlass_is_reported(bare: ClusterNamespace) -> None:
-    said = delete(bare, "digits", code=1).stderr
-    assert f'there is no Job "digits" in the namespace {bare.name}' in said
+def test_unknown_job_without_windlass_is_reported(without_frameworks: ClusterNamespace) -> None:
+    said = delete(without_frameworks, "digits", code=1).stderr
+    assert f'there is no Job "digits" in the namespace {without_frameworks.name}' in said
     assert "Windlass is not installed" in said
-    make(bare, "Job", NAME)
-    assert f'Did you mean "{NAME}"?' in delete(bare, NAME[:-1], code=1).stderr
-    result = delete(bare, "nobody", NAME, code=1)
+    create(without_frameworks, "Job", NAME)
+    assert f'Did you mean "{NAME}"?' in delete(without_frameworks, NAME[:-1], code=1).stderr
+    result = delete(without_frameworks, "missing", NAME, code=1)
     assert result.stdout == f"{NAME} is deleted\n"
 
 
 def test_framework_is_deleted_with_its_objects(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
     place.wait_for_running("digits", 1)
-    make(place, "Job", "digits")  # somebody else's, which happens to be called so
-    make(place, "Secret", "digits-secrets", "digits")
-    make(place, "Job", "digits-load-data", "digits")
-    make(place, "PersistentVolumeClaim", "digits-nfs", "digits")
+    create(place, "Job", "digits")  # an unrelated Job of the same name
+    create(place, "Secret", "digits-secrets", "digits")
+    create(place, "Job", "digits-load-data", "digits")
+    create(place, "PersistentVolumeClaim", "digits-nfs", "digits")
     said = delete(place, "digits").stdout
     assert said.startswith("digits is deleted\nIts files are kept (PersistentVolumeClaim digits-nfs). ")
     assert place.client.get(place.framework_path("digits")).code == 404
@@ -233,29 +237,29 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *refused: tuple[Verb | None, str]) -
 
 
 def test_user_with_permission_for_jobs_only_deletes_them(
-    bare: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
+    without_frameworks: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Frameworks may be forbidden too."""
-    make(bare, "Job", NAME, NAME)
-    make(bare, "Secret", "keys", NAME)
+    create(without_frameworks, "Job", NAME, NAME)
+    create(without_frameworks, "Secret", "keys", NAME)
     hidden = ("frameworks", "statefulsets", "deployments", "pods", "services", "configmaps", "secrets")
     refuse(monkeypatch, *((None, plural) for plural in (*hidden, "persistentvolumeclaims")))
-    result = delete(bare, NAME)
+    result = delete(without_frameworks, NAME)
     assert result.stdout == f"{NAME} is deleted\n"
     assert (
         result.stderr
         == f"you may not list {', '.join(hidden[1:])}: objects of {NAME} of these kinds are kept\n"
     )
     monkeypatch.undo()
-    assert left(bare) == {"Secret keys"}
+    assert left(without_frameworks) == {"Secret keys"}
 
 
 def test_forbidden_deletion_does_not_affect_other_objects(
     place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(place, "Job", NAME, NAME)
-    make(place, "ConfigMap", "spec", NAME)
-    make(place, "Secret", "keys", NAME)
+    create(place, "Job", NAME, NAME)
+    create(place, "ConfigMap", "spec", NAME)
+    create(place, "Secret", "keys", NAME)
     refuse(monkeypatch, (Verb.DELETE, "configmaps"))
     said = delete(place, NAME, code=1).stderr
     assert re.search(r"cannot delete all objects on \S.*: ConfigMap spec: configmaps are not for you", said)
@@ -264,6 +268,6 @@ def test_forbidden_deletion_does_not_affect_other_objects(
 
 
 def test_missing_permissions_are_reported(place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(place, "Job", NAME)
+    create(place, "Job", NAME)
     refuse(monkeypatch, (None, "frameworks"), (None, "jobs"))
     assert "denied access: frameworks are not for you" in delete(place, NAME, code=1).stderr

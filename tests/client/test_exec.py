@@ -55,7 +55,7 @@ NOT_THERE = {
         "side",
         "worker-0 has no container side; its containers are main",
     ),
-    "no-such-job": ("nobody", Task("worker", 0), "", 'there is no job "nobody"'),
+    "no-such-job": ("missing", Task("worker", 0), "", 'there is no job "missing"'),
 }
 
 

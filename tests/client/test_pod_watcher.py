@@ -22,32 +22,32 @@ UNABLE = ApiEvent(
 UNHEARD_OF = "failed to sync configmap cache: timed out waiting for the condition"
 NOT_THERE = "mount failed: exit status 32"
 
-HOPELESS: dict[str, list[ApiEvent]] = {
-    "again and again": [mount("data", NOT_THERE, FATAL_COUNT)],
-    "in several words": [mount("data", NOT_THERE, 2), mount("data", "the server is silent")],
-    "in words that name no volume": [mount("data", NOT_THERE, 2), UNABLE],
-    "its image": [ApiEvent(reason="Failed", message="ErrImagePull", count=FATAL_COUNT)],
+UNRECOVERABLE: dict[str, list[ApiEvent]] = {
+    "repeated mount failure": [mount("data", NOT_THERE, FATAL_COUNT)],
+    "different messages": [mount("data", NOT_THERE, 2), mount("data", "the server is silent")],
+    "messages without a volume": [mount("data", NOT_THERE, 2), UNABLE],
+    "image pull": [ApiEvent(reason="Failed", message="ErrImagePull", count=FATAL_COUNT)],
 }
-HOPEFUL: dict[str, list[ApiEvent]] = {
-    "nothing was said": [],
+RECOVERABLE: dict[str, list[ApiEvent]] = {
+    "no events": [],
     "each volume once": [mount(each, NOT_THERE) for each in ("hub", "secret", "token")],
-    "the node has not heard of it yet": [
+    "object cache not synced yet": [
         mount("hub", UNHEARD_OF, FATAL_COUNT),
         mount("token", UNHEARD_OF.replace("configmap", "secret"), FATAL_COUNT),
     ],
-    "it may come right": [ApiEvent(reason="Unhealthy", message="no answer", count=FATAL_COUNT)],
-    "its image, in several words": [
+    "other reasons": [ApiEvent(reason="Unhealthy", message="no answer", count=FATAL_COUNT)],
+    "image pull, different messages": [
         ApiEvent(reason="Failed", message=each, count=1)
         for each in ("ErrImagePull", "not found", "no such host")
     ],
 }
 
 
-@pytest.mark.parametrize("case", HOPELESS)
+@pytest.mark.parametrize("case", UNRECOVERABLE)
 def test_repeated_warnings_are_unrecoverable(case: str) -> None:
-    assert pod_watcher.are_unrecoverable(HOPELESS[case])
+    assert pod_watcher.are_unrecoverable(UNRECOVERABLE[case])
 
 
-@pytest.mark.parametrize("case", HOPEFUL)
+@pytest.mark.parametrize("case", RECOVERABLE)
 def test_other_warnings_are_recoverable(case: str) -> None:
-    assert not pod_watcher.are_unrecoverable(HOPEFUL[case])
+    assert not pod_watcher.are_unrecoverable(RECOVERABLE[case])

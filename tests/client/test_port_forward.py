@@ -107,10 +107,10 @@ def test_ready_pod_is_chosen(scene: Scene) -> None:
 
 def test_refused_connection_is_reported_once(scene: Scene) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
-        nobody = one.getsockname()[1]
+        closed_port = one.getsockname()[1]
 
     async def play() -> None:
-        scene.pod("p", nobody)
+        scene.pod("p", closed_port)
         async with scene.forward() as forward:
             for _ in range(3):
                 with pytest.raises(aiohttp.ClientError):
@@ -121,7 +121,7 @@ def test_refused_connection_is_reported_once(scene: Scene) -> None:
     assert note.startswith("error forwarding port 6006 to pod p")
 
 
-# Who says goodbye, and how
+# Closing connections
 
 
 def test_half_closed_client_receives_the_response(scene: Scene) -> None:
@@ -260,7 +260,7 @@ def test_open_connections_are_closed_at_the_end(scene: Scene) -> None:
     played(play)
 
 
-# Where it listens
+# Local addresses
 
 
 def test_next_free_port_is_used(scene: Scene) -> None:

@@ -9,7 +9,7 @@ from windlass.client import scale
 from windlass.client.errors import FaultyJobError
 
 CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
-    # before (tasks, min_failed, min_succeeded), the new number, what is changed
+    # (tasks, min_failed, min_succeeded) before, the new number, and the expected changes
     "all had to succeed": (
         {"tasks": 2, "min_succeeded": 2},
         4,
@@ -34,13 +34,13 @@ CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
         2,
         {"taskNumber": 2, "minFailedTaskCount": 2},
     ),
-    "none are left, and the number waits for their return": (
+    "scaled to 0, the count is kept": (
         {"tasks": 2, "min_succeeded": 2, "min_failed": 2},
         0,
         {"taskNumber": 0},
     ),
-    "they return": ({"tasks": 0, "min_succeeded": 2}, 4, {"taskNumber": 4, "minSucceededTaskCount": 4}),
-    "it is so already": ({"tasks": 2, "min_succeeded": 2}, 2, {}),
+    "scaled up from 0": ({"tasks": 0, "min_succeeded": 2}, 4, {"taskNumber": 4, "minSucceededTaskCount": 4}),
+    "no change": ({"tasks": 2, "min_succeeded": 2}, 2, {}),
 }
 
 

@@ -38,7 +38,7 @@ STORY = (
     "stop",
     "delete",
 )
-"""Each method's example, in an order in which they make sense together."""
+"""The examples of the methods, in an order in which they can run."""
 FOREVER = {"metadata": {"annotations": jobs.FOREVER}}
 JOB = Job(name="digits", image="python:3.12", command="python train.py", roles={"worker": Role(tasks=2)})
 
@@ -141,7 +141,7 @@ def test_loaded_job_can_be_changed_before_submission(client: Client, tmp_path: P
 
 
 WRONG: dict[str, tuple[Callable[[Client], object], str]] = {
-    "a job that makes no sense": (lambda client: client.submit(Job(name="Not A Label")), "found"),
+    "an invalid job": (lambda client: client.submit(Job(name="Not A Label")), "found"),
     "two jobs at once": (
         lambda client: client.submit(Path(__file__).parent / "two_jobs.yaml"),
         "more than one job",

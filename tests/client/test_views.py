@@ -43,7 +43,7 @@ def deleting(found: Framework) -> Framework:
 
 
 CASES: dict[str, tuple[Framework, JobState, str]] = {
-    "nobody has seen it": (framework(), JobState.SUBMITTED, ""),
+    "no status": (framework(), JobState.SUBMITTED, ""),
     "held": (
         framework(State.ATTEMPT_CREATION_PENDING, execution_type=ExecutionType.CREATE),
         JobState.HELD,
@@ -79,9 +79,9 @@ CASES: dict[str, tuple[Framework, JobState, str]] = {
         JobState.STOPPED,
         "StopFrameworkRequested (-210): because of it",
     ),
-    "its name is taken": (blocked(ConditionType.NAME_TAKEN), JobState.BLOCKED, "it is so"),
-    "it makes no sense": (blocked(ConditionType.INVALID), JobState.BLOCKED, "it is so"),
-    "another controller has it": (blocked(ConditionType.OTHER_CONTROLLER), JobState.BLOCKED, "it is so"),
+    "name taken": (blocked(ConditionType.NAME_TAKEN), JobState.BLOCKED, "it is so"),
+    "invalid spec": (blocked(ConditionType.INVALID), JobState.BLOCKED, "it is so"),
+    "other controller": (blocked(ConditionType.OTHER_CONTROLLER), JobState.BLOCKED, "it is so"),
     "going": (deleting(framework(State.ATTEMPT_RUNNING)), JobState.DELETING, ""),
 }
 
@@ -122,14 +122,14 @@ def scaled(found: Framework, tasks: int) -> Framework:
 
 
 RUNNING: dict[str, tuple[Framework, bool]] = {
-    "all of it runs": (ran(framework(State.ATTEMPT_RUNNING)), True),
-    "none has begun": (framework(State.ATTEMPT_RUNNING), False),
-    "its pods are on their way out": (ran(framework(State.ATTEMPT_DELETING)), False),
+    "all tasks run": (ran(framework(State.ATTEMPT_RUNNING)), True),
+    "no task has run": (framework(State.ATTEMPT_RUNNING), False),
+    "pods are being deleted": (ran(framework(State.ATTEMPT_DELETING)), False),
     "between two attempts": (ran(framework(State.ATTEMPT_COMPLETED)), False),
-    "it is being deleted": (deleting(ran(framework(State.ATTEMPT_RUNNING))), False),
-    "more are wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 3), False),
-    "fewer are wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 1), True),
-    "none is wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 0), False),
+    "job is being deleted": (deleting(ran(framework(State.ATTEMPT_RUNNING))), False),
+    "scaled up": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 3), False),
+    "scaled down": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 1), True),
+    "scaled to 0": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 0), False),
 }
 
 

@@ -47,13 +47,13 @@ def test_later_job_of_the_same_name_is_ignored(running: ClusterNamespace) -> Non
                 await asyncio.to_thread(running.submit, jobs.framework("digits"))
         assert seen[-1] is None
         assert {found.uid for found in seen if found is not None} == {first.uid}
-        # And for who comes later still.
+        # A later watch ends immediately.
         assert [found async for found in watch.watch_framework(here, first)] == [None]
 
     play(running, story)
 
 
-def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_watches(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this number of watches fail first."""
     watch, left = Reflector._watch, times
 
@@ -68,7 +68,7 @@ def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupted_watch_is_resumed(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut(errors.UnansweredError("cut"), 2, monkeypatch)
+    fail_watches(errors.UnansweredError("interrupted"), 2, monkeypatch)
 
     async def story(here: Connection) -> None:
         framework = await lookup.find(here, "digits")
@@ -94,23 +94,23 @@ HOPELESS = {
 def test_permanent_error_ends_the_watch(
     case: str, running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut(HOPELESS[case], 1000, monkeypatch)
+    fail_watches(HOPELESS[case], 1000, monkeypatch)
     with pytest.raises(RefusedError, match="no more"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 
 def test_long_outage_ends_the_watch(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "MAX_OUTAGE_SECONDS", 0.5)
-    cut(errors.NotSentError("nobody is there"), 1000, monkeypatch)
-    with pytest.raises(UnreachableError, match="nobody is there"):
+    fail_watches(errors.NotSentError("connection refused"), 1000, monkeypatch)
+    with pytest.raises(UnreachableError, match="connection refused"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 
 def test_unexpected_exception_ends_the_watch(
     running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut(ZeroDivisionError("a fault of ours"), 1, monkeypatch)
-    with pytest.raises(ZeroDivisionError, match="a fault of ours"):
+    fail_watches(ZeroDivisionError("a bug"), 1, monkeypatch)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 

@@ -57,11 +57,11 @@ CASES = {
     "jobs": (("logs", "NS", ""), ["digits", "digits-large", "mnist"]),
     "a-job": (("why", "NS", "m"), ["mnist"]),
     "no-job": (("why", "NS", "x"), []),
-    "tasks-of-the-job-before": (("logs", "NS", "mnist", "w"), ["worker-0", "worker-1"]),
+    "tasks-of-the-previous-argument": (("logs", "NS", "mnist", "w"), ["worker-0", "worker-1"]),
     "jobs-with-tasks": (("env", "NS", "di"), ["digits-large/", "digits/"]),
-    "the-only-one": (("env", "NS", "digits-"), TASKS),
+    "single-completion": (("env", "NS", "digits-"), TASKS),
     "tasks": (("exec", "NS", "digits-large/w"), TASKS[1:]),
-    "no-tasks": (("env", "NS", "nobody/"), []),
+    "no-tasks": (("env", "NS", "missing/"), []),
 }
 
 
@@ -123,7 +123,7 @@ def test_completion_times_out_silently(
     assert capfd.readouterr() == ("", "")
 
 
-# The shells themselves
+# Real shells
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_bash_completes(place: Place, path: str) -> None:
         ("exec", "-n", place.name, "digits-large/w"): TASKS[1:],
     }
     for words, choices in cases.items():
-        # On a busy machine the cluster may answer too late for somebody who waits with a finger on the key.
+        # On a busy machine the response may arrive after the time limit of the completion.
         wait_for(f"{choices}", lambda: in_bash(path, place.kubeconfig, *words) == choices)  # noqa: B023
 
 

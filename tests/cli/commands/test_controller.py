@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 120
 NO_VARIABLES = {name: None for name in os.environ if name.startswith(environment.PREFIX)} | dict.fromkeys(
     environment.DEFAULTS.values()
 )
-"""Whatever the machine is set up for says nothing here."""
+"""Variables of this machine do not affect the tests."""
 
 
 def windlass(*arguments: str | Path, variables: Mapping[str, str] | None = None) -> Result:
@@ -38,7 +38,7 @@ def windlass(*arguments: str | Path, variables: Mapping[str, str] | None = None)
     )
 
 
-class Begun:
+class RecordedStart:
     """Records the settings with which the operator would be started."""
 
     settings: Settings
@@ -51,8 +51,8 @@ class Begun:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
-    made = Begun()
+def recorded(monkeypatch: pytest.MonkeyPatch) -> RecordedStart:
+    made = RecordedStart()
     monkeypatch.setattr(module, "_run", made)
     return made
 
@@ -60,10 +60,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Begun:
 # Settings
 
 
-def test_defaults_are_used_without_settings(begun: Begun) -> None:
+def test_defaults_are_used_without_settings(recorded: RecordedStart) -> None:
     result = windlass()
     assert (result.exit_code, result.output) == (0, "")
-    assert begun.settings == Settings()
+    assert recorded.settings == Settings()
 
 
 OTHER_VALUES: dict[str, tuple[str, Any]] = {
@@ -92,7 +92,7 @@ def other_value(setting: environment.Setting) -> tuple[str, Any]:
     return ("9", 9) if isinstance(setting.default, int | float) else ("other", "other")
 
 
-def found_in(settings: Settings, setting: environment.Setting) -> Any:
+def value_in(settings: Settings, setting: environment.Setting) -> Any:
     value: Any = msgspec.to_builtins(settings)
     if setting.attribute.startswith("log_object_snapshot"):
         for key in setting.key.split("."):
@@ -107,7 +107,7 @@ every_setting = pytest.mark.parametrize(
 
 
 @every_setting
-def test_each_setting_has_a_flag(begun: Begun, setting: environment.Setting) -> None:
+def test_each_setting_has_a_flag(recorded: RecordedStart, setting: environment.Setting) -> None:
     text, value = other_value(setting)
     if setting.is_boolean:
         positive, _, negative = setting.flags.partition("/")
@@ -116,15 +116,15 @@ def test_each_setting_has_a_flag(begun: Begun, setting: environment.Setting) -> 
         arguments = [setting.flag, text]
     result = windlass(*arguments)
     assert (result.exit_code, result.output) == (0, "")
-    assert found_in(begun.settings, setting) == value
+    assert value_in(recorded.settings, setting) == value
 
 
 @every_setting
-def test_each_setting_has_a_variable(begun: Begun, setting: environment.Setting) -> None:
+def test_each_setting_has_a_variable(recorded: RecordedStart, setting: environment.Setting) -> None:
     text, value = other_value(setting)
     result = windlass(variables={setting.variable: text})
     assert (result.exit_code, result.output) == (0, "")
-    assert found_in(begun.settings, setting) == value
+    assert value_in(recorded.settings, setting) == value
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_each_setting_has_a_variable(begun: Begun, setting: environment.Setting)
         (["--manage-crds"], "manage_crds", True),
     ],
 )
-def test_common_flags(begun: Begun, arguments: list[str], attribute: str, value: Any) -> None:
+def test_common_flags(recorded: RecordedStart, arguments: list[str], attribute: str, value: Any) -> None:
     assert windlass(*arguments).exit_code == 0
-    assert getattr(begun.settings, attribute) == value
+    assert getattr(recorded.settings, attribute) == value
 
 
 FLAG, VARIABLE, FILE = "flag", "variable", "file"
@@ -161,7 +161,7 @@ FLAG, VARIABLE, FILE = "flag", "variable", "file"
 )
 @pytest.mark.parametrize("file_named_by", [FLAG, VARIABLE])
 def test_flags_override_variables_and_variables_override_the_file(
-    begun: Begun, tmp_path: Path, sources: list[str], expected: int, file_named_by: str
+    recorded: RecordedStart, tmp_path: Path, sources: list[str], expected: int, file_named_by: str
 ) -> None:
     config = tmp_path / "frameworkcontroller.yaml"
     config.write_text("leaseName: from-the-file\n" + ("workerNumber: 11\n" if FILE in sources else ""))
@@ -173,30 +173,30 @@ def test_flags_override_variables_and_variables_override_the_file(
         variables[environment.CONFIGURATION_FILE] = str(config)
     result = windlass(*arguments, variables=variables)
     assert (result.exit_code, result.output) == (0, "")
-    assert (begun.settings.worker_number, begun.settings.lease_name) == (expected, "from-the-file")
+    assert (recorded.settings.worker_number, recorded.settings.lease_name) == (expected, "from-the-file")
 
 
-def test_variables_of_other_tools_have_the_lowest_precedence(begun: Begun, tmp_path: Path) -> None:
+def test_variables_of_other_tools_have_the_lowest_precedence(recorded: RecordedStart, tmp_path: Path) -> None:
     variables = {"KUBECONFIG": "from-kubectl", "KUBE_APISERVER_ADDRESS": "http://other"}
     windlass(variables=variables)
-    assert begun.settings.kube_config_file_path == "from-kubectl"
-    assert begun.settings.kube_api_server_address == "http://other"
+    assert recorded.settings.kube_config_file_path == "from-kubectl"
+    assert recorded.settings.kube_api_server_address == "http://other"
     config = tmp_path / "config.yaml"
     config.write_text("kubeConfigFilePath: from-the-file\n")
     windlass("--config", config, variables=variables)
-    assert begun.settings.kube_config_file_path == "from-the-file"
+    assert recorded.settings.kube_config_file_path == "from-the-file"
 
 
-def test_misspelt_variable_is_a_warning(begun: Begun) -> None:
+def test_misspelt_variable_is_a_warning(recorded: RecordedStart) -> None:
     assert windlass(variables={"WINDLASS_WORKER_NUMBERS": "3"}).exit_code == 0
-    (warning,) = begun.warnings
+    (warning,) = recorded.warnings
     assert "Did you mean WINDLASS_WORKER_NUMBER?" in str(warning)
 
 
-# What is wrong with them
+# Invalid settings
 
 
-def test_all_invalid_settings_are_reported_with_their_source(begun: Begun, tmp_path: Path) -> None:
+def test_all_invalid_settings_are_reported_with_their_source(recorded: RecordedStart, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("workerNumber: 0\nleaseNam: x\nlogObjectSnapshot: {pod: {onPodDeletion: 3}}\n")
     result = windlass(
@@ -224,7 +224,7 @@ def test_all_invalid_settings_are_reported_with_their_source(begun: Begun, tmp_p
     ]
     missing = [start for start in expected if not any(line.startswith(start) for line in lines)]
     assert (missing, len(lines)) == ([], len(expected)), result.stderr
-    assert not hasattr(begun, "settings")
+    assert not hasattr(recorded, "settings")
 
 
 @pytest.mark.parametrize(
@@ -290,11 +290,11 @@ def test_help_imports_no_slow_modules(arguments: list[str]) -> None:
     assert run.stdout.splitlines()[-1] == "[]"
 
 
-# What it cannot go on after
+# Fatal errors
 
 
 @pytest.fixture
-def _log_as_it_was() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("windlass")
     handlers, levels = tuple(root.handlers), (root.level, ours.level)
     yield
@@ -304,7 +304,7 @@ def _log_as_it_was() -> Iterator[None]:
     ours.setLevel(levels[1])
 
 
-@pytest.mark.usefixtures("_log_as_it_was")
+@pytest.mark.usefixtures("_restore_logging")
 def test_unexpected_exception_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> None:
         raise ExceptionGroup("unhandled errors", [ZeroDivisionError("by zero")])
@@ -382,7 +382,7 @@ def test_controller_can_be_stopped_while_it_waits_for_the_server(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with socket.socket() as unheard:
-        # Bound, and nobody listens: whoever connects is refused, and nobody else gets the port.
+        # The port is bound without listening: connections are refused, and no other process gets the port.
         unheard.bind(("127.0.0.1", 0))
         with process(
             tmp_path,

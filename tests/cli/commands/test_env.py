@@ -54,7 +54,7 @@ class Cluster:
             main, ["env", *arguments, "--kubeconfig", str(self.served.data / "kubeconfig")]
         )
 
-    def told(self, task: str, *arguments: str) -> dict[str, str]:
+    def variables(self, task: str, *arguments: str) -> dict[str, str]:
         result = self.env(task, "--shell", "json", *arguments)
         assert result.exit_code == 0, result.output
         found: dict[str, str] = json.loads(result.stdout)
@@ -74,37 +74,37 @@ def framework(name: str, ips: Any = FULL, runtime: str = "", **fields: Any) -> F
 
 def test_env_prints_all_discovery_variables(cluster: Cluster) -> None:
     cluster.create(framework("whole", runtime="tensorflow"))
-    told = cluster.told("whole/worker-1")
-    config = json.loads(told["TF_CONFIG"])
+    variables = cluster.variables("whole/worker-1")
+    config = json.loads(variables["TF_CONFIG"])
     assert config["cluster"]["worker"] == ["worker-0.whole:2222", "worker-1.whole:2222"]
     assert config["task"] == {"type": "worker", "index": 1}
-    assert told["FC_TASKROLE_NAME"] == "worker"
-    assert told["FC_TASK_INDEX"] == "1"
-    assert told["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] == gang_objects.ATTEMPT
-    assert told["FC_POD_UID"] == "uid-worker-1"
-    assert told["FC_TASK_ATTEMPT_INSTANCE_UID"] == "0_uid-worker-1"
-    assert told["FB_WORKER_ADDRESSES"] == "10.0.0.5:2222,10.0.0.6:2222"
-    assert "taskindex" in told
+    assert variables["FC_TASKROLE_NAME"] == "worker"
+    assert variables["FC_TASK_INDEX"] == "1"
+    assert variables["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] == gang_objects.ATTEMPT
+    assert variables["FC_POD_UID"] == "uid-worker-1"
+    assert variables["FC_TASK_ATTEMPT_INSTANCE_UID"] == "0_uid-worker-1"
+    assert variables["FB_WORKER_ADDRESSES"] == "10.0.0.5:2222,10.0.0.6:2222"
+    assert "taskindex" in variables
 
 
 def test_env_before_all_tasks_have_addresses(cluster: Cluster) -> None:
     cluster.create(framework("early", GAPPED, "pytorch"))
-    told = cluster.told("early/worker-0")
-    assert told["RANK"] == "1"
-    assert not [name for name in told if name.startswith("FB_")]
+    variables = cluster.variables("early/worker-0")
+    assert variables["RANK"] == "1"
+    assert not [name for name in variables if name.startswith("FB_")]
 
 
 def test_env_of_a_job_without_a_runtime(cluster: Cluster) -> None:
     """No variable is set that would enable distribution in a library."""
     cluster.create(framework("modest", GAPPED))
-    assert all(name.startswith("FC_") for name in cluster.told("modest/ps-0"))
+    assert all(name.startswith("FC_") for name in cluster.variables("modest/ps-0"))
 
 
 def test_env_of_the_old_api_group(cluster: Cluster) -> None:
     """Statement 52."""
     cluster.create(framework("old", GAPPED, group=names.LAUNCHER_GROUP))
-    told = cluster.told("old/worker-1")
-    assert (told["taskindex"], told["TASK_INDEX"], told["FC_TASK_INDEX"]) == ("1", "1", "1")
+    variables = cluster.variables("old/worker-1")
+    assert (variables["taskindex"], variables["TASK_INDEX"], variables["FC_TASK_INDEX"]) == ("1", "1", "1")
 
 
 def test_env_has_the_ports_of_a_shared_network(cluster: Cluster) -> None:
@@ -119,7 +119,7 @@ def test_env_has_the_ports_of_a_shared_network(cluster: Cluster) -> None:
         },
     }
     assert cluster.served.ask("POST", "/api/v1/namespaces/default/configmaps", body).code == 201
-    assert cluster.told("shared/ps-0")["WORKER_HOSTS"] == "127.0.0.1:20009,127.0.0.1:20010"
+    assert cluster.variables("shared/ps-0")["WORKER_HOSTS"] == "127.0.0.1:20009,127.0.0.1:20010"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -140,11 +140,11 @@ def test_evaluated_values_are_unchanged(shell: str, cluster: Cluster, tmp_path: 
         timeout=60,
     )
     seen = json.loads(done.stdout)
-    told = cluster.told(f"for-{shell}/worker-0")
-    assert {name: seen.get(name) for name in told} == told
+    variables = cluster.variables(f"for-{shell}/worker-0")
+    assert {name: seen.get(name) for name in variables} == variables
 
 
-# How each shell quotes
+# Quoting
 
 AWKWARD: Final = """it's "q" \\ $HOME `id` $(id) %x\n{a,b} ; # &"""
 
@@ -177,7 +177,7 @@ def test_posix_shells_read_the_values(shell: str) -> None:
     assert done.stdout == AWKWARD
 
 
-# Who is not there
+# Missing objects
 
 
 def test_unknown_task_is_reported(cluster: Cluster) -> None:
@@ -186,7 +186,7 @@ def test_unknown_task_is_reported(cluster: Cluster) -> None:
         "known/worker-2": "known has no task worker-2; its tasks are ps-0, worker-0..1",
         "known/chief-0": "known has no task chief-0; its tasks are ps-0, worker-0..1",
         "known/empty-0": "known has no task empty-0",
-        "nobody/worker-0": 'there is no job "nobody" in the namespace default',
+        "missing/worker-0": 'there is no job "missing" in the namespace default',
         "a b?c/worker-0": 'there is no job "a b?c" in the namespace default',
     }.items():
         result = cluster.env(task)
@@ -220,7 +220,7 @@ def test_unreachable_cluster_is_reported(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-# Rights, and answers that are none
+# Permissions and error responses
 
 CONFIG: Final = """\
 apiVersion: v1

@@ -37,10 +37,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 JOBS: dict[str, tuple[str | None, tuple[str, ...], str, dict[str, int], str]] = {
-    # the script, the options, and what comes out: runtime, tasks, command
+    # script, options, and the expected runtime, tasks and command
     "no script": (None, (), "plain", {"worker": 1}, "python3 train.py"),
-    "nothing to see": ("print(1)", (), "plain", {"worker": 1}, "python3 train.py"),
-    "a library": (TENSORFLOW, (), "tensorflow", {"worker": 1}, "python3 train.py"),
+    "no hints": ("print(1)", (), "plain", {"worker": 1}, "python3 train.py"),
+    "a library without distribution": (TENSORFLOW, (), "tensorflow", {"worker": 1}, "python3 train.py"),
     "from the issue": (TENSORFLOW, ("--runtime", "tensorflow", "--ps", "2", "--workers", "2"), "tensorflow",
                        {"ps": 2, "worker": 2}, "python3 train.py"),
     "a ps means TensorFlow": ("print(1)", ("--ps", "1"), "tensorflow", {"ps": 1, "worker": 2}, "python3 train.py"),
@@ -53,10 +53,10 @@ JOBS: dict[str, tuple[str | None, tuple[str, ...], str, dict[str, int], str]] = 
                                   "torchrun --nproc-per-node=4 train.py"),
     "JAX": ("import jax\njax.distributed.initialize()", (), "jax", {"worker": 2}, "python3 train.py"),
     "MPI": ("from mpi4py import MPI", (), "mpi", {"launcher": 1, "worker": 2}, ""),
-    "another runtime than it looks": (PYTORCH, ("--runtime", "plain"), "plain", {"worker": 2}, "python3 train.py"),
+    "runtime option overrides the hints": (PYTORCH, ("--runtime", "plain"), "plain", {"worker": 2}, "python3 train.py"),
     "Python 2": ("print 'x'\nimport tensorflow\n", (), "tensorflow", {"worker": 1}, "python3 train.py"),
     "an image": ("", ("--image", "registry.example:5000/a/b@sha256:0f"), "plain", {"worker": 1}, "python3 train.py"),
-    "a chief alone": ("", ("--chief", "1", "--workers", "0"), "plain", {"chief": 1}, "python3 train.py"),
+    "only a chief": ("", ("--chief", "1", "--workers", "0"), "plain", {"chief": 1}, "python3 train.py"),
 }  # fmt: skip
 
 
@@ -165,10 +165,13 @@ def test_existing_file_is_not_replaced(here: Path) -> None:
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no script": (("missing.py",), "cannot read missing.py: No such file or directory"),
     "a folder": (("..",), ".. is a directory. Give the script in it that every task runs."),
-    "a bad name": (("--name", "My Job"), "a DNS label"),
-    "a name that no Service can have": (("--name", "1job", "--runtime", "jax"), "may not start with a digit"),
-    "nobody works": (("--workers", "0"), "no task would train"),
-    "servers only": (("--ps", "2", "--workers", "0"), "no task would train"),
+    "an invalid name": (("--name", "My Job"), "a DNS label"),
+    "a name that is invalid for a Service": (
+        ("--name", "1job", "--runtime", "jax"),
+        "may not start with a digit",
+    ),
+    "no workers": (("--workers", "0"), "no task would train"),
+    "only parameter servers": (("--ps", "2", "--workers", "0"), "no task would train"),
     "too many": (("--workers", "20000"), "20000"),
     "no number": (("--workers", "two"), "is not a valid integer"),
     "an unknown runtime": (("--runtime", "caffe"), "'tensorflow'"),
@@ -231,7 +234,7 @@ def test_prompts_on_a_terminal(here: Path) -> None:
         try:
             while chunk := os.read(terminal, 4096):
                 shown += chunk
-        except OSError:  # everybody else has closed it
+        except OSError:  # all other holders have closed it
             pass
     os.close(terminal)
 

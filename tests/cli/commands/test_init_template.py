@@ -160,7 +160,7 @@ def test_api_server_accepts_the_objects(case: str, server: RunningServer) -> Non
         assert answer.code == 201, answer.body
 
 
-# What the tasks are told
+# Environment of the tasks
 
 
 def environment(template: Json, index: int) -> dict[str, str]:
@@ -205,7 +205,7 @@ def test_gpus_are_requested(here: Path) -> None:
     assert limits == {"StatefulSet": None, "Job": {"limits": {"nvidia.com/gpu": 2}}}
 
 
-# The look at the files before the start
+# Preflight
 
 
 def preflight(share: Path) -> subprocess.CompletedProcess[str]:
@@ -241,7 +241,7 @@ def test_preflight_passes_if_files_exist(tmp_path: Path) -> None:
     assert (tmp_path / "output" / "web-predict" / "ckpt-198d-8f-322").is_dir()
 
 
-# Whatever is written into the lines at the top
+# Values of the variables
 
 
 @pytest.mark.parametrize("mode", Mode)

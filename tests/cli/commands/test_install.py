@@ -140,7 +140,7 @@ def test_configuration_file_changes_the_manifests(tmp_path: Path) -> None:
     assert roles["windlass-system"][1]["resourceNames"] == ["mine"]
     arguments = deployment(found)["template"]["spec"]["containers"][0]["args"]
     assert "--metrics-address=:8080" in arguments
-    assert not any("barrier" in argument for argument in arguments), "the file names its image"
+    assert not any("barrier" in argument for argument in arguments), "the configuration file sets the image"
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,7 @@ def test_full_disk_leaves_the_file_unchanged(misspelt: Path, monkeypatch: pytest
 
 
 IDLE = EXAMPLES / "clustered-tensorflow" / "notebook.yaml"
-"""Its tasks wait for what a notebook tells them, on purpose."""
+"""Its servers are idle on purpose: a notebook uses them."""
 
 
 @pytest.mark.parametrize(

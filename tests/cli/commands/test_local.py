@@ -64,23 +64,23 @@ def windlass(*arguments: str | Path, given: str = "") -> Result:
     ("variables", "expected"),
     [
         ({"XDG_STATE_HOME": "/state"}, "/state/windlass/local"),
-        ({"XDG_STATE_HOME": "relative"}, "/home/somebody/.local/state/windlass/local"),
-        ({}, "/home/somebody/.local/state/windlass/local"),
+        ({"XDG_STATE_HOME": "relative"}, "/home/user/.local/state/windlass/local"),
+        ({}, "/home/user/.local/state/windlass/local"),
     ],
 )
 def test_default_data_directory(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", "/home/user")
     assert data_folders.default_data(variables) == Path(expected)
 
 
 def test_unknown_user_in_the_path_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No directory of that name is created."""
     monkeypatch.chdir(tmp_path)
-    result = windlass("status", "--data-dir", "~nobody-at-all/data")
+    result = windlass("status", "--data-dir", "~no-such-user/data")
     assert result.exit_code == 2
-    assert 'no such user: "~nobody-at-all"' in result.output
+    assert 'no such user: "~no-such-user"' in result.output
     assert not list(tmp_path.iterdir())
 
 
@@ -136,7 +136,7 @@ def test_differences_to_the_running_daemon_are_listed(wanted: dict[str, Any], ex
 # Starting a process
 
 
-def playing(script: str) -> Callable[[DaemonOptions, int], list[str]]:
+def fake_daemon(script: str) -> Callable[[DaemonOptions, int], list[str]]:
     """Run a process in place of the daemon. `ready` is the descriptor for its readiness."""
     return lambda _wanted, descriptor: [sys.executable, "-c", f"import os\nready = {descriptor}\n{script}"]
 
@@ -146,7 +146,7 @@ ANSWER = f"os.write(ready, {msgspec.json.encode(records.Answer(RECORD))!r})"
 
 def test_ready_daemon_keeps_running(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     script = f"{ANSWER}\nos.close(ready)\nprint(os.getsid(0) == os.getpid(), os.getcwd(), flush=True)"
-    monkeypatch.setattr(process, "command", playing(script))
+    monkeypatch.setattr(process, "command", fake_daemon(script))
     data_folders.claim(data)
     (data / "daemon.log").write_text("of the last time")
     assert process.start(DaemonOptions(data)) == RECORD
@@ -169,7 +169,7 @@ def test_ready_daemon_keeps_running(monkeypatch: pytest.MonkeyPatch, data: Path)
 def test_daemon_that_exits_during_the_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, data: Path, script: str, words: str
 ) -> None:
-    monkeypatch.setattr(process, "command", playing(script))
+    monkeypatch.setattr(process, "command", fake_daemon(script))
     result = windlass("up")
     assert (result.exit_code, result.stdout) == (1, "")
     assert words in result.stderr
@@ -260,7 +260,7 @@ def test_commands_without_a_cluster(data: Path, command: list[str], exit_code: i
     result = windlass(*command)
     assert result.exit_code == exit_code
     assert words in result.output
-    assert not data.exists(), "looking leaves nothing behind"
+    assert not data.exists(), "reading creates no files"
 
 
 def test_status_json_without_a_cluster(data: Path) -> None:
@@ -326,7 +326,7 @@ def test_up_reuses_the_last_options(monkeypatch: pytest.MonkeyPatch, data: Path)
     assert [(wanted.nodes, wanted.network) for wanted in started] == [(3, "shared"), (1, "auto")]
 
 
-# The daemon itself
+# Daemon
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ BOLD = b"\x1b[1mbold\xff\x1b[0m"
 FORMS = {
     "all": ((), b"ps-0     | " + BOLD + b"\nworker-1 | no end\n"),
     "one": (("ps-0",), BOLD + b"\n"),
-    "one-without-an-end": (("worker-1",), b"no end"),
+    "incomplete-line": (("worker-1",), b"no end"),
     "a-role": (("worker",), b"worker-1 | no end\n"),
     "times": (("ps-0", "--timestamps"), b"2026-01-01T00:00:01.000000000Z " + BOLD + b"\n"),
-    "times-of-all": (
+    "timestamps": (
         ("worker", "--timestamps"),
         b"worker-1 | 2026-01-01T00:00:02.000000000Z no end\n",
     ),
@@ -120,7 +120,7 @@ COLOURS = {
     "a-terminal": ("auto", True, {}, True),
     "no-terminal": ("auto", False, {}, False),
     "no-color": ("auto", True, {"NO_COLOR": "1"}, False),
-    "no-color-that-is-empty": ("auto", True, {"NO_COLOR": ""}, True),
+    "empty-no-color": ("auto", True, {"NO_COLOR": ""}, True),
     "dumb": ("auto", True, {"TERM": "dumb"}, False),
     "always": ("always", False, {"NO_COLOR": "1"}, True),
     "never": ("never", True, {}, False),

@@ -95,7 +95,7 @@ def test_file_is_read_from_standard_input() -> None:
 EXITS = {
     "success": ([KILLED], 0),
     "a code": ([ALL_USED_UP, "--inject", "exit 3 worker-0 every time"], 3),
-    "a code that no shell can hold": (
+    "a code over 255": (
         [str(PLANS / "pending-deadline.yaml"), "--inject", "delay worker-1 by 1h"],
         125,
     ),

@@ -96,7 +96,7 @@ def test_unusual_values_are_rendered_unchanged() -> None:
         assert bodies[-1]["metadata"]["name"] in ("yes", "yes-null")
 
 
-# Where it is read from and written to
+# Input and output
 
 
 def test_file_is_an_argument_an_option_or_standard_input(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_nothing_is_written_after_an_error(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["job.yaml", "rendered.yaml"]
 
 
-# Which objects
+# Objects
 
 
 def test_objects_of_the_file_come_first(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_nfs_server_address_is_used(tmp_path: Path) -> None:
         assert "digits-nfs.default" not in result.stdout
         assert result.stderr == ""
     server = render(file, "--only", "nfs")
-    assert server.stderr == "", "nothing of it mounts the server"
+    assert server.stderr == "", "no object mounts the server"
 
 
 # Companions
@@ -238,7 +238,7 @@ def test_own_password_is_read_only_if_it_is_rendered(tmp_path: Path, monkeypatch
     assert "hush" not in result.stdout
 
 
-# What is refused
+# Rejections
 
 PORTS = {"ps": {"tasks": 1}, "worker": {"tasks": 1}}
 ON_THE_NODE = {"runtime": "tensorflow", "roles": PORTS, "pod": {"spec": {"hostNetwork": True}}}
@@ -246,8 +246,8 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "no image": ({"image": ""}, (), "the job digits has no image"),
     "no image, plain": ({"image": ""}, ("--target", "plain"), "the job digits has no image"),
     "mpi": ({"runtime": "mpi"}, ("--target", "plain"), "the job digits has the runtime mpi"),
-    "one port for two": (ON_THE_NODE, (), "the roles ps and worker both use port 2222"),
-    "one port for two, plain": (
+    "duplicate port": (ON_THE_NODE, (), "the roles ps and worker both use port 2222"),
+    "duplicate port, plain": (
         ON_THE_NODE,
         ("--target", "plain"),
         "the roles ps and worker both use port 2222",

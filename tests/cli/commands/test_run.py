@@ -377,7 +377,7 @@ def test_ctrl_c_stops_the_run(
     assert asyncio.run(runner_run.run(plan, RunOptions(reads_logs=False), state, output)) == 130
     output.finish()
     assert stream.getvalue().decode().splitlines()[-1][14:].startswith(last)
-    assert clusters.made[0].ended_pods is False, "an ephemeral cluster ends them by itself"
+    assert clusters.made[0].ended_pods is False, "a temporary cluster stops its pods itself"
 
 
 def test_help_imports_no_slow_modules() -> None:

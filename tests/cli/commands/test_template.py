@@ -41,23 +41,23 @@ def value(result: Result) -> object:
 GIVEN: dict[str, tuple[str, tuple[str, ...], object]] = {
     "text": (OBJECT, ("--set", "value=some"), "some"),
     "text that looks like a number": (OBJECT, ("--set", "value=3"), "3"),
-    "text that looks like a word of YAML": (OBJECT, ("--set", "value=yes"), "yes"),
+    "text that looks like a YAML keyword": (OBJECT, ("--set", "value=yes"), "yes"),
     "text with an equals sign": (OBJECT, ("--set", "value=a=b"), "a=b"),
     "no text": (OBJECT, ("--set", "value="), ""),
     "text that could be YAML": (OBJECT, ("--set", 'value="a": #b\n- {{ 7*7 }}'), '"a": #b\n- {{ 7*7 }}'),
-    "the last one counts": (OBJECT, ("--set", "value=a", "--set", "value=b"), "b"),
+    "the last value is used": (OBJECT, ("--set", "value=a", "--set", "value=b"), "b"),
     "JSON": (OBJECT.replace("value |", "value.a[1] |"), ("--set-json", 'value={"a": [1, "2"]}'), "2"),
-    "a template that sets it itself": (
+    "assigned in the template": (
         f'{{% set value = "mine" %}}\n{OBJECT}',
         ("--set", "value=yours"),
         "mine",
     ),
-    "a template that sets it if nobody else does": (
+    "default in the template is overridden": (
         f'{{% set value = value | default("mine") %}}\n{OBJECT}',
         ("--set", "value=yours"),
         "yours",
     ),
-    "a template that set it since nobody else did": (
+    "default in the template is used": (
         f'{{% set value = value | default("mine") %}}\n{OBJECT}',
         (),
         "mine",
@@ -150,11 +150,11 @@ spec:
   template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}
 """
 FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "a variable that nobody gives": (
+    "an undefined variable": (
         "# first\n{{ model }}",
         ("t.jinja:2: ", 'the variable "model" is not defined', "--set model=VALUE", "{% set model = "),
     ),
-    "a number that only a cluster has": (
+    "a variable of mode cluster": (
         COUNTED,
         ("t.jinja:7: ", '"ps_replicas"', "It is set in mode cluster."),
     ),
@@ -162,11 +162,11 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
         (OBJECT + "---\n" + OBJECT).replace("value | yaml", "'1' | yaml"),
         ("t.jinja:13: error: metadata.name: ", "the name of another ConfigMap"),
     ),
-    "no Jinja": ("a\n{% if %}", ("t.jinja:2: ", "invalid Jinja syntax")),
-    "an end that is missing": ("a\n{% if 1 %}", ("t.jinja:2: ", "invalid Jinja syntax")),
+    "invalid Jinja": ("a\n{% if %}", ("t.jinja:2: ", "invalid Jinja syntax")),
+    "a missing endfor": ("a\n{% if 1 %}", ("t.jinja:2: ", "invalid Jinja syntax")),
     "no such filter": ("{{ 1 | yml }}", ("t.jinja:1: ", "yml")),
     "an expression that fails": ("\n\n{{ 1 / 0 }}", ("t.jinja:3: ", "ZeroDivisionError")),
-    "no end": ("{% for i in range(10 ** 9) %}x{% endfor %}", ("t.jinja:1: ",)),
+    "an endless loop": ("{% for i in range(10 ** 9) %}x{% endfor %}", ("t.jinja:1: ",)),
     "nothing": ("", ("expected at least one object",)),
     "only comments": ("{# a #}\n# b\n---\n", ("expected at least one object",)),
     "no YAML": ("{% set a = 1 %}\na: b: c\n", ("t.jinja:2: ", "invalid YAML")),
@@ -175,7 +175,7 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     "no version": ("kind: Job\nmetadata: {name: a}\n", ('missing required field "apiVersion"',)),
     "a version that is a number": ("apiVersion: 1\nkind: Job\n", ("apiVersion: found the number 1",)),
     "no name": ("apiVersion: v1\nkind: Secret\nmetadata: {}\n", ('missing required field "name"',)),
-    "a name that is none": (
+    "an invalid name": (
         "{% set name = 'A_b' %}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ name }}\n",
         ('t.jinja:5: error: metadata.name: found the string "A_b"', "the name of a Secret"),
     ),
@@ -187,7 +187,7 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
         "apiVersion: v1\nkind: Service\nmetadata: {name: 1a}\n",
         ("a letter at the beginning",),
     ),
-    "a namespace that is none": (
+    "an invalid namespace": (
         "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: a.b}\n",
         ("metadata.namespace: ", "the name of a namespace"),
     ),
@@ -205,15 +205,15 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
         "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: A}}\n",
         ("t.jinja:4: error: items[0].metadata.name: ",),
     ),
-    "a key twice": (
+    "a duplicate key": (
         "apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: a}\n",
         ("t.jinja:3: ", 'duplicate key "kind"'),
     ),
-    "a Framework that makes no sense": (
+    "an invalid Framework": (
         "apiVersion: launcher.microsoft.com/v1\nkind: Framework\nmetadata: {name: a}\nspec: {taskRoles: 3}\n",
         ("t.jinja:4: error: spec.taskRoles: ",),
     ),
-    "a job that makes no sense": ("name: a\nroles: {worker: {tasks: many}}\n", ("t.jinja:2: error: ",)),
+    "an invalid job": ("name: a\nroles: {worker: {tasks: many}}\n", ("t.jinja:2: error: ",)),
     "a control character": ("{{ '\\x07' }}", ("control character U+0007",)),
 }
 
@@ -258,7 +258,7 @@ WRONG = {
     "bytes": (("single", "bytes", "web"), "bytes:2: a template must be UTF-8"),
     "no mode": (("double", "t.jinja", "web"), "double"),
     "no project": (("single", "t.jinja"), "PROJECT"),
-    "a project that is no name": (
+    "an invalid project name": (
         ("single", "t.jinja", "Web_Predict"),
         'found "Web_Predict", expected lower',
     ),
@@ -270,17 +270,17 @@ WRONG = {
     "a cluster without numbers": (("cluster", "t.jinja", "web"), "cluster requires PS and WORKERS"),
     "a cluster without workers": (("cluster", "t.jinja", "web", "1"), "cluster requires PS and WORKERS"),
     "no worker": (("cluster", "t.jinja", "web", "1", "0"), "[WORKERS]"),
-    "fewer than none": (("cluster", "t.jinja", "web", "--", "-1", "1"), "[PS]"),
+    "a negative number": (("cluster", "t.jinja", "web", "--", "-1", "1"), "[PS]"),
     "words for numbers": (("cluster", "t.jinja", "web", "one", "2"), "[PS]"),
     "no value": (("single", "t.jinja", "web", "--set", "a"), 'found "a", expected KEY=VALUE'),
     "no key": (("single", "t.jinja", "web", "--set", "=a"), 'found "=a", expected KEY=VALUE'),
-    "a key that is none": (("single", "t.jinja", "web", "--set", "a-b=c"), "expected KEY=VALUE"),
-    "a key that is taken": (
+    "an invalid key": (("single", "t.jinja", "web", "--set", "a-b=c"), "expected KEY=VALUE"),
+    "a reserved key": (
         ("single", "t.jinja", "web", "--set", "project_name=a"),
         "project_name is set by the argument PROJECT",
     ),
-    "no JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", expected JSON'),
-    "nowhere to write": (
+    "invalid JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", expected JSON'),
+    "an unwritable output": (
         ("single", "t.jinja", "web", "--set", "value=a", "--out", "no/where"),
         "cannot write no/where: No such file or directory",
     ),

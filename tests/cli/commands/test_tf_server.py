@@ -86,9 +86,9 @@ WAYS: Final[dict[str, tuple[dict[str, str], Any]]] = {
         [CLUSTER, "worker", 1],
     ),
     "lists": ({**BY_LISTS, **TASK}, [CLUSTER, "worker", 1]),
-    "without-index-it-is-the-first": ({**BY_LISTS, "JOB_NAME": "ps"}, [CLUSTER, "ps", 0]),
-    "an-empty-list-is-none": ({**BY_LISTS, "CHIEF_HOSTS": "", **TASK}, [CLUSTER, "worker", 1]),
-    "what-is-no-list-of-addresses": (
+    "index-defaults-to-0": ({**BY_LISTS, "JOB_NAME": "ps"}, [CLUSTER, "ps", 0]),
+    "empty-list-is-ignored": ({**BY_LISTS, "CHIEF_HOSTS": "", **TASK}, [CLUSTER, "worker", 1]),
+    "invalid-list-of-addresses": (
         {**BY_LISTS, "ALLOWED_HOSTS": "*", "NO_PROXY_HOSTS": "a.example,b.example", **TASK},
         [CLUSTER, "worker", 1],
     ),

@@ -80,9 +80,13 @@ def test_path_is_uploaded_to_a_share(share: Path, project: Path) -> None:
 REFUSED = {
     "no share": (("digits", "--code", "train.py"), 2, "--share is missing, and WINDLASS_SHARE is not set"),
     "no files": (("digits",), 2, "expected --code or --data"),
-    "a project that climbs out": (("..", "--code", "train.py", "--share", "SHARE"), 2, "PROJECT: found '..'"),
+    "a project outside of the share": (
+        ("..", "--code", "train.py", "--share", "SHARE"),
+        2,
+        "PROJECT: found '..'",
+    ),
     "two shares": (("train.py", "SHARE", "--share", "SHARE"), 2, "expected one of them"),
-    "a share in the wrong place": (("digits", "SHARE", "--code", "train.py"), 2, "with --share"),
+    "a share as an argument with --code": (("digits", "SHARE", "--code", "train.py"), 2, "with --share"),
     "no such share": (
         ("digits", "--code", "train.py", "--share", "SHARE/nowhere"),
         1,
@@ -94,12 +98,12 @@ REFUSED = {
         "train.py must be a directory",
     ),
     "no such file": (("digits", "--data", "nowhere", "--share", "SHARE"), 2, "nowhere does not exist"),
-    "two for one place": (
+    "two sources for one target": (
         ("digits", "--code", "train.py", "--code", "other/train.py", "--share", "SHARE"),
         2,
         "would both become src/digits/train.py",
     ),
-    "what is no share": (("digits", "--code", "train.py", "--share", "s3://bucket"), 2, "nfs://SERVER/PATH"),
+    "an invalid share": (("digits", "--code", "train.py", "--share", "s3://bucket"), 2, "nfs://SERVER/PATH"),
     "no time": (("digits", "--code", "train.py", "--timeout", "0s"), 2, "more than 0"),
 }
 
@@ -122,7 +126,7 @@ def test_invalid_arguments_are_rejected(
     assert list(share.iterdir()) == []
 
 
-# What is cut
+# Interrupted uploads
 
 KILLED = """
 import asyncio, os, signal, sys

@@ -150,6 +150,6 @@ def test_events_are_listed(place: Place) -> None:
 
 @pytest.mark.parametrize("command", ["why", "events", "logs"])
 def test_unknown_job_is_reported(place: Place, command: str) -> None:
-    result = place.windlass(command, "nobody")
+    result = place.windlass(command, "missing")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert 'there is no job "nobody"' in result.stderr
+    assert 'there is no job "missing"' in result.stderr

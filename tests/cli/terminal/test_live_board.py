@@ -73,22 +73,22 @@ def framework(
         task_role_statuses=roles,
         completion_status=status.pop("ended", None),
     )
-    made = FrameworkStatus(
+    found = FrameworkStatus(
         start_time=BEGAN, transition_time=BEGAN, state=state, attempt_status=of_attempt, **status
     )
     role = builders.role("worker", 2)
-    return builders.framework("job", role).with_status(made)
+    return builders.framework("job", role).with_status(found)
 
 
 def board(*frameworks: Framework) -> Board:
-    made = Board([job()], BEGAN)
+    found = Board([job()], BEGAN)
     for each in frameworks:
-        made.framework(job(), each)
-    return made
+        found.framework(job(), each)
+    return found
 
 
-def rows(made: Board) -> Sequence[Row]:
-    return made.view(NOW).rows
+def rows(found: Board) -> Sequence[Row]:
+    return found.view(NOW).rows
 
 
 FAILED = TaskAttemptCompletionStatus(137, "Killed", PERMANENT, "")
@@ -98,8 +98,8 @@ STATES = {
     "asked-for": (State.ATTEMPT_CREATION_REQUESTED, None, Phase.STARTING, None),
     "preparing": (State.ATTEMPT_PREPARING, None, Phase.STARTING, None),
     "running": (State.ATTEMPT_RUNNING, None, Phase.RUNNING, None),
-    "on-its-way-out": (State.ATTEMPT_DELETING, DONE, Phase.STOPPING, None),
-    "to-be-tried-again": (State.ATTEMPT_COMPLETED, FAILED, Phase.RETRYING, 137),
+    "being-deleted": (State.ATTEMPT_DELETING, DONE, Phase.STOPPING, None),
+    "retrying": (State.ATTEMPT_COMPLETED, FAILED, Phase.RETRYING, 137),
     "failed": (State.COMPLETED, FAILED, Phase.FAILED, 137),
     "succeeded": (State.COMPLETED, DONE, Phase.SUCCEEDED, None),
     "stopped-with-the-job": (
@@ -128,28 +128,28 @@ def log(line: str, name: str = "worker-0") -> LogLine:
 
 
 LINES = {
-    "the-last-counts": (["a", "b"], "b"),
-    "blank-lines-do-not": (["a", "", " \t"], "a"),
-    "controls-do-nothing": (["\x1b[2J\x1b[31mred\x07"], "red"),
-    "a-very-long-one": (["x" * 100_000], "x" * 1000),
-    "a-long-bar": (["." * 5000 + "\r99%"], "99%"),
+    "last-line-is-used": (["a", "b"], "b"),
+    "blank-lines-are-ignored": (["a", "", " \t"], "a"),
+    "control-characters-are-removed": (["\x1b[2J\x1b[31mred\x07"], "red"),
+    "very-long-line": (["x" * 100_000], "x" * 1000),
+    "long-progress-bar": (["." * 5000 + "\r99%"], "99%"),
 }
 
 
 @pytest.mark.parametrize(("lines", "expected"), LINES.values(), ids=LINES.keys())
 def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
-    made = board(RUNNING)
+    found = board(RUNNING)
     for line in lines:
-        made.line(log(line))
-    made.line(log("of a pod that is no task", "sidecar"))
-    assert [row.line for row in rows(made)] == [expected, ""]
+        found.line(log(line))
+    found.line(log("of a pod that runs no task", "sidecar"))
+    assert [row.line for row in rows(found)] == [expected, ""]
 
 
 def test_progress_is_shown() -> None:
-    made = board(RUNNING)
-    made.line(log("windlass progress 3/10 loss=0.5"))
-    made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
-    (row, _) = rows(made)
+    found = board(RUNNING)
+    found.line(log("windlass progress 3/10 loss=0.5"))
+    found.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
+    (row, _) = rows(found)
     assert (row.progress, row.remaining, row.line) == (Progress(3, 10, {"loss": "0.5"}), 7.0, "loss=0.5")
 
 
@@ -161,21 +161,21 @@ AGAIN = {
 
 @pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN.keys())
 def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
-    made = board(RUNNING)
-    made.line(log("last words"))
-    made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
-    made.framework(job(), again)
-    (row, _) = rows(made)
+    found = board(RUNNING)
+    found.line(log("last words"))
+    found.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
+    found.framework(job(), again)
+    (row, _) = rows(found)
     assert (row.progress, row.line) == (None, "last words")
 
 
 def test_usage_is_shown_for_running_tasks() -> None:
-    made = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
+    found = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
     used = {("default", f"job-worker-{index}"): Usage(0.5, 1024) for index in range(2)}
-    made.usage(used)
-    assert [(row.cpu, row.memory) for row in rows(made)] == [(0.5, 1024), (None, None)]
-    made.usage({})
-    assert [(row.cpu, row.memory) for row in rows(made)] == [(None, None), (None, None)]
+    found.usage(used)
+    assert [(row.cpu, row.memory) for row in rows(found)] == [(0.5, 1024), (None, None)]
+    found.usage({})
+    assert [(row.cpu, row.memory) for row in rows(found)] == [(None, None), (None, None)]
 
 
 def reason(word: str, message: str) -> Line:
@@ -183,20 +183,20 @@ def reason(word: str, message: str) -> Line:
 
 
 def test_problem_is_shown_until_the_task_runs() -> None:
-    made = board(framework(task(0, State.ATTEMPT_PREPARING)))
-    made.reason(reason("Scheduled", "is scheduled to laptop"))
-    assert rows(made)[0].problem == ""
-    made.reason(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
-    assert rows(made)[0].problem == "FailedScheduling: 0/1 nodes"
-    made.framework(job(), RUNNING)
-    assert rows(made)[0].problem == ""
-    made.reason(reason("Unhealthy", "Unhealthy: a probe failed"))
-    assert rows(made)[0].problem == "", "the reason is told, and the task runs"
+    found = board(framework(task(0, State.ATTEMPT_PREPARING)))
+    found.reason(reason("Scheduled", "is scheduled to laptop"))
+    assert rows(found)[0].problem == ""
+    found.reason(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
+    assert rows(found)[0].problem == "FailedScheduling: 0/1 nodes"
+    found.framework(job(), RUNNING)
+    assert rows(found)[0].problem == ""
+    found.reason(reason("Unhealthy", "Unhealthy: a probe failed"))
+    assert rows(found)[0].problem == "", "a running task has no problem"
 
 
 ENDED = FrameworkAttemptCompletionStatus(3, "Phrase", PERMANENT, "")
-HEADS = {
-    "before-anybody-knows-it": ([], JobSummary("job", "submitted", 65, 0, ((Phase.WAITING, 2),))),
+SUMMARIES = {
+    "without-status": ([], JobSummary("job", "submitted", 65, 0, ((Phase.WAITING, 2),))),
     "running": ([RUNNING], JobSummary("job", "running", 65, 0, ((Phase.RUNNING, 2),))),
     "tried-again": (
         [
@@ -223,17 +223,17 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize(("frameworks", "expected"), HEADS.values(), ids=HEADS.keys())
+@pytest.mark.parametrize(("frameworks", "expected"), SUMMARIES.values(), ids=SUMMARIES.keys())
 def test_summary_of_a_job(frameworks: list[Framework], expected: JobSummary) -> None:
     assert board(*frameworks).view(NOW).jobs == (expected,)
 
 
 def test_tasks_of_several_jobs_are_prefixed() -> None:
     first, second = job("job/"), job("other/", "other")
-    made = Board([first, second], BEGAN)
-    made.framework(first, RUNNING)
-    made.line(log("mine", "other/worker-1"))
-    assert [(row.name, row.phase, row.line) for row in rows(made)] == [
+    found = Board([first, second], BEGAN)
+    found.framework(first, RUNNING)
+    found.line(log("mine", "other/worker-1"))
+    assert [(row.name, row.phase, row.line) for row in rows(found)] == [
         ("job/worker-0", Phase.RUNNING, ""),
         ("job/worker-1", Phase.RUNNING, ""),
         ("other/worker-0", Phase.WAITING, ""),
@@ -245,6 +245,6 @@ def test_removed_task_disappears() -> None:
     role = msgspec.structs.replace(RUNNING.spec.task_roles[0], task_number=1)
     spec = msgspec.structs.replace(RUNNING.spec, task_roles=(role,))
     smaller = framework(task(0, State.ATTEMPT_RUNNING))
-    made = board(RUNNING, msgspec.structs.replace(smaller, spec=spec))
-    made.line(log("of one that is gone", "worker-1"))
-    assert [row.name for row in rows(made)] == ["worker-0"]
+    found = board(RUNNING, msgspec.structs.replace(smaller, spec=spec))
+    found.line(log("of one that is gone", "worker-1"))
+    assert [row.name for row in rows(found)] == ["worker-0"]

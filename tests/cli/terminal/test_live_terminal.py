@@ -18,7 +18,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SIZE = Size(20, 6)
 
 
-class Emulated:
+class EmulatedTerminal:
     """A terminal that shows the output of a canvas."""
 
     def __init__(self, size: Size = SIZE) -> None:
@@ -45,7 +45,7 @@ class Emulated:
 
 
 def test_table_is_redrawn_in_place() -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a 1", "b 1"])
     terminal.draw(["a 2 and more", "b 1"])
     terminal.draw(["a 3", "b 1"])
@@ -54,14 +54,14 @@ def test_table_is_redrawn_in_place() -> None:
 
 
 def test_unchanged_table_is_not_written() -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a 1", "b 1"])
     assert terminal.draw(["a 1", "b 1"]) == ""
     assert "b 1" not in terminal.draw(["a 2", "b 1"])
 
 
 def test_reasons_scroll_above_the_table() -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a", "b"], "first")
     terminal.draw(["a", "b"], "second", "third")
     assert terminal.lines == ["first", "second", "third", "a", "b"]
@@ -70,7 +70,7 @@ def test_reasons_scroll_above_the_table() -> None:
 
 
 def test_table_grows_and_shrinks() -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a", "b", "c"], "reason")
     terminal.draw(["a"])
     assert terminal.lines == ["reason", "a"]
@@ -80,7 +80,7 @@ def test_table_grows_and_shrinks() -> None:
 
 @pytest.mark.parametrize("size", [Size(10, 6), Size(20, 4), Size(8, 3)], ids=str)
 def test_table_fits_after_the_terminal_shrinks(size: Size) -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a long line", "b"], "one", "two")
     terminal.resize(size)
     terminal.draw(["a", "b"])
@@ -98,7 +98,7 @@ def test_table_fits_after_the_terminal_shrinks(size: Size) -> None:
     ids=str,
 )
 def test_lasting_lines_are_shown_again_after_a_clear(size: Size, expected: list[str]) -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.canvas.keep("the password")
     terminal.draw(["a", "b"], "one", "the password", "two", "three", "four")
     terminal.resize(size)
@@ -114,7 +114,7 @@ def test_lasting_lines_without_room_go_to_the_scrollback() -> None:
 
 
 def test_table_fits_after_the_terminal_grows() -> None:
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a", "b"], "one")
     terminal.resize(Size(40, 12))
     terminal.draw(["a with more", "b", "c"])
@@ -123,7 +123,7 @@ def test_table_fits_after_the_terminal_grows() -> None:
 
 def test_output_of_other_programs_is_kept() -> None:
     """E.g. of a shell, while the process was stopped."""
-    terminal = Emulated()
+    terminal = EmulatedTerminal()
     terminal.draw(["a"])
     terminal.stream.feed("stopped\r\n")
     terminal.canvas.forget()
@@ -131,7 +131,7 @@ def test_output_of_other_programs_is_kept() -> None:
     assert terminal.lines == ["a", "stopped", "b"]
 
 
-# When it is drawn
+# Scheduling
 
 
 def job(tasks: int = 1) -> Manifest:
@@ -145,7 +145,7 @@ def screen(stream: Any, **options: Any) -> Screen:
 
 
 def shown(stream: io.BytesIO) -> list[str]:
-    terminal = Emulated(Size(60, 10))
+    terminal = EmulatedTerminal(Size(60, 10))
     terminal.stream.feed(stream.getvalue().decode())
     return terminal.lines
 
@@ -179,7 +179,7 @@ def test_output_is_ascii_without_utf8() -> None:
     assert stream.getvalue().isascii()
 
 
-class Counting(io.BytesIO):
+class CountingStream(io.BytesIO):
     """Counts the writes."""
 
     pieces = 0
@@ -190,7 +190,7 @@ class Counting(io.BytesIO):
 
 
 def test_many_reports_are_one_drawing() -> None:
-    stream = Counting()
+    stream = CountingStream()
     made = screen(stream)
 
     async def happen() -> None:
@@ -206,7 +206,7 @@ def test_many_reports_are_one_drawing() -> None:
     assert shown(stream)[-1].endswith("line 999")
 
 
-class Stuck(io.BytesIO):
+class BlockedStream(io.BytesIO):
     """Blocks writes until it is released, like a terminal after Ctrl-S."""
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ class Stuck(io.BytesIO):
 
 
 def test_blocked_terminal_does_not_block_the_run() -> None:
-    stream = Stuck()
+    stream = BlockedStream()
     made = screen(stream)
 
     async def happen() -> None:
@@ -239,17 +239,17 @@ def test_blocked_terminal_does_not_block_the_run() -> None:
     assert stream.pieces == 1
     stream.may_go_on.set()
     made.finish()
-    assert stream.getvalue().count(b"has failed") == 100, "no reason is lost"
+    assert stream.getvalue().count(b"has failed") == 100, "no line is lost"
     assert shown(stream)[-1].endswith("line 99")
 
 
-class Gone(io.BytesIO):
+class ClosedStream(io.BytesIO):
     def write(self, data: Any) -> int:
         raise OSError(5, "Input/output error")
 
 
 def test_closed_terminal_is_reported() -> None:
-    made = screen(Gone())
+    made = screen(ClosedStream())
 
     async def happen() -> None:
         told = asyncio.Event()

@@ -11,7 +11,7 @@ from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.live_view import JobSummary, Phase, Row, View
 from windlass.wire.progress import Progress
 
-HEAD = JobSummary("digits", "running", 62, tasks=((Phase.RUNNING, 2),))
+SUMMARY = JobSummary("digits", "running", 62, tasks=((Phase.RUNNING, 2),))
 WORKER = Row(
     "worker-0",
     Phase.RUNNING,
@@ -24,7 +24,7 @@ WORKER = Row(
 )
 SERVER = Row("ps-0", Phase.RUNNING, attempt=1, node="laptop", line="started")
 FAILED = Row("worker-1", Phase.FAILED, 137, node="laptop", line="last words")
-VIEW = View((HEAD,), (SERVER, WORKER, FAILED))
+VIEW = View((SUMMARY,), (SERVER, WORKER, FAILED))
 
 SIZES = {
     "wide": (
@@ -78,7 +78,7 @@ def test_tasks_with_problems_come_first_and_completed_ones_last() -> None:
     phases = [Phase.SUCCEEDED, Phase.RUNNING, Phase.RETRYING, Phase.WAITING, Phase.FAILED]
     rows = [Row(f"worker-{number}", phases[number % 5]) for number in range(200)]
     rows[3] = Row("worker-3", Phase.WAITING, problem="0/1 nodes are available")
-    lines = live_view.render(View((HEAD,), tuple(rows)), 100, 90)
+    lines = live_view.render(View((SUMMARY,), tuple(rows)), 100, 90)
     shown = [line.split()[1] for line in lines[2:-1]]
     assert len(lines) == 90
     assert shown[:3] == ["retrying", "waiting", "failed"]
@@ -89,7 +89,7 @@ def test_tasks_with_problems_come_first_and_completed_ones_last() -> None:
 
 def test_problem_replaces_the_last_log_line() -> None:
     row = Row("worker-0", Phase.STARTING, line="words of the last attempt", problem="no such command")
-    (line,) = live_view.render(View((HEAD,), (row,)), 100, 10)[2:]
+    (line,) = live_view.render(View((SUMMARY,), (row,)), 100, 10)[2:]
     assert line.endswith("no such command")
 
 
@@ -128,7 +128,7 @@ PROGRESS = {
 @pytest.mark.parametrize(("progress", "remaining", "bar"), PROGRESS.values(), ids=PROGRESS.keys())
 def test_progress_bars(progress: Progress, remaining: float | None, bar: str) -> None:
     row = Row("worker-0", Phase.RUNNING, progress=progress, remaining=remaining)
-    (line,) = live_view.render(View((HEAD,), (row,)), 120, 10)[2:]
+    (line,) = live_view.render(View((SUMMARY,), (row,)), 120, 10)[2:]
     assert line.endswith(bar)
 
 
@@ -158,7 +158,7 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, max_size=12), st.integers(1, 150), st.integers(2, 20), st.integers(0, 6))
 def test_view_never_exceeds_the_terminal(rows: list[Row], width: int, height: int, jobs: int) -> None:
-    view = View((HEAD,) * jobs, tuple(rows))
+    view = View((SUMMARY,) * jobs, tuple(rows))
     lines = live_view.render(view, width, height)
     assert len(lines) <= height
     assert [line for line in lines if terminal_text.display_width(line) > width] == []

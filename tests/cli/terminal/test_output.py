@@ -24,7 +24,7 @@ def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more:
     return Advance(Topic.PROGRESS, at, "ps-0", step, more.pop("total", 100), {"loss": "0.5"}, source, **more)
 
 
-# How it looks
+# Format
 
 TEXT, JSON = Style(width=NAMES), Style(form="json")
 COLOURED = Style(width=NAMES, colours={"ps-0": 36})
@@ -96,7 +96,7 @@ def test_line_format(
     assert output.format_line(said, style).decode() == expected
 
 
-class Slow(io.BytesIO):
+class BlockedStream(io.BytesIO):
     """Blocks writes until it is released."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Slow(io.BytesIO):
 
 
 def test_slow_reader_delays_only_logs() -> None:
-    stream = Slow()
+    stream = BlockedStream()
     lines = Output(stream, Style(width=4))
     line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
     number = output.MAX_PENDING + 1
@@ -134,13 +134,13 @@ def test_slow_reader_delays_only_logs() -> None:
     assert stream.getvalue().count(b"\n") == 1 + number
 
 
-class Closed(io.BytesIO):
+class ClosedStream(io.BytesIO):
     def write(self, data: Any) -> int:
         raise BrokenPipeError
 
 
 def test_closed_output_is_reported() -> None:
-    lines = Output(Closed(), Style(width=4))
+    lines = Output(ClosedStream(), Style(width=4))
 
     async def write() -> None:
         told = asyncio.Event()
@@ -155,14 +155,14 @@ def test_closed_output_is_reported() -> None:
 
 
 PROGRESS = {
-    "a-line-each-is-too-much": (
+    "limited-rate": (
         Style(),
         [advance(1), advance(2, seconds=1), advance(3, seconds=11), advance(100, seconds=12)],
         [1, 3, 100],
     ),
-    "the-log-shows-it": (Style(), [advance(1, Source.LOG)], []),
-    "without-the-log": (Style(shows_logs=False), [advance(1, Source.LOG)], [1]),
-    "programs-want-all": (Style(form="json"), [advance(1, Source.LOG), advance(2)], [1, 2]),
+    "hidden-with-logs": (Style(), [advance(1, Source.LOG)], []),
+    "shown-without-logs": (Style(shows_logs=False), [advance(1, Source.LOG)], [1]),
+    "json-has-all": (Style(form="json"), [advance(1, Source.LOG), advance(2)], [1, 2]),
 }
 
 

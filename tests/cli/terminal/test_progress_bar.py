@@ -63,8 +63,8 @@ def test_note_is_printed_above_the_bar() -> None:
     scene = Scene(100)
     scene.bar.begin(MIB)
     scene.move(1, 1)
-    scene.bar.note("windlass: the share cannot be had yet")
-    assert scene.written[-2:] == ["\r\x1b[K", "windlass: the share cannot be had yet\n"]
+    scene.bar.note("windlass: cannot mount the share yet")
+    assert scene.written[-2:] == ["\r\x1b[K", "windlass: cannot mount the share yet\n"]
 
 
 def test_control_characters_in_names_are_removed() -> None:

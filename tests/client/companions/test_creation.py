@@ -25,31 +25,31 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
 # The name of TensorBoard's Service
 
 
-def of_another_job(submissions: Submissions) -> None:
+def service_of_another_job(submissions: Submissions) -> None:
     submissions.start({**BOARD, "name": "letters"})
 
 
-def of_somebody_else(submissions: Submissions) -> None:
+def foreign_service(submissions: Submissions) -> None:
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tensorboard"}}
     spec = {"ports": [{"port": 6006}]}
     submissions.place.client.post(submissions.place.path("services"), {**body, "spec": spec}).expect(201)
 
 
-def nobody_s(_: Submissions) -> None:
+def no_service(_: Submissions) -> None:
     return
 
 
 SERVICES: dict[str, tuple[Callable[[Submissions], None], Json, str, str]] = {
-    "free": (nobody_s, {}, "tensorboard", ""),
-    "asked for": (nobody_s, {"name": "board"}, "board", ""),
+    "free": (no_service, {}, "tensorboard", ""),
+    "asked for": (no_service, {"name": "board"}, "board", ""),
     "of another job": (
-        of_another_job,
+        service_of_another_job,
         {},
         "digits-tensorboard",
         "Service tensorboard belongs to the job letters: using the name digits-tensorboard",
     ),
-    "of somebody else": (
-        of_somebody_else,
+    "foreign": (
+        foreign_service,
         {},
         "digits-tensorboard",
         "was not created by Windlass: using the name",
@@ -68,7 +68,7 @@ def test_service_name_avoids_conflicts(case: str, submissions: Submissions) -> N
     assert [line for line in submissions.told if "using the name" in line and said in line] or not said
 
 
-# What goes wrong
+# Errors
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, verb: Verb, plural: str) -> None:
@@ -94,7 +94,7 @@ def test_missing_permission_for_roles_is_explained(
     refuse(monkeypatch, Verb.CREATE, "roles")
     with pytest.raises(RefusedError, match=ACCOUNT):
         submissions.submit(LAB)
-    assert not submissions.everything, "what was made is taken back"
+    assert not submissions.everything, "created objects are deleted again"
     submissions.submit({**JOB, "jupyter": {"serviceAccount": "mine"}})
     assert not submissions.parts("roles")
 
@@ -153,5 +153,5 @@ def test_image_is_required_except_on_an_embedded_cluster(submissions: Submission
 
 
 def test_unknown_job_has_no_companions(submissions: Submissions) -> None:
-    with pytest.raises(NotThereError, match='there is no job "nobody"'):
-        submissions.client.companions("nobody")
+    with pytest.raises(NotThereError, match='there is no job "missing"'):
+        submissions.client.companions("missing")

@@ -29,7 +29,7 @@ def job(**companions: Any) -> Job:
     return Job(name="digits", roles={"worker": Role()}, **companions)
 
 
-def asking(env: str = "", file: str = "", secret: str = "") -> Job:
+def job_with_password_from(env: str = "", file: str = "", secret: str = "") -> Job:
     return job(jupyter=Jupyter(password_from=PasswordFrom(env=env, file=file, secret=secret)))
 
 
@@ -44,7 +44,7 @@ def resolved_in(folder: Path, wanted: Job, password: str = "") -> ResolvedCompan
     return resolve(wanted, chosen_passwords(wanted, folder, environ), is_embedded=True)
 
 
-# Where they come from
+# Sources
 
 ODD = " ü € ' \" $x `y` \\ \x01 \u202e %s #!"
 
@@ -52,14 +52,14 @@ WRITTEN: dict[str, bytes] = {
     "a line": b"open sesame\n",
     "a line of Windows": b"open sesame\r\n",
     "no line break": b"open sesame",
-    "spaces, which nobody can type": b"  open sesame\t\n",
+    "surrounding spaces": b"  open sesame\t\n",
 }
 
 
 @pytest.mark.parametrize("case", WRITTEN)
 def test_password_is_read_from_a_file(case: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(WRITTEN[case])
-    found = resolved_in(tmp_path, asking(file="password"))
+    found = resolved_in(tmp_path, job_with_password_from(file="password"))
     assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
     assert not found.generated
 
@@ -67,15 +67,17 @@ def test_password_is_read_from_a_file(case: str, tmp_path: Path) -> None:
 def test_password_may_contain_any_character(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(ODD)
     for found in (
-        resolved_in(tmp_path, asking(file="password")),
-        resolved_in(tmp_path, asking(env="PASSWORD"), ODD),
+        resolved_in(tmp_path, job_with_password_from(file="password")),
+        resolved_in(tmp_path, job_with_password_from(env="PASSWORD"), ODD),
     ):
         assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], ODD)
         assert not passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
 
 
 def test_password_in_a_secret_is_not_read(tmp_path: Path) -> None:
-    assert resolved_in(tmp_path, asking("", "", "mine")) == ResolvedCompanions(is_embedded=True)
+    assert resolved_in(tmp_path, job_with_password_from("", "", "mine")) == ResolvedCompanions(
+        is_embedded=True
+    )
 
 
 def test_job_without_companions_has_no_passwords(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_chosen_hub_password_is_for_all_users(tmp_path: Path) -> None:
     assert not found.generated
 
 
-# What is refused
+# Rejections
 
 
 def absent(_: Path) -> None:
@@ -143,7 +145,7 @@ def folder(path: Path) -> None:
     path.mkdir()
 
 
-def holding(data: bytes) -> Callable[[Path], None]:
+def containing(data: bytes) -> Callable[[Path], None]:
     def write(path: Path) -> None:
         path.write_bytes(data)
 
@@ -153,12 +155,12 @@ def holding(data: bytes) -> Callable[[Path], None]:
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "missing": (absent, r"cannot read .*password: No such file.*generated"),
     "a folder": (folder, r"cannot read .*password: Is a directory"),
-    "not UTF-8": (holding(b"caf\xe9"), r"password is not valid UTF-8"),
-    "empty": (holding(b""), r"it is empty, or consists of spaces"),
-    "a line break": (holding(b"\n"), r"it is empty, or consists of spaces"),
-    "nothing but controls": (holding(b" \x01\x1f\t"), r"it is empty, or consists of spaces"),
-    "two lines": (holding(b"one\ntwo\n"), r"it contains a line break"),
-    "large": (holding(b"x" * (MAX_PASSWORD_BYTES + 1)), r"has more than 4096 bytes"),
+    "not UTF-8": (containing(b"caf\xe9"), r"password is not valid UTF-8"),
+    "empty": (containing(b""), r"it is empty, or consists of spaces"),
+    "a line break": (containing(b"\n"), r"it is empty, or consists of spaces"),
+    "nothing but controls": (containing(b" \x01\x1f\t"), r"it is empty, or consists of spaces"),
+    "two lines": (containing(b"one\ntwo\n"), r"it contains a line break"),
+    "large": (containing(b"x" * (MAX_PASSWORD_BYTES + 1)), r"has more than 4096 bytes"),
 }
 
 
@@ -167,13 +169,13 @@ def test_invalid_password_file_is_rejected(case: str, tmp_path: Path) -> None:
     make, message = FILES[case]
     make(tmp_path / "password")
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}") as raised:
-        resolved_in(tmp_path, asking(file="password"))
+        resolved_in(tmp_path, job_with_password_from(file="password"))
     assert "\n" not in str(raised.value)
 
 
 def test_unknown_user_in_the_path_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match=r"cannot read .*~nobody-at-all/password: No such file"):
-        resolved_in(tmp_path, asking(file="~nobody-at-all/password"))
+    with pytest.raises(FaultyJobError, match=r"cannot read .*~no-such-user/password: No such file"):
+        resolved_in(tmp_path, job_with_password_from(file="~no-such-user/password"))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +188,10 @@ def test_unknown_user_in_the_path_is_reported(tmp_path: Path) -> None:
 )
 def test_invalid_password_variable_is_rejected(password: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}"):
-        resolved_in(tmp_path, asking(env="PASSWORD"), password)
+        resolved_in(tmp_path, job_with_password_from(env="PASSWORD"), password)
 
 
-# What goes on
+# Reuse
 
 
 def test_earlier_generated_password_is_reused() -> None:
@@ -203,7 +205,7 @@ def test_earlier_generated_password_is_reused() -> None:
 
 @pytest.mark.parametrize(("chosen", "stays"), [("open sesame", True), ("open barley", False)])
 def test_chosen_password_replaces_the_earlier_one(chosen: str, stays: bool) -> None:
-    wanted, before = asking(env="PASSWORD"), passwords.for_jupyter("open sesame")
+    wanted, before = job_with_password_from(env="PASSWORD"), passwords.for_jupyter("open sesame")
     now = resolve(wanted, {JUPYTER: chosen}, is_embedded=False)
     found = with_existing_passwords(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
     assert found.hashes[JUPYTER][ALL_USERS] == (before if stays else now.hashes[JUPYTER][ALL_USERS])

@@ -46,7 +46,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "version", lambda: said)
 
 
-# How they stand
+# States
 
 
 def container(restarts: int = 0, **states: Json) -> list[Json]:
@@ -138,10 +138,10 @@ def test_only_companions_of_the_job_are_returned(scene: Scene) -> None:
     scene.start(job="other")
     assert [view.companion for view in scene.views()] == list(Companion)
     assert [view.companion for view in scene.views("other")] == [TENSORBOARD]
-    assert scene.views("nobody") == scene.views("no/name") == scene.views("n" * 64) == ()
+    assert scene.views("missing") == scene.views("no/name") == scene.views("n" * 64) == ()
 
 
-# Where they are
+# URLs
 
 
 @pytest.mark.parametrize("service_type", list(ServiceType))
@@ -176,7 +176,7 @@ def test_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> None:
     assert (view.url, view.is_open_to_the_outside) == (f"http://{host}:6006/", True)
 
 
-# Rights
+# Permissions
 
 
 @pytest.mark.parametrize("kind", ["deployments", "services", "pods"])
@@ -199,7 +199,7 @@ def test_forbidden_objects_are_reported(scene: Scene, kind: str, monkeypatch: py
     assert bool(view.pod) is (kind != "pods")
 
 
-# Until one answers
+# Waiting
 
 
 def test_wait_returns_a_ready_companion(scene: Scene) -> None:
@@ -209,12 +209,12 @@ def test_wait_returns_a_ready_companion(scene: Scene) -> None:
     assert scene.until_ready().state is State.RUNNING
 
 
-HOPELESS: dict[str, tuple[Json, str]] = {
+UNRECOVERABLE: dict[str, tuple[Json, str]] = {
     "not-installed": (
         {"phase": "Running", "containerStatuses": container(state=ended(127))},
         "cannot start tensorboard of digits: the pod p exited with code 127\nmain of p\n\nwithout end",
     ),
-    "again-and-again": (
+    "repeated-failures": (
         {
             "phase": "Running",
             "containerStatuses": container(1, state=waiting("CrashLoopBackOff"), lastState=ended(3)),
@@ -228,7 +228,7 @@ HOPELESS: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize(("status", "words"), HOPELESS.values(), ids=HOPELESS.keys())
+@pytest.mark.parametrize(("status", "words"), UNRECOVERABLE.values(), ids=UNRECOVERABLE.keys())
 def test_wait_ends_when_the_companion_keeps_failing(scene: Scene, status: Json, words: str) -> None:
     scene.start()
     scene.pod(status)
@@ -244,7 +244,7 @@ LATE: dict[str, tuple[Json | None, str]] = {
         {"phase": "Pending", "containerStatuses": container(state=waiting("ImagePullBackOff", "no i"))},
         "pod p is waiting: ImagePullBackOff: no i",
     ),
-    "one-bad-end": (
+    "one-failure": (
         {"phase": "Running", "containerStatuses": container(state=ended(1))},
         "main of p\n\nwithout end",
     ),
@@ -289,7 +289,7 @@ def test_missing_companion_is_reported(scene: Scene) -> None:
         r"`windlass submit FILE --companions-only`",
         "bare": r"bare has no tensorboard\. Add `tensorboard: {}`",
         "number": r'there is no job "number" .* Did you mean "numbers"\?',
-        "nobody": 'there is no job "nobody" in the namespace',
+        "missing": 'there is no job "missing" in the namespace',
     }.items():
         with pytest.raises(NotThereError, match=words):
             scene.find(job)

@@ -142,17 +142,17 @@ def explained(
 
 GONE_WITH_IT = task_completion(CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, "")
 FIRST: dict[str, tuple[Framework, str]] = {
-    "the-only-one": (job(task(0), task(1, ended(3))), "worker-1"),
+    "single-failure": (job(task(0), task(1, ended(3))), "worker-1"),
     "the-earliest": (job(task(0, ended(3), seconds=9), task(1, ended(4), seconds=5)), "worker-1"),
-    "not-those-that-ended-with-it": (
+    "tasks-ended-with-the-attempt-are-ignored": (
         job(task(0, GONE_WITH_IT, seconds=1), task(1, ended(4), seconds=5)),
         "worker-1",
     ),
-    "of-one-moment-the-one-that-decided": (
+    "same-time-task-that-completed-the-attempt": (
         job(task(0, ended(1)), task(1, ended(137)), completion=by("worker", 1, ended(137))),
         "worker-1",
     ),
-    "of-one-moment-the-lower-one": (job(task(0, ended(1)), task(1, ended(2))), "worker-0"),
+    "same-time-lower-index": (job(task(0, ended(1)), task(1, ended(2))), "worker-0"),
     "none-failed": (job(task(0), task(1, task_completion(CompletionCode.SUCCEEDED, ""))), ""),
 }
 
@@ -313,10 +313,10 @@ def test_retry_counts_in_words(retried: RetryPolicyStatus, policy: RetryPolicySp
     found = explained(job(task(0), retried=retried, policy=policy)).job_retries
     assert found is not None
     assert retries.in_words(found) == words
-    assert retries.next_in_words(found, "job") == "", "nothing has ended"
+    assert retries.next_in_words(found, "job") == "", "no attempt has ended"
 
 
-# All of it in one sentence
+# Summaries
 
 
 def condition(kind: str, message: str) -> tuple[Condition, ...]:
@@ -341,7 +341,7 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
         JobState.FAILED,
         "job failed: ActiveDeadlineExceeded (-250): it took too long",
     ),
-    "failed-though-not-by-the-task-that-failed": (
+    "failed-by-another-cause": (
         job(task(0, ended(3)), state=State.COMPLETED, completion=DEADLINE),
         JobState.FAILED,
         "job failed: ActiveDeadlineExceeded (-250): it took too long",
@@ -367,7 +367,7 @@ SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
         JobState.RUNNING,
         "job is running: 1 of 1 tasks, in attempt 1",
     ),
-    "runs-with-a-loss": (
+    "running-with-a-failed-task": (
         job(task(0), task(1, ended(9))),
         JobState.RUNNING,
         "job is running: 1 of 2 tasks; worker-1 exited with code 9 on node-7",
@@ -440,7 +440,7 @@ def test_duration_format(seconds: float, words: str) -> None:
     assert explanation.duration(seconds) == words
 
 
-# What tasks wait for
+# Pending tasks
 
 
 def pod(index: int = 0, **status: Any) -> Pod:
@@ -490,7 +490,7 @@ WAITS: dict[str, tuple[tuple[Pod, ...], tuple[Event, ...], str]] = {
         (warning("FailedMount", "no such volume"),),
         "FailedMount: no such volume",
     ),
-    "somebody-elses-warning": (
+    "warning-of-another-pod": (
         (pod(**waiting("ContainerCreating")),),
         (warning("FailedMount", "no such volume", "pod-9"),),
         pending.STARTING,
@@ -615,8 +615,8 @@ def test_successful_job_is_explained(place: Place) -> None:
 
 
 def test_unknown_job_is_reported(place: Place) -> None:
-    with pytest.raises(NotThereError, match='no job "nobody"'):
-        ask(place, "nobody")
+    with pytest.raises(NotThereError, match='no job "missing"'):
+        ask(place, "missing")
 
 
 def test_cluster_without_a_controller_is_explained() -> None:

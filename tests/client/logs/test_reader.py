@@ -176,7 +176,7 @@ def test_previous_run_of_a_container(place: Place) -> None:
     place.write("again-worker-1", "after\n", at=2)
     assert texts(read(place, "again", "worker-1")) == ["worker-1 after"]
     assert texts(read(place, "again", "worker-1", previous=True)) == ["worker-1 before"]
-    assert texts(read(place, "again", previous=True)) == ["worker-1 before"], "of those that have one"
+    assert texts(read(place, "again", previous=True)) == ["worker-1 before"], "only pods with a log"
 
 
 def test_previous_attempt_has_no_log(place: Place) -> None:
@@ -188,7 +188,7 @@ def test_previous_attempt_has_no_log(place: Place) -> None:
         read(place, "retried", "worker-0", previous=True)
 
 
-# As it is written
+# Following
 
 
 class Following:
@@ -334,7 +334,7 @@ def test_later_pods_are_followed(place: Place) -> None:
     following = Following(place, "grown")
     following.wait_for("worker-0 first try")
     first = place.pods("grown")["grown-worker-0"]["metadata"]["uid"]
-    # What is asked for the first pod is answered when there is another of its name.
+    # The response arrives when a new pod has the same name.
     place.on_scribe(lambda scribe: scribe.hold())
     place.finish("grown-worker-0", code=1)
     wait_for("another pod", lambda: _is_another(place, "grown-worker-0", first))

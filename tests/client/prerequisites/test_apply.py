@@ -213,7 +213,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-# What it costs, and in which order
+# Order and requests
 
 
 def test_job_without_prerequisites_sends_no_extra_requests(scene: Scene, sent: list[str]) -> None:
@@ -272,7 +272,7 @@ def test_volumes_on_kubernetes_use_the_service_address(scene: Scene, kubernetes:
         data = next(volume for volume in spec["volumes"] if volume["name"] == "data")
         assert data["nfs"] == {"server": address, "path": "/data"}
     for kind in ("deployments", "services", "configmaps", "persistentvolumeclaims"):
-        assert "ownerReferences" not in scene.wait_for(kind, "digits-nfs")["metadata"], "it stays"
+        assert "ownerReferences" not in scene.wait_for(kind, "digits-nfs")["metadata"], "it is kept"
 
 
 def test_embedded_cluster_needs_no_nfs_server(scene: Scene) -> None:
@@ -308,7 +308,7 @@ def test_preflight_can_be_skipped(scene: Scene) -> None:
     assert scene.submit(NEEDS, preflight_seconds=None).name == "digits"
 
 
-# What goes wrong
+# Failures
 
 
 def refused_mount(scene: Scene) -> None:
@@ -363,7 +363,7 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
         r"cannot mount volume data \(/exports/data on the NFS server nfs.example\): .*exit status 32",
     ),
     "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
-    "somebody deletes it": (NEEDS, deleted, ClientError, "its pod was deleted"),
+    "deleted pod": (NEEDS, deleted, ClientError, "its pod was deleted"),
     "data": (LOADS, failed_load, RefusedError, "cannot load its data: .*backoff limit"),
     "a step": (
         LOADS,
@@ -408,7 +408,7 @@ def test_image_pull_extends_the_timeout(scene: Scene, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(PodWatcher, "is_pulling", property(is_pulling))
     going = scene.begin(NEEDS, preflight_seconds=0.1)
-    assert asked.wait(SECONDS), "the time is over"
+    assert asked.wait(SECONDS), "the timeout has expired"
     scene.finish_preflight()
     assert going.result().name == "digits"
 

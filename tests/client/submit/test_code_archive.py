@@ -29,17 +29,17 @@ def files_of(folder: Path) -> set[str]:
 
 
 IGNORED: dict[str, tuple[dict[str, str], set[str]]] = {
-    "what nobody wants": ({}, {"train.py", "lib/a.py", "data/b.bin", "out/c.log"}),
+    "always excluded files": ({}, {"train.py", "lib/a.py", "data/b.bin", "out/c.log"}),
     "gitignore": ({".gitignore": "*.bin\n/out/"}, {".gitignore", "train.py", "lib/a.py"}),
-    "windlassignore counts before gitignore": (
+    "windlassignore has precedence over gitignore": (
         {".gitignore": "*.py", ".windlassignore": "data/\n!data/b.bin\n*.log"},
         {".gitignore", "train.py", "lib/a.py"},
     ),
-    "a file may be taken back": (
+    "a pattern can be negated": (
         {".gitignore": "*.py\n!train.py"},
         {".gitignore", "train.py", "data/b.bin", "out/c.log"},
     ),
-    "what nobody wants cannot be taken back": (
+    "always excluded files cannot be included": (
         {".windlassignore": "!*.pyc\n*.bin\n*.log"},
         {"train.py", "lib/a.py"},
     ),

@@ -220,9 +220,9 @@ def no_file(folder: Path) -> Path:
 REFUSED: dict[str, tuple[Callable[[Path], Any], type[ClientError], str]] = {
     "no image": (no_image, FaultyJobError, "digits has no image.*image: python"),
     "no code": (no_code, FaultyJobError, "nowhere does not exist"),
-    "a field that is none": (misspelt, FaultyJobError, 'Did you mean "command"'),
-    "what JSON does not hold": (not_json, FaultyJobError, "cannot be converted to JSON"),
-    "a file that is not there": (no_file, FaultyJobError, "missing.yaml: cannot be read: No such file"),
+    "an unknown field": (misspelt, FaultyJobError, 'Did you mean "command"'),
+    "a value that is not JSON": (not_json, FaultyJobError, "cannot be converted to JSON"),
+    "a missing file": (no_file, FaultyJobError, "missing.yaml: cannot be read: No such file"),
 }
 
 

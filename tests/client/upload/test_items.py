@@ -131,10 +131,10 @@ def rest_of_an_upload(top: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link that leaves": (leaving, "out is a link to /etc/hostname, outside of"),
     "a link to nothing": (dangling, "nothing is a broken link to .*nowhere"),
-    "a circle": (circle, "back is a link to one of its parent directories"),
+    "a link to a parent": (circle, "back is a link to one of its parent directories"),
     "a socket": (listening, "socket: it is a socket"),
     "a pipe": (lambda top: os.mkfifo(top / "pipe"), "pipe: it is a pipe"),
-    "a rest of an upload": (rest_of_an_upload, r"a.windlass-part is a partial file"),
+    "a partial file": (rest_of_an_upload, r"a.windlass-part is a partial file"),
     "nothing": (lambda top: top.rmdir(), "does not exist"),
 }
 

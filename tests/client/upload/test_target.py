@@ -69,11 +69,11 @@ class ShellTarget(PodTarget):
             await pipe.drain()
 
 
-def folder_place(root: Path, _: Path) -> UploadTarget:
+def folder_target(root: Path, _: Path) -> UploadTarget:
     return LocalTarget(root)
 
 
-def of_shell(name: str) -> Callable[[Path, Path], UploadTarget]:
+def shell_target(name: str) -> Callable[[Path, Path], UploadTarget]:
     def made(root: Path, tools: Path) -> UploadTarget:
         shell = shutil.which(name) or ""
         if name != "busybox":
@@ -86,7 +86,7 @@ def of_shell(name: str) -> Callable[[Path, Path], UploadTarget]:
 
 
 SHELLS = ("dash", "bash", "busybox")
-PLACES = {"folder": folder_place, **{name: of_shell(name) for name in SHELLS if shutil.which(name)}}
+PLACES = {"folder": folder_target, **{name: shell_target(name) for name in SHELLS if shutil.which(name)}}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -121,7 +121,7 @@ class Scene:
     def upload(self, **watch: Any) -> Uploaded:
         return asyncio.run(transfer.upload(self.place, self.cargo, Watch(**watch)))
 
-    def insist_on_all(self) -> None:
+    def check_all_files(self) -> None:
         assert files_of(self.there) == files_of(self.here)
 
 
@@ -149,7 +149,7 @@ def test_all_files_are_sent_once(scene: Scene) -> None:
     done = scene.upload(moved=lambda name, size: moved.update({name: moved.get(name, 0) + size}))
     assert done == Uploaded(4, 4, 0, 0, 3 * MIB + 17 + 8, 3 * MIB + 17 + 8)
     assert moved == {"small": 5, "deep/er/large": 3 * MIB + 17, "deep/-rf *\n\\0101'\"$(id)": 3}
-    scene.insist_on_all()
+    scene.check_all_files()
     assert (scene.there / "a folder with nothing").is_dir()
     assert (scene.there / "small").stat().st_mode & 0o777 == 0o750
     assert scene.upload() == Uploaded(4, 0, 4, 0, 0, done.size)
@@ -160,15 +160,15 @@ def test_small_files_are_sent_in_batches(scene: Scene, monkeypatch: pytest.Monke
     for at in range(105):
         scene.file(f"{at % 7}/{at}", str(at).encode())
     assert scene.upload().sent == 105
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 PARTS: dict[str, tuple[Callable[[bytes], bytes], int, int]] = {
-    "its beginning": (lambda whole: whole[:MIB], 1, 2 * MIB),
-    "all of it, without its name": (lambda whole: whole, 1, 0),
+    "start of the file": (lambda whole: whole[:MIB], 1, 2 * MIB),
+    "complete partial file": (lambda whole: whole, 1, 0),
     "another file's": (lambda _: bytes(MIB), 0, 3 * MIB),
-    "more than there is": (lambda whole: whole + b"x", 0, 3 * MIB),
-    "nothing of it": (lambda _: b"", 0, 3 * MIB),
+    "longer than the file": (lambda whole: whole + b"x", 0, 3 * MIB),
+    "empty partial file": (lambda _: b"", 0, 3 * MIB),
 }
 
 
@@ -181,23 +181,23 @@ def test_interrupted_upload_is_resumed(
     scene.part("large").write_bytes(part(whole))
     done = scene.upload()
     assert (done.resumed, done.bytes) == (resumed, sent)
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 def test_interrupted_small_file_is_sent_again(scene: Scene) -> None:
     scene.file("small", b"hello")
     scene.part("small").write_bytes(b"he")
     assert scene.upload() == Uploaded(1, 0, 0, 1, 3, 5)
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 def test_file_with_the_same_size_and_other_content_is_replaced(scene: Scene) -> None:
     scene.file("small", b"hello")
     (scene.there / "small").write_bytes(b"HELLO")
-    (scene.there / "somebody's").write_bytes(b"stays")
+    (scene.there / "other").write_bytes(b"stays")
     assert scene.upload().sent == 1
     assert (scene.there / "small").read_bytes() == b"hello"
-    assert (scene.there / "somebody's").read_bytes() == b"stays"
+    assert (scene.there / "other").read_bytes() == b"stays"
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
@@ -223,7 +223,7 @@ def test_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[Pa
 
     scene.upload(moved=moved)
     assert changed == ["large"]
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 def test_file_that_keeps_changing_is_rejected(scene: Scene) -> None:
@@ -245,7 +245,7 @@ def test_file_deleted_during_the_upload_is_reported(scene: Scene) -> None:
 
 
 def test_damaged_file_is_sent_again(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, folder_place)
+    scene = Scene(tmp_path, folder_target)
     whole = os.urandom(3 * MIB)
     scene.file("large", whole)
     damaged: list[str] = []
@@ -261,12 +261,12 @@ def test_damaged_file_is_sent_again(tmp_path: Path) -> None:
     done = scene.upload(moved=moved)
     assert damaged == ["large"]
     assert done.bytes == 6 * MIB
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
     """The second upload starts when the first has sent a part."""
-    scene = Scene(tmp_path, folder_place)
+    scene = Scene(tmp_path, folder_target)
     scene.file("large", os.urandom(3 * MIB))
     other = scene.here.parent / "other"
     other.mkdir()
@@ -281,7 +281,7 @@ def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
 
     scene.upload(moved=moved)
     assert "another upload is writing .large.windlass-part" in refused[0]
-    scene.insist_on_all()
+    scene.check_all_files()
 
 
 def pipe_instead_of_the_file(there: Path) -> None:
