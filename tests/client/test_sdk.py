@@ -144,7 +144,7 @@ WRONG: dict[str, tuple[Callable[[Client], object], str]] = {
     "an invalid job": (lambda client: client.submit(Job(name="Not A Label")), "found"),
     "two jobs at once": (
         lambda client: client.submit(Path(__file__).parent / "two_jobs.yaml"),
-        "more than one job",
+        "the file has several jobs: submit each of them separately",
     ),
     "no such job": (lambda client: client.get("nothing"), 'there is no job "nothing"'),
     "no such job, to be waited for": (lambda client: client.wait("nothing"), 'there is no job "nothing"'),

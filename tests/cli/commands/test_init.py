@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "an invalid name": (("--name", "My Job"), "a DNS label"),
     "a name that is invalid for a Service": (
         ("--name", "1job", "--runtime", "jax"),
-        "may not start with a digit",
+        "expected a name that starts with a letter",
     ),
     "no workers": (("--workers", "0"), "no task would train"),
     "only parameter servers": (("--ps", "2", "--workers", "0"), "no task would train"),
