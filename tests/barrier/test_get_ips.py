@@ -1,4 +1,4 @@
-"""Statement 53: get_ips.sh, as the commands of the old launcher's manual source it, in bash and in a POSIX shell."""
+"""Statement 53: get_ips.sh, sourced as in the launcher's manual, in bash and in a POSIX shell."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Pod:
-    """A folder as working directory, and a `windlass` that prints what it is told to."""
+    """A working directory, and a fake `windlass` with configurable output."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,8 +44,7 @@ class Pod:
         shutil.copy(SCRIPT, folder)
 
     def run(self, shell: str, script: str, **env: str) -> Done:
-        """Run with these variables besides those of a pod; PRINTED and CODE are the output and exit code of
-        `windlass`."""
+        """Run a script with additional variables. PRINTED and CODE are the output and exit code of `windlass`."""
         done = subprocess.run(  # noqa: S603
             [shell, "-c", script],
             env={
@@ -182,7 +181,7 @@ UNTOUCHED: Final = '. ./get_ips.sh && echo on; echo "$? ${worker_hosts-none} ${p
             "few-workers",
             "word",
         ),
-        *("negative", "no-code", "port-0", "big-port", "huge-port", "nobody"),
+        *("negative", "no-code", "port-0", "big-port", "huge-port", "no-framework"),
     ],
 )
 def test_failure_returns_the_exit_code(
@@ -190,9 +189,9 @@ def test_failure_returns_the_exit_code(
 ) -> None:
     done = pod.run(shell, UNTOUCHED, **env)
     assert (done.code, done.stdout) == (0, f"{code} none none\n")
-    (said,) = done.stderr.splitlines()
-    assert said.startswith("get_ips.sh: ")
-    assert words in said
+    (message,) = done.stderr.splitlines()
+    assert message.startswith("get_ips.sh: ")
+    assert words in message
 
 
 def test_failure_keeps_existing_variables(pod: Pod, shell: str) -> None:

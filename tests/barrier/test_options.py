@@ -1,4 +1,4 @@
-"""Statement 46: what the barrier is told by its environment, and what it says to nonsense."""
+"""Statement 46: the options of the barrier in its environment, and errors about invalid ones."""
 
 import pytest
 
@@ -97,11 +97,11 @@ def test_invalid_values_are_rejected(name: str, value: str) -> None:
     """The error names the variable, its value, and the expected values."""
     with pytest.raises(InvalidOptionError) as caught:
         options.read({**OWN, name: value})
-    said = str(caught.value)
-    assert said.startswith(f"{name}: found ")
-    assert "expected an integer" in said
-    assert "\n" not in said
-    assert len(said) < 300
+    message = str(caught.value)
+    assert message.startswith(f"{name}: found ")
+    assert "expected an integer" in message
+    assert "\n" not in message
+    assert len(message) < 300
 
 
 @pytest.mark.parametrize(

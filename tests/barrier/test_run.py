@@ -36,14 +36,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class Ended(msgspec.Struct, frozen=True):
     code: int
-    said: list[str]
+    messages: list[str]
 
 
-def barrier(steps: Steps, wanted: BarrierRequest = PLAIN, **environment: str) -> Ended:
-    said: list[str] = []
+def barrier(steps: Steps, request: BarrierRequest = PLAIN, **environment: str) -> Ended:
+    messages: list[str] = []
     with apis.serving(steps) as api:
-        code = run(wanted, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, said.append)
-    return Ended(code, said)
+        code = run(request, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, messages.append)
+    return Ended(code, messages)
 
 
 # Exit codes: one line each
@@ -52,8 +52,8 @@ def barrier(steps: Steps, wanted: BarrierRequest = PLAIN, **environment: str) ->
 def test_barrier_writes_files_and_exits_with_0(folder: Path) -> None:
     ended = barrier({"watch_gangs": THERE})
     assert ended.code == 0
-    (said,) = ended.said
-    assert said.startswith("all 3 tasks of research/digits have addresses, after ")
+    (message,) = ended.messages
+    assert message.startswith("all 3 tasks of research/digits have addresses, after ")
     assert {each.name for each in folder.iterdir()} == FILES
 
 
@@ -73,9 +73,9 @@ def test_timeout_exits_with_201(folder: Path) -> None:
     """The message has a command that lists the missing tasks."""
     ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert ended.code == 201
-    (said,) = ended.said
-    assert said.startswith("timed out after 60 s: some tasks of research/digits have no address")
-    assert "kubectl get pods -n research -l FC_FRAMEWORK_NAME=digits" in said
+    (message,) = ended.messages
+    assert message.startswith("timed out after 60 s: some tasks of research/digits have no address")
+    assert "kubectl get pods -n research -l FC_FRAMEWORK_NAME=digits" in message
     assert not list(folder.iterdir())
 
 
@@ -98,7 +98,16 @@ NO_RIGHTS: Steps = {
         ({}, {"KUBE_APISERVER_ADDRESS": "http://a:b"}, 1, "invalid address of an API server"),
         (NO_RIGHTS, {}, 1, "not allowed to read Framework research/digits or its Gang"),
     ],
-    ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],
+    ids=[
+        "no-framework",
+        "no-identity",
+        "timeout",
+        "interval",
+        "index",
+        "no-server",
+        "no-address",
+        "no-rights",
+    ],
 )
 def test_failures_have_exit_codes_and_messages(
     steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path
@@ -106,8 +115,8 @@ def test_failures_have_exit_codes_and_messages(
     """The last line has a remedy."""
     ended = barrier(steps, PLAIN, **environment)
     assert ended.code == code
-    assert words in ended.said[-1]
-    assert len(ended.said) == (2 if steps else 1)
+    assert words in ended.messages[-1]
+    assert len(ended.messages) == (2 if steps else 1)
     assert not list(folder.iterdir())
 
 
@@ -127,8 +136,8 @@ def test_deleted_folder_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(gone)
     gone.rmdir()
     ended = barrier({"watch_gangs": THERE})
-    (said,) = ended.said
-    assert (ended.code, said.startswith("cannot write framework.json: ")) == (1, True)
+    (message,) = ended.messages
+    assert (ended.code, message.startswith("cannot write framework.json: ")) == (1, True)
     monkeypatch.chdir(folder)
 
 
@@ -138,7 +147,7 @@ def test_read_only_folder_is_reported(folder: Path) -> None:
         ended = barrier({"watch_gangs": THERE})
     folder.chmod(0o700)
     assert ended.code == 1
-    assert "Permission denied. Mount an emptyDir" in ended.said[0]
+    assert "Permission denied. Mount an emptyDir" in ended.messages[0]
 
 
 # What is in the files
@@ -193,7 +202,7 @@ def test_files_are_readable_by_all_users(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "environment"),
+    ("barrier_request", "environment"),
     [
         (BarrierRequest(configfile="sub/configfile"), {}),
         (BarrierRequest(), {"BARRIER_CONFIGFILE": "sub/configfile"}),
@@ -202,10 +211,10 @@ def test_files_are_readable_by_all_users(folder: Path) -> None:
     ids=["option", "variable", "the-option-comes-first"],
 )
 def test_configfile_is_written_on_request(
-    wanted: BarrierRequest, environment: dict[str, str], folder: Path
+    barrier_request: BarrierRequest, environment: dict[str, str], folder: Path
 ) -> None:
     (folder / "sub").mkdir()
-    assert barrier({"watch_gangs": THERE}, wanted, **environment).code == 0
+    assert barrier({"watch_gangs": THERE}, barrier_request, **environment).code == 0
     assert read(folder, "sub/configfile") == "10.0.0.5:2222,10.0.0.6:2222\n10.0.0.4:2222\n"
     assert {each.name for each in folder.iterdir()} == {*FILES, "sub"}
 
@@ -213,7 +222,7 @@ def test_configfile_is_written_on_request(
 def test_configfile_that_cannot_be_written_is_reported(folder: Path) -> None:
     ended = barrier({"watch_gangs": THERE}, BARRIER_CONFIGFILE="/nowhere/configfile")
     assert ended.code == 1
-    assert "cannot write /nowhere/configfile: No such file or directory" in ended.said[0]
+    assert "cannot write /nowhere/configfile: No such file or directory" in ended.messages[0]
 
 
 # Addresses for a shell

@@ -91,16 +91,16 @@ def test_service_account_of_the_pod_is_used(embedded: RunningServer, account: Pa
         "default", "digits", gang=gang_objects.GANG, attempt=gang_objects.ATTEMPT, pod_uid="uid-worker-1"
     )
     found = server_from_environment(environment, account)
-    said: list[str] = []
+    messages: list[str] = []
     passed: list[BarrierResult] = []
-    waiting = GangWaiter(found, options, said.append, monotonic=lambda: 0.0, sleep=lambda _: None)
+    waiting = GangWaiter(found, options, messages.append, monotonic=lambda: 0.0, sleep=lambda _: None)
     thread = threading.Thread(target=lambda: passed.append(waiting.wait()))
     thread.start()
     patch = {"spec": gang_objects.stored(gang_objects.gang())["spec"]}
     answer = embedded.ask("PATCH", f"{PATH}/{gang_objects.GANG}", patch, "application/merge-patch+json")
     assert answer.code == 200, answer.body
     thread.join(60)
-    assert (passed, said) == ([BarrierResult(gang_objects.gang())], [])
+    assert (passed, messages) == ([BarrierResult(gang_objects.gang())], [])
 
 
 def test_invalid_port_is_an_error(embedded: RunningServer, account: Path) -> None:
@@ -132,7 +132,7 @@ def test_address_with_a_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (refusal(403, "pods may not"), "403: pods may not"),
         (refusal(500, "two\nlines"), "500: two lines"),
@@ -148,10 +148,10 @@ def test_address_with_a_path() -> None:
     ],
     ids=["status", "two-lines", "html", "bytes", "list", "number", "empty", "deep"],
 )
-def test_error_responses_have_code_and_message(answer: Answer, said: str) -> None:
+def test_error_responses_have_code_and_message(answer: Answer, message: str) -> None:
     with apis.serving(get_framework=[answer]) as api, pytest.raises(ResponseError) as caught:
         Server(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_watch_yields_lines() -> None:

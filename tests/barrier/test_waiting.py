@@ -1,4 +1,4 @@
-"""Statement 47: on what a barrier passes, on what it goes on waiting, and when it gives up."""
+"""Statement 47: when a barrier passes, continues to wait, or times out."""
 
 import itertools
 import threading
@@ -30,7 +30,7 @@ def test_existing_gang_is_returned() -> None:
         "fieldSelector": f"metadata.name={gang_objects.GANG}",
     }
     assert asked.headers["Authorization"] == "Bearer secret"
-    assert (run.said, run.clock.slept) == ([], [])
+    assert (run.messages, run.clock.slept) == ([], [])
 
 
 STALE = {
@@ -54,7 +54,7 @@ def test_outdated_gangs_are_ignored(first: Any) -> None:
         run = Run(api)
         assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"]
-    assert run.said == []
+    assert run.messages == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_watch_ended_by_the_server_is_restarted() -> None:
         run = Run(api)
         assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"] * 4
-    assert run.said == []
+    assert run.messages == []
     assert len(run.clock.slept) == 3
     asked = [float(each.query["timeoutSeconds"]) for each in api.asked]
     assert all(earlier >= later for earlier, later in itertools.pairwise(asked))
@@ -107,7 +107,7 @@ def test_repeatedly_ended_watches_back_off() -> None:
             run.wait()
         assert len(api.asked) <= 600
     assert run.clock.now - 1000 == pytest.approx(OPTIONS.timeout, abs=1)
-    assert run.said == []
+    assert run.messages == []
 
 
 BROKEN: dict[str, Step] = {
@@ -132,10 +132,10 @@ def test_errors_are_reported_and_retried(broken: Step) -> None:
         run = Run(api)
         assert run.wait() == BarrierResult(OURS)
         assert api.questions == ["watch windlass.dev"] * 4
-    (said,) = run.said
-    assert "\n" not in said
-    assert said.endswith(f"retrying for {OPTIONS.timeout} s")
-    assert len(said) < 400
+    (message,) = run.messages
+    assert "\n" not in message
+    assert message.endswith(f"retrying for {OPTIONS.timeout} s")
+    assert len(message) < 400
 
 
 def test_unreachable_server_is_retried() -> None:
@@ -157,8 +157,8 @@ def test_unreachable_server_is_retried() -> None:
         for api in back:
             api.close()
     assert len(run.clock.slept) == 4
-    (said,) = run.said
-    assert f"127.0.0.1:{port} does not respond" in said
+    (message,) = run.messages
+    assert f"127.0.0.1:{port} does not respond" in message
 
 
 def test_two_errors_are_reported_separately() -> None:
@@ -166,7 +166,7 @@ def test_two_errors_are_reported_separately() -> None:
     with apis.serving(watch_gangs=steps) as api:
         run = Run(api)
         run.wait()
-    assert len(run.said) == 2
+    assert len(run.messages) == 2
 
 
 def test_unreachable_server_times_out() -> None:
@@ -179,11 +179,11 @@ def test_unreachable_server_times_out() -> None:
     assert run.clock.now - 1000 == pytest.approx(OPTIONS.timeout, abs=1)
     assert len(run.clock.slept) < 300
     assert max(run.clock.slept) <= 5
-    assert len(run.said) == 1
+    assert len(run.messages) == 1
 
 
 def test_missing_gang_times_out() -> None:
-    """Statement 47: whoever still waits at the end of the time has waited in vain."""
+    """Statement 47."""
     with apis.serving(watch_gangs=[Watch([STALE["ours-without-us"]])]) as api:
         run = Run(api)
         with pytest.raises(TimedOutError):

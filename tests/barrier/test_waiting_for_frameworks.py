@@ -28,9 +28,9 @@ def test_framework_is_read_if_the_gang_is_forbidden(code: int) -> None:
             "get frameworkcontroller.microsoft.com",
         ]
     assert passed == BarrierResult(OURS, written(FULL))
-    (said,) = run.said
-    assert gang_objects.GANG in said
-    assert "reading the Framework instead" in said
+    (message,) = run.messages
+    assert gang_objects.GANG in message
+    assert "reading the Framework instead" in message
 
 
 def test_forbidden_gang_and_framework_are_an_error() -> None:
@@ -76,7 +76,7 @@ def test_missing_framework_is_an_error() -> None:
 
 @pytest.mark.parametrize("name", ["my job", "a/b", "a?b=c", "a#b", "Ä", "a\nb", "%2e", "..", "a" * 300])
 def test_invalid_framework_name_is_quoted(name: str) -> None:
-    """Whatever somebody has written into framework_name: there is no such Framework, and it is asked for as written."""
+    """Any value of framework_name is escaped in the request, and the Framework is reported as missing."""
     with apis.serving() as api:
         with pytest.raises(FrameworkNotFoundError):
             Run(api, msgspec.structs.replace(BY_FRAMEWORK, framework=name)).wait()
@@ -95,7 +95,7 @@ def test_framework_is_watched_until_all_have_addresses() -> None:
     assert watch.path == "/apis/frameworkcontroller.microsoft.com/v1/namespaces/research/frameworks"
     assert watch.query["fieldSelector"] == "metadata.name=digits"
     assert watch.query["resourceVersion"] == "1"
-    assert (run.said, run.clock.slept) == ([], [])
+    assert (run.messages, run.clock.slept) == ([], [])
 
 
 def test_outdated_framework_is_ignored() -> None:
@@ -143,7 +143,7 @@ def test_framework_is_polled_if_watching_is_forbidden(code: int) -> None:
         assert api.questions.count("get frameworkcontroller.microsoft.com") == 4
     waited = run.clock.now - 1000
     assert 3 * BY_FRAMEWORK.interval <= waited <= 3 * BY_FRAMEWORK.interval + 1
-    assert run.said == []
+    assert run.messages == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_expired_resource_version_restarts_the_watch(old: Step) -> None:
     with apis.serving(get_framework=reads, watch_framework=[old]) as api:
         run = Run(api, BY_FRAMEWORK)
         assert run.wait() == BarrierResult(OURS, written(FULL))
-    assert (run.clock.now - 1000 < 1, run.said) == (True, [])
+    assert (run.clock.now - 1000 < 1, run.messages) == (True, [])
 
 
 GARBAGE: dict[str, Any] = {
@@ -189,7 +189,7 @@ def test_malformed_framework_is_retried(garbage: Any) -> None:
     with apis.serving(get_framework=reads, watch_framework=[Watch([line])]) as api:
         run = Run(api, BY_FRAMEWORK)
         assert run.wait() == BarrierResult(OURS, written(FULL))
-    assert all("\n" not in line for line in run.said)
+    assert all("\n" not in line for line in run.messages)
 
 
 def test_compressed_statuses_are_expanded() -> None:

@@ -12,7 +12,7 @@ SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
 """Exit codes by their completion type."""
 
 
-class RetryHistory:
+class RetrySubject:
     """A Framework with one task, or a task of a Framework whose other task keeps running."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import framework, role
-from tests.decide.subjects import CONFLICT, TRANSIENT, UNKNOWN, RetryHistory
+from tests.decide.subjects import CONFLICT, TRANSIENT, UNKNOWN, RetrySubject
 from tests.decide.worlds import World
 
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 def test_transient_retries_stop_at_their_limit(kind: str, limit: int) -> None:
     """A5: maxTransientRetryCount; counted retries do not affect it."""
     policy = RetryPolicySpec(True, 1, max_transient_retry_count=limit)
-    subject = RetryHistory(kind, policy)
+    subject = RetrySubject(kind, policy)
     subject.end_and_retry(UNKNOWN)
     assert subject.counts == (1, 1)
     for number in range(limit):
@@ -31,7 +31,7 @@ def test_transient_retries_stop_at_their_limit(kind: str, limit: int) -> None:
 @BOTH
 def test_transient_failures_without_a_limit_are_always_retried(kind: str) -> None:
     """A5: without the field, the reference's behaviour applies."""
-    subject = RetryHistory(kind, RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetrySubject(kind, RetryPolicySpec(fancy_retry_policy=True))
     for _ in range(50):
         subject.end_and_retry(TRANSIENT)
     assert subject.counts == (50, 0)
@@ -39,7 +39,7 @@ def test_transient_failures_without_a_limit_are_always_retried(kind: str) -> Non
 
 def backoffs(kind: str, policy: RetryPolicySpec, times: int, uid: str = "uid") -> list[int]:
     """Return the delays before this many consecutive retries."""
-    subject = RetryHistory(kind, policy, uid)
+    subject = RetrySubject(kind, policy, uid)
     found = []
     for _ in range(times):
         subject.end(TRANSIENT)
@@ -97,7 +97,7 @@ def test_jitter_spreads_the_retries_of_two_tasks() -> None:
 def test_conflict_delay_exceeds_a_short_backoff() -> None:
     """Statement 25 with A5: the longer delay applies."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1, 2))
-    subject = RetryHistory("framework", policy)
+    subject = RetrySubject("framework", policy)
     subject.end(CONFLICT)
     assert subject.delay is not None
     assert 60 <= subject.delay <= 900
@@ -106,7 +106,7 @@ def test_conflict_delay_exceeds_a_short_backoff() -> None:
 def test_stop_during_the_backoff_ends_the_framework() -> None:
     """Statement 28 with A5."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
-    subject = RetryHistory("framework", policy)
+    subject = RetrySubject("framework", policy)
     subject.end(UNKNOWN)
     assert subject.is_waiting
     subject.world.edit(execution_type=ExecutionType.STOP)

@@ -50,47 +50,47 @@ def test_blocked_framework_has_a_condition_and_no_actions(
     framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
 ) -> None:
     decision = decide(framework, observed, at(0.25))
-    said = condition_of(status_of(decision), condition)
+    found = condition_of(status_of(decision), condition)
     assert decision.actions == ()
     assert decision.wake_at is None
-    assert not decision.may_wait, "somebody waits for an answer"
-    assert [(told.kind, told.message, told.is_warning) for told in decision.reasons] == [
-        (reason, said.message, True)
+    assert not decision.may_wait, "a request waits for a response"
+    assert [(each.kind, each.message, each.is_warning) for each in decision.reasons] == [
+        (reason, found.message, True)
     ]
-    assert (said.is_true, said.last_transition_time) == (True, NOW), "whole seconds, as Kubernetes has them"
+    assert (found.is_true, found.last_transition_time) == (True, NOW), "whole seconds, as Kubernetes has them"
 
 
 @both
 def test_condition_is_reported_once(
     framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
 ) -> None:
-    told = status_of(decide(framework, observed, NOW))
-    again = decide(framework.with_status(told), observed, at(3600))
-    assert again == Decision(status=told)
-    assert again.status is told, "so that nobody has to compare it"
+    status = status_of(decide(framework, observed, NOW))
+    again = decide(framework.with_status(status), observed, at(3600))
+    assert again == Decision(status=status)
+    assert again.status is status, "identical, so no comparison is needed"
 
 
 def test_changed_message_is_reported_and_keeps_the_transition_time() -> None:
-    told = status_of(decide(INVALID[0], Observed(), NOW))
-    worse = edited(INVALID[0], *TWICE, role("worker", 1)).with_status(told)
+    status = status_of(decide(INVALID[0], Observed(), NOW))
+    worse = edited(INVALID[0], *TWICE, role("worker", 1)).with_status(status)
     decision = decide(worse, Observed(), at(60))
-    said = condition_of(status_of(decision), ConditionType.INVALID)
-    assert said.message != condition_of(told, ConditionType.INVALID).message
-    assert said.last_transition_time == NOW
+    found = condition_of(status_of(decision), ConditionType.INVALID)
+    assert found.message != condition_of(status, ConditionType.INVALID).message
+    assert found.last_transition_time == NOW
     assert len(decision.reasons) == 1
     assert len(status_of(decision).conditions) == 1
 
 
 def test_message_names_the_other_controller_and_the_remedy() -> None:
-    said = condition_of(status_of(decide(RIVALLED[0], RIVAL, NOW)), ConditionType.OTHER_CONTROLLER)
-    assert "stop frameworkcontroller" in said.message
+    found = condition_of(status_of(decide(RIVALLED[0], RIVAL, NOW)), ConditionType.OTHER_CONTROLLER)
+    assert "stop frameworkcontroller" in found.message
 
 
 @pytest.mark.parametrize("is_wiped", [True, False])
 def test_removed_condition_is_not_added_again(is_wiped: bool) -> None:
     """The condition is not set again after the status was changed or removed."""
-    told = status_of(decide(RIVALLED[0], RIVAL, NOW))
-    left = None if is_wiped else msgspec.structs.replace(told, conditions=())
+    status = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    left = None if is_wiped else msgspec.structs.replace(status, conditions=())
     framework = msgspec.structs.replace(RIVALLED[0], status=left)
     decision = decide(framework, msgspec.structs.replace(RIVAL, is_other_controller_reported=True), at(60))
     assert decision == Decision(status=left)
@@ -114,11 +114,11 @@ def test_other_controller_takes_precedence() -> None:
 
 
 def test_invalid_framework_gets_tasks_when_it_is_corrected() -> None:
-    told = status_of(decide(INVALID[0], Observed(), NOW))
-    assert told.state is State.ATTEMPT_CREATION_PENDING
-    assert told.attempt_status.roles == ()
-    mended = edited(INVALID[0], role("worker", 2), role("ps", 1)).with_status(told)
-    world = World(mended)
+    status = status_of(decide(INVALID[0], Observed(), NOW))
+    assert status.state is State.ATTEMPT_CREATION_PENDING
+    assert status.attempt_status.roles == ()
+    corrected = edited(INVALID[0], role("worker", 2), role("ps", 1)).with_status(status)
+    world = World(corrected)
     world.start()
     assert world.status.state is State.ATTEMPT_RUNNING
     assert {found.name: len(found.task_statuses) for found in world.status.attempt_status.roles} == {
@@ -130,8 +130,8 @@ def test_invalid_framework_gets_tasks_when_it_is_corrected() -> None:
 
 
 def test_framework_blocked_before_its_start_runs_later() -> None:
-    told = status_of(decide(RIVALLED[0], RIVAL, NOW))
-    decision = decide(RIVALLED[0].with_status(told), Observed(), at(60))
+    status = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    decision = decide(RIVALLED[0].with_status(status), Observed(), at(60))
     status = status_of(decision)
     assert decision.actions == (CreateConfigMap(),)
     assert len(status.attempt_status.roles[0].task_statuses) == 2

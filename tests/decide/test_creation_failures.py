@@ -236,8 +236,8 @@ def test_objects_are_listed_before_a_rejection_ends_a_task() -> None:
 def test_old_uncertainty_does_not_block_a_task() -> None:
     """Statement 33: a name is still in doubt when the Framework is stopped between two attempts.
 
-    Nobody answered when the pod was created; then it showed, ran, and went with its attempt. The doubt is about the
-    name, and outlives all that.
+    The creation of the pod had no response; then the pod appeared, ran, and was deleted with its attempt. The name
+    stays uncertain.
     """
     world = World(framework("job", role(tasks=2)))
     world.start()

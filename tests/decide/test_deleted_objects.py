@@ -1,6 +1,6 @@
-"""What a Framework that is gone has left behind: cleared away by its successor, or by nobody's pass but its own.
+"""Objects of a deleted Framework: only a new Framework of the same name deletes them.
 
-The objects of all Frameworks of one name lie at one place; whose they are is told by UIDs.
+The objects of all Frameworks of one name are cached together and distinguished by UID.
 """
 
 from datetime import datetime
@@ -165,9 +165,9 @@ def test_foreign_config_map_is_kept_despite_known_predecessors() -> None:
     decision = decide(NEW, observed(STRANGER, pod(STRANGER), outcomes=taken), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
     assert decision.status is not None
-    said = decision.status.condition(ConditionType.NAME_TAKEN)
-    assert said is not None
-    assert said.is_true
+    condition = decision.status.condition(ConditionType.NAME_TAKEN)
+    assert condition is not None
+    assert condition.is_true
 
 
 @pytest.mark.parametrize(("previous_uids", "is_deleted"), [({"old"}, True), (set(), False)])

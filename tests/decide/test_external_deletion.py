@@ -61,9 +61,9 @@ def test_externally_deleted_pod_is_recreated(policy: RetryPolicySpec, accountabl
 
 @pytest.mark.parametrize("exit_code", [0, 5])
 def test_pod_that_ended_before_its_deletion_keeps_its_code(exit_code: int) -> None:
-    """Statement 13 and A1: what it did counts, though it is first seen ended when it is already deleting.
+    """Statement 13 and A1: the exit code counts, although the pod is first seen ended when it is being deleted.
 
-    Long before: two clocks have told when.
+    It ended long before, because the times come from two clocks.
     """
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
@@ -95,7 +95,7 @@ def test_pod_ended_by_its_deletion_is_externally_deleted(phase: str, exit_code: 
     assert (world.task().state, world.task_code()) == (State.COMPLETED, -101)
 
 
-@pytest.mark.parametrize("has_times", [True, False], ids=["ended later", "nobody knows when"])
+@pytest.mark.parametrize("has_times", [True, False], ids=["ended later", "unknown time"])
 @pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Succeeded", 0)])
 def test_pod_first_seen_terminating_and_ended(phase: str, exit_code: int, has_times: bool) -> None:
     """Statement 18: as above, in one observation; only a container that ended before the deletion counts."""

@@ -178,7 +178,7 @@ BOTH = (GangMember("pod-0", A), GangMember("pod-1", B))
         (0, owner_uid_of(), {"worker": ()}),
     ],
     ids=[
-        "everybody",
+        "all have addresses",
         "one without an address",
         "one with an empty one",
         "one that the status does not have yet",
@@ -287,7 +287,7 @@ def test_gang_is_published_again_when_an_address_changes(
     assert len(published(world)) == 1
     change(world)
     world.settle()
-    assert len(published(world)) == times_at_first, "nobody is told of a gang that is not complete"
+    assert len(published(world)) == times_at_first, "an incomplete gang is not published"
     world.run_pods()
     world.settle()
     assert len(published(world)) == times_at_last

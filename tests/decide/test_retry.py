@@ -2,7 +2,7 @@
 
 import pytest
 from builders import framework, role
-from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, RetryHistory
+from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, RetrySubject
 from tests.decide.worlds import World
 
 from windlass.decide.failures import Classifier
@@ -43,7 +43,7 @@ def test_first_retry_follows_the_policy(
     kind: str, fancy: bool, max_retry_count: int, exit_code: int, expected: str
 ) -> None:
     """Statements 25 and 26."""
-    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetrySubject(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end_and_retry(exit_code)
     is_retried = expected != ENDED
     assert subject.counts == (int(is_retried), int(expected == COUNTED))
@@ -79,7 +79,7 @@ def test_retries_are_counted_over_several_attempts(
     is_over: bool,
 ) -> None:
     """Statement 26: only counted retries are limited by maxRetryCount."""
-    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetrySubject(kind, RetryPolicySpec(fancy, max_retry_count))
     for exit_code in exit_codes:
         assert subject.status.state is State.ATTEMPT_RUNNING
         subject.end_and_retry(exit_code)
@@ -137,7 +137,7 @@ def test_deleted_task_is_not_retried(fancy: bool) -> None:
 @pytest.mark.parametrize("uid", [f"framework-{number}" for number in range(20)])
 def test_conflict_delays_the_retry_of_a_framework(uid: str) -> None:
     """Statements 25 and 27: 60 to 900 seconds after the attempt ended, chosen once."""
-    subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
+    subject = RetrySubject("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
     world = subject.world
     world.advance(100)
     subject.end(CONFLICT)
@@ -164,7 +164,7 @@ def test_conflict_delays_have_jitter() -> None:
     """Statement 25: Frameworks that conflicted are not all retried at the same time."""
     delays = set()
     for number in range(40):
-        subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
+        subject = RetrySubject("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
         subject.end(CONFLICT)
         delays.add(subject.delay)
     assert len(delays) > 20
@@ -207,7 +207,7 @@ def test_conflict_delay_bounds_are_configurable(shortest: int, longest: int) -> 
 def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: int, exit_code: int) -> None:
     """Statement 25: only a Transient Conflict under fancyRetryPolicy is delayed; otherwise the delay is null
     (statement 27)."""
-    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetrySubject(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end(exit_code)
     assert (subject.attempt_id, subject.delay) == (1, None)
     assert subject.world.has_pod()
@@ -215,14 +215,14 @@ def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: 
 
 def test_conflict_does_not_delay_a_task() -> None:
     """Statement 25: "for Frameworks only"."""
-    subject = RetryHistory("task", RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetrySubject("task", RetryPolicySpec(fancy_retry_policy=True))
     subject.end(CONFLICT)
     assert (subject.attempt_id, subject.delay, subject.counts) == (1, None, (1, 0))
 
 
 def test_stop_during_the_delay_ends_the_framework() -> None:
     """Statement 28: the retry is made at once, and that attempt ends with -210 before it has an object."""
-    subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetrySubject("framework", RetryPolicySpec(fancy_retry_policy=True))
     world = subject.world
     subject.end(CONFLICT)
     world.advance(10)
@@ -238,7 +238,7 @@ def test_stop_during_the_delay_ends_the_framework() -> None:
 
 def test_changed_policy_keeps_the_chosen_delay() -> None:
     """Statement 27: the stored delay applies."""
-    subject = RetryHistory(
+    subject = RetrySubject(
         "framework", RetryPolicySpec(True, retry_backoff=RetryBackoff(initial_sec=40, max_sec=40))
     )
     subject.end(TRANSIENT)
@@ -287,7 +287,7 @@ def test_new_attempt_has_new_tasks() -> None:
 
 def test_old_attempt_is_deleted_before_the_new_one_starts() -> None:
     """Statements 29 and 40: no object of the new attempt is created before."""
-    subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=-1))
+    subject = RetrySubject("framework", RetryPolicySpec(max_retry_count=-1))
     world = subject.world
     world.completes_deletions = False
     subject.end(UNKNOWN)
@@ -321,7 +321,7 @@ def test_new_attempt_has_the_current_spec() -> None:
 
 def test_current_retry_policy_applies() -> None:
     """Statement 26: the spec is read when the attempt has ended."""
-    subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=0))
+    subject = RetrySubject("framework", RetryPolicySpec(max_retry_count=0))
     subject.world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))
     subject.end(UNKNOWN)
     assert subject.attempt_id == 1
@@ -347,7 +347,7 @@ def test_stop_while_a_failed_attempt_is_deleted() -> None:
 @BOTH
 def test_lower_limit_applies_at_once(kind: str) -> None:
     """Statement 26: two retries were made, one is allowed now."""
-    subject = RetryHistory(kind, RetryPolicySpec(max_retry_count=3))
+    subject = RetrySubject(kind, RetryPolicySpec(max_retry_count=3))
     for _ in range(2):
         subject.end_and_retry(UNKNOWN)
     lower = RetryPolicySpec(max_retry_count=1)
@@ -378,7 +378,7 @@ def test_unknown_attributes_do_not_affect_retries(
     """Statement 25, for a configured failure class: Transient, Permanent, and Conflict if it is Transient too."""
     patterns = (PodPattern(containers=(ContainerPattern(code_range=IntRange(50, 50)),)),)
     configured = FailureClass(-2000, "Configured", CompletionType(attributes=attributes), patterns)
-    subject = RetryHistory(kind, RetryPolicySpec(True, 1), rules=Rules(classifier=Classifier([configured])))
+    subject = RetrySubject(kind, RetryPolicySpec(True, 1), rules=Rules(classifier=Classifier([configured])))
     subject.end(50)
     assert subject.is_waiting == (is_delayed and kind == "framework")
     if subject.is_waiting:

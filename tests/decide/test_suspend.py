@@ -242,7 +242,7 @@ def test_completed_framework_cannot_be_suspended(exit_code: int) -> None:
 
 
 def test_ending_attempt_keeps_its_completion() -> None:
-    """A3 with statement 16: it had failed before it was suspended, and there is no retry to wait for."""
+    """A3 with statement 16: it had failed before it was suspended, and no retry is pending."""
     world = World(framework("job", role(tasks=2)))
     world.start()
     world.completes_deletions = False

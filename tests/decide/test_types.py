@@ -230,7 +230,7 @@ def test_deciding_again_on_the_stored_status_gives_the_same_actions(life: tuple[
         again = decide(stored, world.observed, world.now, world.rules)
         assert again.status == first.status
         assert again.actions == first.actions
-        # Whoever acts is woken by the outcome; whoever does not has nothing but the time to wait for.
+        # The outcome of an action triggers the next decision; without an action, only wake_at does.
         assert first.actions or again.wake_at == first.wake_at
 
 

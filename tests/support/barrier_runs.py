@@ -48,11 +48,11 @@ class Run:
     """One barrier and its output."""
 
     def __init__(self, api: Api, options: Options = OPTIONS) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.clock = Clock()
         server = Server(api.url, None, lambda: {"Authorization": "Bearer secret"})
         self.waiting = GangWaiter(
-            server, options, self.said.append, monotonic=self.clock.monotonic, sleep=self.clock.sleep
+            server, options, self.messages.append, monotonic=self.clock.monotonic, sleep=self.clock.sleep
         )
 
     def wait(self) -> BarrierResult:

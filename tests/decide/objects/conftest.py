@@ -134,9 +134,9 @@ class World:
         return decision
 
     def settle(self, *, is_shown: bool = True) -> list[Action]:
-        """Decides, stores and acts until nothing is left to do; returns all that was done.
+        """Decide, store and act until no action remains. Return all actions.
 
-        Deletions are answered, but no object is gone before somebody says so.
+        Deletions succeed, but an object exists until the test removes it.
         """
         done: list[Action] = []
         for _ in range(30):

@@ -89,7 +89,7 @@ def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout:
     world.act(decision.actions)
     done = [*decision.actions, *world.settle(is_shown=False)]
     assert DeleteConfigMap("cm-0") in done
-    assert not world.state().is_over, "nobody has seen that it is gone"
+    assert not world.state().is_over, "its deletion has not been observed"
     world.vanish_config_map()
     world.settle()
     assert (world.state(), world.code()) == (State.COMPLETED, CONFIG_MAP_TIMEOUT)

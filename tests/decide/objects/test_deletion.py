@@ -256,7 +256,7 @@ def test_pods_without_the_label_are_deleted_one_by_one(
 
 
 def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewWorld") -> None:
-    """The pods could not be created, so there are none to delete."""
+    """The pods could not be created, so no pod is deleted."""
     world = new_world(role(tasks=1))
     world.settle(is_shown=False)
     world.show()

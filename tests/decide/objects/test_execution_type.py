@@ -86,7 +86,7 @@ def _suspended(world: "World") -> None:
 
 def _name_taken(world: "World") -> None:
     world.step()
-    world.name_taken = "somebody has it"
+    world.name_taken = "another object has this name"
     world.postponed["job-attempt"] = world.now
     world.step()
 

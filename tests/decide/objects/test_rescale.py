@@ -162,7 +162,7 @@ def test_deleted_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld"
 
 
 def test_deleted_task_with_an_uncertain_pod_is_listed_first(pending_world: "NewWorld") -> None:
-    """Statement 40: no instance of a task runs once it was deleted, so one must know that there is none."""
+    """Statement 40: a task is deleted only when it is known that none of its pods runs."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
     world.step()

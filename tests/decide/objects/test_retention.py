@@ -1,4 +1,4 @@
-"""How long a completed Framework is kept (statement 45, A4)."""
+"""Retention of completed Frameworks (statement 45, A4)."""
 
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ def test_framework_with_ttl_zero_is_deleted_at_once(running_world: "NewWorld", r
 
 
 def test_deletion_is_requested_once(completed_world: "NewWorld") -> None:
-    """The same action is repeated until there is a response; then there is none, and no wake_at."""
+    """The action is repeated until its response; afterwards no action and no wake_at remain."""
     world = completed_world(ttl_seconds_after_finished=10)
     world.wait(10)
     assert world.step().actions == world.step().actions == (DeleteFramework("job-uid"),)

@@ -1,4 +1,4 @@
-"""Tasks that were scaled away stay in the status for a while and count for nothing there (statements 37 and 38)."""
+"""Tasks removed by a scale-down stay in the status for a while and are not counted (statements 37 and 38)."""
 
 from typing import TYPE_CHECKING
 

@@ -18,22 +18,24 @@ from windlass.model.framework import Framework
 from windlass.objects import attempt, pod
 from windlass.objects.pod import PodOptions
 
-WIRING = PodOptions(barrier_image="windlass:test")
+OPTIONS = PodOptions(barrier_image="windlass:test")
 FOLDER = "/mnt/frameworkbarrier"
 MOUNT = {"name": "windlass-barrier", "mountPath": FOLDER}
 
 
-def asking(spec: Json | None = None, *, runtime: str = "", barrier: str = "", **fields: Any) -> Framework:
-    asks = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
+def framework_with(
+    spec: Json | None = None, *, runtime: str = "", barrier: str = "", **fields: Any
+) -> Framework:
+    annotations = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
     return gang_objects.framework(
         pod={"spec": {"containers": [{"name": "main", "command": ["run"]}]} if spec is None else spec},
-        annotations={name: value for name, value in asks.items() if value},
+        annotations={name: value for name, value in annotations.items() if value},
         **fields,
     )
 
 
-def made(framework: Framework, role: str = "worker", index: int = 1) -> Json:
-    spec: Json = pod.pod(framework, role, index, WIRING)["spec"]
+def pod_spec(framework: Framework, role: str = "worker", index: int = 1) -> Json:
+    spec: Json = pod.pod(framework, role, index, OPTIONS)["spec"]
     return spec
 
 
@@ -47,13 +49,13 @@ def value_of(container: Json, name: str) -> str:
     return found
 
 
-# Who asks for nothing
+# Who annotations for nothing
 
 
 @pytest.mark.parametrize("barrier", ["", "false"])
 def test_pod_without_annotations_gets_no_features(barrier: str) -> None:
     """FC_* variables only, and the user's spec unchanged."""
-    spec = made(asking(barrier=barrier))
+    spec = pod_spec(framework_with(barrier=barrier))
     assert spec.keys() == {"containers"}
     (container,) = spec["containers"]
     assert container["command"] == ["run"]
@@ -62,7 +64,7 @@ def test_pod_without_annotations_gets_no_features(barrier: str) -> None:
 
 
 def test_pod_of_the_launcher_group_gets_no_features() -> None:
-    (container,) = made(asking(group=names.LAUNCHER_GROUP))["containers"]
+    (container,) = pod_spec(framework_with(group=names.LAUNCHER_GROUP))["containers"]
     others = [name for name in names_of(container) if not name.startswith("FC_")]
     assert others == ["taskindex", "TASK_INDEX"]
 
@@ -77,7 +79,7 @@ def test_variables_come_before_the_users_own() -> None:
         "initContainers": [{"name": "first", "command": ["a"], "env": own}],
         "containers": [{"name": "main", "command": ["b"], "env": own}, {"name": "beside", "command": ["c"]}],
     }
-    spec = made(asking(given, runtime="tensorflow"))
+    spec = pod_spec(framework_with(given, runtime="tensorflow"))
     for container in (*spec["initContainers"], spec["containers"][0]):
         assert names_of(container)[-2:] == ["TF_CONFIG", "MINE"]
         assert value_of(container, "TF_CONFIG") == "mine"
@@ -89,7 +91,7 @@ def test_variables_come_before_the_users_own() -> None:
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
 def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
-    spec = made(asking(runtime=runtime), "ps", 0)
+    spec = pod_spec(framework_with(runtime=runtime), "ps", 0)
     assert (spec["hostname"], spec["subdomain"]) == ("ps-0", "digits")
 
 
@@ -107,22 +109,22 @@ def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
 )
 def test_host_network_pod_uses_cluster_dns(given: Json, policy: str | None) -> None:
     """On the host network, the DNS policy must select the cluster's DNS."""
-    spec = made(asking({"containers": [], **given}, runtime="plain"))
+    spec = pod_spec(framework_with({"containers": [], **given}, runtime="plain"))
     assert spec.get("dnsPolicy") == policy
-    alone = made(asking({"containers": [], **given}))
+    alone = pod_spec(framework_with({"containers": [], **given}))
     assert alone.get("dnsPolicy") == given.get("dnsPolicy")
 
 
 def test_shared_network_ports_are_in_the_environment() -> None:
-    spec = pod.pod(asking(runtime="plain"), "worker", 0, PodOptions(ports={"ps": 20000, "worker": 20010}))[
-        "spec"
-    ]
+    spec = pod.pod(
+        framework_with(runtime="plain"), "worker", 0, PodOptions(ports={"ps": 20000, "worker": 20010})
+    )["spec"]
     assert value_of(spec["containers"][0], "WORKER_HOSTS") == "127.0.0.1:20010,127.0.0.1:20011"
 
 
 def test_service_is_headless_and_publishes_unready_addresses() -> None:
     """The Service selects the pods by label and publishes those that are not ready."""
-    framework = asking(runtime="plain")
+    framework = framework_with(runtime="plain")
     manifest = attempt.service(framework)
     assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == ("digits", "research")
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "digits-uid"
@@ -149,7 +151,9 @@ def test_service_is_headless_and_publishes_unready_addresses() -> None:
 def test_tensorflow_task_without_a_command_runs_a_server(
     runtime: str, container: Json, is_server: bool
 ) -> None:
-    spec = made(asking({"containers": [{"name": "main", **container}, {"name": "beside"}]}, runtime=runtime))
+    spec = pod_spec(
+        framework_with({"containers": [{"name": "main", **container}, {"name": "beside"}]}, runtime=runtime)
+    )
     command = spec["containers"][0].get("command")
     assert (command == list(tf_server.COMMAND)) is is_server
     assert "command" not in spec["containers"][1]
@@ -161,8 +165,8 @@ def test_task_outside_the_cluster_runs_no_server() -> None:
         pod={"spec": {"containers": [{"name": "main"}]}},
         annotations={names.RUNTIME_ANNOTATION: "tensorflow"},
     )
-    assert "command" not in made(framework, "jupyter", 0)["containers"][0]
-    assert "command" in made(framework, "ps", 0)["containers"][0]
+    assert "command" not in pod_spec(framework, "jupyter", 0)["containers"][0]
+    assert "command" in pod_spec(framework, "ps", 0)["containers"][0]
 
 
 # The barrier
@@ -173,7 +177,7 @@ def test_barrier_is_the_first_init_container() -> None:
         "initContainers": [{"name": "mine", "command": ["prepare"]}],
         "containers": [{"name": "main", "command": ["run"]}],
     }
-    spec = made(asking(given, barrier="true"))
+    spec = pod_spec(framework_with(given, barrier="true"))
     first, mine = spec["initContainers"]
     assert (first["name"], first["image"], first["workingDir"]) == (
         "windlass-barrier",
@@ -188,12 +192,14 @@ def test_barrier_is_the_first_init_container() -> None:
 
 
 def test_mpi_implies_the_barrier() -> None:
-    assert [each["name"] for each in made(asking(runtime="mpi"))["initContainers"]] == ["windlass-barrier"]
+    assert [each["name"] for each in pod_spec(framework_with(runtime="mpi"))["initContainers"]] == [
+        "windlass-barrier"
+    ]
 
 
 def test_own_barrier_is_not_injected() -> None:
     """Pods with their own barrier get only the name of the Gang."""
-    spec = made(asking(barrier="own"))
+    spec = pod_spec(framework_with(barrier="own"))
     assert spec.keys() == {"containers"}
     (container,) = spec["containers"]
     assert container["command"] == ["run"]
@@ -201,9 +207,9 @@ def test_own_barrier_is_not_injected() -> None:
 
 
 def test_pod_names_its_gang() -> None:
-    framework = asking(barrier="true")
+    framework = framework_with(barrier="true")
     published = attempt.gang(framework)
-    spec = made(framework)
+    spec = pod_spec(framework)
     assert published["metadata"]["name"] == value_of(spec["initContainers"][0], "WINDLASS_GANG")
     assert published["metadata"]["namespace"] == "research"
     owner = published["metadata"]["ownerReferences"][0]
@@ -228,7 +234,9 @@ def test_gang_without_all_addresses_is_an_error() -> None:
 )
 def test_barrier_uses_the_pods_service_account(given: Json, account: str) -> None:
     """The token is that of the pod's service account, also by its old field, and is mounted separately."""
-    spec = made(asking({"containers": [], "automountServiceAccountToken": False, **given}, barrier="true"))
+    spec = pod_spec(
+        framework_with({"containers": [], "automountServiceAccountToken": False, **given}, barrier="true")
+    )
     assert spec["serviceAccountName"] == account
     (barrier,) = spec["initContainers"]
     folder = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -250,7 +258,7 @@ def test_barrier_gets_the_barrier_variables_of_containers() -> None:
             {"name": "odder", "env": [None, {"name": 7}]},
         ]
     }
-    (barrier,) = made(asking(spec, barrier="true"))["initContainers"]
+    (barrier,) = pod_spec(framework_with(spec, barrier="true"))["initContainers"]
     assert barrier["env"][-2:] == [late, file]
     assert "MINE" not in names_of(barrier)
 
@@ -272,7 +280,7 @@ def test_barrier_gets_the_barrier_variables_of_containers() -> None:
 def test_barrier_gets_no_gpu(resources: list[Any], expected: Json | None) -> None:
     """The barrier gets CPU and memory, which keeps the pod's QoS class."""
     containers = [{"name": f"c{number}", "resources": each} for number, each in enumerate(resources)]
-    (barrier,) = made(asking({"containers": containers}, barrier="true"))["initContainers"]
+    (barrier,) = pod_spec(framework_with({"containers": containers}, barrier="true"))["initContainers"]
     assert barrier.get("resources") == expected
 
 
@@ -290,7 +298,7 @@ def test_barrier_gets_no_gpu(resources: list[Any], expected: Json | None) -> Non
 def test_malformed_template_is_passed_to_the_api_server(spec: Json) -> None:
     """Malformed parts are passed on, and the API server reports them."""
     before = copy.deepcopy(spec)
-    found = made(asking(spec, barrier="true"))
+    found = pod_spec(framework_with(spec, barrier="true"))
     assert spec == before
     for field, value in before.items():
         if value == "odd":
@@ -300,10 +308,10 @@ def test_malformed_template_is_passed_to_the_api_server(spec: Json) -> None:
 
 
 def test_template_is_not_changed() -> None:
-    framework = asking(barrier="true", runtime="tensorflow")
+    framework = framework_with(barrier="true", runtime="tensorflow")
     before = copy.deepcopy(framework)
-    made(framework)
-    made(framework, "ps", 0)
+    pod_spec(framework)
+    pod_spec(framework, "ps", 0)
     assert framework == before
 
 
@@ -315,7 +323,9 @@ def wrapped(container: Json, folder: Path) -> list[str]:
     (folder / names.CLUSTER_ENV).write_text(
         files.contents(gang_objects.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
     )
-    (given,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
+    (given,) = pod_spec(framework_with({"containers": [{"name": "main", **container}]}, barrier="true"))[
+        "containers"
+    ]
     words = [*given["command"], *given.get("args", ())]
     return [word.replace(FOLDER, str(folder)) for word in words]
 
@@ -371,7 +381,9 @@ def test_wrapper_forwards_signals(number: signal.Signals, tmp_path: Path) -> Non
 @pytest.mark.parametrize("container", [{}, {"args": ["--flag"]}, {"command": []}, {"command": None}], ids=str)
 def test_container_without_a_command_is_not_wrapped(container: Json) -> None:
     """The image's command is not known here: it only gets the files."""
-    (found,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
+    (found,) = pod_spec(framework_with({"containers": [{"name": "main", **container}]}, barrier="true"))[
+        "containers"
+    ]
     assert {key: found.get(key) for key in ("command", "args")} == {
         key: container.get(key) for key in ("command", "args")
     }
@@ -379,8 +391,8 @@ def test_container_without_a_command_is_not_wrapped(container: Json) -> None:
 
 
 def test_idle_server_is_wrapped() -> None:
-    (container,) = made(asking({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow"))[
-        "containers"
-    ]
+    (container,) = pod_spec(
+        framework_with({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow")
+    )["containers"]
     assert container["command"][-3:] == list(tf_server.COMMAND)
     assert container["command"][0] == "/bin/sh"
