@@ -84,17 +84,17 @@ def test_interrupted_watch_is_resumed(running: ClusterNamespace, monkeypatch: py
     play(running, story)
 
 
-HOPELESS = {
+PERMANENT_ERRORS = {
     "forbidden": errors.ForbiddenError(ApiFailure(403, "Forbidden", "no more")),
     "unknown": errors.UnauthorizedError(ApiFailure(401, "Unauthorized", "no more")),
 }
 
 
-@pytest.mark.parametrize("case", HOPELESS)
+@pytest.mark.parametrize("case", PERMANENT_ERRORS)
 def test_permanent_error_ends_the_watch(
     case: str, running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_watches(HOPELESS[case], 1000, monkeypatch)
+    fail_watches(PERMANENT_ERRORS[case], 1000, monkeypatch)
     with pytest.raises(RefusedError, match="no more"):
         play(running, lambda here: wait.wait(here, "digits"))
 

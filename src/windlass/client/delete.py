@@ -129,14 +129,14 @@ async def delete_framework(connection: Connection, found: Framework | InvalidFra
 async def wait_for_deletion(connection: Connection, deletion: Deletion, timeout: float | None = None) -> None:
     """Wait for the Frameworks and for objects with pods; others are deleted immediately. Raises TimedOutError."""
 
-    async def look() -> None:
+    async def wait_for_each() -> None:
         for framework in deletion.frameworks:
             await wait_for_framework_deletion(connection, framework)
         for each in deletion.others:
             if each.kind.runs_pods:
                 await watch.wait_until_deleted(connection, each.kind.resource, each.name, each.uid)
 
-    await wait.with_timeout(timeout, look(), lambda: _timeout_message(connection, deletion, timeout))
+    await wait.with_timeout(timeout, wait_for_each(), lambda: _timeout_message(connection, deletion, timeout))
 
 
 async def wait_for_framework_deletion(
@@ -145,12 +145,12 @@ async def wait_for_framework_deletion(
     """Raises TimedOutError."""
     deletion = Deletion(found.metadata.name, (found,))
 
-    async def look() -> None:
+    async def wait_for_each() -> None:
         async with contextlib.aclosing(watch.watch_framework(connection, found)) as changes:
             async for _ in changes:
                 pass
 
-    await wait.with_timeout(timeout, look(), lambda: _timeout_message(connection, deletion, timeout))
+    await wait.with_timeout(timeout, wait_for_each(), lambda: _timeout_message(connection, deletion, timeout))
 
 
 def _timeout_message(connection: Connection, deletion: Deletion, timeout: float | None) -> str:

@@ -61,7 +61,7 @@ async def wait_for(
     """Wait for exactly this Framework, not for a later one of the same name."""
     last = views.job_view(framework)
 
-    async def look() -> JobView:
+    async def wait_until_met() -> JobView:
         nonlocal last
         async with contextlib.aclosing(watch_job(connection, framework)) as changes:
             async for view in changes:
@@ -73,7 +73,7 @@ async def wait_for(
                     return view
         raise AssertionError("a watch ends with None")
 
-    return await with_timeout(timeout, look(), lambda: _timeout_message(last, until, timeout))
+    return await with_timeout(timeout, wait_until_met(), lambda: _timeout_message(last, until, timeout))
 
 
 async def watch_job(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:

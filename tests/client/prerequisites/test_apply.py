@@ -418,20 +418,20 @@ def test_volumes_are_mounted_before_an_image_is_pulled(scene: Scene) -> None:
     pod = scene.wait_for("pods", "digits-preflight")
 
     async def look(here: Connection) -> None:
-        crew = PodWatcher(here, {}, name="digits-preflight")
-        looks = [asyncio.ensure_future(each) for each in crew.watches()]
+        watcher = PodWatcher(here, {}, name="digits-preflight")
+        watches = [asyncio.ensure_future(each) for each in watcher.watches()]
         try:
             async with asyncio.timeout(SECONDS):
-                while not crew.pods:
+                while not watcher.pods:
                     await asyncio.sleep(0.01)
-                assert not crew.is_pulling
+                assert not watcher.is_pulling
                 await asyncio.to_thread(scene.tell, pod, "Pulling", "Pulling image", 1, kind="Normal")
-                while not crew.is_pulling:
+                while not watcher.is_pulling:
                     await asyncio.sleep(0.01)
         finally:
-            for each in looks:
+            for each in watches:
                 each.cancel()
-            await asyncio.gather(*looks, return_exceptions=True)
+            await asyncio.gather(*watches, return_exceptions=True)
 
     async def connected() -> None:
         place = scene.place

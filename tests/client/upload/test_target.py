@@ -327,7 +327,7 @@ def test_missing_space_is_reported_before_the_upload(scene: Scene) -> None:
     """The local file is sparse: it is larger than any disk and takes no space."""
     with scene.file("large", b"").open("r+b") as file:
         file.truncate(1 << 42)
-    room = asyncio.run(scene.place.room())
+    room = asyncio.run(scene.place.free_space())
     assert room is not None
     with pytest.raises(RefusedError, match=r"4096.0 GiB needed, .* free"):
         scene.upload()

@@ -42,7 +42,7 @@ class LocalTarget:
                 f"{self._root} does not exist. Mount the share there, or create the directory if it is a local one."
             )
 
-    async def look(self, items: Sequence[Item]) -> Sequence[Found]:
+    async def file_states(self, items: Sequence[Item]) -> Sequence[Found]:
         with self._explaining("cannot read the target"):
             return await asyncio.to_thread(lambda: [self._found(item) for item in items])
 
@@ -54,10 +54,10 @@ class LocalTarget:
         )
         return [each for each in said if each is not None]
 
-    async def room(self) -> int | None:
+    async def free_space(self) -> int | None:
         return (await asyncio.to_thread(shutil.disk_usage, self._root)).free
 
-    async def make(self, folders: Sequence[str]) -> None:
+    async def create_folders(self, folders: Sequence[str]) -> None:
         for folder in folders:
             with self._explaining(f"cannot create {folder}"):
                 (self._root / folder).mkdir(exist_ok=True)
@@ -72,12 +72,12 @@ class LocalTarget:
             async for piece in reading.pieces():
                 await asyncio.to_thread(_write, file, piece)
 
-    async def write_together(self, readings: Sequence[Reading]) -> None:
+    async def write_batch(self, readings: Sequence[Reading]) -> None:
         for reading in readings:
             await self.write(reading)
 
-    async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
-        return await asyncio.to_thread(lambda: [self._settled(each) for each in checked])
+    async def finish(self, checked: Sequence[Checked]) -> Sequence[bool]:
+        return await asyncio.to_thread(lambda: [self._finish_file(each) for each in checked])
 
     def _found(self, item: Item) -> Found:
         target, part = self._root / item.name, self._root / part_name(item.name)
@@ -92,7 +92,7 @@ class LocalTarget:
             part_digest = digest_of(str(part)).hexdigest() if 0 < part_size <= item.size else ""
         return Found(kind, digest, part_size, part_digest)
 
-    def _settled(self, checked: Checked) -> bool:
+    def _finish_file(self, checked: Checked) -> bool:
         name = checked.item.name
         part = self._root / part_name(name)
         with self._explaining(f"cannot write {name}"), self._locked_part(part) as file:

@@ -162,7 +162,7 @@ class PodTarget:
     def where(self) -> str:
         return str(self._share)
 
-    async def look(self, items: Sequence[Item]) -> Sequence[Found]:
+    async def file_states(self, items: Sequence[Item]) -> Sequence[Found]:
         lines = [f"{item.size} {encoded(item.name)} {encoded(part_name(item.name))}" for item in items]
         return [_found(line) for line in await self._answers(_LOOK, lines, is_slow=True)]
 
@@ -174,14 +174,14 @@ class PodTarget:
         )
         return [each for each in said if each is not None]
 
-    async def room(self) -> int | None:
+    async def free_space(self) -> int | None:
         """Return the free space of the volume, since the directory in it may not exist yet."""
         said = (
             await self._run(_ROOM, (self._mounted,), _lines(()), stall_seconds=self._stall_seconds)
         ).strip()
         return int(said) * 1024 if said.isdecimal() else None
 
-    async def make(self, folders: Sequence[str]) -> None:
+    async def create_folders(self, folders: Sequence[str]) -> None:
         lines = _lines([encoded(folder) for folder in folders])
         await self._run(_MAKE, (str(len(folders)),), lines, stall_seconds=self._stall_seconds)
 
@@ -189,11 +189,11 @@ class PodTarget:
         arguments = (encoded(part_name(reading.item.name)), str(reading.at), str(reading.left))
         await self._run(_WRITE, arguments, reading.pieces(), stall_seconds=self._stall_seconds)
 
-    async def write_together(self, readings: Sequence[Reading]) -> None:
+    async def write_batch(self, readings: Sequence[Reading]) -> None:
         size = str(packed_size(readings))
         await self._run(_UNPACK, (size,), packed(readings), stall_seconds=self._stall_seconds)
 
-    async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
+    async def finish(self, checked: Sequence[Checked]) -> Sequence[bool]:
         lines = [
             f"{each.digest} {each.item.mode:o} {encoded(each.item.name)} {encoded(part_name(each.item.name))}"
             for each in checked

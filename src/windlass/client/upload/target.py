@@ -150,25 +150,25 @@ class UploadTarget(Protocol):
     def where(self) -> str:
         """The location as the user writes it."""
 
-    async def look(self, items: Sequence[Item]) -> Sequence[Found]:
+    async def file_states(self, items: Sequence[Item]) -> Sequence[Found]:
         """Return the state of each file."""
 
     async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
         """Return why these directories cannot be used."""
 
-    async def room(self) -> int | None:
+    async def free_space(self) -> int | None:
         """Return the free space in bytes; None if unknown."""
 
-    async def make(self, folders: Sequence[str]) -> None:
+    async def create_folders(self, folders: Sequence[str]) -> None:
         """Create the directories, parents first."""
 
     async def write(self, reading: Reading) -> None:
         """Append to the partial file, or write it from the start."""
 
-    async def write_together(self, readings: Sequence[Reading]) -> None:
+    async def write_batch(self, readings: Sequence[Reading]) -> None:
         """Write many small files, each from its start."""
 
-    async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
+    async def finish(self, checked: Sequence[Checked]) -> Sequence[bool]:
         """Rename partial files with the right checksum to their targets, and delete the others."""
 
 

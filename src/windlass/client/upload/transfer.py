@@ -56,7 +56,7 @@ class Step(msgspec.Struct, frozen=True):
         return self.item.size - self.at
 
     @property
-    def goes_alone(self) -> bool:
+    def is_sent_alone(self) -> bool:
         return self.left > 0 and (self.item.size >= SMALL_BYTES or self.at > 0)
 
 
@@ -107,9 +107,9 @@ async def upload(target: UploadTarget, items: UploadItems, watch: Watch) -> Uplo
     found = await _compare(target, items.items, watch)
     _require_none(target.where, list(_conflicts(target.where, items.items, found)))
     plan = await _plan(items.items, found)
-    _require_space(target.where, plan, await target.room())
+    _require_space(target.where, plan, await target.free_space())
     watch.planned(plan)
-    await target.make(items.folders)
+    await target.create_folders(items.folders)
     sender = _Sender(target, watch)
     again = await sender.send(plan.steps)
     if again:
@@ -136,7 +136,7 @@ async def upload(target: UploadTarget, items: UploadItems, watch: Watch) -> Uplo
 async def _compare(target: UploadTarget, items: Sequence[Item], watch: Watch) -> list[Found]:
     found: list[Found] = []
     for begin in range(0, len(items), MAX_COMPARED):
-        found += await target.look(items[begin : begin + MAX_COMPARED])
+        found += await target.file_states(items[begin : begin + MAX_COMPARED])
         watch.compared(len(found), len(items))
     return found
 
@@ -154,11 +154,11 @@ def _require_none(where: str, problems: Sequence[str]) -> None:
         raise RefusedError(f"cannot upload to {where}: {_listed(problems)}")
 
 
-def _require_space(where: str, plan: UploadPlan, room: int | None) -> None:
-    if room is not None and plan.left > room:
+def _require_space(where: str, plan: UploadPlan, free_space: int | None) -> None:
+    if free_space is not None and plan.left > free_space:
         raise RefusedError(
             f"cannot upload to {where}: {code_archive.shown_size(plan.left)} needed, "
-            f"{code_archive.shown_size(room)} free. Free some space, or choose another share."
+            f"{code_archive.shown_size(free_space)} free. Free some space, or choose another share."
         )
 
 
@@ -206,18 +206,18 @@ class _Sender:
         for group in batches(steps):
             readings = [Reading(step.item, step.at, step.hasher, self._moved) for step in group]
             unsent = [reading for reading in readings if reading.left or not reading.at]
-            if group[0].goes_alone:
+            if group[0].is_sent_alone:
                 await self._target.write(readings[0])
             elif unsent:
-                await self._target.write_together(unsent)
+                await self._target.write_batch(unsent)
             for reading in unsent:
                 await reading.conclude()
-            again += await self._settled(readings)
+            again += await self._finish_files(readings)
         return again
 
-    async def _settled(self, readings: Sequence[Reading]) -> list[Item]:
+    async def _finish_files(self, readings: Sequence[Reading]) -> list[Item]:
         unchanged = [reading for reading in readings if not reading.has_changed]
-        are_right = await self._target.settle(
+        are_right = await self._target.finish(
             [Checked(reading.item, reading.digest) for reading in unchanged]
         )
         changed = [reading.item for reading in readings if reading.has_changed]
@@ -235,7 +235,7 @@ def batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
     group: list[Step] = []
     size = 0
     for step in steps:
-        if step.goes_alone:
+        if step.is_sent_alone:
             yield [step]
             continue
         is_full = len(group) == MAX_BATCH_FILES or size + step.left > MAX_BATCH_BYTES
