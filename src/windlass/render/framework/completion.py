@@ -73,13 +73,13 @@ def _has_command(pod: Json, name: str) -> bool:
 def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
     """Return candidates for the leaders. The first that is not empty is used."""
     types = {name: role_names.type_of(name) for name in ending}
-    everybody = tuple(ending)
+    all_roles = tuple(ending)
     if runtime is Runtime.TENSORFLOW:
         chiefs = tuple(name for name, kind in types.items() if kind == "chief")
-        return chiefs, tuple(name for name, kind in types.items() if kind == "worker"), everybody
+        return chiefs, tuple(name for name, kind in types.items() if kind == "worker"), all_roles
     if runtime is Runtime.MPI:
-        return tuple(name for name in ending if name in _MPI_LEADERS), everybody
-    return (everybody,)
+        return tuple(name for name in ending if name in _MPI_LEADERS), all_roles
+    return (all_roles,)
 
 
 def _policy(name: str, role: Role, *, is_counted: bool) -> CompletionPolicySpec:
