@@ -45,7 +45,7 @@ UNINSTALL_ORDER: tuple[Resource, ...] = (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-"""Definitions and the namespace have their own rules."""
+"""CustomResourceDefinitions and the namespace are missing: `uninstall` deletes them last, and not always."""
 
 
 def resource_of(manifest: Json) -> Resource:

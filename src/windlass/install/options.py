@@ -1,6 +1,7 @@
 """The options of an installation, and the names and labels of its objects.
 
-Several installations may share a cluster, each in its own namespace. The names of cluster-scoped objects contain it.
+Several installations may share a cluster, each in its own namespace. The names of cluster-scoped objects contain
+that namespace.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from windlass.model.settings import IMAGE, Settings
 DEFAULT_NAMESPACE = "windlass-system"
 DEFAULT_IMAGE = IMAGE
 CONTROLLER = "windlass-controller"
-"""The name of the Deployment, the service account and the other objects of which an installation has one."""
+"""The name of the Deployment, the ServiceAccount and every other object that an installation has once."""
 CONFIGURATION = "windlass-configuration"
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -52,11 +53,11 @@ class InstallOptions(msgspec.Struct, frozen=True):
         return {**self.labels, **self.pod_selector}
 
     def qualified_name(self, suffix: str) -> str:
-        """Return the name of an object that is cluster-scoped or in the namespace of somebody else."""
+        """Return the name of an object that is cluster-scoped or in the namespace of another application."""
         return f"windlass:{self.namespace}:{suffix}"
 
     def metadata(self, name: str, namespace: str | None = None) -> Json:
-        """Return the metadata of an object. Default: the namespace of the installation; empty: cluster-scoped."""
+        """Return the metadata of an object. `namespace` is "" if it is cluster-scoped (default: self.namespace)."""
         namespace = self.namespace if namespace is None else namespace
         return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": self.labels}
 

@@ -1,6 +1,6 @@
 """Read the output of containers line by line, from the API server or from the log files of the run's cluster.
 
-Unlike in `windlass.client.logs`, connections are not retried: nothing between a run and its cluster can cut them.
+Unlike `windlass.client.logs`, this module does not reconnect: the run and its cluster are on the same machine.
 """
 
 from collections.abc import AsyncIterator

@@ -32,7 +32,7 @@ JobKey = tuple[str, str]
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One fault for one pod, due `injection.seconds` after the pod runs; a delay, before it starts."""
+    """A fault for one pod, injected `injection.seconds` after the pod has started. A delay precedes the start."""
 
     injection: Injection
     job: JobKey
@@ -52,7 +52,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class FaultTargets:
-    """Tracks the first pod of each task, and the pods that run."""
+    """Selects the faults of each pod. Tracks the first pod of each task and the running pods for that."""
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
@@ -99,7 +99,7 @@ class Cluster(Protocol):
 
 
 class Injector:
-    """Injects faults in an event loop, and reports each of them, at the end also those that were not injected."""
+    """Injects faults and reports each of them. `finish` also reports the faults that were not injected."""
 
     def __init__(
         self,

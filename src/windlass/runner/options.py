@@ -6,7 +6,7 @@ from windlass.wire.fault_injection import Injection
 
 
 class ForwardOptions(msgspec.Struct, frozen=True):
-    """Local address of the ports that are forwarded to companions."""
+    """Options for forwarding local ports to companions."""
 
     address: str = "127.0.0.1"
     port: int | None = None

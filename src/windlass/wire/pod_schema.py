@@ -20,7 +20,7 @@ def check(template: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
-    """Yield how a part of a template differs from a type of `k8s.types`."""
+    """Yield how a node differs from a type of `k8s.types`, e.g. V1Service."""
     yield from _check(node, kind, path)
 
 

@@ -3,7 +3,7 @@
     windlass progress 120/300 loss=0.31 lr=1e-3          in the log, at the beginning of a line
     120/300 loss=0.31 lr=1e-3                            in the file, whose last line counts
 
-Programs of users write both, so invalid text returns None instead of an error.
+Users' programs write both, so the functions return None for invalid text and raise no error.
 """
 
 import re
@@ -26,7 +26,7 @@ class Progress(msgspec.Struct, frozen=True):
     total: int
     """0 if unknown."""
     values: Mapping[str, str] = {}
-    """Metrics in their order, e.g. loss=0.31."""
+    """Metrics in the order of the text, e.g. loss=0.31."""
 
     @property
     def fraction(self) -> float | None:
@@ -43,9 +43,9 @@ def parse_line(line: str) -> Progress | None:
 
 
 def parse_file(data: bytes) -> Progress | None:
-    """Parse the last complete line at the end of a file. The last line may be incomplete."""
+    """Parse the last non-empty line that ends with a line break, or the only line, with or without one."""
     lines = data[-MAX_BYTES:].decode("utf-8", "replace").split("\n")
-    # A single line may have no line end.
+    # The program may still be writing the last line. A single line may have no line break.
     candidates = lines if len(lines) == 1 else lines[:-1]
     for line in reversed(candidates):
         if line.strip():

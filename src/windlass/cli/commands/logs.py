@@ -60,7 +60,7 @@ def logs(
     color: str,
     cluster: ClusterOptions,
 ) -> None:
-    """Show the logs of the job NAME: of all tasks, of a role, or of one TASK, e.g. worker-1.
+    """Show the logs of the job NAME. TASK is a task, e.g. worker-1, or a role, e.g. worker (default: all tasks).
 
     With several tasks, each line starts with the name of the task. With --output json, each line is an object with
     time, task, attempt, container and line.
@@ -118,7 +118,7 @@ async def _write(
 
 
 def _width(framework: "Framework", selector: "TaskSelector") -> int:
-    """Return the width of the longest task name."""
+    """Return the width of the label column: the longest task name, at most MAX_LABEL_WIDTH."""
     longest = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
         for role in framework.spec.task_roles
@@ -145,7 +145,7 @@ def _json(line: "Line") -> bytes:
 def _text(
     selector: "TaskSelector", width: int, task_colours: Mapping[str, int], *, has_times: bool
 ) -> "Callable[[Line], bytes]":
-    """Return a formatter that keeps the colours of the container."""
+    """Return a formatter of text lines. It keeps escape sequences that the container wrote, e.g. colours."""
 
     def form(line: "Line") -> bytes:
         is_single = selector.is_one and line.label == line.task

@@ -1,6 +1,6 @@
 """The log of one container: which containers to read, the request for a log, and the lines of the response.
 
-`reader` merges several of these logs, `follow` reconnects them.
+`reader` merges several of these logs. `follow` follows them and reconnects after a lost connection.
 """
 
 import math
@@ -59,7 +59,7 @@ def ignore_note(message: str) -> None:
 
 
 def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
-    """Raises NotThereError if no pod has the requested container."""
+    """Raise NotThereError if no pod has the requested container."""
     if options.container and pods and not any(sources_of(pod, options) for pod in pods):
         tasks.require_container(pods[0], options.container)
 
@@ -99,9 +99,10 @@ async def lines_of(
 ) -> AsyncGenerator[Line, None]:
     """Yield the lines of one response that the cursor accepts. A line cut off by a lost connection is dropped.
 
-    A log is requested by pod name, which the pod of the next attempt has too: after the response has started,
-    `is_meant` returns whether it comes from the right pod. If a log is gone, the kubelet sends a message in place of a
-    line. With timestamps it is the only line without one, and goes to `note`. Raises ApiError.
+    A log is requested by pod name, and the pod of the next attempt has the same name. `is_meant` is called after the
+    response has started and returns whether the log is that of the expected pod. If the log was deleted, the kubelet
+    sends an error message instead of lines. It is recognized as the only line without a timestamp (only if timestamps
+    were requested) and is passed to `note`. Raises ApiError.
     """
     splitter, stamp, is_accepted = Splitter(), b"", True
     if cursor is not None:

@@ -1,4 +1,4 @@
-"""Identifies a Framework. The group is part of the key: each group may have a Framework of the same name."""
+"""Keys that identify Frameworks. They contain the API group: each group may have a Framework of the same name."""
 
 from typing import NamedTuple
 

@@ -1,10 +1,10 @@
-"""Posts Kubernetes events about decisions, for `kubectl describe`.
+"""Post Kubernetes events about decisions of the controller, for `kubectl describe`.
 
 Recording an event never waits, raises or affects a decision; memory and requests are bounded. `manifest` is a pure
 function, and the Recorder posts its result later.
 
-An event is never updated. A repetition within ten minutes is counted and not posted; the next event after that has the
-count and the time of the first repetition.
+An event is never updated. A repetition within ten minutes is counted but not posted. The first repetition after that
+time is posted, with the number of repetitions and the time of the first one.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ POST_TIMEOUT_SEC = 10.0
 REPEAT_AFTER_SEC = 600.0
 """The same event of the same Framework is posted once within this time."""
 BURST = 25
-"""Number of events that one Framework may have at once."""
+"""Maximum number of events of one Framework in a burst: the size of its token bucket."""
 RESERVED_FOR_FRAMEWORK = 5
-"""Number of these events that tasks cannot use, so that failures of many tasks do not displace the job's own events."""
+"""Number of events in BURST that are reserved for the Framework itself, so that failing tasks do not use up all."""
 REFILL_SEC = 60.0
-"""Interval after which a Framework may have one more event."""
+"""Interval after which a Framework may post one more event."""
 MAX_REMEMBERED = 4096
 """Limit of remembered repetitions and budgets; the oldest are forgotten first."""
 
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 
     SENT = "sent"
     REPEATED = "repeated"
-    """Posted recently: counted in the next event of the same kind."""
+    """The same event was posted recently: this one is only counted, and the next post reports the count."""
     DROPPED = "dropped"
     """Over the limit of its Framework, or of pending events."""
     FAILED = "failed"
@@ -69,7 +69,7 @@ class Send(Protocol):
 
 
 class Occurrences(NamedTuple):
-    """How often something happened, and when first."""
+    """The number of occurrences of an event, and the time of the first one."""
 
     first: datetime
     times: int
@@ -275,7 +275,7 @@ class _Repetitions:
 
 
 class _Budgets:
-    """How many events each Framework may still have; BURST for an unknown one."""
+    """A token bucket for each Framework: the number of events that it may still post. It starts with BURST."""
 
     def __init__(self) -> None:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()

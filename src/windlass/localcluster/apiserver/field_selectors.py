@@ -1,4 +1,4 @@
-"""Field selectors: `metadata.name=x,status.phase!=Running`. Errors have the words of kube-apiserver."""
+"""Field selectors: `metadata.name=x,status.phase!=Running`. Error messages are those of kube-apiserver."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -47,7 +47,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 def parse(text: str, selectable: Collection[str], *, is_custom: bool = False) -> FieldSelector:
     """Parse a selector. `selectable` lists the fields allowed besides metadata.name and metadata.namespace."""
-    # Kubernetes checks the terms in this order, which decides the error reported for a selector with several.
+    # Kubernetes sorts the terms before it checks them, so the order decides which of several errors is reported.
     terms = sorted(filter(None, _terms(text)))
     requirements = tuple(_field_requirement(term, text) for term in terms)
     for requirement in requirements:

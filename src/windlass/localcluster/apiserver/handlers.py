@@ -229,7 +229,7 @@ class ResourceHandlers:
             await self._send(watch, stream, response)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
-            # The client disconnected or reads too slowly. Unsent events are dropped: it has to watch again.
+            # The client disconnected or reads too slowly. Unsent events are dropped, and the client must watch again.
             if transport is not None:
                 transport.abort()
         finally:

@@ -39,6 +39,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     propagation: str = ""
     # The deprecated orphanDependents: True is Orphan, False is Background.
     orphan: bool | None = None
+    # Preconditions: the object must have this UID and resourceVersion; "" for any.
     uid: str = ""
     version: str = ""
 
@@ -119,7 +120,7 @@ def parse_integer(name: str, text: str) -> int:
     if number in _INT64 and len(text) <= _MAX_DIGITS:
         return number
     raise api_errors.bad_request(
-        f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a whole number of 64 bits)'
+        f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a 64-bit integer)'
     )
 
 

@@ -44,6 +44,7 @@ _GROUPS = {
 }
 _SIGNED = ("int32", "int64")
 
+# By field number: the name, the label (optional, repeated or map) and the type.
 Fields = dict[str, tuple[str, str, str]]
 
 
@@ -61,7 +62,7 @@ def decode(body: bytes) -> Object:
         obj: Object = {"apiVersion": api_version, "kind": kind}
         return obj | _message(raw, name, 0)
     except (_MalformedError, IndexError, UnicodeDecodeError, OverflowError, ValueError) as error:
-        raise api_errors.bad_request(f"the body is not Kubernetes' protobuf: {error}") from error
+        raise api_errors.bad_request(f"cannot decode the protobuf body: {error}") from error
 
 
 def _message_name(api_version: str, kind: str) -> str:
@@ -179,7 +180,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number of each field of a message with an integer or bytes."""
+    """Yield number and value of each field of a message: an integer for a varint, otherwise bytes."""
     if isinstance(data, int):
         raise _MalformedError("expected a message, found a number")
     at = 0
@@ -204,7 +205,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise _MalformedError("truncated")
+            raise _MalformedError("truncated or too long integer")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

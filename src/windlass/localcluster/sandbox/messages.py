@@ -9,12 +9,12 @@ import msgspec
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A file or directory in the pod's mount namespace that appears at `target`."""
+    """A bind mount: the file or directory `source` of the pod's mount namespace appears at `target`."""
 
     source: str
     target: str
     read_only: bool = False
-    # Path below a source that only processes of the pod can see. It is created if it is missing.
+    # Path below `source`, for sources that only processes of the pod can see. It is created if it is missing.
     sub_path: str = ""
 
 
@@ -52,7 +52,7 @@ class PodPlan(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """None: the user and group of the daemon."""
+    """User and groups of a process. None: those of the daemon."""
 
     uid: int | None = None
     gid: int | None = None
@@ -77,12 +77,12 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     working_directory: str
     mounts: tuple[Mount, ...]
     log: str
-    # Directory of a local image, whose files appear at the same paths; may be empty.
+    # Directory of a local image, whose files appear at the same paths in the container; "" for other images.
     image: str = ""
     user: User = User()
     limits: Limits = Limits()
     has_stdin: bool = False
-    # Close stdin after the first attached client has closed it.
+    # stdinOnce: close stdin after the first attached client has closed it.
     ends_stdin: bool = False
     is_terminal: bool = False
 
@@ -134,7 +134,7 @@ class Execute(msgspec.Struct, frozen=True, tag=True):
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Attach to a container. Response: Opened with a copy of the output and stdin if it has one, or Refused."""
+    """Attach to a container. Response: Opened with a copy of the output, and with stdin if open, or Refused."""
 
     call: int
     container: str
@@ -151,7 +151,7 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
 class Namespaces(msgspec.Struct, frozen=True, tag=True):
     """Get the namespaces that a new spawner must join to share the pod network.
 
-    Response: Opened with the user namespace and the network namespace of the hub, or Refused without pod network.
+    Response: Opened with the user namespace and the network namespace of the bridge; Refused without a pod network.
     """
 
     call: int
@@ -171,9 +171,10 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The first message of a spawner: the isolation that it provides, and in `notes` why there is not more.
+    """The first message of a spawner: the isolation that it provides; `notes` say why some is missing.
 
-    With a pod network, it carries descriptors of the user namespace and the hub, which the next spawner joins.
+    With a pod network, the message has descriptors of the user namespace and of the bridge's network namespace (the
+    hub), which the next spawner joins.
     """
 
     # Pods have their own mounts, PIDs and hostname.
@@ -217,7 +218,7 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 
 
 class NotStarted(msgspec.Struct, frozen=True, tag=True):
-    """The process could not be started. `is_command`: because of its command or working directory."""
+    """The process could not be started. `is_command`: the command or working directory is invalid."""
 
     container: str
     message: str

@@ -1,4 +1,4 @@
-"""Hash passwords for JupyterLab and JupyterHub, normalised like their login forms, with a salt.
+"""Hash and verify passwords for JupyterLab and JupyterHub. They are first normalised as the login forms do.
 
 This file is also shipped to the hub, so it imports nothing of Windlass.
 """

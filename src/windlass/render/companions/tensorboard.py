@@ -1,4 +1,4 @@
-"""Render TensorBoard for a folder of the job."""
+"""Render the objects of TensorBoard for the log directory of a job."""
 
 import msgspec
 
@@ -14,8 +14,8 @@ _SCRIPT = f"""\
 alone=$1
 shift
 if ! command -v tensorboard > /dev/null; then
-  echo "TensorBoard is not installed. On this machine: pip install tensorboard. On a cluster: set an image that has it \
-with tensorboard: {{image: …}}" >&2
+  echo "TensorBoard is not installed. On this machine: pip install tensorboard. On a cluster: set an image that \
+contains it in the job file: tensorboard: {{image: …}}" >&2
   exit 127
 fi
 {servers.LISTEN}if [ "$host" = "${servers.ADDRESS}" ]; then
@@ -33,8 +33,8 @@ socket.socket.connect_ex = lambda *_: errno.ECONNREFUSED
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""TensorBoard refuses to start if any program listens on its port of `localhost`, even with another address of its own.
-This program disables that check, for a pod with its own loopback address."""
+"""TensorBoard refuses to start if any program listens on its port of `localhost`, even if TensorBoard itself
+listens on another address. This program disables that check, for a pod with its own loopback address."""
 _RELOAD_SECONDS = 5
 
 

@@ -14,7 +14,7 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
 MAX_STATEFUL_SET_NAME = 52
-"""A label of its pods has the name and eleven more characters. With a longer name Kubernetes creates no pods."""
+"""A label of the pods is this name, a hyphen and a hash of ten characters. If it is too long, there are no pods."""
 _MAX_LABEL = 63
 _CHECKED_GROUPS = ("v1", "apps/v1", "batch/v1")
 _is_a_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
@@ -34,7 +34,7 @@ _OTHER_NAMES = (
 
 
 def check(output: str) -> Iterator[Diagnostic]:
-    """Yield diagnostics with lines of the output."""
+    """Yield diagnostics. Their positions are those in the output, not in the template."""
     parsed = yaml_parse.parse(output.encode(errors="surrogatepass"))
     if parsed.failure is not None:
         yield parsed.failure
@@ -150,7 +150,7 @@ def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
-    """Check that names of pods, which have a number after the name of their workload, are not too long."""
+    """Check that Kubernetes can derive label values and host names from the name of a StatefulSet or indexed Job."""
     at = tree.dig(node, "metadata", "name")
     name = tree.text_of(at) if at is not None else None
     if at is None or name is None:
@@ -173,7 +173,7 @@ def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic
         last = len(f"-{int(str(completions.value)) - 1}")
         if _MAX_LABEL - last < len(name) <= _MAX_LABEL:
             message = (
-                f"found {len(name)} characters, expected at most {_MAX_LABEL - last}: the host name of a task is the "
-                "name of the Job and the index of the task"
+                f"found {len(name)} characters, expected at most {_MAX_LABEL - last}: the host name of a pod is the "
+                "name of the Job, a hyphen and the index"
             )
             yield diagnostics.error(at, where, message)

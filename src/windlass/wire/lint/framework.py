@@ -25,7 +25,7 @@ def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
             is_unambiguous and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
         )
         yield diagnostic
-    # What a Framework will do is known only if its fields are valid.
+    # Policies can be checked only if all fields are valid.
     if is_unambiguous:
         yield from policies.check(framework, path)
 
@@ -190,7 +190,7 @@ def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool
 
 
 def check_status(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    """Warn if a Framework in a file has a status that no controller wrote. It is ignored."""
+    """Warn about a status that no controller wrote: such a status is ignored."""
     status = node.get("status")
     is_empty = status is None or (isinstance(status, tree.Mapping) and not status.entries)
     if status is not None and not is_empty and not _has_invalid_values(status) and not _is_status(status):

@@ -1,6 +1,6 @@
-"""Documents with the position of every key, value and list item.
+"""YAML documents as trees, with the position of every key, value and list item.
 
-A tree has at most `parse.MAX_DEPTH` levels, aliases expanded, so functions may recurse.
+With aliases expanded, a tree has at most `parse.MAX_DEPTH` levels, so functions may recurse.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ class Document(msgspec.Struct, frozen=True):
 
 class Parsed(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
-    """The complete documents."""
+    """The documents that were parsed completely."""
     failure: Diagnostic | None = None
     """The reason if parsing stopped."""
 

@@ -1,7 +1,7 @@
 """The OpenAPI documents: `/openapi/v2` in Swagger 2.0, and `/openapi/v3` with one document per group and version.
 
-kubectl uses them to validate, to explain and to compute patches. Parts are shared between documents: do not modify
-them.
+kubectl uses them to validate, to explain and to compute patches. Documents share parts, so
+callers must not modify a document.
 """
 
 import hashlib
@@ -115,7 +115,7 @@ def _path(path: Path, dialect: Dialect) -> Document:
 
 
 def _typed(schema: Document, dialect: Dialect) -> Document:
-    """Return the schema of a parameter: Swagger writes its fields into the parameter itself."""
+    """Return the fields with the type of a parameter. OpenAPI 3 has them under `schema`, Swagger in the parameter."""
     return schema if dialect is Dialect.SWAGGER else {"schema": schema}
 
 

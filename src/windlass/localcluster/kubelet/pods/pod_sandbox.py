@@ -42,7 +42,7 @@ class PodDirectories(msgspec.Struct, frozen=True):
         return sorted(self.path.iterdir()) if self.path.is_dir() else []
 
     async def kill_leftovers(self, folder: PodFolder) -> None:
-        """Kill the processes of a pod without supervisor. With PID namespaces the kernel has killed them already."""
+        """Kill the processes of a pod whose supervisor was killed. With PID namespaces the kernel does so itself."""
         await asyncio.to_thread(self._kill_leftovers, folder)
 
     def _kill_leftovers(self, folder: PodFolder) -> None:
@@ -133,7 +133,7 @@ class PodSandbox:
     # Containers
 
     def drop_old_runs(self, name: str, restart_count: int, known: set[str]) -> None:
-        """Delete logs and directories of old runs. The API can only ask for the current and the previous run."""
+        """Delete the logs of runs before the previous one, and the directories of runs that are not in `known`."""
         directory.drop_logs(self.folder, name, restart_count - 1)
         directory.drop_runs(self.folder, known)
 

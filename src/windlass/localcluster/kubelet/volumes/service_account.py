@@ -12,13 +12,13 @@ from windlass.model.base import Json
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 CA_CONFIG_MAP = "kube-root-ca.crt"
 CA_FILE = "ca.crt"
-# Not a valid name for volumes of users.
+# Names of volumes in a pod spec cannot contain an underscore, so this one cannot collide.
 _VOLUME = "kube-api-access_"
 _SECONDS = 3607
 
 
 def with_access(pod: Json) -> Json:
-    """Return the pod with that volume, unless it opts out."""
+    """Return the pod with the service account volume; unchanged if automountServiceAccountToken is false."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
         return pod

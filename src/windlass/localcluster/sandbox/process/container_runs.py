@@ -25,7 +25,7 @@ from windlass.localcluster.sandbox.process.log_writer import LogWriter, Stream
 END_FILE = "end"
 _PIECE = 64 * 1024
 _SECONDS_BETWEEN_MEMORY_CHECKS = 1.0
-# How long to wait for output after the end: an escaped process may hold it open.
+# How long to wait for output after the container has ended: an escaped process may keep the pipes open.
 _SECONDS_FOR_LAST_OUTPUT = 2.0
 _SECONDS_TO_KILL = 2.0
 _KILLED = 137
@@ -169,7 +169,7 @@ class ContainerRun:
             poll_loop.close_all_except({control.fileno(), *streams})
             if container_init.wait_for_go(control):
                 if self._setting.isolates:
-                    # Not earlier: the process that forked this one has ended by now.
+                    # Only now: the process that forked this one has exited, and its exit would have killed this one.
                     kernel.end_with_parent()
                 channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
                 init = container_init.Init(
@@ -182,7 +182,7 @@ class ContainerRun:
         finally:
             os._exit(code)
 
-    # The init
+    # Init process
 
     def _on_message(self) -> None:
         assert self._control is not None  # noqa: S101 — called for this channel
@@ -208,7 +208,7 @@ class ContainerRun:
                     self._listener.tell(message)
 
     def _on_init_end(self) -> None:
-        """The init process has ended. If it was killed, kill its container."""
+        """Handle the end of the init process. If it did not report the end of its container, kill the container."""
         if self._control is not None:
             self._loop.remove(self._control.fileno())
             self._control.close()
@@ -231,7 +231,7 @@ class ContainerRun:
         with contextlib.suppress(OSError):
             self._control.send(messages.Signal(self._plan.id, number))
         if number == signal.SIGKILL:
-            # The init process kills its container and reports the end, unless it is stopped itself.
+            # Usually the init process kills its container and reports the end. It cannot while it is stopped (SIGSTOP).
             self._loop.call_later((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
 
     def _kill_init(self) -> None:
@@ -259,7 +259,7 @@ class ContainerRun:
         try:
             piece = os.read(descriptor, _PIECE)
         except OSError:
-            # The end of a terminal that all processes have closed.
+            # Reading a terminal that all processes have closed fails with EIO.
             piece = b""
         stream = self._outputs[descriptor]
         if piece:
@@ -307,7 +307,7 @@ class ContainerRun:
             self._group.kill()
             self._group.remove()
         self.reports = msgspec.structs.replace(self.reports, end=self._end)
-        # Saved before it is reported: a restarted daemon must know as much.
+        # Save the reports before sending the end, so that a daemon that restarts in between can read them.
         with contextlib.suppress(OSError):
             state_file.write(self._folder / END_FILE, self.reports)
         self._listener.tell(self._end)
@@ -378,7 +378,7 @@ _PID = struct.Struct("!q")
 
 
 def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
-    """Open a terminal, or pipes for stdin, stdout and stderr. After an error, the lists contain what is open."""
+    """Open a terminal, or pipes for stdin, stdout and stderr. After an error, the lists hold the open descriptors."""
     if is_terminal:
         master, slave = os.openpty()
         theirs.append(slave)
@@ -391,7 +391,7 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return the end of a run that a supervisor saved before it ended itself."""
+    """Return the reports of an ended run, as its supervisor saved them; None if there are none."""
     return state_file.read(folder / END_FILE, Run)
 
 
