@@ -61,7 +61,8 @@ def _windlass(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Mea
 def _floor(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured]:
     tasks = [f"--tasks={number}" for number in {load.tasks, WARM_UP_TASKS}]
     arguments = ["--kubeconfig", str(kubeconfig_of(api)), *tasks, "--pods", load.pods]
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    bench = Path(__file__).parents[1]
+    environment = {"PYTHONPATH": f"{bench}:{bench.parent / 'tests' / 'support'}"}
     command = processes.python("cluster_load.floor", *arguments)
     with processes.running(command, folder / "controller.log", environment) as program:
         yield program
