@@ -1,4 +1,4 @@
-"""Uninstalling without permission to list objects."""
+"""Uninstalling: which objects are deleted, and how they are identified."""
 
 import asyncio
 
@@ -17,6 +17,7 @@ class Restricted:
 
     def __init__(self, stored: dict[str, Json]) -> None:
         self.stored = stored
+        self.deletions: dict[str, Json] = {}
 
     async def send(self, request: Request) -> bytes:
         if request.verb == Verb.LIST:
@@ -26,6 +27,7 @@ class Restricted:
         found = self.stored[request.path]
         if request.verb == Verb.DELETE:
             del self.stored[request.path]
+            self.deletions[request.path] = msgspec.json.decode(request.body)
         return msgspec.json.encode(found)
 
 
@@ -62,3 +64,29 @@ def test_objects_are_found_by_name_if_listing_is_forbidden() -> None:
         "namespace/team left unchanged: its objects cannot be listed (403 Forbidden: Forbidden, in words)",
     ]
     assert {config, "/api/v1/namespaces/team"} <= set(server.stored)
+
+
+def test_definitions_are_deleted_by_uid() -> None:
+    """A delayed deletion must not hit the definition of a later installation."""
+    frameworks, gangs = (
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        for name in ("frameworks.windlass.dev", "gangs.windlass.dev")
+    )
+    server = Restricted(
+        {
+            path: {"metadata": {"name": path.rsplit("/")[-1], "uid": f"uid of {path}"}}
+            for path in (frameworks, gangs)
+        }
+    )
+
+    async def remove() -> list[str]:
+        options = UninstallOptions("team", definitions=("windlass.dev",))
+        return [line async for line in uninstall.remove(server.send, options, asyncio.sleep)]
+
+    assert asyncio.run(remove()) == [
+        "customresourcedefinition.apiextensions.k8s.io/frameworks.windlass.dev deleted, with all its Frameworks",
+        "customresourcedefinition.apiextensions.k8s.io/gangs.windlass.dev deleted",
+    ]
+    assert {path: body["preconditions"]["uid"] for path, body in server.deletions.items()} == {
+        path: f"uid of {path}" for path in (frameworks, gangs)
+    }

@@ -72,13 +72,10 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
         async for line in _restore_reference(send, sleep):
             yield line
     for group in options.definitions:
-        definition = ObjectMeta(f"{names.PLURAL}.{group}")
-        if await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, definition):
-            what = kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, definition.name)
+        if what := await _delete_definition(send, f"{names.PLURAL}.{group}"):
             yield f"{what} deleted, with all its Frameworks"
-    gangs = ObjectMeta(resources.GANGS.full_name)
-    if options.definitions and await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, gangs):
-        yield f"{kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, gangs.name)} deleted"
+    if options.definitions and (what := await _delete_definition(send, resources.GANGS.full_name)):
+        yield f"{what} deleted"
     async for line in _remove_namespace(send, options.namespace):
         yield line
 
@@ -148,6 +145,22 @@ async def _delete(send: Send, resource: Resource, one: ObjectMeta) -> bool:
     except errors.ApiError as error:
         raise explain(error, kinds.object_name(resource, one.name, one.namespace)) from error
     return True
+
+
+async def _delete_definition(send: Send, name: str) -> str:
+    """Delete a definition by name and UID, so that a delayed request cannot delete the one of a later installation.
+
+    Return what was deleted; empty if the definition does not exist.
+    """
+    resource = resources.CUSTOM_RESOURCE_DEFINITIONS
+    what = kinds.object_name(resource, name)
+    try:
+        found = decode_meta(await send(requests.get(resource, "", name))).metadata
+    except errors.NotFoundError:
+        return ""
+    except errors.ApiError as error:
+        raise explain(error, what) from error
+    return what if await _delete(send, resource, found) else ""
 
 
 async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
