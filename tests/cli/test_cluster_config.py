@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from windlass.cli.main import main
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.client.submit import sources
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow-cluster" / "config.yaml"
@@ -158,7 +158,7 @@ def test_sdk_reads_configs(tmp_path: Path) -> None:
 
 
 def test_sdk_rejects_a_config_without_a_job(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match="it has no job"):
+    with pytest.raises(InvalidJobError, match="it has no job"):
         sources.read(written(tmp_path, NOTEBOOK))
 
 

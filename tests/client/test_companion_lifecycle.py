@@ -3,7 +3,7 @@
 import pytest
 from companion_submissions import BOARD, JOB, KINDS, LAB, Submissions
 
-from windlass.client.errors import NotThereError
+from windlass.client.errors import ObjectNotFoundError
 from windlass.model import names
 
 # With the job
@@ -54,7 +54,9 @@ def test_job_can_be_deleted_without_its_companions(submissions: Submissions) -> 
     assert submissions.owners() == {""}
     assert submissions.pod_of("digits-jupyter") == pod
     assert submissions.place.client.get(submissions.place.path("secrets", "digits-secrets")).code == 200
-    with pytest.raises(NotThereError, match=r"no job \"digits\" .* Its companions are kept \(jupyter\)"):
+    with pytest.raises(
+        ObjectNotFoundError, match=r"no job \"digits\" .* Its companions are kept \(jupyter\)"
+    ):
         submissions.client.delete("digits", keep_companions=True)
     submissions.client.delete("digits")
     assert not submissions.everything

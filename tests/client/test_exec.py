@@ -6,7 +6,7 @@ from scripted_cluster import Place, ScriptedCluster
 
 from windlass.client import exec as running
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError, RefusedError
+from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.exec import Streams
 from windlass.client.pods import Task
 from windlass.kubeapi import streams
@@ -63,13 +63,13 @@ NOT_THERE = {
 def test_task_without_a_running_container_is_reported(
     place: Place, job: str, task: Task, container: str, words: str
 ) -> None:
-    with pytest.raises(NotThereError) as error:
+    with pytest.raises(ObjectNotFoundError) as error:
         execute(place, job, task, container)
     assert str(error.value).startswith(words)
 
 
 def test_command_that_cannot_start_is_reported(place: Place) -> None:
-    with pytest.raises(RefusedError, match=r"cannot run true in worker-0: .*nothing runs here"):
+    with pytest.raises(RejectedError, match=r"cannot run true in worker-0: .*nothing runs here"):
         execute(place, "live", Task("worker", 0))
 
 

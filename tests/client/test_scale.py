@@ -6,7 +6,7 @@ import builders
 import pytest
 
 from windlass.client import scale
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 
 CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
     # (tasks, min_failed, min_succeeded) before, the new number, and the expected changes
@@ -66,5 +66,5 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_numbers_are_rejected(case: str) -> None:
     wanted, message = REFUSED[case]
-    with pytest.raises(FaultyJobError, match=message.replace("?", r"\?")):
+    with pytest.raises(InvalidJobError, match=message.replace("?", r"\?")):
         scale.plan_scaling(builders.framework("job", builders.role("ps"), builders.role("worker")), wanted)

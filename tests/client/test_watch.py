@@ -9,7 +9,7 @@ from operated import jobs
 
 from windlass.client import connection, lookup, views, wait, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import RefusedError, UnreachableError
+from windlass.client.errors import RejectedError, UnreachableError
 from windlass.client.views import JobState
 from windlass.kubeapi import errors
 from windlass.kubeapi.reflector import Reflector
@@ -95,7 +95,7 @@ def test_permanent_error_ends_the_watch(
     case: str, running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_watches(PERMANENT_ERRORS[case], 1000, monkeypatch)
-    with pytest.raises(RefusedError, match="no more"):
+    with pytest.raises(RejectedError, match="no more"):
         play(running, lambda here: wait.wait(here, "digits"))
 
 

@@ -45,11 +45,11 @@ class Submissions:
     def submit(self, job: Json, **options: Any) -> str:
         """Submit a job and return the uid of its Framework."""
         self.told.clear()
-        return self.client.submit(job, tell=self.told.append, preflight=False, **options).uid
+        return self.client.submit(job, on_progress=self.told.append, preflight=False, **options).uid
 
     def start(self, job: Json) -> None:
         self.told.clear()
-        self.client.start_companions(job, tell=self.told.append)
+        self.client.start_companions(job, on_progress=self.told.append)
 
     def parts(self, kind: str, name: str = "") -> dict[str, Json]:
         """Return the objects of companions by name."""

@@ -16,7 +16,7 @@ async def apply_to_each(
     names: Sequence[str], act: Callable[[str], Awaitable[T]]
 ) -> tuple[list[T], list[str]]:
     """Return the results, and the messages of errors."""
-    from windlass.client.errors import CompletedError, NotInstalledError, NotThereError
+    from windlass.client.errors import CompletedError, NotInstalledError, ObjectNotFoundError
 
     results: list[T] = []
     errors: list[str] = []
@@ -25,7 +25,7 @@ async def apply_to_each(
             results.append(await act(name))
         except NotInstalledError:
             raise
-        except (NotThereError, CompletedError) as error:
+        except (ObjectNotFoundError, CompletedError) as error:
             errors.append(str(error))
     return results, errors
 

@@ -22,7 +22,7 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
 
     `namespace` is that of jobs that name none, if it is known.
     """
-    from windlass.client.errors import FaultyJobError
+    from windlass.client.errors import InvalidJobError
     from windlass.client.submit import sources
 
     if file.endswith(".py"):
@@ -36,7 +36,7 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
-    except FaultyJobError as error:
+    except InvalidJobError as error:
         raise CommandError(str(error), exit_codes.USAGE) from error
     for diagnostic in found.contents.diagnostics:
         click.echo(str(diagnostic), err=True)
@@ -63,12 +63,12 @@ def templates(file: str, data: bytes) -> dict[str, str]:
 
     if not documents.template_paths(data):
         return {}
-    from windlass.client.errors import FaultyJobError
+    from windlass.client.errors import InvalidJobError
     from windlass.client.submit import sources
 
     try:
         return sources.read_templates(data, Path(file).parent)
-    except FaultyJobError as error:
+    except InvalidJobError as error:
         raise CommandError(str(error), exit_codes.USAGE) from error
 
 

@@ -4,7 +4,13 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 
-from windlass.client.errors import ClientError, NoClusterError, NotThereError, RefusedError, UnreachableError
+from windlass.client.errors import (
+    ClientError,
+    NoClusterError,
+    ObjectNotFoundError,
+    RejectedError,
+    UnreachableError,
+)
 from windlass.kubeapi import access as accesses
 from windlass.kubeapi import errors
 from windlass.kubeapi.access import Access
@@ -79,19 +85,19 @@ class Connection:
             case errors.AccessError():
                 return NoClusterError(str(error))
             case errors.UnauthorizedError():
-                return RefusedError(
+                return RejectedError(
                     f"{self.where} rejected your credentials: {error.failure.message}. "
                     "Check --kubeconfig and --context."
                 )
             case errors.ForbiddenError():
-                return RefusedError(
+                return RejectedError(
                     f"{self.where} denied access: {error.failure.message}. "
                     "Ask for a role in this namespace, or choose another one with --namespace."
                 )
             case errors.NotFoundError():
-                return NotThereError(f"{self.where}: {error.failure.message}")
+                return ObjectNotFoundError(f"{self.where}: {error.failure.message}")
             case errors.AnsweredError():
-                return RefusedError(f"{self.where} rejected the request: {error.failure.message}")
+                return RejectedError(f"{self.where} rejected the request: {error.failure.message}")
             case errors.NotTrustedError():
                 return UnreachableError(
                     f"{self.where} is not trusted: {error}. Check that --kubeconfig and --context belong to this "

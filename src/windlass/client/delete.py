@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.client import lookup, owned_objects, wait, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import NotInstalledError, NotThereError
+from windlass.client.errors import NotInstalledError, ObjectNotFoundError
 from windlass.client.owned_objects import FOREGROUND, OwnedObject
 from windlass.k8s import formats
 from windlass.kubeapi import requests
@@ -51,7 +51,7 @@ async def delete(
 
 
 async def request_deletion(connection: Connection, name: str, *, keeps_companions: bool = False) -> Deletion:
-    """Request the deletion of all objects that the user may list. Raises NotThereError and RefusedError."""
+    """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError and RejectedError."""
     found: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
     try:
@@ -84,17 +84,19 @@ def _companions_among(found: tuple[OwnedObject, ...], job: str) -> tuple[OwnedOb
 
 async def _not_found_error(
     connection: Connection, name: str, kept: tuple[OwnedObject, ...], companions: tuple[str, ...]
-) -> NotThereError:
+) -> ObjectNotFoundError:
     """Return the error for a missing job. The Jobs of a cluster without Frameworks are suggested too."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if companions:
-        return NotThereError(f"{missing}. {kept_companions_message(companions, name, connection.namespace)}")
+        return ObjectNotFoundError(
+            f"{missing}. {kept_companions_message(companions, name, connection.namespace)}"
+        )
     if kept:
-        return NotThereError(f"{missing}. {kept_storage_message(kept, connection.namespace)}")
+        return ObjectNotFoundError(f"{missing}. {kept_storage_message(kept, connection.namespace)}")
     jobs = await owned_objects.list_job_names(connection)
     error = await lookup.not_found_error(connection, name, jobs)
     if isinstance(error, NotInstalledError):
-        return NotThereError(
+        return ObjectNotFoundError(
             f"there is no Job {diagnostics.quoted(name)} in the namespace {connection.namespace}, and {error}"
         )
     return error

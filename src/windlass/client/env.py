@@ -16,7 +16,7 @@ from windlass.wire import codec
 
 
 async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
-    """Return the discovery variables of a task. Raises NotThereError, and what `Connection.send` raises."""
+    """Return the discovery variables of a task. Raises ObjectNotFoundError, and what `Connection.send` raises."""
     framework = await lookup.find(connection, job)
     tasks.require_tasks(framework, TaskSelector(task.role, task.index))
     ports = await _ports(connection, framework)

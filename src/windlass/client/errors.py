@@ -17,23 +17,23 @@ class UnreachableError(ClientError):
     """The API server does not respond."""
 
 
-class RefusedError(ClientError):
+class RejectedError(ClientError):
     """The API server rejected the request as forbidden or invalid."""
 
 
-class NotThereError(ClientError):
+class ObjectNotFoundError(ClientError):
     """The job, task, pod or container does not exist."""
 
 
-class NotInstalledError(NotThereError):
+class NotInstalledError(ObjectNotFoundError):
     """The cluster has no Framework definition."""
 
 
-class GoneError(NotThereError):
+class ObjectDeletedError(ObjectNotFoundError):
     """The object was deleted during a wait for another condition."""
 
 
-class AlreadyThereError(ClientError):
+class ObjectExistsError(ClientError):
     """A job of that name already exists."""
 
 
@@ -50,7 +50,7 @@ class TimedOutError(ClientError):
     """The timeout of a wait has expired."""
 
 
-class FaultyJobError(ClientError):
+class InvalidJobError(ClientError):
     """The job file or the command line is invalid."""
 
     def __init__(self, message: str, faults: Sequence[Diagnostic] = ()) -> None:

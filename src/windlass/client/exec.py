@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError, RefusedError
+from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.pods import Pod, Task
 from windlass.client.tasks import TaskSelector
 from windlass.kubeapi import streams
@@ -43,7 +43,7 @@ async def execute(
     local: Streams,
     container: str = "",
 ) -> int:
-    """Return the exit code of the command. Raises NotThereError, RefusedError and what `Connection.send` raises."""
+    """Return the exit code of the command. Raises ClientError and ApiError."""
     pod, container = await _target(connection, job, task, container)
     return await in_pod(connection, pod.name, container, command, local, called=str(task))
 
@@ -57,7 +57,7 @@ async def in_pod(
     *,
     called: str = "",
 ) -> int:
-    """Run a command in a pod. Messages call the pod `called`. Raises RefusedError and ApiError."""
+    """Run a command in a pod. Messages call the pod `called`. Raises RejectedError and ApiError."""
     request = streams.exec_request(
         connection.namespace,
         pod,
@@ -69,7 +69,7 @@ async def in_pod(
     async with connection.transport.channels(request, streams.PROTOCOLS) as channels:
         ended = await _converse(channels, local)
     if ended.code is None:
-        raise RefusedError(f"cannot run {command[0]} in {called or pod}: {ended.message}")
+        raise RejectedError(f"cannot run {command[0]} in {called or pod}: {ended.message}")
     return ended.code
 
 
@@ -80,13 +80,13 @@ async def _target(connection: Connection, job: str, task: Task, container: str) 
     tasks.require_tasks(framework, choice)
     found = await tasks.list_pods(connection, framework, choice)
     if not found:
-        raise NotThereError(f"{task} has no pod. Find out why with `windlass why {job}`.")
+        raise ObjectNotFoundError(f"{task} has no pod. Find out why with `windlass why {job}`.")
     pod = found[0]
     name = tasks.require_container(pod, container)
     status = pod.status_of(name)
     if status is not None and status.is_running:
         return pod, name
-    raise NotThereError(
+    raise ObjectNotFoundError(
         f"{task} is not running{_why_not_running(pod, name)}. Show its log with `windlass logs {job} {task}`."
     )
 

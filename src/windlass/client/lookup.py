@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotInstalledError, NotThereError
+from windlass.client.errors import ClientError, NotInstalledError, ObjectNotFoundError
 from windlass.k8s import metadata
 from windlass.k8s.formats import is_object_name
 from windlass.kubeapi import answers, requests
@@ -29,7 +29,7 @@ GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 
 
 async def find(connection: Connection, name: str) -> Framework:
-    """Return the Framework of that name. Raises NotThereError, and what `Connection.send` raises."""
+    """Return the Framework of that name. Raises ObjectNotFoundError, and what `Connection.send` raises."""
     found = await find_or_none(connection, name)
     if found is None:
         raise await not_found_error(connection, name)
@@ -82,7 +82,9 @@ def require_readable(found: Framework | InvalidFramework) -> Framework:
     )
 
 
-async def not_found_error(connection: Connection, name: str, others: Iterable[str] = ()) -> NotThereError:
+async def not_found_error(
+    connection: Connection, name: str, others: Iterable[str] = ()
+) -> ObjectNotFoundError:
     """Return the error for a job that does not exist. `others` are further names to suggest."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if not is_object_name(name):
@@ -92,15 +94,17 @@ async def not_found_error(connection: Connection, name: str, others: Iterable[st
     except NotInstalledError as error:
         if not (suggestion := diagnostics.nearest(name, tuple(sorted(others)))):
             return error
-        return NotThereError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
+        return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
     except AnsweredError:
-        return NotThereError(f"{missing} of {connection.where}")
+        return ObjectNotFoundError(f"{missing} of {connection.where}")
     known = tuple(sorted({*jobs, *others}))
     if not known:
-        return NotThereError(f"{missing}, nor any other job. List all namespaces with `windlass list -A`.")
+        return ObjectNotFoundError(
+            f"{missing}, nor any other job. List all namespaces with `windlass list -A`."
+        )
     if suggestion := diagnostics.nearest(name, known):
-        return NotThereError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
-    return NotThereError(f"{missing}. List the jobs with `windlass list -n {connection.namespace}`.")
+        return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
+    return ObjectNotFoundError(f"{missing}. List the jobs with `windlass list -n {connection.namespace}`.")
 
 
 def not_installed_error(connection: Connection) -> NotInstalledError:

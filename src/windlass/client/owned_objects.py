@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.client import lifecycle, lookup
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, RefusedError
+from windlass.client.errors import ClientError, RejectedError
 from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
@@ -205,7 +205,7 @@ async def list_job_names(connection: Connection) -> set[str]:
 
 
 async def remove_owner_references(connection: Connection, kept: Iterable[OwnedObject]) -> None:
-    """Keep these objects when their Framework is deleted. Raises RefusedError."""
+    """Keep these objects when their Framework is deleted. Raises RejectedError."""
     for each in kept:
         if not each.is_owned_by_framework:
             continue
@@ -215,13 +215,13 @@ async def remove_owner_references(connection: Connection, kept: Iterable[OwnedOb
         except (NotFoundError, ConflictError):
             continue  # already deleted
         except AnsweredError as error:
-            raise RefusedError(
+            raise RejectedError(
                 f"cannot keep {each} on {connection.where}: {error.failure.message}"
             ) from error
 
 
 async def delete_objects(connection: Connection, objects: Iterable[OwnedObject]) -> None:
-    """Request the deletion of each object, even if others fail. Raises RefusedError."""
+    """Request the deletion of each object, even if others fail. Raises RejectedError."""
     refusals = []
     for each in objects:
         request = requests.delete(
@@ -238,6 +238,6 @@ async def delete_objects(connection: Connection, objects: Iterable[OwnedObject])
         except AnsweredError as error:
             refusals.append(f"{each}: {error.failure.message}")
     if refusals:
-        raise RefusedError(
+        raise RejectedError(
             f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.truncate, refusals))}"
         )

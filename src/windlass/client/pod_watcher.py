@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from windlass.client import events, pods, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import GoneError
+from windlass.client.errors import ObjectDeletedError
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
@@ -111,11 +111,11 @@ class PodWatcher:
             await self._changed.wait_for(is_met)
 
     async def wait_until_finished(self) -> Pod:
-        """Return the first pod that terminates. Raises GoneError."""
+        """Return the first pod that terminates. Raises ObjectDeletedError."""
         await self.wait_until(lambda: self.is_lost or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
-            raise GoneError("its pod was deleted meanwhile")
+            raise ObjectDeletedError("its pod was deleted meanwhile")
         return ended[-1]
 
     async def wait_until_unrecoverable(self) -> str:

@@ -14,7 +14,7 @@ from typing import Self
 
 from windlass.client import lookup, pods
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError
+from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.pods import Pod
 from windlass.kubeapi import port_forwards
 from windlass.kubeapi.errors import AccessError, ApiError
@@ -132,7 +132,7 @@ class Forward:
             _abort(writer)
 
     async def _pod(self) -> Pod:
-        """Return the pod to connect to. Raises NotThereError, and what `Connection.send` raises."""
+        """Return the pod to connect to. Raises ObjectNotFoundError, and what `Connection.send` raises."""
         listed = await lookup.list_objects(
             self._connection, PODS, self._connection.namespace, self._label_selector
         )
@@ -142,7 +142,7 @@ class Forward:
             if pod.status.phase == PodPhase.RUNNING and not pod.is_deleting
         ]
         if not running:
-            raise NotThereError("no pod is running: closed a connection")
+            raise ObjectNotFoundError("no pod is running: closed a connection")
         return max(running, key=lambda pod: (pod.is_ready, str(pod.metadata.creation_timestamp)))
 
     def _report(self, error: Exception) -> None:

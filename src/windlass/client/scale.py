@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.client import lifecycle, lookup
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, FaultyJobError
+from windlass.client.errors import ClientError, InvalidJobError
 from windlass.k8s.json_patch import require_version
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError
@@ -34,7 +34,7 @@ class ScalePlan(msgspec.Struct, frozen=True):
 
 
 async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> lifecycle.Change:
-    """Raises FaultyJobError for invalid numbers or roles, CompletedError, and what `lookup.find` raises."""
+    """Raises InvalidJobError for invalid numbers or roles, CompletedError, and what `lookup.find` raises."""
     for _ in range(_ATTEMPTS):
         framework = await lookup.find(connection, name)
         lifecycle.require_active(framework, "scaled")
@@ -64,18 +64,18 @@ async def _send(connection: Connection, framework: Framework, planned: ScalePlan
 
 
 def plan_scaling(framework: Framework, wanted: Mapping[str, int]) -> ScalePlan:
-    """Raises FaultyJobError."""
+    """Raises InvalidJobError."""
     operations: list[Json] = []
     notes: list[str] = []
     positions = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
     for name, number in wanted.items():
         if name not in positions:
             known = tuple(positions)
-            raise FaultyJobError(
+            raise InvalidJobError(
                 f"{framework.name} has no role {diagnostics.quoted(name)}. {diagnostics.did_you_mean(name, known)}"
             )
         if not 0 <= number <= MAX_TASK_NUMBER:
-            raise FaultyJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")
+            raise InvalidJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")
         at = positions[name]
         for field, value, note in _changes(framework.spec.task_roles[at], number):
             operations.append({"op": "add", "path": f"/spec/taskRoles/{at}/{field}", "value": value})

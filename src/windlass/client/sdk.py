@@ -15,7 +15,7 @@ from windlass.client import connection, delete, env, events, lifecycle, lookup, 
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.client.events import Event
 from windlass.client.explain import explanation
 from windlass.client.explain.explanation import Explanation
@@ -34,7 +34,7 @@ from windlass.client.views import JobView
 from windlass.client.wait import Until
 
 Paths = str | Path | Sequence[str | Path]
-Tell = Callable[[str], None]
+ProgressCallback = Callable[[str], None]
 """Function that receives progress messages line by line."""
 
 
@@ -80,42 +80,43 @@ class AsyncClient:
         rerun: bool = False,
         folder: str | Path | None = None,
         preflight: bool = True,
-        tell: Tell = _ignore,
+        on_progress: ProgressCallback = _ignore,
     ) -> JobView:
         """Submit a job: a `Job`, the path of a job file or Framework, or a mapping with the contents of such a file.
 
         A relative `code` is resolved in the folder of the file, in `folder`, or else in the current directory. With
         `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are created first:
-        data is loaded and, unless `preflight` is False, required files are checked. `tell` receives progress messages:
-        `tell=print` prints them, including a generated password of a companion, which is shown only once.
+        data is loaded and, unless `preflight` is False, required files are checked. `on_progress` is called with each progress
+        message: `on_progress=print` prints them, including a generated password of a companion, which is shown only
+        once.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
         """
         source = await asyncio.to_thread(sources.read, job, folder)
         if len(source.contents.submissions) > 1:
-            raise FaultyJobError("the file has several jobs: submit each of them separately")
+            raise InvalidJobError("the file has several jobs: submit each of them separately")
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=PREFLIGHT_SECONDS if preflight else None)
         async with self._connected() as here:
-            created = [applied.framework for applied in await _submit(here, source, options, tell)]
+            created = [applied.framework for applied in await _submit(here, source, options, on_progress)]
         return views.job_view(*(framework for framework in created if framework is not None))
 
     async def start_companions(
-        self, job: JobInput, *, folder: str | Path | None = None, tell: Tell = _ignore
+        self, job: JobInput, *, folder: str | Path | None = None, on_progress: ProgressCallback = _ignore
     ) -> tuple[CompanionView, ...]:
         """Start the TensorBoard, Jupyter or hub of a job, whether or not the job exists. They keep running when it is
         submitted.
 
-        `tell` receives a generated password, which is shown only once.
+        `on_progress` receives a generated password, which is shown only once.
 
             >>> job = {"name": "digits", "image": "python:3.12", "command": "python train.py", "tensorboard": {}}
             >>> job |= {"roles": {"worker": {}}, "volumes": {"out": {"pvc": "results", "at": "/output"}}}
-            >>> [each.opens for each in client.start_companions(job)]
+            >>> [each.open_command for each in client.start_companions(job)]
             ['windlass tensorboard digits']
         """
         source = await asyncio.to_thread(sources.read, job, folder)
         async with self._connected() as here:
-            started = await _submit(here, source, SubmitOptions(companions_only=True), tell)
+            started = await _submit(here, source, SubmitOptions(companions_only=True), on_progress)
             found = [
                 await companion_status.read(here.at(each.job.namespace), each.job.name) for each in started
             ]
@@ -185,9 +186,9 @@ class AsyncClient:
         try:
             where = shares.parse(share)
         except ValueError as error:
-            raise FaultyJobError(str(error)) from error
+            raise InvalidJobError(str(error)) from error
         if fault := shares.project_name_error(project):
-            raise FaultyJobError(fault)
+            raise InvalidJobError(fault)
         wanted = transfer.project_sources(project, _paths(code), _paths(data))
         cargo = await asyncio.to_thread(upload_items.gather, wanted)
         if isinstance(where, shares.OnDisk):
@@ -238,7 +239,7 @@ class AsyncClient:
         try:
             job, asked = tasks.parse_task(f"{name}/{task}")
         except ValueError as error:
-            raise FaultyJobError(str(error)) from error
+            raise InvalidJobError(str(error)) from error
         async with self._connected() as here:
             return await env.read(here, job, asked)
 
@@ -246,7 +247,7 @@ class AsyncClient:
         """Return the job as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
 
         A failed job does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises TimedOutError, and
-        GoneError if the job is deleted.
+        ObjectDeletedError if the job is deleted.
 
             >>> client.wait("digits", until="running").running
             2
@@ -326,9 +327,9 @@ class AsyncClient:
 
 
 async def _submit(
-    here: Connection, source: Source, options: SubmitOptions, tell: Tell
+    here: Connection, source: Source, options: SubmitOptions, on_progress: ProgressCallback
 ) -> tuple[AppliedJob, ...]:
-    return await submission.submit(here, source, options, lambda progress: tell(str(progress)))
+    return await submission.submit(here, source, options, lambda progress: on_progress(str(progress)))
 
 
 def _paths(given: Paths) -> list[Path]:

@@ -8,7 +8,7 @@ import msgspec
 from windlass.client import lookup
 from windlass.client import pods as views
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError
+from windlass.client.errors import ObjectNotFoundError
 from windlass.client.pods import Pod, Task
 from windlass.kubeapi.resources import PODS
 from windlass.model import names
@@ -63,7 +63,7 @@ def parse_selector(written: str, task: str = "") -> tuple[str, TaskSelector]:
 
 
 def require_tasks(framework: Framework, selector: TaskSelector) -> None:
-    """Raises NotThereError if the job does not have the selected tasks."""
+    """Raises ObjectNotFoundError if the job does not have the selected tasks."""
     if not selector.role:
         return
     role = framework.spec.role(selector.role)
@@ -75,7 +75,9 @@ def require_tasks(framework: Framework, selector: TaskSelector) -> None:
     if is_in_spec or is_in_status:
         return
     meant = selector.role if selector.index is None else str(Task(selector.role, selector.index))
-    raise NotThereError(f"{framework.name} has no task {meant}; its tasks are {describe_tasks(framework)}")
+    raise ObjectNotFoundError(
+        f"{framework.name} has no task {meant}; its tasks are {describe_tasks(framework)}"
+    )
 
 
 def task_names(framework: Framework) -> tuple[str, ...]:
@@ -135,12 +137,12 @@ def select_pods(framework: Framework, found: Iterable[Pod], selector: TaskSelect
 
 
 def require_container(pod: Pod, asked: str) -> str:
-    """Return the named or the default container. Raises NotThereError."""
+    """Return the named or the default container. Raises ObjectNotFoundError."""
     if not asked:
         return pod.default_container
     if asked in pod.container_names:
         return asked
-    raise NotThereError(
+    raise ObjectNotFoundError(
         f"{pod.task} has no container {asked}; its containers are {', '.join(pod.container_names) or 'none'}"
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.client import lookup, views, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import CompletedError, GoneError, NotInstalledError, TimedOutError
+from windlass.client.errors import CompletedError, NotInstalledError, ObjectDeletedError, TimedOutError
 from windlass.client.views import JobView
 from windlass.model.framework import Framework
 
@@ -37,8 +37,8 @@ async def wait(
 ) -> JobView:
     """Wait until the condition holds and return the job. `seen` is called for every change.
 
-    A job that does not exist counts as deleted. Raises TimedOutError, GoneError, CompletedError, and what `lookup.find`
-    raises.
+    A job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
+    what `lookup.find` raises.
     """
     framework = await lookup.find_or_none(connection, name)
     if framework is None:
@@ -108,7 +108,7 @@ def _is_met(view: JobView, until: Until) -> bool:
 def _view_after_deletion(last: JobView, until: Until) -> JobView:
     if until is Until.DELETED:
         return msgspec.structs.replace(last, state=views.JobState.DELETED)
-    raise GoneError(f"{last.name} was deleted before it was {until}")
+    raise ObjectDeletedError(f"{last.name} was deleted before it was {until}")
 
 
 def _timeout_message(last: JobView, until: Until, timeout: float | None) -> str:

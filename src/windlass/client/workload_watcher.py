@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.client import pod_watcher, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import GoneError, RefusedError, TimedOutError
+from windlass.client.errors import ObjectDeletedError, RejectedError, TimedOutError
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Condition, Pod
 from windlass.k8s.metadata import ObjectMeta
@@ -74,7 +74,7 @@ async def wait_until(
 ) -> Workload:
     """Return the workload when the condition holds. A later workload of the same name is ignored.
 
-    Raises GoneError and ApiError.
+    Raises ObjectDeletedError and ApiError.
     """
     news = watch.watch_objects(connection, resource, field_selector=f"metadata.name={ref.name}")
     async with contextlib.aclosing(news) as changes:
@@ -87,7 +87,7 @@ async def wait_until(
             for found in mine:
                 if is_met(found):
                     return found
-    raise GoneError(f"{ref} was deleted meanwhile")
+    raise ObjectDeletedError(f"{ref} was deleted meanwhile")
 
 
 async def run_with_pods(
@@ -101,11 +101,11 @@ async def run_with_pods(
     """Return the result of `work` while watching its pods.
 
     After the timeout, `may_go_on` decides whether to wait longer. `failure` is the beginning of the error message.
-    Raises RefusedError if the pods fail permanently, TimedOutError, and what `others` raise.
+    Raises RejectedError if the pods fail permanently, TimedOutError, and what `others` raise.
     """
 
     async def fail() -> NoReturn:
-        raise RefusedError(f"{failure}: {await pods.wait_until_unrecoverable()}")
+        raise RejectedError(f"{failure}: {await pods.wait_until_unrecoverable()}")
 
     try:
         return await pods.run_while_watching(work, fail(), *others, seconds=seconds, may_go_on=may_go_on)

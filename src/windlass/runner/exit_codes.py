@@ -31,7 +31,7 @@ def of_client_error(error: "ClientError") -> int:
     # Imported here: `windlass --help` needs the codes but not the client.
     from windlass.client import errors
 
-    if isinstance(error, errors.FaultyJobError):
+    if isinstance(error, errors.InvalidJobError):
         return USAGE
     is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
     return NO_ANSWER if is_late else FAILED

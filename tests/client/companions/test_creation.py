@@ -6,7 +6,7 @@ import pytest
 from companion_submissions import BOARD, JOB, LAB, Submissions
 
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError
+from windlass.client.errors import ClientError, InvalidJobError, ObjectNotFoundError, RejectedError
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.localcluster.apiserver.openapi import discovery
@@ -92,7 +92,7 @@ def test_missing_permission_for_roles_is_explained(
     submissions: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, Verb.CREATE, "roles")
-    with pytest.raises(RefusedError, match=ACCOUNT):
+    with pytest.raises(RejectedError, match=ACCOUNT):
         submissions.submit(LAB)
     assert not submissions.everything, "created objects are deleted again"
     submissions.submit({**JOB, "jupyter": {"serviceAccount": "mine"}})
@@ -104,22 +104,22 @@ def test_rejected_framework_leaves_existing_companions_unchanged(
 ) -> None:
     submissions.start({**BOARD, "secrets": {"TOKEN": "x"}})
     refuse(monkeypatch, Verb.CREATE, names.PLURAL)
-    with pytest.raises(RefusedError, match="frameworks are not for you"):
+    with pytest.raises(RejectedError, match="frameworks are not for you"):
         submissions.submit({**BOARD, "jupyter": {}, "secrets": {"TOKEN": "x"}})
     assert set(submissions.everything) == {"deployments/digits-tensorboard", "services/tensorboard"}
     assert submissions.place.client.get(submissions.place.path("secrets", "digits-secrets")).code == 200
 
 
 BAD: dict[str, tuple[Json, type[ClientError], str]] = {
-    "no companions": (JOB, FaultyJobError, r"no job has a companion: add `tensorboard: \{\}` or"),
+    "no companions": (JOB, InvalidJobError, r"no job has a companion: add `tensorboard: \{\}` or"),
     "a variable": (
         {**JOB, "jupyter": {"passwordFrom": {"env": "NOT_SET_ANYWHERE"}}},
-        FaultyJobError,
+        InvalidJobError,
         "the variable NOT_SET_ANYWHERE is not set",
     ),
     "a Secret": (
         {**JOB, "jupyter": {"passwordFrom": {"secret": "mine"}}},
-        NotThereError,
+        ObjectNotFoundError,
         "jupyter.passwordFrom: Secret mine does not exist in the namespace",
     ),
 }
@@ -143,15 +143,15 @@ def test_foreign_deployment_is_not_changed(submissions: Submissions) -> None:
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "digits-tensorboard"}}
     path = f"/apis/apps/v1/namespaces/{submissions.place.name}/deployments"
     submissions.place.client.post(path, {**body, "spec": spec}).expect(201)
-    with pytest.raises(RefusedError, match=r"Deployment digits-tensorboard .* was not created by Windlass"):
+    with pytest.raises(RejectedError, match=r"Deployment digits-tensorboard .* was not created by Windlass"):
         submissions.start(BOARD)
 
 
 def test_image_is_required_except_on_an_embedded_cluster(submissions: Submissions, kubernetes: None) -> None:
-    with pytest.raises(FaultyJobError, match="the job digits has no image"):
+    with pytest.raises(InvalidJobError, match="the job digits has no image"):
         submissions.start({key: value for key, value in BOARD.items() if key != "image"})
 
 
 def test_unknown_job_has_no_companions(submissions: Submissions) -> None:
-    with pytest.raises(NotThereError, match='there is no job "missing"'):
+    with pytest.raises(ObjectNotFoundError, match='there is no job "missing"'):
         submissions.client.companions("missing")

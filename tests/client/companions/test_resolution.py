@@ -14,7 +14,7 @@ from windlass.client.companions.resolution import (
     resolve,
     with_existing_passwords,
 )
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.job import Job, Role
@@ -168,13 +168,13 @@ FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_invalid_password_file_is_rejected(case: str, tmp_path: Path) -> None:
     make, message = FILES[case]
     make(tmp_path / "password")
-    with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}") as raised:
+    with pytest.raises(InvalidJobError, match=rf"^jupyter\.passwordFrom: .*{message}") as raised:
         resolved_in(tmp_path, job_with_password_from(file="password"))
     assert "\n" not in str(raised.value)
 
 
 def test_unknown_user_in_the_path_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match=r"cannot read .*~no-such-user/password: No such file"):
+    with pytest.raises(InvalidJobError, match=r"cannot read .*~no-such-user/password: No such file"):
         resolved_in(tmp_path, job_with_password_from(file="~no-such-user/password"))
 
 
@@ -187,7 +187,7 @@ def test_unknown_user_in_the_path_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_password_variable_is_rejected(password: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match=rf"^jupyter\.passwordFrom: .*{message}"):
+    with pytest.raises(InvalidJobError, match=rf"^jupyter\.passwordFrom: .*{message}"):
         resolved_in(tmp_path, job_with_password_from(env="PASSWORD"), password)
 
 

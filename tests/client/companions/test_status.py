@@ -16,7 +16,13 @@ from windlass.client.companions import passwords as companion_passwords
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import State
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import (
+    ClientError,
+    ObjectDeletedError,
+    ObjectNotFoundError,
+    RejectedError,
+    TimedOutError,
+)
 from windlass.client.pod_watcher import PodWatcher
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request
@@ -121,7 +127,7 @@ def test_companion_without_a_pod_is_waiting(scene: Scene) -> None:
     assert (view.state, view.reason) == (State.WAITING, "its pod is not created yet")
     assert (view.port, view.pod_port, view.logdir, view.is_kept) == (6006, 6006, "/output", True)
     assert (view.name, view.service) == ("digits-tensorboard", "digits-tensorboard")
-    assert view.opens == "windlass tensorboard digits"
+    assert view.open_command == "windlass tensorboard digits"
 
 
 def test_companion_owned_by_its_job_is_not_kept(scene: Scene) -> None:
@@ -151,7 +157,7 @@ def test_url_inside_the_cluster(scene: Scene, service_type: ServiceType) -> None
     scene.pod({**READY, "hostIP": "10.0.0.7"})
     view = scene.view()
     assert view.url == f"http://digits-tensorboard.{scene.place.name}.svc:6006/"
-    assert not view.is_open_to_the_outside
+    assert not view.is_exposed
 
 
 @pytest.mark.usefixtures("kubernetes")
@@ -162,7 +168,7 @@ def test_url_of_a_node_port(scene: Scene, ip: str, host: str) -> None:
     service = scene.client.get(scene.path("services", "digits-tensorboard")).expect(200).body
     view = scene.view()
     assert view.url == f"http://{host}:{service['spec']['ports'][0]['nodePort']}/"
-    assert view.is_open_to_the_outside
+    assert view.is_exposed
 
 
 @pytest.mark.parametrize(
@@ -173,7 +179,7 @@ def test_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> None:
     change = {"status": {"loadBalancer": {"ingress": [ingress]}}}
     scene.client.patch(scene.path("services", "digits-tensorboard", "status"), change).expect(200)
     view = scene.view()
-    assert (view.url, view.is_open_to_the_outside) == (f"http://{host}:6006/", True)
+    assert (view.url, view.is_exposed) == (f"http://{host}:6006/", True)
 
 
 # Permissions
@@ -232,7 +238,7 @@ UNRECOVERABLE: dict[str, tuple[Json, str]] = {
 def test_wait_ends_when_the_companion_keeps_failing(scene: Scene, status: Json, words: str) -> None:
     scene.start()
     scene.pod(status)
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(RejectedError) as error:
         scene.until_ready()
     assert str(error.value) == words
 
@@ -291,7 +297,7 @@ def test_missing_companion_is_reported(scene: Scene) -> None:
         "number": r'there is no job "number" .* Did you mean "numbers"\?',
         "missing": 'there is no job "missing" in the namespace',
     }.items():
-        with pytest.raises(NotThereError, match=words):
+        with pytest.raises(ObjectNotFoundError, match=words):
             scene.find(job)
 
 
@@ -350,7 +356,7 @@ def test_password_of_an_own_secret_is_not_changed(scene: Scene) -> None:
 def test_unused_secret_is_not_changed(scene: Scene) -> None:
     """The Secret belongs to an earlier job file."""
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"}, secret="mine")  # noqa: S106
-    with pytest.raises(NotThereError, match="the password of jupyter of digits is in your own Secret"):
+    with pytest.raises(ObjectNotFoundError, match="the password of jupyter of digits is in your own Secret"):
         renewed(scene, Companion.JUPYTER)
 
 
@@ -362,7 +368,7 @@ def test_only_users_of_the_hub_get_a_password(scene: Scene) -> None:
     for user in ("ADA", "Ben"):
         password = renewed(scene, Companion.HUB, user)
         assert passwords.fits_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
-    with pytest.raises(NotThereError, match='hub of digits has no user "eve", only ada, ben'):
+    with pytest.raises(ObjectNotFoundError, match='hub of digits has no user "eve", only ada, ben'):
         renewed(scene, Companion.HUB, "eve")
     assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
 
@@ -371,7 +377,7 @@ def test_deleted_companion_ends_the_wait(scene: Scene) -> None:
     scene.start()
     view = scene.view()
     scene.client.delete(scene.path("deployments", view.name)).expect(200)
-    with pytest.raises(GoneError, match=r"^tensorboard of digits was deleted meanwhile$"):
+    with pytest.raises(ObjectDeletedError, match=r"^tensorboard of digits was deleted meanwhile$"):
         scene.use(
             lambda connection: workload_watcher.wait_until(connection, DEPLOYMENTS, view, lambda _: True)
         )

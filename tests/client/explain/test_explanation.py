@@ -13,7 +13,7 @@ from scripted_cluster import Place
 
 from conformance.waiting import wait_for
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError
+from windlass.client.errors import ObjectNotFoundError
 from windlass.client.events import Event
 from windlass.client.explain import explanation, failures, pending, retries
 from windlass.client.explain.explanation import Explanation
@@ -615,7 +615,7 @@ def test_successful_job_is_explained(place: Place) -> None:
 
 
 def test_unknown_job_is_reported(place: Place) -> None:
-    with pytest.raises(NotThereError, match='no job "missing"'):
+    with pytest.raises(ObjectNotFoundError, match='no job "missing"'):
         ask(place, "missing")
 
 

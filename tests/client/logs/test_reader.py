@@ -15,7 +15,7 @@ from conformance.client import Json
 from conformance.waiting import wait_for
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError
+from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.logs import reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
@@ -120,7 +120,7 @@ def test_selected_container(place: Place) -> None:
 def test_unknown_job_task_and_container_are_reported(
     kept: Place, task: str, wanted: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(NotThereError) as error:
+    with pytest.raises(ObjectNotFoundError) as error:
         read(kept, "digits", task, **wanted)
     assert str(error.value) == words
 
@@ -141,7 +141,7 @@ def test_deleted_pods_are_reported(place: Place) -> None:
         "": "the pods of brief and their logs are deleted. See `windlass why brief`",
         "worker-0": "the pod of worker-0 and its log are deleted. See `windlass why brief`",
     }.items():
-        with pytest.raises(NotThereError, match="deleted") as error:
+        with pytest.raises(ObjectNotFoundError, match="deleted") as error:
             read(place, "brief", task)
         assert str(error.value).startswith(words)
 
@@ -149,7 +149,7 @@ def test_deleted_pods_are_reported(place: Place) -> None:
 def test_pods_that_have_not_started_are_reported(place: Place) -> None:
     place.submit(jobs.framework("early", jobs.role(life=jobs.PENDING)))
     place.wait_for_state("early", "AttemptPreparing")
-    with pytest.raises(NotThereError, match="worker-0 has not started yet"):
+    with pytest.raises(ObjectNotFoundError, match="worker-0 has not started yet"):
         read(place, "early", "worker-0")
     assert read(place, "early") == []
 
@@ -184,7 +184,7 @@ def test_previous_attempt_has_no_log(place: Place) -> None:
     retry = {"maxRetryCount": 1}
     place.submit(jobs.framework("retried", jobs.role(life=jobs.fails(1), retry=retry), completedPods="Keep"))
     place.wait_for_completed("retried")
-    with pytest.raises(NotThereError, match="the pods and logs of earlier attempts are deleted"):
+    with pytest.raises(ObjectNotFoundError, match="the pods and logs of earlier attempts are deleted"):
         read(place, "retried", "worker-0", previous=True)
 
 

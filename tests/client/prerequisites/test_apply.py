@@ -18,7 +18,13 @@ from in_process_cluster import ClusterNamespace
 from conformance.client import Json
 from windlass.client import connection, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import (
+    ClientError,
+    InvalidJobError,
+    ObjectNotFoundError,
+    RejectedError,
+    TimedOutError,
+)
 from windlass.client.pod_watcher import FATAL_COUNT, PodWatcher
 from windlass.client.prerequisites import waits
 from windlass.client.submit import sources, submission
@@ -359,16 +365,16 @@ FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]
     "a mount": (
         NEEDS,
         refused_mount,
-        RefusedError,
+        RejectedError,
         r"cannot mount volume data \(/exports/data on the NFS server nfs.example\): .*exit status 32",
     ),
-    "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
+    "a file": (NEEDS, missing_file, RejectedError, r"/data/train.csv is not there: it should be elsewhere"),
     "deleted pod": (NEEDS, deleted, ClientError, "its pod was deleted"),
-    "data": (LOADS, failed_load, RefusedError, "cannot load its data: .*backoff limit"),
+    "data": (LOADS, failed_load, RejectedError, "cannot load its data: .*backoff limit"),
     "a step": (
         LOADS,
         failed_step,
-        RefusedError,
+        RejectedError,
         "cannot load its data: step load-0 exited with code 3: load-0 of digits-load-data-x",
     ),
 }
@@ -497,24 +503,26 @@ def test_rejected_framework_deletes_its_secret(scene: Scene, monkeypatch: pytest
 
     async def unlucky(self: Connection, request: Request) -> bytes:
         if request.verb is Verb.CREATE and request.resource.plural == names.PLURAL:
-            raise RefusedError("no more Frameworks today")
+            raise RejectedError("no more Frameworks today")
         return await send(self, request)
 
     monkeypatch.setattr(Connection, "send", unlucky)
-    with pytest.raises(RefusedError, match="no more Frameworks"):
+    with pytest.raises(RejectedError, match="no more Frameworks"):
         scene.submit(SECRETS)
     assert scene.get("secrets", "digits-secrets") is None
 
 
 def test_missing_namespace_is_reported(scene: Scene) -> None:
-    with pytest.raises(NotThereError, match=r'Secret digits-secrets: .*"nowhere" not found.*create it first'):
+    with pytest.raises(
+        ObjectNotFoundError, match=r'Secret digits-secrets: .*"nowhere" not found.*create it first'
+    ):
         scene.submit({**SECRETS, "namespace": "nowhere"})
 
 
 def test_missing_kind_is_reported(scene: Scene) -> None:
     ceph = {"clusterID": "a", "fsName": "b", "secret": "c"}
     given = {**SECRETS, "volumes": {"data": {"cephfs": ceph, "at": "/data"}}}
-    with pytest.raises(RefusedError, match="has no kind PersistentVolume, which the job needs"):
+    with pytest.raises(RejectedError, match="has no kind PersistentVolume, which the job needs"):
         scene.submit(given)
     assert scene.get("secrets", "digits-secrets") is None
 
@@ -523,7 +531,7 @@ def test_foreign_secret_is_not_changed(scene: Scene) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "digits-secrets"}}
     scene.client.post(scene.path("secrets"), body).expect(201)
     with pytest.raises(
-        RefusedError, match=r"Secret digits-secrets of the namespace .* was not created by Windlass"
+        RejectedError, match=r"Secret digits-secrets of the namespace .* was not created by Windlass"
     ):
         scene.submit(SECRETS)
     assert scene.get("secrets", "digits-secrets") is not None
@@ -548,7 +556,7 @@ def test_remains_of_a_killed_submission_are_replaced(scene: Scene) -> None:
 
 def test_missing_folder_is_reported(scene: Scene, tmp_path: Path) -> None:
     given = {**LOADS, "loadData": [{"folder": "nowhere", "to": "/data/digits"}]}
-    with pytest.raises(FaultyJobError, match=r"loadData: .*/nowhere does not exist"):
+    with pytest.raises(InvalidJobError, match=r"loadData: .*/nowhere does not exist"):
         scene.submit(given, tmp_path)
     assert scene.get("secrets", "digits-secrets") is None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import unprivileged
 
-from windlass.client.errors import ClientError, FaultyJobError
+from windlass.client.errors import ClientError, InvalidJobError
 from windlass.client.submit import code_archive
 
 
@@ -129,7 +129,7 @@ def many_files(folder: Path) -> None:
 REFUSED = {
     "a link that leaves": (leaving_link, ClientError, ("secrets is a link to /etc", "copy")),
     "too large": (large_file, ClientError, ("900 KiB", "weights.bin (900 KiB)", "volume", "windlass upload")),
-    "nothing in it": (nothing, FaultyJobError, ("has no files", ".windlassignore")),
+    "nothing in it": (nothing, InvalidJobError, ("has no files", ".windlassignore")),
     "too many": (many_files, ClientError, ("more than 20 files", ".windlassignore")),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.client.submit import plan as planner
 from windlass.client.submit.plan import CompanionRef, SubmitOptions, SubmitPlan, Target
 from windlass.client.submit.sources import Source
@@ -104,7 +104,7 @@ IMAGES: dict[str, tuple[Job, bool]] = {
 def test_job_without_image_is_rejected_except_on_an_embedded_cluster(job: Job, is_missing: bool) -> None:
     source = Source(Contents((Submission(job=job),), (), ()), Path())
     planner.plan(source, Target(is_embedded=True))
-    with pytest.raises(FaultyJobError, match="has no image") if is_missing else contextlib.nullcontext():
+    with pytest.raises(InvalidJobError, match="has no image") if is_missing else contextlib.nullcontext():
         planner.plan(source, Target())
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.client.submit import sources
 from windlass.client.submit.sources import Source
 from windlass.model.job import Job, Role
@@ -53,5 +53,5 @@ def test_job_without_code(folder: Path) -> None:
 
 
 def test_missing_code_is_reported(folder: Path) -> None:
-    with pytest.raises(FaultyJobError, match=rf"code: {folder}/missing does not exist\. Expected a folder"):
+    with pytest.raises(InvalidJobError, match=rf"code: {folder}/missing does not exist\. Expected a folder"):
         code_of(folder, "missing")

@@ -17,12 +17,12 @@ from operated import jobs
 from windlass.client import connection, wait
 from windlass.client.connection import Connection
 from windlass.client.errors import (
-    AlreadyThereError,
     ClientError,
-    FaultyJobError,
+    InvalidJobError,
     NotInstalledError,
-    NotThereError,
-    RefusedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    RejectedError,
 )
 from windlass.client.submit import sources, submission
 from windlass.client.submit.plan import SubmitOptions
@@ -133,7 +133,7 @@ def test_job_with_rejected_code_is_deleted(
         return await send(self, request)
 
     monkeypatch.setattr(Connection, "send", refused)
-    with pytest.raises(RefusedError, match="deleted again: configmaps are not for you"):
+    with pytest.raises(RejectedError, match="deleted again: configmaps are not for you"):
         submit(place, {**JOB, "code": "src"}, folder=script)
     place.wait_until_gone("digits")
 
@@ -141,7 +141,7 @@ def test_job_with_rejected_code_is_deleted(
 def test_foreign_config_map_is_not_changed(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "digits-code"}, "data": {"a": "b"}}
     place.client.post(place.path("configmaps"), body).expect(201)
-    with pytest.raises(RefusedError, match=r"digits-code .* was not created by Windlass"):
+    with pytest.raises(RejectedError, match=r"digits-code .* was not created by Windlass"):
         submit(place, {**JOB, "code": "src"}, folder=script)
     place.wait_until_gone("digits")
     assert place.config_maps()["digits-code"]["data"] == {"a": "b"}
@@ -161,7 +161,7 @@ def test_code_of_an_earlier_job_is_replaced(place: ClusterNamespace, script: Pat
 def test_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> None:
     first = submit(place, JOB)
     until(place, "digits", Until.COMPLETED)
-    with pytest.raises(AlreadyThereError, match=r"has finished \(Succeeded\).*--rerun"):
+    with pytest.raises(ObjectExistsError, match=r"has finished \(Succeeded\).*--rerun"):
         submit(place, JOB)
     second = submit(place, JOB, rerun=True)
     assert second.uid != first.uid
@@ -172,7 +172,7 @@ def test_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> No
 def test_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> None:
     first = submit(place, {**JOB, "pod": FOREVER})
     until(place, "digits", Until.RUNNING)
-    with pytest.raises(AlreadyThereError, match=r"is Running.*windlass stop digits"):
+    with pytest.raises(ObjectExistsError, match=r"is Running.*windlass stop digits"):
         submit(place, JOB, rerun=rerun)
     assert place.framework("digits")["metadata"]["uid"] == first.uid
 
@@ -180,7 +180,7 @@ def test_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> 
 def test_job_of_the_other_api_group_has_the_same_name(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER), group="launcher.microsoft.com"))
     place.wait_for_running("digits", 1, "launcher.microsoft.com")
-    with pytest.raises(AlreadyThereError, match="is Running"):
+    with pytest.raises(ObjectExistsError, match="is Running"):
         submit(place, JOB)
 
 
@@ -218,11 +218,11 @@ def no_file(folder: Path) -> Path:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], type[ClientError], str]] = {
-    "no image": (no_image, FaultyJobError, "digits has no image.*image: python"),
-    "no code": (no_code, FaultyJobError, "nowhere does not exist"),
-    "an unknown field": (misspelt, FaultyJobError, 'Did you mean "command"'),
-    "a value that is not JSON": (not_json, FaultyJobError, "cannot be converted to JSON"),
-    "a missing file": (no_file, FaultyJobError, "missing.yaml: cannot be read: No such file"),
+    "no image": (no_image, InvalidJobError, "digits has no image.*image: python"),
+    "no code": (no_code, InvalidJobError, "nowhere does not exist"),
+    "an unknown field": (misspelt, InvalidJobError, 'Did you mean "command"'),
+    "a value that is not JSON": (not_json, InvalidJobError, "cannot be converted to JSON"),
+    "a missing file": (no_file, InvalidJobError, "missing.yaml: cannot be read: No such file"),
 }
 
 
@@ -241,7 +241,7 @@ def test_image_is_optional_on_an_embedded_cluster(place: ClusterNamespace, tmp_p
 
 
 def test_missing_namespace_is_reported(place: ClusterNamespace) -> None:
-    with pytest.raises(NotThereError, match=r'"nowhere" not found.*create it first'):
+    with pytest.raises(ObjectNotFoundError, match=r'"nowhere" not found.*create it first'):
         submit(place, {**JOB, "namespace": "nowhere"})
 
 
@@ -262,7 +262,7 @@ def test_nothing_is_created_if_planning_fails(world: InProcessCluster, tmp_path:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: words}\n---\n"
         f"{msgspec.json.encode({**JOB, 'name': 'other'}).decode()}\n---\n{msgspec.json.encode(JOB).decode()}\n"
     )
-    with pytest.raises(AlreadyThereError):
+    with pytest.raises(ObjectExistsError):
         use(place, lambda here: submission.submit(here, sources.read(file)))
     assert "words" not in place.config_maps()
     assert place.client.get(place.framework_path("other")).code == 404

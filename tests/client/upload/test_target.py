@@ -18,7 +18,7 @@ import pytest
 import unprivileged
 
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, RefusedError
+from windlass.client.errors import ClientError, RejectedError
 from windlass.client.exec import Streams
 from windlass.client.upload import items as upload_items
 from windlass.client.upload import transfer
@@ -275,7 +275,7 @@ def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
 
     def moved(*_: object) -> None:
         sending = transfer.upload(LocalTarget(scene.there), upload_items.gather({"": [other]}), Watch())
-        with ThreadPoolExecutor() as pool, pytest.raises(RefusedError) as caught:
+        with ThreadPoolExecutor() as pool, pytest.raises(RejectedError) as caught:
             pool.submit(asyncio.run, sending).result()
         refused.append(str(caught.value))
 
@@ -311,7 +311,7 @@ def test_conflicting_paths_are_reported(scene: Scene, words: str, take: Callable
     scene.file("another", b"is not sent either")
     take(scene.there)
     before = sorted(scene.there.rglob("*"))
-    with pytest.raises(RefusedError, match=words):
+    with pytest.raises(RejectedError, match=words):
         scene.upload()
     assert sorted(scene.there.rglob("*")) == before
 
@@ -319,7 +319,7 @@ def test_conflicting_paths_are_reported(scene: Scene, words: str, take: Callable
 def test_unwritable_folder_is_reported(scene: Scene, tmp_path: Path) -> None:
     scene.file("deep/file", b"hello")
     (scene.there / "deep").mkdir(mode=0o555)
-    with unprivileged.as_nobody(tmp_path), pytest.raises(RefusedError, match="deep is not writable"):
+    with unprivileged.as_nobody(tmp_path), pytest.raises(RejectedError, match="deep is not writable"):
         scene.upload()
 
 
@@ -329,7 +329,7 @@ def test_missing_space_is_reported_before_the_upload(scene: Scene) -> None:
         file.truncate(1 << 42)
     room = asyncio.run(scene.place.free_space())
     assert room is not None
-    with pytest.raises(RefusedError, match=r"4096.0 GiB needed, .* free"):
+    with pytest.raises(RejectedError, match=r"4096.0 GiB needed, .* free"):
         scene.upload()
     assert list(scene.there.iterdir()) == []
 
@@ -337,6 +337,6 @@ def test_missing_space_is_reported_before_the_upload(scene: Scene) -> None:
 def test_disk_that_becomes_full_is_reported(scene: Scene) -> None:
     scene.file("large", os.urandom(3 * MIB))
     scene.part("large").symlink_to("/dev/full")
-    with pytest.raises(RefusedError, match=r"no space left\. Partial files are kept"):
+    with pytest.raises(RejectedError, match=r"no space left\. Partial files are kept"):
         scene.upload()
     assert not (scene.there / "large").exists()

@@ -133,8 +133,8 @@ def companion_lines(found: "Sequence[CompanionView]", room: int | None) -> Itera
     rows = [[str(each.companion), each.state.value, each.url, each.reason] for each in found]
     yield tables.table(_COMPANIONS, rows, room)
     for each in found:
-        if not each.is_open_to_the_outside:
-            yield tables.paragraph("hint", f"{each.opens} -n {each.namespace}", room)
+        if not each.is_exposed:
+            yield tables.paragraph("hint", f"{each.open_command} -n {each.namespace}", room)
 
 
 def _row(task: "TaskView") -> list[str]:

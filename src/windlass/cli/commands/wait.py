@@ -47,14 +47,14 @@ def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) 
 
 async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
     from windlass.client import lookup
-    from windlass.client.errors import NotInstalledError, NotThereError
+    from windlass.client.errors import NotInstalledError, ObjectNotFoundError
     from windlass.client.wait import Until
 
     try:
         framework = await lookup.find(connection, name)
     except NotInstalledError:
         raise
-    except NotThereError as error:
+    except ObjectNotFoundError as error:
         if until != Until.DELETED:
             raise
         click.echo(str(error))
@@ -72,7 +72,7 @@ async def follow(
 ) -> int:
     """Wait for a Framework, print its changes, and return the exit code. Raises ClientError and CommandError."""
     from windlass.client import wait
-    from windlass.client.errors import CompletedError, GoneError
+    from windlass.client.errors import CompletedError, ObjectDeletedError
     from windlass.client.wait import Until
 
     last = ""
@@ -86,7 +86,7 @@ async def follow(
 
     try:
         view = await wait.wait_for(connection, framework, until, timeout, say)
-    except GoneError as error:
+    except ObjectDeletedError as error:
         raise CommandError(str(error), exit_codes.OTHER_CODE) from error
     except CompletedError as error:
         raise CommandError(str(error), exit_codes.of_job(error.code, has_succeeded=False)) from error

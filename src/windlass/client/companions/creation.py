@@ -10,7 +10,7 @@ from windlass.client import lookup, owned_objects
 from windlass.client.companions import resolution
 from windlass.client.companions import status as companion_status
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError
+from windlass.client.errors import ObjectNotFoundError
 from windlass.client.prerequisites.objects import Object
 from windlass.client.prerequisites.plan import Prerequisites
 from windlass.client.submit.progress import PasswordGenerated, Progress, Step
@@ -39,7 +39,7 @@ async def resolve(
 ) -> ResolvedCompanions:
     """Combine the planned settings with those on the cluster. `owner` is the uid of an existing Framework.
 
-    Raises NotThereError, and the errors of `Connection.send`.
+    Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
     job, resolved = prerequisites.job, prerequisites.resolved
     for companion, options in job.companions.items():
@@ -145,7 +145,7 @@ async def _require_secret(connection: Connection, secret: str, companion: Compan
     except ForbiddenError:
         return  # users need no permission to read it
     if found is None:
-        raise NotThereError(
+        raise ObjectNotFoundError(
             f"{companion}.passwordFrom: Secret {secret} does not exist in the namespace {connection.namespace}: create "
             "it, or remove passwordFrom: then a password is generated and shown once"
         )

@@ -8,7 +8,7 @@ import msgspec
 from windlass.client import lifecycle, lookup
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError, RefusedError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS
@@ -30,7 +30,9 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     if user not in hashes:
         users = await _users(connection, view) if ALL_USERS in hashes else list(hashes)
         if users and user not in users:
-            raise NotThereError(f"{view} has no user {diagnostics.quoted(user)}, only {', '.join(users)}")
+            raise ObjectNotFoundError(
+                f"{view} has no user {diagnostics.quoted(user)}, only {', '.join(users)}"
+            )
     password = passwords.generated()
     # Hashing is slow on purpose.
     hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
@@ -39,7 +41,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     try:
         await _replace_pod(connection, view, hashes)
     except AnsweredError as error:
-        raise RefusedError(
+        raise RejectedError(
             f"the new password is {password}, but the pod {view.pod} still has the old one: "
             f"{connection.where} refused to replace it: {error.failure.message}"
         ) from error
@@ -53,7 +55,7 @@ async def _secret(connection: Connection, view: CompanionView) -> Json:
         found: Json = msgspec.json.decode(each)
         if found["metadata"]["name"] in view.secrets:
             return found
-    raise NotThereError(
+    raise ObjectNotFoundError(
         f"the password of {view} is in your own Secret (passwordFrom in its job file): write the hash of a new "
         "password to that Secret"
     )
@@ -77,7 +79,9 @@ async def _write(connection: Connection, view: CompanionView, secret: Json, hash
             connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
         )
     except ConflictError as error:
-        raise RefusedError("another client has just changed the passwords. Run the command again.") from error
+        raise RejectedError(
+            "another client has just changed the passwords. Run the command again."
+        ) from error
 
 
 async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.client import paths
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, TensorBoard, password_source
 from windlass.model.job import Job
@@ -25,7 +25,7 @@ _ADVICE = "or remove passwordFrom: then a password is generated and shown once"
 
 
 def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion, str]:
-    """Return the passwords that `passwordFrom` names. `folder` is that of the job file. Raises FaultyJobError."""
+    """Return the passwords that `passwordFrom` names. `folder` is that of the job file. Raises InvalidJobError."""
     found: dict[Companion, str] = {}
     for companion, options in job.companions.items():
         source, field = password_source(options), f"{companion}.passwordFrom"
@@ -94,12 +94,12 @@ def _users_without_password(options: Jupyter | Hub, known: Mapping[str, str]) ->
 
 def _read_variable(name: str, environ: Mapping[str, str], field: str) -> str:
     if name not in environ:
-        raise FaultyJobError(f"{field}: the variable {name} is not set: set it, {_ADVICE}")
+        raise InvalidJobError(f"{field}: the variable {name} is not set: set it, {_ADVICE}")
     text = environ[name]
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise FaultyJobError(f"{field}: the variable {name} is not valid UTF-8") from error
+        raise InvalidJobError(f"{field}: the variable {name} is not valid UTF-8") from error
     return text
 
 
@@ -110,22 +110,22 @@ def _read_file(folder: Path, file: str, field: str) -> str:
             # Reading is limited because the file may be endless.
             data = stream.read(MAX_PASSWORD_BYTES + 1)
     except OSError as error:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{field}: cannot read {path}: {error.strerror or error}. Write the password to it, {_ADVICE}"
         ) from error
     if len(data) > MAX_PASSWORD_BYTES:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{field}: {path} has more than {MAX_PASSWORD_BYTES} bytes: expected only a password"
         )
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise FaultyJobError(f"{field}: {path} is not valid UTF-8") from error
+        raise InvalidJobError(f"{field}: {path} is not valid UTF-8") from error
     return text.removesuffix("\n").removesuffix("\r")
 
 
 def _checked(text: str, field: str) -> str:
-    """Raise FaultyJobError for an unusable password, without quoting it."""
+    """Raise InvalidJobError for an unusable password, without quoting it."""
     if fault := passwords.problem_of(text):
-        raise FaultyJobError(f"{field}: invalid password: {fault}. Choose another one")
+        raise InvalidJobError(f"{field}: invalid password: {fault}. Choose another one")
     return text

@@ -13,7 +13,7 @@ from windlass.client import embedded, lookup, pod_watcher, pods, workload_watche
 from windlass.client.companions import objects as companion_objects
 from windlass.client.companions.objects import Deployment, Found, Service, ServicePort
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError, TimedOutError
 from windlass.client.owned_objects import MAX_LABEL_LENGTH
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
@@ -70,9 +70,9 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     pod_port: int = 0
     """Port of its pod."""
     url: str = ""
-    """URL outside or inside the cluster: see `is_open_to_the_outside`."""
-    is_open_to_the_outside: bool = False
-    """Whether the URL works outside the cluster. Otherwise use `opens`."""
+    """URL outside or inside the cluster: see `is_exposed`."""
+    is_exposed: bool = False
+    """Whether the URL works outside the cluster. Otherwise use `open_command`."""
     is_kept: bool = False
     """Whether it stays when the job is deleted."""
     logdir: str = ""
@@ -84,7 +84,7 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.companion} of {self.job}"
 
     @property
-    def opens(self) -> str:
+    def open_command(self) -> str:
         """The command that forwards a port to it from any machine."""
         return f"windlass {self.companion} {self.job}"
 
@@ -125,14 +125,14 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
 async def find(
     connection: Connection, job: str, companion: Companion, note: Note = lambda _: None
 ) -> CompanionView:
-    """Return a companion of a job. Raises NotThereError with the steps to add one."""
+    """Return a companion of a job. Raises ObjectNotFoundError with the steps to add one."""
     found = {view.companion: view for view in await read(connection, job, note)}
     if companion in found:
         return found[companion]
     if not found and await lookup.find_or_none(connection, job) is None:
         raise await lookup.not_found_error(connection, job, await _jobs_with_companions(connection))
     has = f", only {', '.join(found)}" if found else ""
-    raise NotThereError(
+    raise ObjectNotFoundError(
         f"{job} has no {companion}{has}. Add `{companion}: {{}}` to its job file, and start it with "
         "`windlass submit FILE --companions-only`."
     )
@@ -148,14 +148,14 @@ async def until_ready(
 
     async def crash() -> NoReturn:
         await watcher.wait_until(lambda: _is_unrecoverable(watcher.pods))
-        raise RefusedError(f"cannot start {companion} of {job}: {_how_it_ended(watcher.pods[-1])}")
+        raise RejectedError(f"cannot start {companion} of {job}: {_how_it_ended(watcher.pods[-1])}")
 
     try:
         with connection.explaining():
             await workload_watcher.run_with_pods(
                 _wait_until_available(connection, view, watcher), watcher, timeout, otherwise, crash()
             )
-    except (RefusedError, TimedOutError) as error:
+    except (RejectedError, TimedOutError) as error:
         said = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
         raise type(error)(f"{error}\n{said}" if said else str(error)) from error
     return await find(connection, job, companion)
@@ -241,7 +241,7 @@ def _view(
         port=own.port,
         pod_port=own.target_port if isinstance(own.target_port, int) and own.target_port else _any(declared),
         url=f"http://{outside or inside}/" if outside or inside else "",
-        is_open_to_the_outside=bool(outside),
+        is_exposed=bool(outside),
         is_kept=bool(deployment.metadata.uid) and not deployment.metadata.owner_references,
         logdir=_logdir(spec),
         secrets=tuple(volume.secret.secret_name for volume in spec.volumes if volume.secret is not None),

@@ -268,7 +268,7 @@ async def read(
 ) -> Explanation:
     """Explain a job. Permissions for pods and events are optional.
 
-    Raises NotThereError, and what `Connection.send` raises.
+    Raises ObjectNotFoundError, and what `Connection.send` raises.
     """
     framework = await lookup.find(connection, name)
     pods: list[Pod] = []

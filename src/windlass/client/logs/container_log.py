@@ -59,7 +59,7 @@ def ignore_note(message: str) -> None:
 
 
 def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
-    """Raise NotThereError if no pod has the requested container."""
+    """Raise ObjectNotFoundError if no pod has the requested container."""
     if options.container and pods and not any(sources_of(pod, options) for pod in pods):
         tasks.require_container(pods[0], options.container)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError
+from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.logs import container_log
 from windlass.client.logs import follow as log_follow
 from windlass.client.logs import lines as log_lines
@@ -34,7 +34,7 @@ async def read(
     options: LogOptions | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
-    """Yield the log lines of the selected tasks. Raises NotThereError, and what `Connection.send` raises."""
+    """Yield the log lines of the selected tasks. Raises ObjectNotFoundError, and what `Connection.send` raises."""
     selector, options = selector or TaskSelector(), options or LogOptions()
     tasks.require_tasks(framework, selector)
     if options.follow and not _is_completed(framework):
@@ -90,7 +90,7 @@ async def _read(
     if not sources:
         message = _no_log_message(framework, selector, pods, options)
         if selector.is_one or options.previous or _is_completed(framework):
-            raise NotThereError(message)
+            raise ObjectNotFoundError(message)
         note(message)
         return
     for begin in range(0, len(sources), MAX_MERGED):
@@ -199,5 +199,5 @@ async def _read_one(
 def _report(message: str, cause: Exception, note: Note, *, is_only: bool) -> None:
     """Raise an error for a single log; note it for one of several, so that the others are still read."""
     if is_only:
-        raise NotThereError(message) from cause
+        raise ObjectNotFoundError(message) from cause
     note(message)

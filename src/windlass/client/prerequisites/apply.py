@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from windlass.client.companions import creation
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, RefusedError
+from windlass.client.errors import ClientError, RejectedError
 from windlass.client.prerequisites import objects as prerequisites_objects
 from windlass.client.prerequisites import waits
 from windlass.client.prerequisites.objects import Object
@@ -95,7 +95,7 @@ class AppliedPrerequisites:
         service, deployment = by_kind["Service"], by_kind["Deployment"]
         address = service.body["spec"].get("clusterIP", "")
         if address in _NO_ADDRESS:
-            raise RefusedError(f"{service} has no cluster IP, which nodes need to mount it: delete it")
+            raise RejectedError(f"{service} has no cluster IP, which nodes need to mount it: delete it")
         self._step(f"waiting for the NFS server {service.name} at {address}")
         await waits.until_served(self._connection, deployment)
         self.share = Served(address)

@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.client import lifecycle, owned_objects, watch
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, NotThereError, RefusedError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.client.lifecycle import FIELD_MANAGER
 from windlass.client.owned_objects import OwnedObject
 from windlass.kubeapi import requests
@@ -70,7 +70,7 @@ Record = Callable[[Object], None]
 
 
 async def kept(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object that outlives the job, or reuse that of an earlier submission. Raises RefusedError."""
+    """Create an object that outlives the job, or reuse that of an earlier submission. Raises RejectedError."""
     try:
         return await _create(connection, body, record)
     except AlreadyExistsError:
@@ -81,7 +81,7 @@ async def kept(connection: Connection, body: Json, job: str, record: Record) -> 
 
 
 async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object of this job alone, and delete that of an earlier job first. Raises RefusedError."""
+    """Create an object of this job alone, and delete that of an earlier job first. Raises RejectedError."""
     for _ in range(_ATTEMPTS):
         try:
             return await _create(connection, body, record)
@@ -96,7 +96,7 @@ async def adopted(
 ) -> Object:
     """Create an object, or update an existing one that has no owner or the Framework with the uid `owner`.
 
-    An object of an earlier Framework is deleted first. `is_kept` removes the owner. Raises RefusedError.
+    An object of an earlier Framework is deleted first. `is_kept` removes the owner. Raises RejectedError.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -133,7 +133,7 @@ async def give(connection: Connection, made: Sequence[Object], owner: Framework)
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
-    """Create an object, and await a sent request even if cancelled. Raises AlreadyExistsError and RefusedError."""
+    """Create an object, and await a sent request even if cancelled. Raises AlreadyExistsError and RejectedError."""
     creation = asyncio.create_task(_created(connection, body, record))
     try:
         return await asyncio.shield(creation)
@@ -159,14 +159,14 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
 
 
 async def _found(connection: Connection, body: Json, job: str) -> Object:
-    """Raises NotFoundError, and RefusedError for an object of another owner."""
+    """Raises NotFoundError, and RejectedError for an object of another owner."""
     resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
     namespace = connection.namespace if resource.is_namespaced else ""
     answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
     found = _object(body, answer, is_new=False)
     if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
         where = f" of the namespace {namespace}" if namespace else ""
-        raise RefusedError(
+        raise RejectedError(
             f"{_called(body)}{where} was not created by Windlass, and the job {job} needs its name: rename one of them"
         )
     return found
@@ -236,14 +236,14 @@ def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
     return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
 
 
-def _refused(connection: Connection, body: Json, error: AnsweredError) -> RefusedError:
+def _refused(connection: Connection, body: Json, error: AnsweredError) -> RejectedError:
     said = f"{connection.where} rejected {_called(body)}: {error.failure.message}"
     if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
-        return RefusedError(said)
+        return RejectedError(said)
     rights = "permission to create service accounts, roles and role bindings"
     is_for_jupyter = body["metadata"]["labels"].get(names.COMPANION_LABEL) == Companion.JUPYTER
     account = "Use an existing service account (jupyter: {serviceAccount: …}), or ask"
-    return RefusedError(
+    return RejectedError(
         f"{said.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
         f"{connection.namespace}."
     )
@@ -257,11 +257,11 @@ def _missing_error(connection: Connection, body: Json, error: NotFoundError) -> 
     """Return the error for a missing namespace or kind."""
     said = error.failure.message
     if connection.namespace in said:
-        return NotThereError(
+        return ObjectNotFoundError(
             f"{connection.where} rejected {_called(body)}: {said}. "
             "Submitting does not create namespaces: choose an existing one, or create it first."
         )
-    return RefusedError(f"{connection.where} has no kind {body['kind']}, which the job needs: {said}")
+    return RejectedError(f"{connection.where} has no kind {body['kind']}, which the job needs: {said}")
 
 
 def _called(body: Json) -> str:

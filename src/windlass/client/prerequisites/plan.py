@@ -12,7 +12,7 @@ import msgspec
 
 from windlass.client import paths
 from windlass.client.companions import resolution
-from windlass.client.errors import ClientError, FaultyJobError
+from windlass.client.errors import ClientError, InvalidJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion
 from windlass.model.job import Job
@@ -108,7 +108,7 @@ def _loaded_folders(job: Job) -> Collection[str]:
 def _folder(name: str, parent: Path, *, is_embedded: bool) -> Folder:
     path = Path(os.path.abspath(parent / paths.expanded(name)))  # noqa: PTH100 — symbolic links are not resolved
     if not path.exists():
-        raise FaultyJobError(f"loadData: {path} does not exist. Expected a folder or a file.")
+        raise InvalidJobError(f"loadData: {path} does not exist. Expected a folder or a file.")
     if not is_embedded:
         return _packed(path)
     try:

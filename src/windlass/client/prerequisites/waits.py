@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from windlass.client import lookup, pod_watcher, pods, workload_watcher
 from windlass.client.connection import Connection
-from windlass.client.errors import RefusedError, TimedOutError
+from windlass.client.errors import RejectedError, TimedOutError
 from windlass.client.pod_watcher import Places, PodWatcher
 from windlass.client.prerequisites.objects import Object
 from windlass.client.workload_watcher import Workload
@@ -48,7 +48,7 @@ async def until_loaded(connection: Connection, job: Object, places: Places) -> N
     )
     if not ended.is_complete:
         said = await _failure_lines(connection, job) or ended.failure or "unknown reason"
-        raise RefusedError(f"cannot load its data: {said}")
+        raise RejectedError(f"cannot load its data: {said}")
 
 
 async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
@@ -63,11 +63,11 @@ async def until_checked(connection: Connection, pod: Object, places: Places, sec
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
         said = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(connection, ended)
-        raise RefusedError(f"the preflight failed: {said or 'unknown reason'}")
+        raise RejectedError(f"the preflight failed: {said or 'unknown reason'}")
 
 
 async def _wait_for(connection: Connection, wanted: Object, is_met: Callable[[Workload], bool]) -> Workload:
-    """Return the workload when the condition holds. Raises GoneError and ApiError."""
+    """Return the workload when the condition holds. Raises ObjectDeletedError and ApiError."""
     return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_met)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.client import delete, lifecycle, lookup
 from windlass.client.connection import Connection
-from windlass.client.errors import AlreadyThereError, ClientError, NotThereError, RefusedError
+from windlass.client.errors import ClientError, ObjectExistsError, ObjectNotFoundError, RejectedError
 from windlass.client.lifecycle import FIELD_MANAGER
 from windlass.client.prerequisites import apply as prerequisites_apply
 from windlass.client.prerequisites.objects import Object
@@ -43,7 +43,7 @@ _ATTEMPTS = 5
 Report = Callable[[Progress], None]
 
 
-class ManifestRejectedError(RefusedError):
+class ManifestRejectedError(RejectedError):
     """The API server rejected an object of the file."""
 
 
@@ -186,7 +186,7 @@ async def _create_with_code(connection: Connection, job: PlannedJob, report: Rep
         return await lifecycle.patch_spec(connection, created, {"executionType": ExecutionType.START})
     except AnsweredError as error:
         await _delete_again(connection, created)
-        raise RefusedError(
+        raise RejectedError(
             f"cannot store the code of {job.name} on {connection.where}, and the job was deleted again: "
             f"{error.failure.message}"
         ) from error
@@ -201,11 +201,11 @@ async def _create_framework(connection: Connection, job: PlannedJob) -> Framewor
     try:
         return codec.decode_framework(await connection.send(request))
     except AlreadyExistsError as error:
-        raise AlreadyThereError(
+        raise ObjectExistsError(
             f"another client has just submitted a job {job.name} to the namespace {job.namespace}"
         ) from error
     except NotFoundError as error:
-        raise NotThereError(
+        raise ObjectNotFoundError(
             f"{job.target.description} rejected the job {job.name}: {error.failure.message}. "
             "Submitting does not create namespaces: choose an existing one, or create it first."
         ) from error
@@ -243,7 +243,7 @@ async def _remove_old_code(connection: Connection, job: PlannedJob) -> None:
         found: ConfigMapView = codec.decode_config_map(answer)
         owners = found.metadata.owner_references
         if not any(owner.kind == names.KIND and owner.name == job.name for owner in owners):
-            raise RefusedError(
+            raise RejectedError(
                 f"ConfigMap {name} in the namespace {job.namespace} was not created by Windlass, and the code of "
                 f"{job.name} needs its name: rename one of them"
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pathspec
 
-from windlass.client.errors import ClientError, FaultyJobError
+from windlass.client.errors import ClientError, InvalidJobError
 
 MAX_BYTES = 900 * 1024
 """Maximum size of the archive: a ConfigMap holds 1 MiB."""
@@ -71,12 +71,12 @@ class _TooLargeError(Exception):
 
 
 def pack(code: Path) -> Archive:
-    """Raises FaultyJobError if there is no file, and ClientError if it cannot be read or is too large."""
+    """Raises InvalidJobError if there is no file, and ClientError if it cannot be read or is too large."""
     try:
         entries = _entries(code)
         files = [entry for entry in entries if entry.size or _is_file(entry)]
         if not files:
-            raise FaultyJobError(f"code: {code} has no files, or {_ignore_file(code)} excludes all of them")
+            raise InvalidJobError(f"code: {code} has no files, or {_ignore_file(code)} excludes all of them")
         return Archive(_archived(entries), len(files), sum(entry.size for entry in files))
     except OSError as error:
         raise ClientError(
@@ -123,7 +123,7 @@ class _Ignored:
         try:
             self._asked = pathspec.GitIgnoreSpec.from_lines(lines)
         except ValueError as error:
-            raise FaultyJobError(f"{file}: invalid pattern: {error}") from error
+            raise InvalidJobError(f"{file}: invalid pattern: {error}") from error
 
     def holds(self, name: str) -> bool:
         """A folder's name ends with a slash."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.client.prerequisites import plan as prerequisites_plan
 from windlass.client.prerequisites.plan import PREFLIGHT_SECONDS, Prerequisites
 from windlass.client.submit import sources
@@ -242,7 +242,7 @@ def plan(
     if options.companions_only and not any(
         each.companion in options.companions for each in planned.companions
     ):
-        raise FaultyJobError(_no_companions(options.companions))
+        raise InvalidJobError(_no_companions(options.companions))
     return planned
 
 
@@ -324,7 +324,7 @@ def _code(source: Source, submission: Submission, target: Target) -> "tuple[Code
 
 
 def _require_image(submission: Submission, framework: Json, target: Target) -> None:
-    """Raise FaultyJobError if a task has no image and the target is not an embedded cluster."""
+    """Raise InvalidJobError if a task has no image and the target is not an embedded cluster."""
     is_missing = any(
         container.get("image") == pods.NO_IMAGE
         for role in framework["spec"]["taskRoles"]
@@ -332,7 +332,7 @@ def _require_image(submission: Submission, framework: Json, target: Target) -> N
         for container in role["task"]["pod"]["spec"]["containers"]
     )
     if is_missing and not target.is_embedded:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"the job {submission.name} has no image, which is required on {target.description}. "
             "Add one to the job file, e.g. `image: python:3.12`"
         )

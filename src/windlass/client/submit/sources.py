@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from windlass.client import paths
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.model.job import Job
 from windlass.render import documents
 from windlass.render.code import InPlace
@@ -27,12 +27,12 @@ class Source(msgspec.Struct, frozen=True):
     """Folder that a relative `code` is relative to."""
 
     def code_of(self, submission: Submission) -> Path | None:
-        """Return the path of a job's code, or None. Raises FaultyJobError."""
+        """Return the path of a job's code, or None. Raises InvalidJobError."""
         if not submission.code:
             return None
         path = Path(os.path.abspath(self.folder / paths.expanded(submission.code)))  # noqa: PTH100 — keeps symbolic links
         if not path.exists():
-            raise FaultyJobError(f"code: {path} does not exist. Expected a folder or a file.")
+            raise InvalidJobError(f"code: {path} does not exist. Expected a folder or a file.")
         return path
 
 
@@ -42,23 +42,23 @@ def in_place(code: Path) -> InPlace:
 
 
 def read(given: JobInput, folder: str | Path | None = None) -> Source:
-    """Return a source without errors. Raises FaultyJobError."""
+    """Return a source without errors. Raises InvalidJobError."""
     if isinstance(given, str | Path):
         return read_file(Path(given), folder)
     try:
         data = msgspec.json.encode(given)
     except (TypeError, ValueError) as error:
-        raise FaultyJobError(f"the job cannot be converted to JSON: {error}") from error
+        raise InvalidJobError(f"the job cannot be converted to JSON: {error}") from error
     return _checked(data, "job", Path(folder or "."))
 
 
 def read_file(file: Path, folder: str | Path | None = None) -> Source:
-    """Return a source without errors. Raises FaultyJobError."""
+    """Return a source without errors. Raises InvalidJobError."""
     return _checked(_read_bytes(file), str(file), Path(folder or file.parent))
 
 
 def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
-    """Return a source that may have errors. `name` is the file name for messages. Raises FaultyJobError for templates.
+    """Return a source that may have errors. `name` is the file name for messages. Raises InvalidJobError for templates.
 
     `namespace` is that of jobs that name none, if it is known.
     """
@@ -66,19 +66,19 @@ def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
 
 
 def load(file: str | Path) -> Job:
-    """Return the job of a job file, to be inspected or changed before it is submitted. Raises FaultyJobError.
+    """Return the job of a job file, to be inspected or changed before it is submitted. Raises InvalidJobError.
 
     Its `code` is made absolute, so that the job can be submitted from any directory.
     """
     source = read_file(Path(file))
     submission, *more = source.contents.submissions
     if more or source.contents.extra_manifests or submission.job is None:
-        raise FaultyJobError(f"{file}: expected one job file and nothing else")
+        raise InvalidJobError(f"{file}: expected one job file and nothing else")
     return msgspec.structs.replace(submission.job, code=str(source.code_of(submission) or ""))
 
 
 def read_templates(data: bytes, folder: Path) -> dict[str, str]:
-    """Read the files that a config imports, as far as they exist, by path. Raises FaultyJobError."""
+    """Read the files that a config imports, as far as they exist, by path. Raises InvalidJobError."""
     files = {path: folder / path for path in documents.template_paths(data)}
     return {path: _read_template(folder, file) for path, file in files.items() if file.is_file()}
 
@@ -87,23 +87,23 @@ def _checked(data: bytes, name: str, folder: Path) -> Source:
     source = decode(data, name, folder)
     contents = source.contents
     if contents.errors:
-        raise FaultyJobError("\n".join(map(str, contents.errors)), contents.errors)
+        raise InvalidJobError("\n".join(map(str, contents.errors)), contents.errors)
     if not contents.submissions:
-        raise FaultyJobError(f"{name}: {NO_JOB}")
+        raise InvalidJobError(f"{name}: {NO_JOB}")
     return source
 
 
 def _read_template(folder: Path, file: Path) -> str:
-    """Raise FaultyJobError for a link to a file elsewhere, whose text would appear in the output."""
+    """Raise InvalidJobError for a link to a file elsewhere, whose text would appear in the output."""
     target = file.resolve()
     if not target.is_relative_to(folder.resolve()):
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{file} is a link to {target}, which is outside the folder of the config: replace it with a copy"
         )
     try:
         return text.decode(_read_bytes(file))
     except text.ParseError as error:
-        raise FaultyJobError(f"{file}:{error.diagnostic.line}:{error.diagnostic.column}: {error}") from error
+        raise InvalidJobError(f"{file}:{error.diagnostic.line}:{error.diagnostic.column}: {error}") from error
 
 
 def _read_bytes(file: Path) -> bytes:
@@ -112,4 +112,4 @@ def _read_bytes(file: Path) -> bytes:
             # Reading is limited because the file may be endless.
             return stream.read(text.MAX_BYTES + 1)
     except OSError as error:
-        raise FaultyJobError(f"{file}: cannot be read: {error.strerror or error}") from error
+        raise InvalidJobError(f"{file}: cannot be read: {error.strerror or error}") from error

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from windlass.client import embedded, lookup, views
 from windlass.client.connection import Connection
-from windlass.client.errors import AlreadyThereError, FaultyJobError
+from windlass.client.errors import InvalidJobError, ObjectExistsError
 from windlass.client.submit import apply, kinds
 from windlass.client.submit import plan as planner
 from windlass.client.submit.apply import AppliedJob, Report
@@ -36,7 +36,7 @@ async def plan(
     jobs = [job for each in planned for job in each.jobs]
     duplicate = manifest.first_duplicate(jobs)
     if duplicate is not None:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"two jobs in the namespace {duplicate.namespace} are called {duplicate.name}: rename one of them"
         )
     for api_version in {job.framework["apiVersion"] for job in jobs}:
@@ -64,22 +64,22 @@ async def _plan(connection: Connection, source: Source, options: SubmitOptions) 
 
 
 def require_replaceable(found: Framework | InvalidFramework, namespace: str, *, is_rerun: bool) -> None:
-    """Raise AlreadyThereError if an existing job may not be replaced."""
+    """Raise ObjectExistsError if an existing job may not be replaced."""
     view = views.job_view(found)
     is_deleting = found.metadata.deletion_timestamp is not None
     if is_rerun and (is_deleting or view.is_completed):
         return
     exists = f"job {view.name} already exists in the namespace {namespace}"
     if is_deleting:
-        raise AlreadyThereError(
+        raise ObjectExistsError(
             f"{exists} and is being deleted. Wait for that with `windlass wait --for deleted {view.name}`."
         )
     if view.is_completed:
-        raise AlreadyThereError(
+        raise ObjectExistsError(
             f"{exists} and has finished ({view.state}). To replace it with its status and pods, use --rerun "
             "(in Python: rerun=True)."
         )
-    raise AlreadyThereError(
+    raise ObjectExistsError(
         f"{exists} and is {view.state}. Wait for its end (`windlass wait {view.name}`), stop it "
         f"(`windlass stop {view.name}`), or rename the new job."
     )

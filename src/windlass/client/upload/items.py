@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.client.errors import ClientError, FaultyJobError
+from windlass.client.errors import ClientError, InvalidJobError
 
 PART_SUFFIX = ".windlass-part"
 """Suffix of a partially uploaded file, which lies next to its target."""
@@ -63,7 +63,7 @@ class UploadItems(msgspec.Struct, frozen=True):
 def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
     """Return the files below each source, by target directory ("" for the root of the share).
 
-    Raises FaultyJobError for files that cannot be sent, and ClientError for files that cannot be read.
+    Raises InvalidJobError for files that cannot be sent, and ClientError for files that cannot be read.
     """
     found: dict[str, Item] = {}
     folders: set[str] = set()
@@ -77,7 +77,7 @@ def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
                     _add(found, entry)
                     folders.update(_with_parents(entry.name.rpartition("/")[0]))
     for name in sorted(folders & found.keys()):
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{found[name].path} conflicts with the directory {name} of another source. Rename one of them."
         )
     return UploadItems(tuple(found[name] for name in sorted(found)), tuple(sorted(folders)))
@@ -99,7 +99,7 @@ def part_name(name: str) -> str:
 def _add(found: dict[str, Item], item: Item) -> None:
     other = found.setdefault(item.name, item)
     if other.path != item.path:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{other.path} and {item.path} would both become {item.name}. Rename one, or upload it elsewhere."
         )
 
@@ -121,7 +121,7 @@ def _entries(place: str, source: Path) -> Iterator[Item | str]:
                 source, _joined(place, source.resolve().name if not source.name else source.name), found
             )
     except FileNotFoundError as error:
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{error.filename or source} does not exist: expected a file or a directory"
         ) from error
     except OSError as error:
@@ -135,7 +135,7 @@ def _walk(folder: Path, place: str, top: Path, above: tuple[tuple[int, int], ...
     own = folder.stat()
     identity = (own.st_dev, own.st_ino)
     if identity in above:
-        raise FaultyJobError(f"{folder} is a link to one of its parent directories. Remove it.")
+        raise InvalidJobError(f"{folder} is a link to one of its parent directories. Remove it.")
     yield place
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
         path, name = folder / entry.name, _joined(place, entry.name)
@@ -151,20 +151,20 @@ def _walk(folder: Path, place: str, top: Path, above: tuple[tuple[int, int], ...
 def _require_inside(link: Path, top: Path) -> None:
     target = link.resolve()
     if not target.exists():
-        raise FaultyJobError(f"{link} is a broken link to {target}. Fix or remove it.")
+        raise InvalidJobError(f"{link} is a broken link to {target}. Fix or remove it.")
     if not target.is_relative_to(top):
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"{link} is a link to {target}, outside of {top}. Replace it with a copy, or upload {target} separately."
         )
 
 
 def _item(path: Path, name: str, found: os.stat_result) -> Item:
     if not stat.S_ISREG(found.st_mode):
-        raise FaultyJobError(
+        raise InvalidJobError(
             f"cannot upload {path}: it is {_kind(found.st_mode)}, expected files and directories"
         )
     if path.name.startswith(".") and path.name.endswith(PART_SUFFIX):
-        raise FaultyJobError(f"{path} is a partial file of an interrupted upload. Delete it.")
+        raise InvalidJobError(f"{path} is a partial file of an interrupted upload. Delete it.")
     # Open the file once to check permissions before anything is sent.
     os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     return Item(name, path, Stamp.of(found), stat.S_IMODE(found.st_mode))

@@ -11,7 +11,13 @@ import msgspec
 
 from windlass.client import pods
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import (
+    ClientError,
+    ObjectDeletedError,
+    ObjectNotFoundError,
+    RejectedError,
+    TimedOutError,
+)
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Pod
 from windlass.client.upload.shares import Claim, Mounted, Nfs
@@ -112,13 +118,13 @@ def _volume(share: Mounted) -> Volume:
 
 
 async def _require_claim(connection: Connection, claim: str) -> None:
-    """Raises NotThereError if the claim does not exist, since the pod would stay pending."""
+    """Raises ObjectNotFoundError if the claim does not exist, since the pod would stay pending."""
     try:
         await connection.send(requests.get(PERSISTENT_VOLUME_CLAIMS, connection.namespace, claim))
     except ForbiddenError:
         return
     except NotFoundError as error:
-        raise NotThereError(
+        raise ObjectNotFoundError(
             f"there is no PersistentVolumeClaim {claim} in the namespace {connection.namespace}. "
             "List the claims with `kubectl get pvc`."
         ) from error
@@ -157,7 +163,9 @@ async def _wait_until_running(
 def _has_begun(watcher: PodWatcher, share: Mounted) -> bool:
     """Return whether the container runs. Raises ClientError if it never will."""
     if watcher.is_lost or any(pod.is_deleting for pod in watcher.pods):
-        raise GoneError(f"the loader pod for {describe_share(share)} was deleted. Run the command again.")
+        raise ObjectDeletedError(
+            f"the loader pod for {describe_share(share)} was deleted. Run the command again."
+        )
     for pod in watcher.pods:
         status = pod.status_of(CONTAINER)
         if pod.is_over:
@@ -165,7 +173,7 @@ def _has_begun(watcher: PodWatcher, share: Mounted) -> bool:
             why = pod.status.message or pod.status.reason
             if ended is not None:
                 why = f"it exited with code {ended.exit_code}: {ended.message or ended.reason}"
-            raise RefusedError(
+            raise RejectedError(
                 f"the loader pod for {describe_share(share)} failed: {why or 'unknown reason'}"
             )
         if status is not None and status.is_running:

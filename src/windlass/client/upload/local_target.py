@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from windlass.client.errors import NotThereError, RefusedError
+from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.upload.items import Item, part_name
 from windlass.client.upload.target import (
     RESUME_HINT,
@@ -38,7 +38,7 @@ class LocalTarget:
     def check(self) -> None:
         """Raises ClientError."""
         if not self._root.exists():
-            raise NotThereError(
+            raise ObjectNotFoundError(
                 f"{self._root} does not exist. Mount the share there, or create the directory if it is a local one."
             )
 
@@ -125,7 +125,7 @@ class LocalTarget:
         with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
             is_ours = _locked(file) and _has_name(part, file)
             if not is_ours:
-                raise RefusedError(
+                raise RejectedError(
                     f"{self.where}: another upload is writing {part.name}. Wait until it is done. {RESUME_HINT}"
                 )
             yield file
@@ -136,10 +136,10 @@ class LocalTarget:
             yield
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise RefusedError(
+                raise RejectedError(
                     f"{self.where}: {what}: no space left. Partial files are kept. Free some space. {RESUME_HINT}"
                 ) from error
-            raise RefusedError(f"{self.where}: {what}: {error.strerror or error}. {RESUME_HINT}") from error
+            raise RejectedError(f"{self.where}: {what}: {error.strerror or error}. {RESUME_HINT}") from error
 
 
 def _locked(file: IO[bytes]) -> bool:

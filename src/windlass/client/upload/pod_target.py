@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from windlass.client import exec as execution
 from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, RefusedError, TimedOutError, UnreachableError
+from windlass.client.errors import ClientError, RejectedError, TimedOutError, UnreachableError
 from windlass.client.exec import Streams
 from windlass.client.upload import loader_pod, transfer
 from windlass.client.upload.items import Item, UploadItems, part_name
@@ -209,7 +209,7 @@ class PodTarget:
         written = await self._run(script, (str(len(lines)),), _lines(lines), stall_seconds=stall_seconds)
         found = written.splitlines()
         if len(found) != len(lines):
-            raise RefusedError(
+            raise RejectedError(
                 f"{self.where}: received {len(found)} answers for {len(lines)} files. {RESUME_HINT}"
             )
         return found
@@ -235,7 +235,7 @@ class PodTarget:
                 f"{self.where}: lost the connection to the loader pod: {error}. {RESUME_HINT}"
             ) from error
         if code:
-            raise RefusedError(self._error_message(code, err.decode("utf-8", "replace").strip()))
+            raise RejectedError(self._error_message(code, err.decode("utf-8", "replace").strip()))
         return out.decode("utf-8", "replace")
 
     def _error_message(self, code: int, stderr: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.client.errors import ClientError, RefusedError
+from windlass.client.errors import ClientError, RejectedError
 from windlass.client.submit import code_archive
 from windlass.client.upload.items import Item, UploadItems
 from windlass.client.upload.local_target import LocalTarget
@@ -149,14 +149,14 @@ def _conflicts(where: str, items: Sequence[Item], found: Sequence[Found]) -> Ite
 
 
 def _require_none(where: str, problems: Sequence[str]) -> None:
-    """Raises RefusedError if there are problems."""
+    """Raises RejectedError if there are problems."""
     if problems:
-        raise RefusedError(f"cannot upload to {where}: {_listed(problems)}")
+        raise RejectedError(f"cannot upload to {where}: {_listed(problems)}")
 
 
 def _require_space(where: str, plan: UploadPlan, free_space: int | None) -> None:
     if free_space is not None and plan.left > free_space:
-        raise RefusedError(
+        raise RejectedError(
             f"cannot upload to {where}: {code_archive.shown_size(plan.left)} needed, "
             f"{code_archive.shown_size(free_space)} free. Free some space, or choose another share."
         )
