@@ -86,9 +86,8 @@ class AsyncClient:
 
         A relative `code` is resolved in the folder of the file, in `folder`, or else in the current directory. With
         `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are created first:
-        data is loaded and, unless `preflight` is False, required files are checked. `on_progress` is called with each progress
-        message: `on_progress=print` prints them, including a generated password of a companion, which is shown only
-        once.
+        data is loaded and, unless `preflight` is False, required files are checked. `on_progress` receives all progress
+        messages, including a generated password of a companion, which is shown only once. Pass `print` to print them.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
