@@ -7,7 +7,7 @@ import pytest
 
 from windlass.decide import failures
 from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES
-from windlass.decide.failures import Classifier, classify_creation_failure, truncate, with_defaults
+from windlass.decide.failures import Classifier, classify_creation_failure, truncate
 from windlass.k8s.patterns import PatternError
 from windlass.model import completion
 from windlass.model.completion import (
@@ -346,8 +346,7 @@ def test_container_patterns_match_failed_containers_only() -> None:
             )
         ),
     )
-    (result,) = with_defaults([configured])
-    ranges = [container.code_range for container in result.pod_patterns[0].containers]
+    ranges = [container.code_range for container in configured.pod_patterns[0].containers]
     assert ranges == [IntRange(min=1), IntRange(min=1, max=5), IntRange(min=0, max=5)]
 
 

@@ -4,11 +4,12 @@ A step either changes the Framework's state or adds actions, never both: actions
 be stored.
 """
 
+from datetime import datetime
+
 import msgspec
 
 from windlass.decide import (
     completion,
-    deadlines,
     deletion,
     initial_status,
     ownership,
@@ -29,13 +30,18 @@ from windlass.decide.types import (
 from windlass.model import gang, names
 from windlass.model.completion import (
     CompletionCode,
+    CompletionTrigger,
     FrameworkAttemptCompletionStatus,
     framework_completion,
 )
 from windlass.model.framework import CompletedPods, ExecutionType
 from windlass.model.pods import ConfigMapView
 from windlass.model.states import State
-from windlass.model.status import ConditionType
+from windlass.model.status import ConditionType, TaskStatus
+
+_PENDING_STATES = frozenset(
+    {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_CREATION_REQUESTED, State.ATTEMPT_PREPARING}
+)
 
 
 def while_creation_is_pending(builder: DecisionBuilder) -> bool:
@@ -50,7 +56,7 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
         suspend.hold(builder)
     else:
         suspend.release(builder)
-    ended = _stop(builder) or deadlines.active_deadline(builder)
+    ended = _stop(builder) or _active_deadline(builder)
     if ended is not None:
         _end(builder, ended, State.ATTEMPT_COMPLETED)
         return True
@@ -155,8 +161,8 @@ def while_active(builder: DecisionBuilder) -> bool:
         _stop(builder)
         or completion.evaluate(builder.spec, role_counts)
         or suspend.suspension(builder.spec)
-        or deadlines.active_deadline(builder)
-        or deadlines.pending_deadline(builder)
+        or _active_deadline(builder)
+        or _pending_deadline(builder)
     )
     if ended is not None:
         _end(builder, ended, State.ATTEMPT_DELETION_PENDING)
@@ -182,6 +188,55 @@ def _stop(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     if builder.spec.execution_type is not ExecutionType.STOP:
         return None
     return framework_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop")
+
+
+def _active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
+    """Return the completion status if the deadline over all attempts has passed. Suspended time does not count."""
+    limit = builder.spec.active_deadline_seconds
+    if limit is None or builder.status.holding.since is not None:
+        return None
+    if not builder.is_due(builder.status.start_time, limit + builder.status.holding.total_sec):
+        return None
+    return framework_completion(
+        CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
+        f"The Framework was active for more than {limit} s (activeDeadlineSeconds)",
+    )
+
+
+def _pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
+    """Return the completion status if a task has been waiting too long for its pod to run."""
+    limit = builder.spec.pending_deadline_seconds
+    if limit is None:
+        return None
+    pending = [
+        (_pending_since(builder, task), role.name, task)
+        for role in builder.status.attempt_status.roles
+        for task in role.task_statuses
+        if task.state in _PENDING_STATES and not task.deletion_pending
+    ]
+    if not pending:
+        return None
+    since, role_name, task = min(pending, key=lambda entry: entry[0])
+    if not builder.is_due(since, limit):
+        return None
+    return framework_completion(
+        CompletionCode.PENDING_DEADLINE_EXCEEDED,
+        f"{role_name}-{task.index} was pending for more than {limit} s (pendingDeadlineSeconds)",
+        CompletionTrigger(
+            message=f"The task was pending since {since:%Y-%m-%dT%H:%M:%SZ}",
+            task_role_name=role_name,
+            task_index=task.index,
+        ),
+    )
+
+
+def _pending_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
+    """Return when the pod was created; for a task without a pod, when it could have been created."""
+    config_map = builder.observed.config_map
+    began = None if config_map is None else config_map.metadata.creation_timestamp
+    if task.state is State.ATTEMPT_PREPARING or began is None:
+        return task.transition_time
+    return max(task.transition_time, began)
 
 
 def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus:
@@ -305,7 +360,7 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
         _set_retry_status(builder, retried)
         message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
-    is_cut_short = _stop(builder) is not None or deadlines.active_deadline(builder) is not None
+    is_cut_short = _stop(builder) is not None or _active_deadline(builder) is not None
     ended_at = attempt.completion_time or builder.now
     delay = retried.retry_delay_sec
     if delay is not None and not is_cut_short and not builder.is_due(ended_at, delay):

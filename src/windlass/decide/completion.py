@@ -13,7 +13,7 @@ from windlass.model.completion import (
 )
 from windlass.model.framework import CompletionPolicySpec, FrameworkSpec
 from windlass.model.states import COMPLETED, RUNNING
-from windlass.model.status import Summary, TaskRoleStatus, TaskStatus
+from windlass.model.status import TaskRoleStatus, TaskStatus
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
@@ -48,16 +48,6 @@ def count_tasks(role: TaskRoleStatus) -> RoleCounts:
             elif ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION:
                 failed.append(task)
     return RoleCounts(role.name, tasks, running, tuple(succeeded), tuple(failed))
-
-
-def summary_of(role_counts: tuple[RoleCounts, ...]) -> Summary:
-    tasks = running = succeeded = failed = 0
-    for counts in role_counts:
-        tasks += counts.tasks
-        running += counts.running
-        succeeded += len(counts.succeeded)
-        failed += len(counts.failed)
-    return Summary(tasks, running, succeeded, failed)
 
 
 class _MetPolicy(msgspec.Struct, frozen=True):

@@ -7,17 +7,16 @@ import msgspec
 
 from windlass.decide import (
     attempt,
-    blocked,
-    completion,
     conditions,
     deletion,
     initial_status,
     write_coalescing,
 )
 from windlass.decide.builder import DecisionBuilder
-from windlass.decide.types import Decision, Observed, Rules
+from windlass.decide.types import Decision, Observed, Reason, ReasonKind, Rules
 from windlass.model.framework import Framework
 from windlass.model.states import State
+from windlass.model.status import ConditionType, Summary
 from windlass.wire import semantic_validation
 
 DEFAULT_RULES = Rules()
@@ -48,11 +47,11 @@ def decide(
     continues from that status, which keeps what was observed and when, and replaces it.
     """
     if observed.other_controller:
-        return blocked.yield_to_other_controller(framework, observed, now)
+        return _yield_to_other_controller(framework, observed, now)
     if framework.is_deleting:
         return deletion.delete_owned_objects(framework, observed, now, rules)
-    if nonsense := semantic_validation.semantic_error(framework):
-        return blocked.report_invalid_spec(framework, nonsense, now)
+    if error := semantic_validation.semantic_error(framework):
+        return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, error, now)
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     if unstored is not None and write_coalescing.is_resumable(framework, unstored.status):
@@ -73,6 +72,45 @@ def decide(
 
 
 def _summarise(builder: DecisionBuilder) -> None:
-    summary = completion.summary_of(builder.role_counts())
+    counts = builder.role_counts()
+    summary = Summary(
+        tasks=sum(role.tasks for role in counts),
+        running=sum(role.running for role in counts),
+        succeeded=sum(len(role.succeeded) for role in counts),
+        failed=sum(len(role.failed) for role in counts),
+    )
     if summary != builder.status.summary:
         builder.status = msgspec.structs.replace(builder.status, summary=summary)
+
+
+# Frameworks that are not managed: nothing is deleted, running tasks keep running.
+
+
+def _yield_to_other_controller(framework: Framework, observed: Observed, now: datetime) -> Decision:
+    """Report the other controller once, so that the two do not overwrite each other's status forever (A8)."""
+    status = framework.status
+    condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
+    if observed.is_other_controller_reported or (condition is not None and condition.is_true):
+        return Decision(status=status)
+    other = observed.other_controller
+    message = (
+        f"{other} also writes the status of this Framework. To let Windlass manage it, stop {other} and restart the "
+        "Windlass controller"
+    )
+    return _block(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
+
+
+def _block(
+    framework: Framework, condition: ConditionType, kind: ReasonKind, message: str, now: datetime
+) -> Decision:
+    """Return a decision that sets the condition and takes no action."""
+    status = framework.status
+    if status is None:
+        # A status without roles. Once the spec is valid, its roles are added like new ones.
+        empty = msgspec.structs.replace(framework.spec, task_roles=())
+        without_roles = msgspec.structs.replace(framework, spec=empty)
+        status = initial_status.framework_status(without_roles, now.replace(microsecond=0))
+    explained = conditions.with_condition(status, condition, message, now)
+    if explained is framework.status:
+        return Decision(status=explained)
+    return Decision(status=explained, reasons=(Reason(kind, message, is_warning=True),))

@@ -4,7 +4,7 @@ Reads views of pods and errors of the API server, and returns values. Whether a 
 elsewhere, and so is whether a configuration is valid (statement 19).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -19,7 +19,7 @@ from windlass.model.completion import (
     PodCompletionStatus,
     TaskAttemptCompletionStatus,
 )
-from windlass.model.failures import ApiFailure, ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.failures import ApiFailure, ContainerPattern, FailureClass, PodPattern
 from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, PodView
 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
@@ -78,7 +78,7 @@ class Classifier:
     """The failure classes in their order, with compiled expressions. The first match wins."""
 
     def __init__(self, configured: Sequence[FailureClass] = DEFAULT_FAILURE_CLASSES) -> None:
-        classes = (*PREDEFINED_FAILURE_CLASSES, *with_defaults(configured))
+        classes = (*PREDEFINED_FAILURE_CLASSES, *configured)
         self._classes = tuple(
             (_PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
         )
@@ -87,46 +87,33 @@ class Classifier:
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
         """Return the completion status of a task attempt whose pod is Succeeded or Failed."""
-        kept = pod_completion(pod)
+        pod_status = pod_completion(pod)
         if pod.status.phase == PodPhase.SUCCEEDED:
-            return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, kept)
-        match = self._search(pod.name, kept) if self._reads_names else self._cached_search(kept)
-        failure, diagnostics = match
+            return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, pod_status)
+        failure, diagnostics = (
+            self._search(pod.name, pod_status) if self._reads_names else self._cached_search(pod_status)
+        )
         if failure is None:
-            return _unmatched(pod, diagnostics, kept)
-        return TaskAttemptCompletionStatus(failure.code, failure.phrase, failure.type, diagnostics, kept)
+            return _unmatched(pod, diagnostics, pod_status)
+        return TaskAttemptCompletionStatus(
+            failure.code, failure.phrase, failure.type, diagnostics, pod_status
+        )
 
-    def _cached_search(self, kept: PodCompletionStatus) -> _Match:
+    def _cached_search(self, pod_status: PodCompletionStatus) -> _Match:
         """Search with a cache: when a gang fails, most of its pods fail alike."""
-        match = self._cache.get(kept)
+        match = self._cache.get(pod_status)
         if match is None:
             if len(self._cache) >= MAX_CACHED_MATCHES:
                 self._cache.clear()
-            match = self._cache[kept] = self._search("", kept)
+            match = self._cache[pod_status] = self._search("", pod_status)
         return match
 
-    def _search(self, pod_name: str, kept: PodCompletionStatus) -> _Match:
+    def _search(self, pod_name: str, pod_status: PodCompletionStatus) -> _Match:
         for matcher, failure in self._classes:
-            matched = matcher.match(pod_name, kept)
+            matched = matcher.match(pod_name, pod_status)
             if matched is not None:
                 return failure, f"PodPattern matched: {_json(matched)}"
-        return None, f"PodPattern unmatched: {_json(kept)}"
-
-
-def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...]:
-    """Apply the default of the reference: container patterns match failed containers only, codes from 1 on."""
-    return tuple(
-        msgspec.structs.replace(
-            failure,
-            pod_patterns=tuple(
-                msgspec.structs.replace(
-                    pattern, containers=tuple(_failed_only(container) for container in pattern.containers)
-                )
-                for pattern in failure.pod_patterns
-            ),
-        )
-        for failure in configured
-    )
+        return None, f"PodPattern unmatched: {_json(pod_status)}"
 
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
@@ -201,13 +188,9 @@ def _truncate_text(text: str) -> str:
     return text.encode()[: MAX_TEXT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
 
 
-def _failed_only(pattern: ContainerPattern) -> ContainerPattern:
-    if pattern.code_range.min is not None:
-        return pattern
-    return msgspec.structs.replace(pattern, code_range=IntRange(min=1, max=pattern.code_range.max))
-
-
-def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> TaskAttemptCompletionStatus:
+def _unmatched(
+    pod: PodView, diagnostics: str, pod_status: PodCompletionStatus
+) -> TaskAttemptCompletionStatus:
     """Use the exit code of the failed container that ended last; of two that ended at the same time, the later in
     order."""
     last_code, last_end = 0, _LONG_AGO
@@ -220,90 +203,79 @@ def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> Tas
             last_code, last_end = ended.exit_code, end
     if last_code == 0:
         code = CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER
-        return completion.task_completion(code, diagnostics, kept)
-    return TaskAttemptCompletionStatus(last_code, UNRECOGNIZED_PHRASE, completion.FAILED, diagnostics, kept)
+        return completion.task_completion(code, diagnostics, pod_status)
+    return TaskAttemptCompletionStatus(
+        last_code, UNRECOGNIZED_PHRASE, completion.FAILED, diagnostics, pod_status
+    )
 
 
 def _json(value: MatchedPod | PodCompletionStatus) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _compiled(expression: str) -> Callable[[str], str | None] | None:
-    return patterns.compile_search(expression) if expression else None
+class _TextMatcher:
+    """The compiled expressions of a pattern."""
+
+    __slots__ = ("_searches",)
+
+    def __init__(self, pattern: PodPattern | ContainerPattern) -> None:
+        expressions = (
+            ("reason", pattern.reason_regex),
+            ("message", pattern.message_regex),
+            ("name", pattern.name_regex),
+        )
+        self._searches = [(field, patterns.compile_search(regex)) for field, regex in expressions if regex]
+
+    def match(self, **texts: str) -> dict[str, str] | None:
+        """Return the match of each expression by the field of its text; None if one does not match."""
+        matches = {}
+        for field, search in self._searches:
+            match = search(texts[field])
+            if match is None:
+                return None
+            matches[field] = match
+        return matches
 
 
 class _PodMatcher:
-    """A compiled pod pattern. It reads what the status keeps of a pod: only containers that ended can match."""
+    """A compiled pod pattern. It reads the completion status of a pod: only containers that ended can match."""
 
-    __slots__ = ("containers", "message", "name", "reason")
+    __slots__ = ("_containers", "_texts")
 
     def __init__(self, pattern: PodPattern) -> None:
-        self.name = _compiled(pattern.name_regex)
-        self.reason = _compiled(pattern.reason_regex)
-        self.message = _compiled(pattern.message_regex)
-        self.containers = tuple(_ContainerMatcher(container) for container in pattern.containers)
+        self._texts = _TextMatcher(pattern)
+        self._containers = tuple(_ContainerMatcher(container) for container in pattern.containers)
 
-    def match(self, pod_name: str, kept: PodCompletionStatus) -> MatchedPod | None:
-        if self.containers and not kept.containers:
+    def match(self, pod_name: str, pod: PodCompletionStatus) -> MatchedPod | None:
+        if self._containers and not pod.containers:
             return None
-        texts = _search_all(
-            ((self.name, pod_name), (self.reason, kept.reason), (self.message, kept.message)),
-        )
+        texts = self._texts.match(name=pod_name, reason=pod.reason, message=pod.message)
         if texts is None:
             return None
         containers = []
-        for matcher in self.containers:
-            matched = matcher.match_any(kept.containers)
+        for matcher in self._containers:
+            matched = next(filter(None, map(matcher.match, pod.containers)), None)
             if matched is None:
                 return None
             containers.append(matched)
-        name, reason, message = texts
-        return MatchedPod(name, reason or "", message or "", tuple(containers))
+        return MatchedPod(**texts, containers=tuple(containers))
 
 
 class _ContainerMatcher:
     """A compiled container pattern. The numbers are compared first, because that is cheapest."""
 
-    __slots__ = ("codes", "message", "name", "reason", "signals")
+    __slots__ = ("_codes", "_signals", "_texts")
 
     def __init__(self, pattern: ContainerPattern) -> None:
-        self.name = _compiled(pattern.name_regex)
-        self.reason = _compiled(pattern.reason_regex)
-        self.message = _compiled(pattern.message_regex)
-        self.signals = pattern.signal_range
-        self.codes = pattern.code_range
-
-    def match_any(self, containers: Sequence[ContainerCompletionStatus]) -> MatchedContainer | None:
-        return next((matched for matched in map(self.match, containers) if matched is not None), None)
+        self._texts = _TextMatcher(pattern)
+        self._signals = pattern.signal_range
+        self._codes = pattern.code_range
 
     def match(self, container: ContainerCompletionStatus) -> MatchedContainer | None:
-        if not (self.codes.contains(container.code) and self.signals.contains(container.signal)):
+        if not (self._codes.contains(container.code) and self._signals.contains(container.signal)):
             return None
-        texts = _search_all(
-            (
-                (self.reason, container.reason),
-                (self.message, container.message),
-                (self.name, container.name),
-            ),
-        )
+        texts = self._texts.match(name=container.name, reason=container.reason, message=container.message)
         if texts is None:
             return None
-        reason, message, name = texts
-        signal = 0 if self.signals.is_unbounded else container.signal
-        return MatchedContainer(name, reason or "", message or "", signal, container.code)
-
-
-def _search_all(
-    searches: tuple[tuple[Callable[[str], str | None] | None, str], ...],
-) -> list[str | None] | None:
-    """Return the match of each expression in its text, None where there is no expression; None if one does not
-    match."""
-    found: list[str | None] = []
-    for search, text in searches:
-        if search is None:
-            found.append(None)
-        elif (match := search(text)) is None:
-            return None
-        else:
-            found.append(match)
-    return found
+        signal = 0 if self._signals.is_unbounded else container.signal
+        return MatchedContainer(**texts, signal=signal, code=container.code)

@@ -78,29 +78,19 @@ def _after_counting(
     policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType
 ) -> RetryDecision:
     counted, limit = history.retried.accountable_retried_count, policy.max_retry_count
-    delay = _backoff(policy.retry_backoff, history)
     if limit == ALWAYS_RETRY:
-        return RetryDecision(
-            should_retry=True, is_counted=True, delay_sec=delay, reason="always retried (maxRetryCount -2)"
-        )
-    if not completion.is_failed:
+        reason = "always retried (maxRetryCount -2)"
+    elif not completion.is_failed:
         return RetryDecision(should_retry=False, reason="succeeded")
-    if limit == RETRY_IF_FAILED:
-        return RetryDecision(
-            should_retry=True,
-            is_counted=True,
-            delay_sec=delay,
-            reason="retried after any failure (maxRetryCount -1)",
-        )
-    if counted < limit:
-        return RetryDecision(
-            should_retry=True,
-            is_counted=True,
-            delay_sec=delay,
-            reason=f"retry {counted + 1} of {limit}",
-        )
-    reason = f"all {limit} retries are used" if limit else "no retries allowed (maxRetryCount 0)"
-    return RetryDecision(should_retry=False, reason=reason)
+    elif limit == RETRY_IF_FAILED:
+        reason = "retried after any failure (maxRetryCount -1)"
+    elif counted < limit:
+        reason = f"retry {counted + 1} of {limit}"
+    else:
+        reason = f"all {limit} retries are used" if limit else "no retries allowed (maxRetryCount 0)"
+        return RetryDecision(should_retry=False, reason=reason)
+    delay = _backoff(policy.retry_backoff, history)
+    return RetryDecision(should_retry=True, reason=reason, is_counted=True, delay_sec=delay)
 
 
 def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:

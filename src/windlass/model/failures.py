@@ -5,6 +5,8 @@ import msgspec
 from windlass.model.base import Sparse
 from windlass.model.completion import CompletionType
 
+LOWEST_FAILED_CODE = 1
+
 
 class IntRange(Sparse, frozen=True):
     """A range with inclusive ends; an absent end is open."""
@@ -28,6 +30,12 @@ class ContainerPattern(Sparse, frozen=True):
     message_regex: str = ""
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
+    """Failed containers only: without a minimum, codes from LOWEST_FAILED_CODE on, as in the reference."""
+
+    def __post_init__(self) -> None:
+        if self.code_range.min is None:
+            code_range = IntRange(min=LOWEST_FAILED_CODE, max=self.code_range.max)
+            msgspec.structs.force_setattr(self, "code_range", code_range)
 
 
 class PodPattern(Sparse, frozen=True):

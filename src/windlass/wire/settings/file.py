@@ -10,7 +10,7 @@ import msgspec
 from windlass.k8s import formats, patterns
 from windlass.model import completion, names, settings
 from windlass.model.completion import CompletionTypeName
-from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.failures import LOWEST_FAILED_CODE
 from windlass.model.settings import Settings
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, InvalidFileError
@@ -20,8 +20,6 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
 _EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
-_LOWEST_FAILED_CODE = 1
-"""The default lower bound of container patterns, as in the reference."""
 _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 
@@ -122,11 +120,7 @@ def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
 def _settings(root: tree.Mapping) -> Settings:
     """Return the settings of a valid tree."""
     read = msgspec.convert(tree.without_nulls(tree.plain(root)), Settings)
-    return msgspec.structs.replace(
-        read,
-        namespaces=tuple(dict.fromkeys(read.namespaces)),
-        pod_failure_spec=tuple(_with_lowest_codes(failure) for failure in read.pod_failure_spec),
-    )
+    return msgspec.structs.replace(read, namespaces=tuple(dict.fromkeys(read.namespaces)))
 
 
 def _merged(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
@@ -315,7 +309,7 @@ def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
 def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Check the pattern of a pod or of a container."""
     yield from _check_expressions(pattern, path)
-    for field, lowest in (("signalRange", None), ("codeRange", _LOWEST_FAILED_CODE)):
+    for field, lowest in (("signalRange", None), ("codeRange", LOWEST_FAILED_CODE)):
         yield from _check_range(tree.dig(pattern, field), lowest, f"{path}.{field}")
     for index, container in enumerate(tree.items_of(tree.dig(pattern, "containers"))):
         yield from _check_pattern(container, diagnostics.item(f"{path}.containers", index))
@@ -344,22 +338,3 @@ def _integer(node: tree.Node | None, otherwise: Any) -> Any:
     return (
         node.value if isinstance(node, tree.Scalar) and structural_validation.is_integer(node) else otherwise
     )
-
-
-def _with_lowest_codes(failure: FailureClass) -> FailureClass:
-    return msgspec.structs.replace(
-        failure,
-        pod_patterns=tuple(_pod_pattern_with_lowest_codes(pattern) for pattern in failure.pod_patterns),
-    )
-
-
-def _pod_pattern_with_lowest_codes(pattern: PodPattern) -> PodPattern:
-    containers = tuple(_container_with_lowest_code(container) for container in pattern.containers)
-    return msgspec.structs.replace(pattern, containers=containers)
-
-
-def _container_with_lowest_code(container: ContainerPattern) -> ContainerPattern:
-    if container.code_range.min is not None:
-        return container
-    code_range = IntRange(min=_LOWEST_FAILED_CODE, max=container.code_range.max)
-    return msgspec.structs.replace(container, code_range=code_range)
