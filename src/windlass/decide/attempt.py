@@ -81,7 +81,7 @@ def _create_unless_postponed(builder: DecisionBuilder, creation: Action, name: s
     """Add the action unless the creation is postponed."""
     postponed = builder.observed.outcomes.postponed.get(name)
     if postponed is None or builder.is_past(postponed):
-        builder.act(creation)
+        builder.add_action(creation)
 
 
 def _associate(builder: DecisionBuilder, config_map_uid: str) -> None:
@@ -90,7 +90,7 @@ def _associate(builder: DecisionBuilder, config_map_uid: str) -> None:
     builder.with_attempt(
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
-    builder.move(State.ATTEMPT_CREATION_REQUESTED)
+    builder.move_to(State.ATTEMPT_CREATION_REQUESTED)
     builder.report(ReasonKind.ATTEMPT_STARTED, f"Started attempt {attempt_id}")
 
 
@@ -100,10 +100,12 @@ def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
         deletion.delete_attempt(builder, config_map.uid, deletion.unless_deleting(config_map))
         return
     owner = config_map.controller
-    belongs = (
+    owner_text = (
         "has no owner" if owner is None else f"belongs to {owner.kind} {owner.name} ({owner.api_version})"
     )
-    message = f"ConfigMap {config_map.name} already exists and {belongs}. Delete it, or rename the Framework"
+    message = (
+        f"ConfigMap {config_map.name} already exists and {owner_text}. Delete it, or rename the Framework"
+    )
     _report_name_taken(builder, message)
 
 
@@ -121,7 +123,7 @@ def while_creation_is_requested(builder: DecisionBuilder) -> bool:
         case Presence.UNKNOWN:
             builder.relist()
             return False
-        case Presence.GONE:
+        case Presence.DELETED:
             _end(builder, _external_deletion(builder), State.ATTEMPT_DELETING)
             return True
         case Presence.UNCONFIRMED:
@@ -135,7 +137,7 @@ def while_creation_is_requested(builder: DecisionBuilder) -> bool:
             if config_map is not None and config_map.is_deleting:
                 _end(builder, _external_deletion(builder), State.ATTEMPT_DELETING)
             else:
-                builder.move(State.ATTEMPT_PREPARING)
+                builder.move_to(State.ATTEMPT_PREPARING)
             return True
 
 
@@ -146,14 +148,14 @@ def while_active(builder: DecisionBuilder) -> bool:
     if presence is Presence.UNKNOWN:
         builder.relist()
         return False
-    if presence is Presence.GONE or (config_map is not None and config_map.is_deleting):
+    if presence is Presence.DELETED or (config_map is not None and config_map.is_deleting):
         _end(builder, _external_deletion(builder), State.ATTEMPT_DELETING)
         return True
     tasks.update_tasks(builder)
     role_counts = builder.role_counts()
     is_any_running = any(counts.running for counts in role_counts)
     if is_any_running and builder.status.state is State.ATTEMPT_PREPARING:
-        builder.move(State.ATTEMPT_RUNNING)
+        builder.move_to(State.ATTEMPT_RUNNING)
     if suspend.is_suspended(builder.spec):
         # The time in which its pods terminate belongs to the suspension.
         suspend.hold(builder)
@@ -181,7 +183,7 @@ def _publish_gang(builder: DecisionBuilder) -> None:
         return
     fingerprint = gang.fingerprint(members)
     if fingerprint != builder.observed.outcomes.published_gang:
-        builder.act(PublishGang(fingerprint))
+        builder.add_action(PublishGang(fingerprint))
 
 
 def _stop(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
@@ -251,7 +253,7 @@ def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, stat
     """Set the completion status of the attempt. It never changes afterwards."""
     tasks.end_tasks(builder)
     builder.with_attempt(completion_status=ended)
-    builder.move(state)
+    builder.move_to(state)
     builder.report(
         ReasonKind.ATTEMPT_ENDING,
         f"Attempt {builder.status.attempt_status.id} ended with {ended.phrase} ({ended.code}): {ended.diagnostics}",
@@ -268,13 +270,13 @@ def while_ending(builder: DecisionBuilder) -> bool:
     if presence is Presence.UNKNOWN:
         builder.relist()
         return False
-    config_map = None if presence is Presence.GONE else builder.observed.config_map
+    config_map = None if presence is Presence.DELETED else builder.observed.config_map
     _follow_config_map(builder, config_map)
     are_tasks_completed = tasks.are_all_completed(builder)
     if presence is Presence.UNCONFIRMED:
         builder.relist_if_unconfirmed(builder.status.transition_time)
-    is_there = presence is Presence.PRESENT and config_map is not None and not config_map.is_deleting
-    if is_there and _is_kept(builder):
+    exists = presence is Presence.PRESENT and config_map is not None and not config_map.is_deleting
+    if exists and _keeps_pods(builder):
         ended = _pods_of_completed_tasks(builder)
         live = [
             pod
@@ -286,7 +288,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
         is_over = are_tasks_completed and not live
     else:
         is_over = (
-            presence is Presence.GONE
+            presence is Presence.DELETED
             and are_tasks_completed
             and not deletion.pods_of_attempt(builder.observed, config_map_uid)
         )
@@ -296,7 +298,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
             deletion.delete_attempt(builder, config_map_uid, removable)
     if is_over:
         builder.actions.clear()
-        builder.move(State.ATTEMPT_COMPLETED)
+        builder.move_to(State.ATTEMPT_COMPLETED)
     return is_over
 
 
@@ -304,10 +306,10 @@ def _follow_config_map(builder: DecisionBuilder, config_map: ConfigMapView | Non
     if config_map is None:
         return
     if config_map.is_deleting and builder.status.state is not State.ATTEMPT_DELETING:
-        builder.move(State.ATTEMPT_DELETING)
+        builder.move_to(State.ATTEMPT_DELETING)
     is_requested = config_map.uid in builder.observed.outcomes.deletion_requested
     if is_requested and builder.status.state is State.ATTEMPT_DELETION_PENDING:
-        builder.move(State.ATTEMPT_DELETION_REQUESTED)
+        builder.move_to(State.ATTEMPT_DELETION_REQUESTED)
 
 
 def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
@@ -321,10 +323,10 @@ def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
     }
 
 
-def _is_kept(builder: DecisionBuilder) -> bool:
+def _keeps_pods(builder: DecisionBuilder) -> bool:
     """Return whether the pods are kept. Only those of the last attempt are: a retry needs their names."""
-    is_wanted = builder.spec.completed_pods is CompletedPods.KEEP
-    return is_wanted and not _retry_decision(builder).should_retry
+    keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
+    return keeps_pods and not _retry_decision(builder).should_retry
 
 
 def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
@@ -346,7 +348,7 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
     attempt = builder.status.attempt_status
     if not decision.should_retry:
         _set_retry_status(builder, msgspec.structs.replace(retried, retry_delay_sec=None))
-        builder.move(State.COMPLETED)
+        builder.move_to(State.COMPLETED)
         ended = attempt.completion_status
         is_failed = ended is not None and ended.type.is_failed
         message = "Succeeded"
@@ -360,10 +362,10 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
         _set_retry_status(builder, retried)
         message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
-    is_cut_short = _stop(builder) is not None or _active_deadline(builder) is not None
+    is_delay_shortened = _stop(builder) is not None or _active_deadline(builder) is not None
     ended_at = attempt.completion_time or builder.now
     delay = retried.retry_delay_sec
-    if delay is not None and not is_cut_short and not builder.is_due(ended_at, delay):
+    if delay is not None and not is_delay_shortened and not builder.is_due(ended_at, delay):
         return False
     _retry(builder, decision)
     return True
@@ -380,7 +382,7 @@ def _retry(builder: DecisionBuilder, decision: retry.RetryDecision) -> None:
         attempt_status=initial_status.attempt(builder.framework, retried.total_retried_count, builder.now),
         holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + decision.is_suspension),
     )
-    builder.move(State.ATTEMPT_CREATION_PENDING)
+    builder.move_to(State.ATTEMPT_CREATION_PENDING)
 
 
 def _set_retry_status(builder: DecisionBuilder, retried: object) -> None:
@@ -390,10 +392,10 @@ def _set_retry_status(builder: DecisionBuilder, retried: object) -> None:
 def after_completion(builder: DecisionBuilder) -> bool:
     """Delete all pods and the ConfigMap except the kept ones, and the Framework when its TTL has expired."""
     attempt = builder.status.attempt_status
-    is_keeping = builder.spec.completed_pods is CompletedPods.KEEP
-    claimed = _pods_of_completed_tasks(builder) if is_keeping else set()
+    keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
+    claimed = _pods_of_completed_tasks(builder) if keeps_pods else set()
     deletion.delete_objects(
-        builder, claimed, kept_config_map_uid=attempt.config_map_uid if is_keeping else None
+        builder, claimed, kept_config_map_uid=attempt.config_map_uid if keeps_pods else None
     )
     _expire(builder)
     return False
@@ -406,12 +408,12 @@ def _expire(builder: DecisionBuilder) -> None:
     ended = builder.status.completion_time or builder.status.transition_time
     is_expired = builder.is_due(ended, ttl)
     if is_expired and not builder.observed.outcomes.is_framework_deletion_requested:
-        builder.act(DeleteFramework(builder.framework.uid))
+        builder.add_action(DeleteFramework(builder.framework.uid))
         builder.report(ReasonKind.FRAMEWORK_EXPIRED, f"Deleting the Framework: it completed {ttl} s ago")
 
 
 def _config_map_presence(builder: DecisionBuilder) -> Presence:
     uid = builder.status.attempt_status.config_map_uid
     if uid is None:
-        return Presence.GONE
+        return Presence.DELETED
     return ownership.presence_of(uid, builder.observed.config_map, builder.observed)

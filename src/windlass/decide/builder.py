@@ -25,7 +25,7 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
 MAX_DELAY_SEC = 100 * 365 * 24 * 3600
-"""Longer deadlines are cut to a hundred years: a datetime cannot hold much more."""
+"""Longer deadlines are limited to a hundred years: a datetime cannot hold much more."""
 RELIST_AFTER_SEC = 30
 MAX_REPORTED_FAILURES = 50
 MAX_FULL_MESSAGES = 10
@@ -66,10 +66,10 @@ class DecisionBuilder:
         self.reasons += [
             reason
             for reason in unstored.reasons
-            if reason.kind not in ABOUT_ACTIONS and not _is_of_other_failures(reason)
+            if reason.kind not in ABOUT_ACTIONS and not _is_about_unreported_failures(reason)
         ]
 
-    def act(self, action: Action) -> None:
+    def add_action(self, action: Action) -> None:
         self.actions.append(action)
 
     def relist(self) -> None:
@@ -105,12 +105,12 @@ class DecisionBuilder:
             self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     @property
-    def other_failures(self) -> tuple[Reason, ...]:
+    def unreported_failures(self) -> tuple[Reason, ...]:
         """One reason for all failures that were not reported individually."""
-        others = self.failures - MAX_REPORTED_FAILURES
-        if others <= 0:
+        unreported = self.failures - MAX_REPORTED_FAILURES
+        if unreported <= 0:
             return ()
-        return (Reason(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True),)
+        return (Reason(ReasonKind.TASK_FAILED, f"{unreported} more tasks failed", is_warning=True),)
 
     def is_due(self, since: datetime, seconds: int) -> bool:
         """Return whether the seconds have passed; if not, the Framework is reconciled when they have."""
@@ -124,7 +124,7 @@ class DecisionBuilder:
             self.wake_at = due
         return False
 
-    def move(self, state: State) -> None:
+    def move_to(self, state: State) -> None:
         self.status = transitions.with_state(self.status, state, self.now)
 
     def with_attempt(self, **changes: object) -> None:
@@ -145,8 +145,8 @@ class DecisionBuilder:
 
     def limit_messages(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
         """Truncate the messages, except in the first MAX_FULL_MESSAGES attempts with long ones (A2)."""
-        cut = failures.truncate(ended)
-        if cut is ended:
+        truncated = failures.truncate(ended)
+        if truncated is ended:
             return ended
         if self._full_messages is None:
             self._full_messages = sum(
@@ -155,10 +155,10 @@ class DecisionBuilder:
                 for task in role.task_statuses
             )
         self._full_messages += 1
-        return ended if self._full_messages <= MAX_FULL_MESSAGES else cut
+        return ended if self._full_messages <= MAX_FULL_MESSAGES else truncated
 
 
-def _is_of_other_failures(reason: Reason) -> bool:
+def _is_about_unreported_failures(reason: Reason) -> bool:
     return reason.kind is ReasonKind.TASK_FAILED and not reason.role
 
 

@@ -65,7 +65,7 @@ def decide(
         status=builder.status,
         actions=tuple(builder.actions),
         wake_at=builder.wake_at,
-        reasons=(*builder.reasons, *builder.other_failures),
+        reasons=(*builder.reasons, *builder.unreported_failures),
         failures=builder.failures,
         may_wait=write_coalescing.may_wait(framework, builder.status, builder.actions),
     )

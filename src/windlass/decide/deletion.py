@@ -28,7 +28,7 @@ def delete_pod(builder: DecisionBuilder, pod: PodView) -> None:
     outcomes = builder.observed.outcomes
     if not pod.is_deleting:
         if pod.uid not in outcomes.deletion_requested:
-            builder.act(DeletePod(pod.name, pod.uid))
+            builder.add_action(DeletePod(pod.name, pod.uid))
         return
     force_delete_if_overdue(builder, pod)
 
@@ -39,7 +39,7 @@ def force_delete_if_overdue(builder: DecisionBuilder, pod: PodView) -> None:
     if began is None or timeout is None or pod.uid in builder.observed.outcomes.forced:
         return
     if builder.is_due(began, timeout):
-        builder.act(DeletePod(pod.name, pod.uid, force=True))
+        builder.add_action(DeletePod(pod.name, pod.uid, force=True))
         message = f"Force-deleting pod {pod.name}: it was still terminating after {timeout} s"
         builder.report(ReasonKind.POD_FORCE_DELETED, message, is_warning=True)
 
@@ -65,11 +65,11 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
     outcomes = builder.observed.outcomes
     pods = pods_of_attempt(builder.observed, config_map_uid)
     labelled = [pod for pod in pods if pod.metadata.labels.attempt == config_map_uid]
-    has_uncovered = any(
+    has_undeleted_pod = any(
         not pod.is_deleting and pod.uid not in outcomes.deletion_requested for pod in labelled
     )
-    if has_uncovered or config_map_uid not in outcomes.collection_deletion_requested:
-        builder.act(DeleteAttemptPods(config_map_uid))
+    if has_undeleted_pod or config_map_uid not in outcomes.collection_deletion_requested:
+        builder.add_action(DeleteAttemptPods(config_map_uid))
     for pod in pods:
         # Pods of the reference controller lack the label that the one request selects.
         if pod.metadata.labels.attempt != config_map_uid:
@@ -78,7 +78,7 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
             force_delete_if_overdue(builder, pod)
     is_empty = not pods and config_map_uid in outcomes.collection_deletion_requested
     if is_empty and config_map is not None and config_map.uid not in outcomes.deletion_requested:
-        builder.act(DeleteConfigMap(config_map.uid))
+        builder.add_action(DeleteConfigMap(config_map.uid))
 
 
 def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:

@@ -17,7 +17,7 @@ class Presence(Enum):
     """It exists, and the watch has reported it."""
     UNCONFIRMED = auto()
     """It exists according to the response to its creation; the watch has not reported it."""
-    GONE = auto()
+    DELETED = auto()
     """It was deleted."""
     UNKNOWN = auto()
     """The status names it, but the cache does not know it."""
@@ -26,7 +26,7 @@ class Presence(Enum):
 def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:
     if found is not None and found.metadata.uid == uid:
         return Presence.UNCONFIRMED if uid in observed.unconfirmed else Presence.PRESENT
-    return Presence.GONE if uid in observed.known else Presence.UNKNOWN
+    return Presence.DELETED if uid in observed.known else Presence.UNKNOWN
 
 
 def is_our_config_map(config_map: ConfigMapView, framework_uids: AbstractSet[str]) -> bool:

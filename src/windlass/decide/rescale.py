@@ -1,8 +1,8 @@
 """Adapts roles and tasks to the spec (statements 36 to 39).
 
 `resize_roles` is called before the tasks are updated, `drop_deleted_tasks` after it: a task to remove first ends,
-then it is dropped. A task marked for deletion stays marked, so that a rescale that users have seen is carried
-through.
+then it is dropped. A task marked for deletion stays marked, because users may have
+seen the rescale.
 """
 
 import operator
@@ -23,10 +23,10 @@ def resize_roles(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
     """Add the tasks that are missing, and mark surplus ones for deletion, highest indexes first."""
-    wanted = framework.spec.task_roles
-    if len(wanted) == len(roles) and all(map(_is_as_wanted, wanted, roles)):
+    task_roles = framework.spec.task_roles
+    if len(task_roles) == len(roles) and all(map(_matches_spec, task_roles, roles)):
         return roles
-    specs = {spec.name: spec for spec in wanted}
+    specs = {spec.name: spec for spec in task_roles}
     marked = [_rescale_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
     existing = {role.name for role in roles}
     added = [
@@ -37,7 +37,7 @@ def resize_roles(
     return same_if_unchanged([*marked, *added], roles)
 
 
-def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
+def _matches_spec(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
     """Return whether the role matches its spec. Checked without reading the tasks."""
     return (
         spec.name == role.name
@@ -49,21 +49,21 @@ def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
 def _rescale_role(
     framework: Framework, spec: TaskRoleSpec | None, role: TaskRoleStatus, attempt_id: int, now: datetime
 ) -> TaskRoleStatus:
-    wanted = 0 if spec is None else spec.task_number
+    size = 0 if spec is None else spec.task_number
     tasks = role.task_statuses
     timeout = role.pod_graceful_deletion_timeout_sec
     if spec is not None:
         timeout = spec.task.pod_graceful_deletion_timeout_sec
-    if len(tasks) > wanted and any(not task.deletion_pending for task in tasks[wanted:]):
+    if len(tasks) > size and any(not task.deletion_pending for task in tasks[size:]):
         marked = (
             task if task.deletion_pending else msgspec.structs.replace(task, deletion_pending=True)
-            for task in tasks[wanted:]
+            for task in tasks[size:]
         )
-        tasks = (*tasks[:wanted], *marked)
-    elif len(tasks) < wanted:
+        tasks = (*tasks[:size], *marked)
+    elif len(tasks) < size:
         added = (
             initial_status.task(framework, role.name, index, attempt_id, now)
-            for index in range(len(tasks), wanted)
+            for index in range(len(tasks), size)
         )
         tasks = (*tasks, *added)
     if tasks is role.task_statuses and timeout == role.pod_graceful_deletion_timeout_sec:
@@ -78,35 +78,35 @@ def drop_deleted_tasks(
     roles."""
     numbers = {spec.name: spec.task_number for spec in framework.spec.task_roles}
     remaining: list[TaskRoleStatus] = []
-    ended: list[tuple[str, TaskStatus]] = []
+    dropped: list[tuple[str, TaskStatus]] = []
     for role in roles:
-        wanted = numbers.get(role.name, 0)
-        new = _drop_from_role(framework, role, wanted, attempt_id, now)
+        size = numbers.get(role.name, 0)
+        new = _drop_from_role(framework, role, size, attempt_id, now)
         if new is not role:
-            kept = {id(task) for task in new.task_statuses}
-            ended.extend((role.name, task) for task in role.task_statuses if id(task) not in kept)
+            new_ids = {id(task) for task in new.task_statuses}
+            dropped.extend((role.name, task) for task in role.task_statuses if id(task) not in new_ids)
         if role.name in numbers or new.task_statuses:
             remaining.append(new)
-    return same_if_unchanged(remaining, roles), tuple(ended)
+    return same_if_unchanged(remaining, roles), tuple(dropped)
 
 
 def _drop_from_role(
-    framework: Framework, role: TaskRoleStatus, wanted: int, attempt_id: int, now: datetime
+    framework: Framework, role: TaskRoleStatus, size: int, attempt_id: int, now: datetime
 ) -> TaskRoleStatus:
     if not any(_is_deleted(task) for task in role.task_statuses):
         return role
     tasks = list(role.task_statuses)
-    while len(tasks) > wanted and _is_deleted(tasks[-1]):
+    while len(tasks) > size and _is_deleted(tasks[-1]):
         tasks.pop()
     # A deleted task below the new size is replaced by a new instance.
     tasks = [
         initial_status.task(framework, role.name, task.index, attempt_id, now)
-        if task.index < wanted and _is_deleted(task)
+        if task.index < size and _is_deleted(task)
         else task
         for task in tasks
     ]
-    kept = same_if_unchanged(tasks, role.task_statuses)
-    return role if kept is role.task_statuses else msgspec.structs.replace(role, task_statuses=kept)
+    remaining = same_if_unchanged(tasks, role.task_statuses)
+    return role if remaining is role.task_statuses else msgspec.structs.replace(role, task_statuses=remaining)
 
 
 def same_if_unchanged(new: Sequence[T], old: tuple[T, ...]) -> tuple[T, ...]:

@@ -1,7 +1,5 @@
 """The status of a task follows its pod (statements 10 to 14, 23, 43, 44, A1)."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from windlass.decide import failures, ownership, retry, transitions
@@ -24,8 +22,6 @@ from windlass.model.states import (
     RUNNING,
 )
 from windlass.model.status import TaskStatus
-
-Step = Callable[[str, TaskStatus], TaskStatus]
 
 
 def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
@@ -61,7 +57,7 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
     if presence is Presence.UNKNOWN:
         builder.relist()
         return task
-    if presence is Presence.GONE or pod is None:
+    if presence is Presence.DELETED or pod is None:
         return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name))
     if task.state.is_ending:
         task = _while_deleting(builder, role, task, pod)
@@ -70,7 +66,7 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
         return task
     if presence is Presence.UNCONFIRMED:
         return _while_unconfirmed(builder, task)
-    return _by_phase(builder, role, task, pod)
+    return _update_from_phase(builder, role, task, pod)
 
 
 def _adopt_pod(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView | None) -> TaskStatus:
@@ -132,7 +128,7 @@ def _while_deleting(builder: DecisionBuilder, role: str, task: TaskStatus, pod: 
     return task
 
 
-def _by_phase(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
+def _update_from_phase(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
     if task.state is CREATION_REQUESTED:
         task = transitions.with_state(task, PREPARING, builder.now)
     task = _with_addresses(task, pod)
@@ -174,8 +170,8 @@ def end_attempt(
     builder: DecisionBuilder, role: str, task: TaskStatus, completion: TaskAttemptCompletionStatus
 ) -> TaskStatus:
     """Complete the attempt, none of whose containers runs. A completion status that was set earlier is kept."""
-    is_news = task.attempt_status.completion_status is None
-    if is_news:
+    is_first_completion = task.attempt_status.completion_status is None
+    if is_first_completion:
         completion = builder.limit_messages(completion)
         task = with_completion(task, completion)
         if completion.type.is_failed and not task.deletion_pending:
@@ -189,8 +185,8 @@ def end_task(
     """Update the task from its pod and end its attempt. A pod that is terminating or was never created needs one step
     only."""
     task = update_from_pod(builder, role, task)
-    doomed = mark_for_deletion(builder, task, code, diagnostics)
-    return doomed if doomed is task else update_from_pod(builder, role, doomed)
+    marked = mark_for_deletion(builder, task, code, diagnostics)
+    return marked if marked is task else update_from_pod(builder, role, marked)
 
 
 def mark_for_deletion(
@@ -258,5 +254,7 @@ def _retry(
     builder.report(ReasonKind.TASK_RETRIED, message, role, task.index, task=task)
     retried = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.with_state(task, CREATION_PENDING, builder.now)
-    fresh = type(ended)(id=retried.total_retried_count, start_time=builder.now, pod_name=ended.pod_name)
-    return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=fresh)
+    next_attempt = type(ended)(
+        id=retried.total_retried_count, start_time=builder.now, pod_name=ended.pod_name
+    )
+    return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=next_attempt)

@@ -1,5 +1,6 @@
 """Updates all tasks: each follows its pod, then is retried, completed or ended."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
@@ -38,8 +39,8 @@ def update_tasks(builder: DecisionBuilder) -> None:
         return task_lifecycle.retry_or_complete(builder, role, task, policies.get(role, RetryPolicySpec()))
 
     roles = _map_tasks(roles, advance)
-    roles, ended = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
-    for role, task in ended:
+    roles, dropped = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
+    for role, task in dropped:
         message = f"Removed {role}-{task.index}: its role was scaled down"
         builder.report(ReasonKind.TASK_DELETED, message, role, task.index, task=task)
     builder.with_roles(roles)
@@ -67,7 +68,9 @@ def are_all_completed(builder: DecisionBuilder) -> bool:
     )
 
 
-def _map_tasks(roles: tuple[TaskRoleStatus, ...], step: "task_lifecycle.Step") -> tuple[TaskRoleStatus, ...]:
+def _map_tasks(
+    roles: tuple[TaskRoleStatus, ...], step: Callable[[str, TaskStatus], TaskStatus]
+) -> tuple[TaskRoleStatus, ...]:
     """Return the roles with each task replaced by the step's result. Unchanged roles, and an unchanged tuple of them,
     stay the same objects."""
     updated = []
@@ -125,7 +128,7 @@ def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]]
             waiting += 1
     if due or waiting:
         due.sort(key=lambda entry: entry[0])
-        more = max(0, max(MIN_POSTPONED_PODS, existing) - waiting)
-        fresh = [*(creation for _, creation in due), *fresh][:more]
+        limit = max(0, max(MIN_POSTPONED_PODS, existing) - waiting)
+        fresh = [*(creation for _, creation in due), *fresh][:limit]
     for creation in fresh:
-        builder.act(creation)
+        builder.add_action(creation)

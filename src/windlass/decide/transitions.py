@@ -60,9 +60,9 @@ TRANSITIONS: dict[tuple[State, State], Origin] = {
 }
 
 
-def check(current: State, wanted: State) -> None:
-    if (current, wanted) not in TRANSITIONS:
-        raise IllegalTransitionError(f"transition from {current} to {wanted} is not allowed")
+def check(current: State, new: State) -> None:
+    if (current, new) not in TRANSITIONS:
+        raise IllegalTransitionError(f"transition from {current} to {new} is not allowed")
 
 
 def with_state(status: S, state: State, now: datetime) -> S:

@@ -10,11 +10,11 @@ from windlass.model.status import FrameworkStatus, TaskStatus
 Tasks = Mapping[str, Sequence[TaskStatus]]
 
 
-def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Action]) -> bool:
+def may_wait(framework: Framework, new: FrameworkStatus, actions: Sequence[Action]) -> bool:
     """Return whether a crash before storing loses nothing: the same would be decided again from the objects."""
-    if wanted.state is State.COMPLETED:
+    if new.state is State.COMPLETED:
         return False
-    before, after = _tasks_stored(framework.status, wanted), _tasks_by_role(wanted)
+    before, after = _tasks_stored(framework.status, new), _tasks_by_role(new)
     return all(_needs_no_stored_status(action, before, after) for action in actions)
 
 
@@ -40,9 +40,9 @@ def _needs_no_stored_status(action: Action, before: Tasks, after: Tasks) -> bool
     return False
 
 
-def _tasks_stored(stored: FrameworkStatus | None, wanted: FrameworkStatus) -> Tasks:
+def _tasks_stored(stored: FrameworkStatus | None, new: FrameworkStatus) -> Tasks:
     """Return the stored tasks by role; empty if the stored attempt is another one."""
-    if stored is None or stored.attempt_status.config_map_uid != wanted.attempt_status.config_map_uid:
+    if stored is None or stored.attempt_status.config_map_uid != new.attempt_status.config_map_uid:
         return {}
     return _tasks_by_role(stored)
 
