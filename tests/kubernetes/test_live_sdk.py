@@ -34,7 +34,7 @@ def test_synchronous_client(cluster: Cluster, place: Place, folder: Path) -> Non
         assert client.submit(job("one"), folder=folder).name == "one"
         running = client.wait("one", until="running", timeout=command_line.SECONDS)
         assert (running.running, running.total) == (2, 2)
-        with pytest.raises(ClientError, match="it is Running"):
+        with pytest.raises(ClientError, match=r"already exists in .* and is Running"):
             client.submit(job("one"), folder=folder, rerun=True)
         lines = client.logs("one", "worker-1", follow=True)
         assert next(lines).text == "worker-1 begins"
