@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from windlass.jobfile import names as jobfile_names
+from windlass.jobfile import rules
 from windlass.model import names, role_names
 from windlass.model.cluster_config import (
     ClusterConfig,
@@ -92,28 +92,26 @@ def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> It
     at = diagnostics.field(path, "imports")
     first_lines: dict[str, int] = {}
     for index, item in enumerate(tree.items_of(tree.dig(node, "imports"))):
-        where = tree.dig(item, "path")
-        text = tree.text_of(where)
-        if where is None or text is None:
+        node_of_path = tree.dig(item, "path")
+        text = tree.text_of(node_of_path)
+        if node_of_path is None or text is None:
             continue
         item_path = diagnostics.field(diagnostics.item(at, index), "path")
         problem = _path_problem(text)
         if problem:
-            yield diagnostics.error(where, item_path, f"found {diagnostics.quoted(text)}, {problem}")
+            yield diagnostics.error(node_of_path, item_path, f"found {diagnostics.quoted(text)}, {problem}")
             continue
-        written = _import(item, text)
-        name = written.names[0]
+        name = _import(item, text).names[0]
         if text not in templates and name not in PROPERTIES:
-            yield diagnostics.error(
-                where,
-                item_path,
+            message = (
                 f"found no file {diagnostics.quoted(text)} in the folder of the config, and no built-in type "
-                f"{diagnostics.quoted(name)}. {_did_you_mean(name, tuple(PROPERTIES))}",
+                f"{diagnostics.quoted(name)}. {_did_you_mean(name, tuple(PROPERTIES))}"
             )
+            yield diagnostics.error(node_of_path, item_path, message)
         elif name in first_lines:
             message = f"{diagnostics.quoted(name)} is already imported in line {first_lines[name]}: remove one of them"
-            yield diagnostics.error(where, item_path, message, Rule.DUPLICATE_NAME)
-        first_lines.setdefault(name, where.line)
+            yield diagnostics.error(node_of_path, item_path, message, Rule.DUPLICATE_NAME)
+        first_lines.setdefault(name, node_of_path.line)
 
 
 def _path_problem(text: str) -> str:
@@ -165,33 +163,20 @@ def _check_resource(
     struct = known[text]
     if struct is None or not isinstance(node, tree.Mapping):
         return
-    yield from _check_first_letter(node.get("name"), diagnostics.field(path, "name"))
+    yield from rules.check_fields(node, {"name": _check_first_letter}, path)
     properties, at = node.get("properties"), diagnostics.field(path, "properties")
     if properties is not None and not isinstance(properties, tree.Mapping):
         return
     yield from structural_validation.check(
         properties or tree.Mapping({}, {}, node.line, node.column), struct, at
     )
-    for field, rule in (
-        ("namespace", jobfile_names.check_namespace),
-        ("image", _check_image),
-    ):
-        value = tree.dig(properties, field)
-        if value is not None:
-            yield from rule(value, diagnostics.field(at, field))
+    yield from rules.check_fields(properties, {"namespace": rules.check_namespace, "image": _check_image}, at)
 
 
-def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
-    text = tree.text_of(node) or ""
-    if node is not None and text[:1].isdecimal():
-        expected = "a name that starts with a letter, because Services are named after it"
-        yield from structural_validation.wrong_type(node, expected, path)
-
-
-def _check_image(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    text = tree.text_of(node)
-    if text is not None and (not text or re.search(r"\s", text)):
-        yield from structural_validation.wrong_type(node, "the name of an image, without spaces", path)
+_check_first_letter = rules.text_check(
+    rules.starts_with_letter, "a name that starts with a letter, because Services are named after it"
+)
+_check_image = rules.text_check(re.compile(r"\S+").fullmatch, "the name of an image, without spaces")
 
 
 def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -227,7 +212,7 @@ def _check_tasks(
         properties = tree.dig(resource, "properties")
         namespace = tree.text_of(tree.dig(properties, "namespace")) or ""
         jobs = tree.dig(properties, "jobs")
-        at = diagnostics.field(diagnostics.field(diagnostics.item(path, index), "properties"), "jobs")
+        at = diagnostics.field(diagnostics.item(path, index), "properties", "jobs")
         if isinstance(jobs, tree.Sequence) and not any(map(_has_tasks, jobs.items)):
             message = "no job has tasks, so nothing would run: add one, such as {name: worker, num_tasks: 2}"
             yield diagnostics.error(jobs, at, message, Rule.NO_TASKS)
@@ -270,8 +255,5 @@ def _has_tasks(job: tree.Node) -> bool:
 def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
     nearest = diagnostics.nearest(name, known)
     listed = ", ".join(diagnostics.truncate(each) for each in known)
-    return (
-        f"Did you mean {diagnostics.quoted(nearest)}? Known types: {listed}."
-        if nearest
-        else f"Known types: {listed}."
-    )
+    suggestion = f"Did you mean {diagnostics.quoted(nearest)}? " if nearest else ""
+    return f"{suggestion}Known types: {listed}."

@@ -2,12 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from windlass.jobfile import names as jobfile_names
-from windlass.jobfile import resources, storage
+from windlass.jobfile import rules, storage
 from windlass.jobfile import volumes as jobfile_volumes
 from windlass.model.companions import (
     HUB_INTERNAL_PORT,
@@ -34,8 +33,6 @@ _PASSWORD = "password"  # noqa: S105
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_IN_NAMES = re.compile(r"[\s/]")
 
-Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
-
 
 def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     found: dict[Companion, tree.Mapping] = {}
@@ -47,52 +44,42 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         elif isinstance(written, tree.Mapping):
             found[companion] = written
             yield from _check_length(node, companion, path)
-            yield from _check_fields(written, at)
+            yield from rules.check_fields(written, _RULES, at)
+            yield from _check_password(written, at)
+            if companion is Companion.TENSORBOARD:
+                yield from _check_logdir(node, written, at)
+                yield from _check_service(node, written, at)
+            else:
+                yield from _check_folder(node, written, at)
+            if companion is Companion.HUB:
+                yield from _check_users(written, at)
     yield from _check_ports(found, path)
-    if (board := found.get(Companion.TENSORBOARD)) is not None:
-        yield from _check_logdir(node, board, path)
-        yield from _check_service(node, board, path)
-    if (jupyter := found.get(Companion.JUPYTER)) is not None:
-        yield from _check_folder(node, jupyter, diagnostics.field(path, Companion.JUPYTER))
-    if (hub := found.get(Companion.HUB)) is not None:
-        yield from _check_folder(node, hub, diagnostics.field(path, Companion.HUB))
-        yield from _check_users(hub, diagnostics.field(path, Companion.HUB))
 
 
 def is_password_diagnostic(diagnostic: Diagnostic, path: str) -> bool:
     """Return whether a structural diagnostic is about a password, which `check` reports with more advice."""
-    places = (diagnostics.field(path, companion) for companion in Companion)
-    return diagnostic.path in {diagnostics.field(place, _PASSWORD) for place in places}
+    return diagnostic.path in {diagnostics.field(path, companion, _PASSWORD) for companion in Companion}
 
 
 # Common fields
 
 
-def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    for field, rule in _RULES.items():
-        value = companion.get(field)
-        if value is not None:
-            yield from rule(value, diagnostics.field(path, field))
+def _check_password(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     if _PASSWORD in companion.entries:
-        yield diagnostics.error(
-            companion.keys[_PASSWORD],
-            diagnostics.field(path, _PASSWORD),
+        message = (
             "do not write a password in a job file, which others can read: write passwordFrom: {env: NAME} or "
-            "{file: PATH}, or remove it to generate a password that is shown once",
+            "{file: PATH}, or remove it to generate a password that is shown once"
         )
+        yield diagnostics.error(companion.keys[_PASSWORD], diagnostics.field(path, _PASSWORD), message)
 
 
 def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
     name = node.get("name")
     text = tree.text_of(name)
-    if name is None or text is None:
-        return
-    if len(text) <= storage.MAX_NAME_LENGTH < len(f"{text}-{companion}"):
-        yield diagnostics.error(
-            name,
-            diagnostics.field(path, "name"),
-            storage.name_too_long(text, companion, f"-{companion}"),
-        )
+    suffix = f"-{companion}"
+    if name is not None and text and len(text) <= storage.MAX_NAME_LENGTH < len(text + suffix):
+        message = storage.name_too_long(text, companion, suffix)
+        yield diagnostics.error(name, diagnostics.field(path, "name"), message)
 
 
 def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Diagnostic]:
@@ -102,31 +89,25 @@ def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Di
         node = written.get("port")
         port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]
         if port in taken:
-            at = diagnostics.field(diagnostics.field(path, companion), "port")
             message = f"found {port}, which is also the port of {taken[port]}: choose another port"
-            yield diagnostics.error(node or written, at, message)
+            yield diagnostics.error(node or written, diagnostics.field(path, companion, "port"), message)
         taken.setdefault(port, str(companion))
 
 
 def _check_password_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         return
-    found = [source for source in SOURCES if storage.is_set(node.get(source))]
-    is_misspelt = any(diagnostics.nearest(key, SOURCES) for key in node.entries if key not in SOURCES)
-    if len(found) != 1 and not (is_misspelt and not found):
-        sources = " and ".join(found) or "no source"
-        yield diagnostics.error(node, path, f"found {sources}, expected exactly one of {', '.join(SOURCES)}")
-    variable, file, secret = (node.get(source) for source in ("env", "file", "secret"))
-    text = tree.text_of(variable)
-    if variable is not None and text and not _VARIABLE.fullmatch(text):
+    sources = [source for source in SOURCES if storage.is_set(node.get(source))]
+    yield from rules.check_single_source(node, sources, SOURCES, path, SOURCES)
+    yield from rules.check_fields(node, _SOURCE_RULES, path)
+
+
+def _check_variable(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    """Check the name of a variable. The message does not quote it, because it may be a password."""
+    text = tree.text_of(node)
+    if text and not _VARIABLE.fullmatch(text):
         message = "expected the name of a variable, such as JUPYTER_PASSWORD, not the password itself"
-        yield diagnostics.error(variable, diagnostics.field(path, "env"), message, Rule.WRONG_VALUE)
-    if file is not None and "\0" in (tree.text_of(file) or ""):
-        yield from structural_validation.wrong_type(
-            file, "the path of a file", diagnostics.field(path, "file")
-        )
-    if secret is not None:
-        yield from jobfile_names.check_object(secret, diagnostics.field(path, "secret"))
+        yield diagnostics.error(node, path, message)
 
 
 def _check_config(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -138,18 +119,22 @@ def _check_config(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             warnings.simplefilter("ignore")
             compile(text, "config", "exec", dont_inherit=True)
     except SyntaxError as error:
-        yield diagnostics.error(
-            node, path, f"invalid Python in line {error.lineno or 1} of the config: {error.msg}"
-        )
+        message = f"invalid Python in line {error.lineno or 1} of the config: {error.msg}"
+        yield diagnostics.error(node, path, message)
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         yield diagnostics.error(node, path, f"invalid Python: {error}")
 
 
-_RULES: dict[str, Check] = {
-    "image": jobfile_names.check_image,
-    "userImage": jobfile_names.check_image,
-    "resources": resources.check,
-    "serviceAccount": jobfile_names.check_object,
+_SOURCE_RULES: dict[str, rules.Check] = {
+    "env": _check_variable,
+    "file": rules.text_check(lambda text: "\0" not in text, "the path of a file"),
+    "secret": rules.check_object,
+}
+_RULES: dict[str, rules.Check] = {
+    "image": rules.check_image,
+    "userImage": rules.check_image,
+    "resources": rules.check_resources,
+    "serviceAccount": rules.check_object,
     "passwordFrom": _check_password_from,
     "config": _check_config,
 }
@@ -159,10 +144,7 @@ _RULES: dict[str, Check] = {
 
 
 def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    written, at = (
-        board.get("logdir"),
-        diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "logdir"),
-    )
+    written, at = board.get("logdir"), diagnostics.field(path, "logdir")
     if written is not None:
         yield from storage.check_volume_path(node, written, at)
         return
@@ -180,37 +162,32 @@ def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Ite
     found = list(storage.check_volume_path(node, written, at, is_written=True))
     yield from found
     if not found and (name := _read_only_volume(node, tree.text_of(written) or "")):
-        yield diagnostics.error(
-            written,
-            at,
+        message = (
             f"found {diagnostics.quoted(tree.text_of(written))} in volume {name}, which is readOnly: use a volume "
-            "that is writable for notebooks",
+            "that is writable for notebooks"
         )
+        yield diagnostics.error(written, at, message)
 
 
 def _read_only_volume(node: tree.Mapping, path: str) -> str:
     """Return the read-only volume that contains a path; empty if none does."""
-    volumes = storage.volumes_of(node)
-    places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
-    found = jobfile_volumes.volume_at(places, path)
-    if found is None:
+    volume = jobfile_volumes.volume_at(storage.mount_paths_of(node), path)
+    if volume is None:
         return ""
-    flag = volumes[found[0]].get("readOnly")
-    return found[0] if isinstance(flag, tree.Scalar) and flag.value is True else ""
+    flag = storage.volumes_of(node)[volume[0]].get("readOnly")
+    return volume[0] if isinstance(flag, tree.Scalar) and flag.value is True else ""
 
 
 # Names
 
 
 def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    written, at = board.get("name"), diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "name")
+    written, at = board.get("name"), diagnostics.field(path, "name")
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
-    if written is not None and name and name[0].isdecimal():
-        expected = "a name that starts with a letter, because a Service has the same name"
-        yield from structural_validation.wrong_type(written, expected, at)
-    others = {f"{job}-{companion}" for companion in (Companion.JUPYTER, Companion.HUB)}
-    if job and name in {job, f"{job}-nfs", *others}:
+    if written is not None and name and not rules.starts_with_letter(name):
+        yield from structural_validation.wrong_type(written, rules.SERVICE_NAME, at)
+    if job and name in {job, f"{job}-nfs", f"{job}-{Companion.JUPYTER}", f"{job}-{Companion.HUB}"}:
         message = (
             f"found {diagnostics.quoted(name)}, which is also the name of another Service of the job: choose another "
             f"name, such as {diagnostics.quoted(f'{job}-{Companion.TENSORBOARD}')}"

@@ -4,13 +4,12 @@ These checks concern single fields. `render.validation` checks their combination
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from windlass.jobfile import companions, resources, storage, volumes
-from windlass.jobfile import names as jobfile_names
+from windlass.jobfile import companions, rules, storage, volumes
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.job import Job, Role
@@ -30,8 +29,6 @@ FIELDS = structural_validation.field_names(Job)
 _OBJECT_FIELDS = frozenset({"apiVersion", "kind"})
 _FRAMEWORK_FIELDS = frozenset(structural_validation.field_names(Framework)) - _OBJECT_FIELDS
 
-Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
-
 
 def is_job(node: tree.Node) -> bool:
     """Return whether a document is a job file: unlike an object of Kubernetes, it has no kind."""
@@ -47,15 +44,10 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             yield diagnostic
     if not isinstance(node, tree.Mapping):
         return
-    yield from _check_name(node, path)
     yield from _check_roles(node, path)
-    yield from _check_shared_fields(node, path)
-    for role, role_path in roles_of(node, path):
-        yield from _check_shared_fields(role, role_path)
-    for field, rule in _RULES.items():
-        value = node.get(field)
-        if value is not None:
-            yield from rule(value, diagnostics.field(path, field))
+    for mapping, mapping_path in ((node, path), *rules.roles_of(node, path)):
+        yield from rules.check_fields(mapping, _SHARED_RULES, mapping_path)
+    yield from rules.check_fields(node, _RULES, path)
     yield from storage.check(node, path)
     yield from companions.check(node, path)
 
@@ -65,14 +57,6 @@ def job_of(node: tree.Node) -> Job:
     written = tree.plain(node)
     job: Job = msgspec.convert(_with_pods_as_written(tree.without_nulls(written), written), Job)
     return job
-
-
-def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    """Yield the roles that are mappings, with their paths."""
-    roles = tree.dig(node, "roles")
-    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
-        if isinstance(role, tree.Mapping):
-            yield role, diagnostics.field(diagnostics.field(path, "roles"), name)
 
 
 def tasks_of(role: tree.Node) -> int:
@@ -93,18 +77,7 @@ def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[
     return job
 
 
-# Names and roles
-
-
-def _check_name(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    name = node.get("name")
-    text = tree.text_of(name) or ""
-    if name is not None and text[:1].isdecimal():
-        yield from structural_validation.wrong_type(
-            name,
-            "a name that starts with a letter, because a Service has the same name",
-            diagnostics.field(path, "name"),
-        )
+# Roles
 
 
 def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -126,52 +99,39 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         message = "no role has tasks, so nothing would run: set tasks of at least one role"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
     if sum(numbers.values()) > semantic_validation.MAX_TASKS:
-        yield diagnostics.error(
-            roles,
-            at,
+        message = (
             f"found {sum(numbers.values())} tasks, expected at most {semantic_validation.MAX_TASKS} "
-            "in all roles together, because the status of more cannot be stored: split the job",
+            "in all roles together, because the status of more cannot be stored: split the job"
         )
+        yield diagnostics.error(roles, at, message)
     for name, number in numbers.items():
         yield from _check_host_name(roles.keys[name], name, number, diagnostics.field(at, name))
 
 
-def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) -> Iterator[Diagnostic]:
+def _check_host_name(position: diagnostics.Located, role: str, tasks: int, path: str) -> Iterator[Diagnostic]:
     last = names.host_name(role, max(0, tasks - 1))
     if re.fullmatch(names.ROLE_NAME_PATTERN, role) and len(last) > names.HOSTNAME_LIMIT:
-        yield diagnostics.error(
-            at,
-            path,
+        message = (
             f"found {diagnostics.quoted(role)}: the host name of the last task, {diagnostics.truncate(last)}, has more "
-            f"than {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
+            f"than {names.HOSTNAME_LIMIT} characters. Give the role a shorter name."
         )
+        yield diagnostics.error(position, path, message)
 
 
 # Fields of jobs and roles
 
 
-def _check_shared_fields(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    for field, rule in _SHARED_RULES.items():
-        value = node.get(field)
-        if value is not None:
-            yield from rule(value, diagnostics.field(path, field))
-
-
 def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
-        yield diagnostics.error(
-            node, path, "the command is empty, expected a program, such as python train.py"
-        )
+        message = "the command is empty, expected a program, such as python train.py"
+        yield diagnostics.error(node, path, message)
     elif text is not None:
         try:
             commands.words(text)
         except ValueError as error:
-            yield diagnostics.error(
-                node,
-                path,
-                f"invalid command ({str(error).lower()}): close the quotation, or write a list of words",
-            )
+            message = f"invalid command ({str(error).lower()}): close the quotation, or write a list of words"
+            yield diagnostics.error(node, path, message)
 
 
 def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -181,19 +141,8 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
             yield from pod_schema.check_type(value, "V1EnvVarSource", at)
             if len(value.entries) != 1:
                 known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
-                yield diagnostics.error(
-                    value, at, f"found {len(value.entries)} sources, expected one of {known}"
-                )
-
-
-def _check_tolerations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    if isinstance(node, tree.Sequence):
-        yield from pod_schema.check_type(node, "[]V1Toleration", path)
-
-
-def _check_env_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
-    if isinstance(node, tree.Sequence):
-        yield from pod_schema.check_type(node, "[]V1EnvFromSource", path)
+                message = f"found {len(value.entries)} sources, expected one of {known}"
+                yield diagnostics.error(value, at, message)
 
 
 def _check_pod(node: tree.Node, path: str) -> Iterator[Diagnostic]:
@@ -222,9 +171,8 @@ def _check_duration(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_duration(node, path)
     if _seconds(node) == 0:
-        yield from structural_validation.wrong_type(
-            node, "a duration above 0. For no deadline, remove the field", path
-        )
+        expected = "a duration above 0. For no deadline, remove the field"
+        yield from structural_validation.wrong_type(node, expected, path)
 
 
 def _seconds(node: tree.Node) -> float | None:
@@ -237,25 +185,26 @@ def _seconds(node: tree.Node) -> float | None:
         return None
 
 
-_SHARED_RULES: dict[str, Check] = {
-    "image": jobfile_names.check_image,
+_SHARED_RULES: dict[str, rules.Check] = {
+    "image": rules.check_image,
     "command": _check_command,
     "env": _check_env,
-    "resources": resources.check,
-    "nodeSelector": jobfile_names.check_labels,
-    "tolerations": _check_tolerations,
+    "resources": rules.check_resources,
+    "nodeSelector": rules.check_labels,
+    "tolerations": rules.type_check("[]V1Toleration"),
     "pod": _check_pod,
 }
-_RULES: dict[str, Check] = {
-    "namespace": jobfile_names.check_namespace,
-    "envFrom": _check_env_from,
+_RULES: dict[str, rules.Check] = {
+    "name": rules.text_check(rules.starts_with_letter, rules.SERVICE_NAME),
+    "namespace": rules.check_namespace,
+    "envFrom": rules.type_check("[]V1EnvFromSource"),
     "volumes": volumes.check,
-    "shmSize": resources.check_memory,
+    "shmSize": rules.check_memory,
     "pendingDeadline": _check_deadline,
     "activeDeadline": _check_deadline,
     "ttl": _check_duration,
-    "serviceAccount": jobfile_names.check_object,
-    "imagePullSecrets": jobfile_names.check_objects,
-    "labels": jobfile_names.check_labels,
-    "annotations": jobfile_names.check_annotations,
+    "serviceAccount": rules.check_object,
+    "imagePullSecrets": rules.check_objects,
+    "labels": rules.check_labels,
+    "annotations": rules.check_annotations,
 }

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from windlass.jobfile import names as jobfile_names
+from windlass.jobfile import rules, web_addresses
 from windlass.jobfile import volumes as jobfile_volumes
-from windlass.jobfile import web_addresses
-from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
@@ -15,8 +14,6 @@ MAX_NAME_LENGTH = 63
 SOURCES = ("url", "folder", "command")
 """The sources of loadData."""
 
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
 """Suffixes of names of Services and Jobs after the name of the job."""
 _MAX_SECRET_BYTES = 1024 * 1024
@@ -44,11 +41,8 @@ def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         return
     for field, suffix in _SUFFIXES.items():
         if is_set(node.get(field)) and len(text) <= MAX_NAME_LENGTH < len(text + suffix):
-            yield diagnostics.error(
-                name,
-                diagnostics.field(path, "name"),
-                name_too_long(text, field, suffix),
-            )
+            message = name_too_long(text, field, suffix)
+            yield diagnostics.error(name, diagnostics.field(path, "name"), message)
 
 
 def name_too_long(name: str, field: str, suffix: str) -> str:
@@ -75,71 +69,57 @@ def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(secrets, at, message)
     for name, value in secrets.entries.items():
         if name == "." or name.startswith(".."):
-            yield diagnostics.error(
-                secrets.keys[name],
-                diagnostics.field(at, name),
-                'invalid key of a Secret: it must not be "." or start with ".."',
-            )
+            message = 'invalid key of a Secret: it must not be "." or start with ".."'
+            yield diagnostics.error(secrets.keys[name], diagnostics.field(at, name), message)
         if "\0" in (tree.text_of(value) or ""):
             message = (
                 "found a NUL character, which a variable cannot contain: mount your own Secret as a volume"
             )
             yield diagnostics.error(value, diagnostics.field(at, name), message)
-    for variables, where in _variables(node, path):
-        for name, place in variables.keys.items():
+    for variables, variables_path in _variables(node, path):
+        for name, position in variables.keys.items():
             if name in secrets.entries:
                 message = f"{diagnostics.quoted(name)} is also defined in secrets: remove one of them"
-                yield diagnostics.error(place, diagnostics.field(where, name), message, Rule.DUPLICATE_NAME)
+                field = diagnostics.field(variables_path, name)
+                yield diagnostics.error(position, field, message, Rule.DUPLICATE_NAME)
 
 
 def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, str]]:
     """Yield the variables of the job and of each role, with their paths."""
-    roles = node.get("roles")
-    holders = [(node, path)]
-    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
-        if isinstance(role, tree.Mapping):
-            holders.append((role, diagnostics.field(diagnostics.field(path, "roles"), name)))
-    for holder, where in holders:
-        env = holder.get("env")
+    for mapping, mapping_path in ((node, path), *rules.roles_of(node, path)):
+        env = mapping.get("env")
         if isinstance(env, tree.Mapping):
-            yield env, diagnostics.field(where, "env")
+            yield env, diagnostics.field(mapping_path, "env")
 
 
 # NFS server and nodes
 
 
 def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    server, at = node.get("nfsServer"), diagnostics.field(path, "nfsServer")
+    server = node.get("nfsServer")
     for name, volume in volumes_of(node).items():
-        where = diagnostics.field(diagnostics.field(path, "volumes"), name)
-        share = volume.get("share")
+        at, share = diagnostics.field(path, "volumes", name), volume.get("share")
         if share is not None and is_set(share) and server is None:
-            yield diagnostics.error(
-                share,
-                diagnostics.field(where, "share"),
+            message = (
                 "a share requires the job's own NFS server: add nfsServer: {size: 10Gi}, or use nfs for an existing "
-                "server",
+                "server"
             )
+            yield diagnostics.error(share, diagnostics.field(at, "share"), message)
         if server is not None and name == _SERVER_VOLUME and is_set(volume.get("cephfs")):
-            yield diagnostics.error(
-                volume, where, "the claim of the NFS server has this name: give the volume another name"
-            )
-    if not isinstance(server, tree.Mapping):
-        return
-    size, image, storage_class = server.get("size"), server.get("image"), server.get("storageClass")
-    if isinstance(size, tree.Scalar) and not isinstance(size.value, bool) and not _is_amount(size):
-        yield from structural_validation.wrong_type(
-            size, "a size above 0, such as 10Gi", diagnostics.field(at, "size")
-        )
-    if image is not None:
-        yield from jobfile_names.check_image(image, diagnostics.field(at, "image"))
-    if storage_class is not None:
-        yield from jobfile_names.check_object(storage_class, diagnostics.field(at, "storageClass"))
+            message = "the claim of the NFS server has this name: give the volume another name"
+            yield diagnostics.error(volume, at, message)
+    yield from rules.check_fields(server, _SERVER_RULES, diagnostics.field(path, "nfsServer"))
 
 
-def _is_amount(size: tree.Scalar) -> bool:
-    text = str(size.value)
-    return pod_schema.is_quantity(size) and not text.startswith("-") and _ZERO.fullmatch(text) is None
+def _check_size(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    return rules.check_quantity(node, path, "a size above 0, such as 10Gi")
+
+
+_SERVER_RULES: dict[str, rules.Check] = {
+    "size": _check_size,
+    "image": rules.check_image,
+    "storageClass": rules.check_object,
+}
 
 
 def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -152,7 +132,7 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             continue
         common = nodes if common is None else common & nodes
         if not common:
-            at = diagnostics.field(diagnostics.field(diagnostics.field(path, "volumes"), name), "nodes")
+            at = diagnostics.field(path, "volumes", name, "nodes")
             message = (
                 "no node has this folder and those of the volumes above, but every task mounts all volumes"
             )
@@ -164,89 +144,79 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    found = [source for source in SOURCES if is_set(entry.get(source))]
-    if len(found) != 1:
-        sources = " and ".join(found) or "no source"
-        yield diagnostics.error(entry, path, f"found {sources}, expected exactly one of {', '.join(SOURCES)}")
-    to, url, sha256, image = (entry.get(field) for field in ("to", "url", "sha256", "image"))
+    sources = [source for source in SOURCES if is_set(entry.get(source))]
+    yield from rules.check_single_source(entry, sources, SOURCES, path)
+    yield from rules.check_fields(entry, _ENTRY_RULES, path)
+    to, sha256 = entry.get("to"), entry.get("sha256")
     if to is not None:
         yield from check_volume_path(node, to, diagnostics.field(path, "to"), is_written=True)
-    if url is not None and is_set(url):
-        yield from _check_url(url, diagnostics.field(path, "url"))
-    if sha256 is not None and is_set(sha256):
-        yield from _check_sha256(sha256, diagnostics.field(path, "sha256"), is_of_url="url" in found)
-    if image is not None:
-        yield from jobfile_names.check_image(image, diagnostics.field(path, "image"))
-    command = entry.get("command")
-    is_blank = (tree.text_of(command) or "x").strip() == ""
-    if command is not None and (is_blank or (isinstance(command, tree.Sequence) and not command.items)):
+    if sha256 is not None and is_set(sha256) and "url" not in sources:
+        message = "sha256 applies only to a url, and this entry has none: remove it"
+        yield diagnostics.error(sha256, diagnostics.field(path, "sha256"), message)
+
+
+def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    text = tree.text_of(node)
+    if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
         message = "the command is empty, expected a program, such as python fetch.py"
-        yield diagnostics.error(command, diagnostics.field(path, "command"), message)
+        yield diagnostics.error(node, path, message)
 
 
 def _check_url(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
-    if text is None:
+    if not text:
         return
     file = web_addresses.file_of(text)
     if not web_addresses.is_complete(text):
-        yield from structural_validation.wrong_type(
-            node, "a URL that begins with https://, http:// or ftp://", path
-        )
+        expected = "a URL that begins with https://, http:// or ftp://"
+        yield from structural_validation.wrong_type(node, expected, path)
     elif not file or not file.isprintable():
         expected = "the URL of a file, such as https://example.com/digits.tar.gz"
         yield from structural_validation.wrong_type(node, expected, path)
 
 
-def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Diagnostic]:
-    text = tree.text_of(node)
-    if text is not None and _SHA256.fullmatch(text) is None:
-        yield from structural_validation.wrong_type(node, "a SHA-256 checksum: 64 hexadecimal digits", path)
-    if not is_of_url:
-        yield diagnostics.error(
-            node, path, "sha256 applies only to a url, and this entry has none: remove it"
-        )
+_ENTRY_RULES: dict[str, rules.Check] = {
+    "url": _check_url,
+    "sha256": rules.text_check(
+        re.compile("(?:[0-9a-fA-F]{64})?").fullmatch, "a SHA-256 checksum: 64 hexadecimal digits"
+    ),
+    "image": rules.check_image,
+    "command": _check_command,
+}
 
 
 def check_volume_path(
-    node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
+    job: tree.Mapping, node: tree.Node, path: str, *, is_written: bool = False
 ) -> Iterator[Diagnostic]:
     """Check a path in a volume that all tasks of the job share."""
-    text = tree.text_of(place)
+    text = tree.text_of(node)
     if text is None:
         return
     if not jobfile_volumes.is_absolute(text) or "\0" in text or "\n" in text:
-        yield from structural_validation.wrong_type(
-            place, 'a path that begins with "/", without "..", such as /data', path
-        )
+        expected = 'a path that begins with "/", without "..", such as /data'
+        yield from structural_validation.wrong_type(node, expected, path)
         return
-    volumes = volumes_of(node)
-    places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
-    found = jobfile_volumes.volume_at(places, text)
-    if found is None:
-        known = (
-            f": {', '.join(diagnostics.truncate(at) for at in places.values())}"
-            if places
-            else ", which has no volumes"
+    volumes, mount_paths = volumes_of(job), mount_paths_of(job)
+    volume = jobfile_volumes.volume_at(mount_paths, text)
+    if volume is None:
+        known = ", ".join(map(diagnostics.truncate, mount_paths.values()))
+        message = (
+            f"expected a path in a volume of the job{f': {known}' if known else ', which has no volumes'}"
         )
-        yield diagnostics.error(
-            place, path, f"found {diagnostics.quoted(text)}, expected a path in a volume of the job{known}"
-        )
+        yield diagnostics.error(node, path, f"found {diagnostics.quoted(text)}, {message}")
         return
-    name, _ = found
+    name, _ = volume
+    found = f"found {diagnostics.quoted(text)} in volume {name}"
     if is_set(volumes[name].get(_TASK_VOLUME)):
-        yield diagnostics.error(
-            place,
-            path,
-            f"found {diagnostics.quoted(text)} in volume {name}, which is empty when a task starts: use a volume that "
-            "exists before, such as nfs, share or pvc",
-        )
+        advice = "use a volume that exists before, such as nfs, share or pvc"
+        yield diagnostics.error(node, path, f"{found}, which is empty when a task starts: {advice}")
     if is_written and any(is_set(volumes[name].get(kind)) for kind in _READ_ONLY):
-        yield diagnostics.error(
-            place,
-            path,
-            f"found {diagnostics.quoted(text)} in volume {name}, which is read-only: use another volume",
-        )
+        yield diagnostics.error(node, path, f"{found}, which is read-only: use another volume")
+
+
+def mount_paths_of(job: tree.Mapping) -> dict[str, str]:
+    """Return the mount paths of the volumes that have one, by volume."""
+    return {name: at for name, volume in volumes_of(job).items() if (at := tree.text_of(volume.get("at")))}
 
 
 def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:

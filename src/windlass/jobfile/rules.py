@@ -1,0 +1,151 @@
+"""Rules for single values of a job file: names, labels, quantities. A field without a value is not checked."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from windlass.k8s.formats import is_object_name
+from windlass.model import names
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Diagnostic
+from windlass.wire.yaml import tree
+
+Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
+"""A node and its path → diagnostics."""
+
+RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
+"""Annotations that have their own field in the job file."""
+SERVICE_NAME = "a name that starts with a letter, because a Service has the same name"
+
+_KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
+_VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
+_MIN_MEMORY_BYTES = 1_000_000
+"""A smaller number without a unit is probably meant in another unit."""
+
+
+def check_fields(node: tree.Node | None, checks: Mapping[str, Check], path: str) -> Iterator[Diagnostic]:
+    """Apply the check of each field that is set."""
+    for field, check in checks.items():
+        value = tree.dig(node, field)
+        if value is not None:
+            yield from check(value, diagnostics.field(path, field))
+
+
+def text_check(is_valid: Callable[[str], object], expected: str) -> Check:
+    """Return a check of strings. A value of another type has its own diagnostic."""
+
+    def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+        text = tree.text_of(node)
+        if text is not None and not is_valid(text):
+            yield from structural_validation.wrong_type(node, expected, path)
+
+    return check
+
+
+def type_check(kind: str) -> Check:
+    """Return a check against a type of Kubernetes: a list if it begins with `[]`, otherwise a mapping. A value that is
+    neither has its own diagnostic."""
+    expected = tree.Sequence if kind.startswith("[]") else tree.Mapping
+
+    def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+        if isinstance(node, expected):
+            yield from pod_schema.check_type(node, kind, path)
+
+    return check
+
+
+def starts_with_letter(name: str) -> bool:
+    """Return whether a name can be that of a Service. Its other characters are checked elsewhere."""
+    return not name[:1].isdecimal()
+
+
+def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+    """Yield the roles that are mappings, with their paths."""
+    roles = tree.dig(node, "roles")
+    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
+        if isinstance(role, tree.Mapping):
+            yield role, diagnostics.field(path, "roles", name)
+
+
+check_namespace = text_check(
+    re.compile(f"(?:{names.DNS_LABEL_PATTERN})?").fullmatch,
+    "a DNS label: 1 to 63 lower-case letters, digits and hyphens",
+)
+check_image = text_check(
+    lambda text: not re.search(r"\s", text),
+    "the name of an image, without spaces",
+)
+check_object = text_check(
+    lambda text: not text or is_object_name(text),
+    "the name of an object: lower-case letters, digits, hyphens and dots",
+)
+"""An empty name counts as absent."""
+_check_label_value = text_check(
+    _VALUE.fullmatch,
+    "at most 63 letters, digits, hyphens, underscores and dots, with a letter or digit at both ends",
+)
+
+
+def check_objects(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    for index, item in enumerate(tree.items_of(node)):
+        yield from check_object(item, diagnostics.item(path, index))
+
+
+def check_labels(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    yield from _check_keys(node, path)
+    for key, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
+        yield from _check_label_value(value, diagnostics.field(path, key))
+
+
+def check_annotations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    yield from _check_keys(node, path)
+    for key, position in node.keys.items() if isinstance(node, tree.Mapping) else ():
+        if key in RESERVED_ANNOTATIONS:
+            message = f"the job file has a field for this: write {RESERVED_ANNOTATIONS[key]}"
+            yield diagnostics.error(position, diagnostics.field(path, key), message)
+
+
+def _check_keys(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    for key, position in node.keys.items() if isinstance(node, tree.Mapping) else ():
+        match = _KEY.fullmatch(key)
+        if match is None or (match[1] is not None and not is_object_name(match[1])):
+            message = (
+                f"found {diagnostics.quoted(key)}, expected a name such as team or example.com/team: "
+                "at most 63 letters, digits, hyphens, underscores and dots"
+            )
+            yield diagnostics.error(position, diagnostics.field(path, key), message)
+
+
+def check_quantity(
+    node: tree.Node, path: str, expected: str = "a quantity above 0, such as 2, 0.5, 500m or 4Gi"
+) -> Iterator[Diagnostic]:
+    if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
+        return
+    text = str(node.value)
+    if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
+        yield from structural_validation.wrong_type(node, expected, path)
+
+
+def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    yield from check_quantity(node, path)
+    value = node.value if isinstance(node, tree.Scalar) else None
+    number = str(value)
+    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _MIN_MEMORY_BYTES:
+        message = f"found {number}, which means {number} bytes, too little for any program. Did you mean {number}Gi?"
+        yield diagnostics.error(node, path, message)
+
+
+def check_resources(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+    return check_fields(node, {"cpus": check_quantity, "memory": check_memory}, path)
+
+
+def check_single_source(
+    node: tree.Mapping, found: list[str], sources: tuple[str, ...], path: str, fields: tuple[str, ...] = ()
+) -> Iterator[Diagnostic]:
+    """Require that exactly one source is set. Without one, a misspelt source among `fields` has its own diagnostic."""
+    is_misspelt = any(
+        diagnostics.nearest(key, fields) in sources for key in node.entries if key not in fields
+    )
+    if len(found) != 1 and (found or not is_misspelt):
+        text = " and ".join(found) or "no source"
+        yield diagnostics.error(node, path, f"found {text}, expected exactly one of {', '.join(sources)}")
