@@ -9,6 +9,9 @@ from windlass.k8s.api_errors import FieldError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
+MAX_ID = 2**31 - 1
+_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+Object = Mapping[str, Any]
 
 
 def invalid_values(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
@@ -17,40 +20,67 @@ def invalid_values(field: str, value: object, problems: Iterable[str]) -> Iterat
         yield api_errors.invalid_value(field, value, problem)
 
 
-def required_name(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
-    if not value:
-        yield api_errors.required(field)
-        return
-    yield from invalid_values(field, value, rule(value))
+def format_errors(holder: Object, path: str, key: str, rule: formats.Rule) -> Iterator[FieldError]:
+    """Check a field against a rule; an absent one is the empty string."""
+    value = holder.get(key, "")
+    yield from invalid_values(f"{path}.{key}", value, rule(value))
 
 
-def optional_name(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
-    if value:
-        yield from invalid_values(field, value, rule(value))
+def required_name(holder: Object, path: str, key: str, rule: formats.Rule) -> Iterator[FieldError]:
+    if not holder.get(key):
+        yield api_errors.required(f"{path}.{key}")
+    yield from optional_name(holder, path, key, rule)
 
 
-def required_fields(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
+def optional_name(holder: Object, path: str, key: str, rule: formats.Rule) -> Iterator[FieldError]:
+    if holder.get(key):
+        yield from format_errors(holder, path, key, rule)
+
+
+def required_fields(holder: Object, path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         if not holder.get(key):
             yield api_errors.required(f"{path}.{key}")
 
 
-def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
+def not_negative(holder: Object, path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         if (holder.get(key) or 0) < 0:
             yield api_errors.invalid_value(f"{path}.{key}", holder[key], NOT_NEGATIVE)
 
 
-def required_choice(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
-    if not value:
-        yield api_errors.required(field)
-    elif value not in choices:
-        yield api_errors.not_supported(field, value, choices)
+def ids_in_range(holder: Object, path: str, *keys: str) -> Iterator[FieldError]:
+    """Check IDs of users and groups."""
+    for key in keys:
+        value = holder.get(key)
+        if value is not None:
+            yield from invalid_values(f"{path}.{key}", value, formats.between(value, 0, MAX_ID))
 
 
-def optional_choice(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
-    if value is not None and value not in choices:
-        yield api_errors.not_supported(field, value, choices)
+def choice(holder: Object, path: str, key: str, choices: Iterable[str]) -> Iterator[FieldError]:
+    """Check a field that has one of several values; an absent one is the empty string."""
+    value = holder.get(key, "")
+    if value not in choices:
+        yield api_errors.not_supported(f"{path}.{key}", value, choices)
+
+
+def required_choice(holder: Object, path: str, key: str, choices: Iterable[str]) -> Iterator[FieldError]:
+    if holder.get(key):
+        yield from choice(holder, path, key, choices)
+    else:
+        yield api_errors.required(f"{path}.{key}")
+
+
+def optional_choice(holder: Object, path: str, key: str, choices: Iterable[str]) -> Iterator[FieldError]:
+    if holder.get(key) is not None:
+        yield from choice(holder, path, key, choices)
+
+
+def unique(field: str, value: str, seen: set[str]) -> Iterator[FieldError]:
+    """Check that a value has not been seen yet, and add it to those seen."""
+    if value in seen:
+        yield api_errors.duplicate(field, value)
+    seen.add(value)
 
 
 def not_found(field: str, value: object) -> FieldError:
@@ -63,10 +93,11 @@ def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, new, "field is immutable")
 
 
-def port_errors(field: str, value: int | str) -> Iterator[FieldError]:
+def port_errors(holder: Object, path: str, key: str) -> Iterator[FieldError]:
     """Check a port number or name."""
+    value = holder.get(key, 0)
     problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
-    yield from invalid_values(field, value, problems)
+    yield from invalid_values(f"{path}.{key}", value, problems)
 
 
 def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]:
@@ -81,16 +112,13 @@ def non_special_ip(field: str, address: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, address, "must be a valid IP address")
         return
     parsed = ipaddress.ip_address(address)
-    if parsed.is_unspecified:
-        yield api_errors.invalid_value(field, address, "may not be unspecified (0.0.0.0)")
-    if parsed.is_loopback:
-        yield api_errors.invalid_value(
-            field, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-        )
-    if parsed.is_link_local:
-        yield api_errors.invalid_value(
-            field, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-        )
-    if parsed in ipaddress.ip_network("224.0.0.0/24") or parsed in ipaddress.ip_network("ff02::/16"):
-        problem = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-        yield api_errors.invalid_value(field, address, problem)
+    is_local_multicast = any(parsed in network for network in _LOCAL_MULTICAST)
+    problems = {
+        "unspecified (0.0.0.0)": parsed.is_unspecified,
+        "in the loopback range (127.0.0.0/8, ::1/128)": parsed.is_loopback,
+        "in the link-local range (169.254.0.0/16, fe80::/10)": parsed.is_link_local,
+        "in the link-local multicast range (224.0.0.0/24, ff02::/10)": is_local_multicast,
+    }
+    for problem, applies in problems.items():
+        if applies:
+            yield api_errors.invalid_value(field, address, f"may not be {problem}")

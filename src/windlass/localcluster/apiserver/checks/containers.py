@@ -5,7 +5,7 @@ from typing import Any
 
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import FieldError
-from windlass.localcluster.apiserver.checks import basics, field_references, resources, security, volumes
+from windlass.localcluster.apiserver.checks import basics, field_references, resources, volumes
 
 Container = Mapping[str, Any]
 Volumes = Mapping[str, Mapping[str, Any]]
@@ -20,26 +20,22 @@ _SCHEMES = ("HTTP", "HTTPS")
 _PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
 _PROBE_NUMBERS = (
-    "initialDelaySeconds",
-    "timeoutSeconds",
-    "periodSeconds",
-    "successThreshold",
-    "failureThreshold",
+    *("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
 )
 
 
-def errors(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def errors(containers: list[Container], valid_volumes: Volumes, path: str) -> Iterator[FieldError]:
     if not containers:
         yield api_errors.required(path)
         return
-    yield from _all_errors(containers, known_volumes, path)
+    yield from _all_errors(containers, valid_volumes, path)
     yield from _host_port_conflicts(containers, path)
 
 
 def init_errors(
-    containers: list[Container], others: list[Container], known_volumes: Volumes, path: str
+    containers: list[Container], others: list[Container], valid_volumes: Volumes, path: str
 ) -> Iterator[FieldError]:
-    yield from _all_errors(containers, known_volumes, path)
+    yield from _all_errors(containers, valid_volumes, path)
     for container in containers:
         # Init containers run one after the other, so only the ports of a single one can conflict.
         yield from _host_port_conflicts([container], path)
@@ -66,33 +62,37 @@ def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]
             )
 
 
-def _all_errors(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _all_errors(containers: list[Container], valid_volumes: Volumes, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for container, at in basics.indexed(containers, path):
-        name = container.get("name", "")
-        yield from basics.required_name(f"{at}.name", name, formats.dns_label)
-        if name in names:
-            yield api_errors.duplicate(f"{at}.name", name)
-        names.add(name)
-        yield from _container_errors(container, known_volumes, at)
+        yield from basics.required_name(container, at, "name", formats.dns_label)
+        yield from basics.unique(f"{at}.name", container.get("name", ""), names)
+        yield from _container_errors(container, valid_volumes, at)
 
 
-def _container_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _container_errors(container: Container, valid_volumes: Volumes, path: str) -> Iterator[FieldError]:
     yield from basics.required_fields(container, path, "image")
     yield from _probe_and_hook_errors(container, path)
-    if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
-        field, value = f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", "")
-        yield api_errors.not_supported(field, value, _MESSAGE_POLICIES)
+    yield from basics.choice(container, path, "terminationMessagePolicy", _MESSAGE_POLICIES)
     yield from _port_errors(container.get("ports"), f"{path}.ports")
     yield from _environment_errors(container.get("env"), f"{path}.env")
     yield from _environment_source_errors(container.get("envFrom"), f"{path}.envFrom")
-    yield from _mount_errors(container, known_volumes, f"{path}.volumeMounts")
-    yield from _device_errors(container, known_volumes, f"{path}.volumeDevices")
-    yield from basics.required_choice(
-        f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES
-    )
+    yield from _mount_errors(container, valid_volumes, f"{path}.volumeMounts")
+    yield from _device_errors(container, valid_volumes, f"{path}.volumeDevices")
+    yield from basics.required_choice(container, path, "imagePullPolicy", _PULL_POLICIES)
     yield from resources.errors(container.get("resources") or {}, f"{path}.resources")
-    yield from security.container_errors(container.get("securityContext") or {}, f"{path}.securityContext")
+    yield from _security_errors(container.get("securityContext") or {}, f"{path}.securityContext")
+
+
+def _security_errors(context: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    yield from basics.ids_in_range(context, path, "runAsUser", "runAsGroup")
+    if context.get("allowPrivilegeEscalation") is not False:
+        return
+    conflict = "cannot set `allowPrivilegeEscalation` to false and"
+    if context.get("privileged"):
+        yield api_errors.invalid_value(path, context, f"{conflict} `privileged` to true")
+    if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+        yield api_errors.invalid_value(path, context, f"{conflict} `capabilities.Add` CAP_SYS_ADMIN")
 
 
 def _port_errors(ports: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
@@ -104,16 +104,11 @@ def _port_errors(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Fiel
         if name and not problems and name in names:
             yield api_errors.duplicate(f"{at}.name", name)
         names.add(name)
-        number = port.get("containerPort", 0)
-        if not number:
-            yield api_errors.required(f"{at}.containerPort")
-        else:
-            yield from basics.invalid_values(f"{at}.containerPort", number, formats.port_number(number))
-        if port.get("hostPort"):
-            yield from basics.invalid_values(
-                f"{at}.hostPort", port["hostPort"], formats.port_number(port["hostPort"])
-            )
-        yield from basics.required_choice(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
+        yield from basics.required_fields(port, at, "containerPort")
+        for key in ("containerPort", "hostPort"):
+            if port.get(key):
+                yield from basics.port_errors(port, at, key)
+        yield from basics.required_choice(port, at, "protocol", basics.PROTOCOLS)
 
 
 def _host_port_conflicts(containers: list[Container], path: str) -> Iterator[FieldError]:
@@ -123,24 +118,20 @@ def _host_port_conflicts(containers: list[Container], path: str) -> Iterator[Fie
             if not port.get("hostPort"):
                 continue
             host_port = f"{port.get('protocol')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if host_port in taken:
-                yield api_errors.duplicate(f"{port_at}.hostPort", host_port)
-            taken.add(host_port)
+            yield from basics.unique(f"{port_at}.hostPort", host_port, taken)
 
 
-def _mount_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _mount_errors(container: Container, valid_volumes: Volumes, path: str) -> Iterator[FieldError]:
     paths: set[str] = set()
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
     }
     for mount, at in basics.indexed(container.get("volumeMounts"), path):
         name, mount_path = mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            yield api_errors.required(f"{at}.name")
-        if name not in known_volumes:
+        yield from basics.required_fields(mount, at, "name")
+        if name not in valid_volumes:
             yield basics.not_found(f"{at}.name", name)
-        if not mount_path:
-            yield api_errors.required(f"{at}.mountPath")
+        yield from basics.required_fields(mount, at, "mountPath")
         if mount_path in paths:
             yield api_errors.invalid_value(f"{at}.mountPath", mount_path, "must be unique")
         paths.add(mount_path)
@@ -164,24 +155,19 @@ def _sub_path_errors(mount: Mapping[str, Any], at: str, path: str) -> Iterator[F
 
 
 def _propagation_errors(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[FieldError]:
-    propagation = mount.get("mountPropagation")
-    if propagation is None:
-        return
-    field = f"{path}.mountPropagation"
-    if propagation not in _PROPAGATIONS:
-        yield api_errors.not_supported(field, propagation, _PROPAGATIONS)
+    yield from basics.optional_choice(mount, path, "mountPropagation", _PROPAGATIONS)
     is_privileged = (container.get("securityContext") or {}).get("privileged", False)
-    if propagation == "Bidirectional" and not is_privileged:
+    if mount.get("mountPropagation") == "Bidirectional" and not is_privileged:
         problem = "Bidirectional mount propagation is available only to privileged containers"
-        yield api_errors.forbidden_field(field, problem)
+        yield api_errors.forbidden_field(f"{path}.mountPropagation", problem)
 
 
-def _device_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _device_errors(container: Container, valid_volumes: Volumes, path: str) -> Iterator[FieldError]:
     for device, at in basics.indexed(container.get("volumeDevices"), path):
         name = device.get("name", "")
-        if name not in known_volumes:
+        if name not in valid_volumes:
             yield basics.not_found(f"{at}.name", name)
-        elif "persistentVolumeClaim" not in known_volumes[name]:
+        elif "persistentVolumeClaim" not in valid_volumes[name]:
             problem = "can only use volume source type of PersistentVolumeClaim for block mode"
             yield api_errors.invalid_value(f"{at}.name", name, problem)
         yield from basics.required_fields(device, at, "devicePath")
@@ -189,7 +175,7 @@ def _device_errors(container: Container, known_volumes: Volumes, path: str) -> I
 
 def _environment_errors(variables: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     for variable, at in basics.indexed(variables, path):
-        yield from basics.required_name(f"{at}.name", variable.get("name"), formats.environment_name)
+        yield from basics.required_name(variable, at, "name", formats.environment_name)
         if variable.get("valueFrom") is not None:
             yield from _value_errors(variable, variable["valueFrom"], f"{at}.valueFrom")
 
@@ -197,44 +183,34 @@ def _environment_errors(variables: list[dict[str, Any]] | None, path: str) -> It
 def _environment_source_errors(sources: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     """Check `envFrom`."""
     for source, at in basics.indexed(sources, path):
-        yield from basics.optional_name(f"{at}.prefix", source.get("prefix"), formats.environment_name)
-        given = [key for key in ("configMapRef", "secretRef") if key in source]
-        for key in given:
-            yield from basics.required_name(
-                f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain
-            )
-        if not given:
+        yield from basics.optional_name(source, at, "prefix", formats.environment_name)
+        references = [key for key in ("configMapRef", "secretRef") if key in source]
+        for key in references:
+            yield from basics.required_name(source[key], f"{at}.{key}", "name", formats.dns_subdomain)
+        if not references:
             yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
-        elif len(given) > 1:
+        elif len(references) > 1:
             yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
 def _value_errors(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    given = [key for key in _VALUE_SOURCES if key in source]
-    if "fieldRef" in given:
-        allowed = field_references.ENVIRONMENT_FIELDS
-        yield from field_references.field_ref_errors(source["fieldRef"], f"{path}.fieldRef", allowed)
-    if "resourceFieldRef" in given:
-        yield from field_references.resource_field_ref_errors(
-            source["resourceFieldRef"], f"{path}.resourceFieldRef"
-        )
+    kinds = [key for key in _VALUE_SOURCES if key in source]
+    if "fieldRef" in kinds:
+        yield from field_references.field_ref_errors(source, path, field_references.ENVIRONMENT_FIELDS)
+    if "resourceFieldRef" in kinds:
+        yield from field_references.resource_field_ref_errors(source, path)
     for key in ("configMapKeyRef", "secretKeyRef"):
-        if key in given:
-            yield from _key_errors(source[key], f"{path}.{key}")
-    if not given:
+        if key in kinds:
+            yield from basics.format_errors(source[key], f"{path}.{key}", "name", formats.dns_subdomain)
+            yield from basics.required_name(source[key], f"{path}.{key}", "key", formats.data_key)
+    if not kinds:
         *others, last = (f"`{source}`" for source in _VALUE_SOURCES)
         problem = f"must specify one of: {', '.join(others)} or {last}"
         yield api_errors.invalid_value(path, "", problem)
     elif variable.get("value"):
         yield api_errors.invalid_value(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
+    elif len(kinds) > 1:
         yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
-
-
-def _key_errors(reference: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    name = reference.get("name", "")
-    yield from basics.invalid_values(f"{path}.name", name, formats.dns_subdomain(name))
-    yield from basics.required_name(f"{path}.key", reference.get("key"), formats.data_key)
 
 
 def _probe_and_hook_errors(container: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -263,13 +239,13 @@ def _probe_errors(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _handler_errors(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[FieldError]:
-    given = [kind for kind in kinds if kind in handler]
-    if not given:
+    found = [kind for kind in kinds if kind in handler]
+    if not found:
         yield api_errors.required(path, "must specify a handler type")
         return
-    first = given[0]
+    first, *extras = found
     yield from _action_errors(first, handler[first] or {}, f"{path}.{first}")
-    for extra in given[1:]:
+    for extra in extras:
         yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
 
 
@@ -279,10 +255,9 @@ def _action_errors(kind: str, action: Mapping[str, Any], path: str) -> Iterator[
     if kind == "httpGet":
         yield from basics.required_fields(action, path, "path")
     if kind in ("httpGet", "tcpSocket", "grpc"):
-        yield from basics.port_errors(f"{path}.port", action.get("port", 0))
+        yield from basics.port_errors(action, path, "port")
     if kind == "httpGet":
-        if action.get("scheme") not in _SCHEMES:
-            yield api_errors.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES)
+        yield from basics.choice(action, path, "scheme", _SCHEMES)
         for header in action.get("httpHeaders") or ():
             name = header.get("name", "")
             yield from basics.invalid_values(f"{path}.httpHeaders", name, formats.http_header(name))

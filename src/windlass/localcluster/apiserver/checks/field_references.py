@@ -8,35 +8,19 @@ from windlass.k8s import api_errors, formats, quantities
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
-ENVIRONMENT_FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
-VOLUME_FIELDS = (
-    "metadata.annotations",
-    "metadata.labels",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-)
-_KNOWN = {*ENVIRONMENT_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+_IDENTITY = ("metadata.name", "metadata.namespace", "metadata.uid")
 _SUBSCRIPTABLE = ("metadata.annotations", "metadata.labels")
+ENVIRONMENT_FIELDS = (
+    *_IDENTITY,
+    *("spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+VOLUME_FIELDS = (*_SUBSCRIPTABLE, *_IDENTITY)
+_SUPPORTED = {*ENVIRONMENT_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
 _SUBSCRIPT = re.compile(r"(.*)\['(.*)'\]")
 
-_RESOURCES = (
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
+_RESOURCES = tuple(
+    f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
 _CPU_DIVISORS = ("1m", "1")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
@@ -50,15 +34,15 @@ _DIVISORS = {
 }
 
 
-def field_ref_errors(
-    reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]
-) -> Iterator[FieldError]:
+def field_ref_errors(source: Mapping[str, Any], path: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
+    """Check the `fieldRef` of an environment variable or a file."""
+    reference, path = source["fieldRef"], f"{path}.fieldRef"
     version, field = reference.get("apiVersion", ""), reference.get("fieldPath", "")
     if not version or not field:
         yield api_errors.required(f"{path}.apiVersion" if not version else f"{path}.fieldPath")
         return
     subscript = _SUBSCRIPT.fullmatch(field)
-    problem = _unknown(version, field, subscript)
+    problem = _conversion_error(version, field, subscript)
     if problem:
         yield api_errors.invalid_value(f"{path}.fieldPath", field, f"error converting fieldPath: {problem}")
     elif subscript:
@@ -70,8 +54,9 @@ def field_ref_errors(
 
 
 def resource_field_ref_errors(
-    reference: Mapping[str, Any], path: str, *, in_volume: bool = False
+    source: Mapping[str, Any], path: str, *, in_volume: bool = False
 ) -> Iterator[FieldError]:
+    reference, path = source["resourceFieldRef"], f"{path}.resourceFieldRef"
     resource = reference.get("resource", "")
     if in_volume and not reference.get("containerName"):
         yield api_errors.required(f"{path}.containerName")
@@ -85,9 +70,9 @@ def resource_field_ref_errors(
         yield api_errors.invalid_value(f"{path}.divisor", resource, f"only divisor's {detail}")
 
 
-def _unknown(version: str, field: str, subscript: re.Match[str] | None) -> str:
+def _conversion_error(version: str, field: str, subscript: re.Match[str] | None) -> str:
     if version != "v1":
         return f"unsupported pod version: {version}"
     if subscript:
         return "" if subscript[1] in _SUBSCRIPTABLE else f"field label does not support subscript: {field}"
-    return "" if field in _KNOWN else f"field label not supported: {field}"
+    return "" if field in _SUPPORTED else f"field label not supported: {field}"

@@ -28,8 +28,7 @@ def requirement_errors(requirement: Mapping[str, Any], path: str) -> Iterator[Fi
         yield api_errors.forbidden_field(f"{path}.values", problem)
     if operator not in (*_NEEDS_VALUES, *_TAKES_NO_VALUES):
         yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
-    key = requirement.get("key", "")
-    yield from basics.invalid_values(f"{path}.key", key, formats.qualified_name(key))
+    yield from basics.format_errors(requirement, path, "key", formats.qualified_name)
 
 
 def is_empty(selector: Selector) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
-from windlass.localcluster.apiserver.checks import basics, resources, scheduling, security
+from windlass.localcluster.apiserver.checks import basics, resources, scheduling
 from windlass.localcluster.apiserver.checks import containers as check_containers
 from windlass.localcluster.apiserver.checks import volumes as check_volumes
 
@@ -15,6 +15,15 @@ Spec = Mapping[str, Any]
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+_NAME_RULES = {
+    "serviceAccountName": formats.dns_subdomain,
+    "nodeName": formats.dns_subdomain,
+    "hostname": formats.dns_label,
+    "subdomain": formats.dns_label,
+    "priorityClassName": formats.dns_subdomain,
+    "runtimeClassName": formats.dns_subdomain,
+}
 _MAX_NAMESERVERS = 3
 # Limits of current Kubernetes releases.
 _MAX_SEARCHES = 32
@@ -31,26 +40,27 @@ def errors(spec: Spec, path: str) -> Iterator[FieldError]:
     yield from check_containers.init_errors(
         init_containers, containers, valid_volumes, f"{path}.initContainers"
     )
-    yield from basics.required_choice(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES)
-    yield from basics.required_choice(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
+    yield from basics.required_choice(spec, path, "restartPolicy", RESTART_POLICIES)
+    yield from basics.required_choice(spec, path, "dnsPolicy", _DNS_POLICIES)
     yield from metadata.label_errors(spec.get("nodeSelector"), f"{path}.nodeSelector")
-    yield from security.pod_errors(spec, path)
+    yield from _security_errors(spec, path)
     yield from scheduling.affinity_errors(spec.get("affinity") or {}, f"{path}.affinity")
     yield from _dns_errors(spec, f"{path}.dnsConfig")
     for gate, at in basics.indexed(spec.get("readinessGates"), f"{path}.readinessGates"):
-        condition = gate.get("conditionType", "")
-        yield from basics.invalid_values(f"{at}.conditionType", condition, formats.qualified_name(condition))
+        yield from basics.format_errors(gate, at, "conditionType", formats.qualified_name)
     yield from _scheduling_gate_errors(spec, f"{path}.schedulingGates")
-    spreading = f"{path}.topologySpreadConstraints"
-    yield from scheduling.spread_errors(spec.get("topologySpreadConstraints"), spreading)
-    yield from _name_errors(spec, path)
-    yield from _deadline_errors(spec, path)
+    constraints = spec.get("topologySpreadConstraints")
+    yield from scheduling.spread_errors(constraints, f"{path}.topologySpreadConstraints")
+    for key, rule in _NAME_RULES.items():
+        yield from basics.optional_name(spec, path, key, rule)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None:
+        problems = formats.between(deadline, 1, _MAX_INT32)
+        yield from basics.invalid_values(f"{path}.activeDeadlineSeconds", deadline, problems)
     yield from scheduling.toleration_errors(spec.get("tolerations"), f"{path}.tolerations")
     yield from _host_alias_errors(spec, f"{path}.hostAliases")
     if spec.get("preemptionPolicy") is not None:
-        yield from basics.required_choice(
-            f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES
-        )
+        yield from basics.required_choice(spec, path, "preemptionPolicy", _PREEMPTION_POLICIES)
     yield from resources.errors({"limits": spec.get("overhead")}, f"{path}.overhead")
 
 
@@ -66,23 +76,25 @@ def template_errors(template: Spec, path: str) -> Iterator[FieldError]:
         yield api_errors.forbidden_field(f"{path}.spec.ephemeralContainers", problem)
 
 
-def _name_errors(spec: Spec, path: str) -> Iterator[FieldError]:
-    for key, rule in (
-        ("serviceAccountName", formats.dns_subdomain),
-        ("nodeName", formats.dns_subdomain),
-        ("hostname", formats.dns_label),
-        ("subdomain", formats.dns_label),
-        ("priorityClassName", formats.dns_subdomain),
-        ("runtimeClassName", formats.dns_subdomain),
-    ):
-        yield from basics.optional_name(f"{path}.{key}", spec.get(key), rule)
+def _security_errors(spec: Spec, path: str) -> Iterator[FieldError]:
+    context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
+    if spec.get("hostNetwork"):
+        yield from _host_network_port_errors(spec.get("containers") or [], f"{path}.containers")
+    yield from basics.ids_in_range(context, at, "fsGroup", "runAsUser", "runAsGroup")
+    for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
+        yield from basics.invalid_values(field, group, formats.between(group, 0, basics.MAX_ID))
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        problem = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
+    yield from basics.optional_choice(context, at, "fsGroupChangePolicy", _CHANGE_POLICIES)
 
 
-def _deadline_errors(spec: Spec, path: str) -> Iterator[FieldError]:
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None:
-        problems = formats.between(deadline, 1, _MAX_INT32)
-        yield from basics.invalid_values(f"{path}.activeDeadlineSeconds", deadline, problems)
+def _host_network_port_errors(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
+    for container, at in basics.indexed(containers, path):
+        for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
+            if port.get("hostPort", 0) != port.get("containerPort", 0):
+                problem = "must match `containerPort` when `hostNetwork` is true"
+                yield api_errors.invalid_value(f"{port_at}.hostPort", port.get("hostPort", 0), problem)
 
 
 def _scheduling_gate_errors(spec: Spec, path: str) -> Iterator[FieldError]:
@@ -90,9 +102,7 @@ def _scheduling_gate_errors(spec: Spec, path: str) -> Iterator[FieldError]:
     for gate, at in basics.indexed(spec.get("schedulingGates"), path):
         name = gate.get("name", "")
         yield from basics.invalid_values(at, name, formats.qualified_name(name))
-        if name in seen:
-            yield api_errors.duplicate(at, name)
-        seen.add(name)
+        yield from basics.unique(at, name, seen)
 
 
 def _dns_errors(spec: Spec, path: str) -> Iterator[FieldError]:
@@ -130,7 +140,6 @@ def _search_errors(searches: list[str], path: str) -> Iterator[FieldError]:
 
 def _host_alias_errors(spec: Spec, path: str) -> Iterator[FieldError]:
     for alias, at in basics.indexed(spec.get("hostAliases"), path):
-        address = alias.get("ip", "")
-        yield from basics.invalid_values(f"{at}.ip", address, formats.ip_address(address))
+        yield from basics.format_errors(alias, at, "ip", formats.ip_address)
         for name, name_at in basics.indexed(alias.get("hostnames"), f"{at}.hostnames"):
             yield from basics.invalid_values(name_at, name, formats.dns_subdomain(name))

@@ -9,15 +9,8 @@ from windlass.localcluster.apiserver.checks import basics
 
 _CONTAINER_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _COUNTED_RESOURCES = (
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
+    *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"),
+    *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
 )
 _OTHER_STANDARD_RESOURCES = (
     "storage",
@@ -30,10 +23,12 @@ def errors(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Check the limits and requests of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
-        yield from _entry_errors(name, amount, f"{path}.limits[{name}]")
+        yield from _name_errors(name, f"{path}.limits[{name}]")
+        yield from amount_errors(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
-        yield from _entry_errors(name, amount, f"{path}.requests[{name}]")
-        yield from _comparison_errors(name, amount, limits.get(name), path)
+        yield from _name_errors(name, f"{path}.requests[{name}]")
+        yield from amount_errors(name, amount, f"{path}.requests[{name}]")
+        yield from _limit_errors(name, amount, limits.get(name), path)
     names = {*limits, *requests}
     if any(map(_is_huge_page, names)) and not names & {"cpu", "memory"}:
         yield api_errors.forbidden_field(path, "HugePages require cpu or memory")
@@ -48,44 +43,31 @@ def amount_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, quantities.canonical(amount), "must be an integer")
 
 
-def _entry_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
-    yield from _name_errors(name, field)
-    yield from amount_errors(name, amount, field)
-
-
-def _comparison_errors(name: str, amount: str, limit: str | None, path: str) -> Iterator[FieldError]:
+def _limit_errors(name: str, amount: str, limit: str | None, path: str) -> Iterator[FieldError]:
+    """Compare a request with the limit of the same resource."""
     may_overcommit = _is_native(name) and not _is_huge_page(name)
     if limit is None:
         if not may_overcommit:
             problem = "Limit must be set for non overcommitable resources"
             yield api_errors.required(f"{path}.limits", problem)
         return
-    requested, allowed = quantities.parse(amount), quantities.parse(limit)
-    written, most = quantities.canonical(amount), quantities.canonical(limit)
-    if requested != allowed and not may_overcommit:
-        yield api_errors.invalid_value(
-            f"{path}.requests", written, f"must be equal to {name} limit of {most}"
-        )
-    elif requested > allowed:
-        yield api_errors.invalid_value(
-            f"{path}.requests", written, f"must be less than or equal to {name} limit of {most}"
-        )
+    excess = quantities.parse(amount) - quantities.parse(limit)
+    if excess > 0 or (excess and not may_overcommit):
+        relation = "less than or equal to" if may_overcommit else "equal to"
+        problem = f"must be {relation} {name} limit of {quantities.canonical(limit)}"
+        yield api_errors.invalid_value(f"{path}.requests", quantities.canonical(amount), problem)
 
 
 def _name_errors(name: str, field: str) -> Iterator[FieldError]:
     problems = formats.qualified_name(name)
     yield from basics.invalid_values(field, name, problems)
     if "/" not in name:
-        is_container_resource = name in _CONTAINER_RESOURCES or _is_huge_page(name)
-        if (
-            not problems
-            and not is_container_resource
-            and name not in (*_COUNTED_RESOURCES, *_OTHER_STANDARD_RESOURCES)
-        ):
+        if name in _CONTAINER_RESOURCES or _is_huge_page(name):
+            return
+        if not problems and name not in (*_COUNTED_RESOURCES, *_OTHER_STANDARD_RESOURCES):
             problem = "must be a standard resource type or fully qualified"
             yield api_errors.invalid_value(field, name, problem)
-        if not is_container_resource:
-            yield api_errors.invalid_value(field, name, "must be a standard resource for containers")
+        yield api_errors.invalid_value(field, name, "must be a standard resource for containers")
     elif not _is_native(name) and not _is_extended(name):
         yield api_errors.invalid_value(field, name, "doesn't follow extended resource name standard")
 

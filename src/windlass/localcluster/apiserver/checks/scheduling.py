@@ -18,7 +18,7 @@ def toleration_errors(tolerations: list[Item] | None, path: str) -> Iterator[Fie
     for toleration, at in basics.indexed(tolerations, path):
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
-        yield from basics.optional_name(f"{at}.key", key, formats.qualified_name)
+        yield from basics.optional_name(toleration, at, "key", formats.qualified_name)
         if not key and operator != "Exists":
             problem = (
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -28,18 +28,21 @@ def toleration_errors(tolerations: list[Item] | None, path: str) -> Iterator[Fie
             problem = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             yield api_errors.invalid_value(f"{at}.effect", effect, problem)
         if operator in ("", "Equal"):
-            problems = formats.label_value(value)
-            yield from basics.invalid_values(
-                f"{at}.operator", value, [";".join(problems)] if problems else []
-            )
+            yield from label_value_errors(f"{at}.operator", value)
         elif operator == "Exists":
             if value:
                 problem = "value must be empty when `operator` is 'Exists'"
                 yield api_errors.invalid_value(f"{at}.operator", toleration, problem)
         else:
             yield api_errors.not_supported(f"{at}.operator", operator, ("Equal", "Exists"))
-        if effect and effect not in EFFECTS:
-            yield api_errors.not_supported(f"{at}.effect", effect, EFFECTS)
+        if effect:
+            yield from basics.choice(toleration, at, "effect", EFFECTS)
+
+
+def label_value_errors(field: str, value: str) -> Iterator[FieldError]:
+    """Check the value of a taint or toleration: Kubernetes reports all problems in one error."""
+    problems = formats.label_value(value)
+    yield from basics.invalid_values(field, value, [";".join(problems)] if problems else [])
 
 
 def affinity_errors(affinity: Item, path: str) -> Iterator[FieldError]:
@@ -61,13 +64,12 @@ def affinity_errors(affinity: Item, path: str) -> Iterator[FieldError]:
 def spread_errors(constraints: list[Item] | None, path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in constraints or ()]
     for index, (constraint, at) in enumerate(basics.indexed(constraints, path)):
-        skew, action = constraint.get("maxSkew", 0), constraint.get("whenUnsatisfiable", "")
+        skew = constraint.get("maxSkew", 0)
         if skew <= 0:
             yield api_errors.invalid_value(f"{at}.maxSkew", skew, "must be greater than zero")
         if not constraint.get("topologyKey"):
             yield api_errors.required(f"{at}.topologyKey", "can not be empty")
-        if action not in _WHEN_UNSATISFIABLE:
-            yield api_errors.not_supported(f"{at}.whenUnsatisfiable", action, _WHEN_UNSATISFIABLE)
+        yield from basics.choice(constraint, at, "whenUnsatisfiable", _WHEN_UNSATISFIABLE)
         if pairs[index] in pairs[index + 1 :]:
             shown = f"{{{', '.join(pairs[index])}}}"
             yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", shown)
@@ -95,8 +97,7 @@ def _node_term_errors(term: Item, path: str) -> Iterator[FieldError]:
         if len(requirement.get("values") or ()) != 1:
             problem = "must be specified single value when `operator` is 'Lt' or 'Gt'"
             yield api_errors.required(f"{at}.values", problem)
-        key = requirement.get("key", "")
-        yield from basics.invalid_values(f"{at}.key", key, formats.qualified_name(key))
+        yield from basics.format_errors(requirement, at, "key", formats.qualified_name)
     for requirement, at in basics.indexed(term.get("matchFields"), f"{path}.matchFields"):
         yield from _node_field_errors(requirement, at)
 
@@ -121,7 +122,6 @@ def _pod_term_errors(term: Item, path: str) -> Iterator[FieldError]:
     yield from label_selectors.errors(term.get("labelSelector") or {}, f"{path}.labelSelector")
     for name in term.get("namespaces") or ():
         yield from basics.invalid_values(f"{path}.namespace", name, formats.dns_label(name))
-    key = term.get("topologyKey", "")
-    if not key:
+    if not term.get("topologyKey"):
         yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from basics.invalid_values(f"{path}.topologyKey", key, formats.qualified_name(key))
+    yield from basics.format_errors(term, path, "topologyKey", formats.qualified_name)

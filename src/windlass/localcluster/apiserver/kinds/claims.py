@@ -13,8 +13,6 @@ from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strate
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-
-
 # The finalizer that keeps a deleted claim while a pod uses it.
 PROTECTION = "kubernetes.io/pvc-protection"
 
@@ -23,8 +21,7 @@ class ClaimStrategy(Strategy):
     returns_deleted_object = True
 
     def default(self, new: Object) -> None:
-        resources = (new.get("spec") or {}).get("resources") or {}
-        pod_spec_defaults.canonicalize_quantities(resources, "limits", "requests")
+        pod_spec_defaults.canonicalize_resources(new.get("spec") or {})
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         meta = new["metadata"]
@@ -33,7 +30,16 @@ class ClaimStrategy(Strategy):
         new["status"] = {"phase": "Pending"}
 
     def validate(self, new: Object) -> Iterator[FieldError]:
-        return spec_errors(new.get("spec") or {}, "spec")
+        spec = new.get("spec") or {}
+        if not spec.get("accessModes"):
+            yield api_errors.required("spec.accessModes", "at least 1 access mode is required")
+        yield from label_selectors.errors(spec.get("selector") or {}, "spec.selector")
+        for mode in spec.get("accessModes") or ():
+            if mode not in _MODES:
+                yield api_errors.not_supported("spec.accessModes", mode, _MODES)
+        yield from _storage_errors(_storage(spec), "spec.resources[storage]")
+        yield from basics.optional_name(spec, "spec", "storageClassName", formats.dns_subdomain)
+        yield from basics.optional_choice(spec, "spec", "volumeMode", _VOLUME_MODES)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = copy.deepcopy(new["spec"]), old["spec"]
@@ -49,22 +55,7 @@ class ClaimStrategy(Strategy):
             yield api_errors.forbidden_field("spec.resources.requests.storage", problem)
 
 
-def spec_errors(spec: Object, path: str) -> Iterator[FieldError]:
-    modes = spec.get("accessModes")
-    if not modes:
-        yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
-    yield from label_selectors.errors(spec.get("selector") or {}, f"{path}.selector")
-    for mode in modes or ():
-        if mode not in _MODES:
-            yield api_errors.not_supported(f"{path}.accessModes", mode, _MODES)
-    yield from _storage_errors(spec, f"{path}.resources[storage]")
-    name = spec.get("storageClassName")
-    yield from basics.optional_name(f"{path}.storageClassName", name, formats.dns_subdomain)
-    yield from basics.optional_choice(f"{path}.volumeMode", spec.get("volumeMode"), _VOLUME_MODES)
-
-
-def _storage_errors(spec: Object, field: str) -> Iterator[FieldError]:
-    storage = _storage(spec)
+def _storage_errors(storage: str, field: str) -> Iterator[FieldError]:
     if not storage:
         yield api_errors.required(field)
     elif quantities.parse(storage) <= 0:

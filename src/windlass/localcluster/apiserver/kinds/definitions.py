@@ -18,14 +18,9 @@ from windlass.localcluster.apiserver.strategy import ClusterView, Object, ScaleP
 _AGE = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"
 )
-
-
 _APPROVAL = "api-approved.kubernetes.io"
-
 # The finalizer that keeps a deleted definition until its objects are deleted.
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-
-
 _TERMINATING = {
     "type": "Terminating",
     "status": "True",
@@ -58,13 +53,13 @@ class DefinitionStrategy(Strategy):
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         new["status"] = {"conditions": []}
         definitions_names.accept_names(new, cluster)
-        _remember_stored_version(new)
+        _add_stored_version(new)
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         new.setdefault("status", {"conditions": []})
         if new["spec"].get("names") != new["status"].get("acceptedNames"):
             definitions_names.accept_names(new, cluster)
-        _remember_stored_version(new)
+        _add_stored_version(new)
 
     def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         meta, status = new["metadata"], new.setdefault("status", {})
@@ -111,13 +106,11 @@ class CustomStrategy(Strategy):
 
 def _replica_errors(obj: Object, path: str) -> Iterator[FieldError]:
     value = scales.value_at(obj, path)
-    if value is None:
-        return
-    if not isinstance(value, int):
+    if value is not None and not isinstance(value, int):
         yield api_errors.invalid_value(path, value, "should be an integer")
-    elif value < 0:
+    elif (value or 0) < 0:
         yield api_errors.invalid_value(path, value, "should be a non-negative integer")
-    elif value > _MAX_REPLICAS:
+    elif (value or 0) > _MAX_REPLICAS:
         yield api_errors.invalid_value(path, value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
@@ -140,8 +133,7 @@ def kinds_of(definition: Object) -> tuple[Kind, ...]:
     """Return a kind for each version of a valid definition; none until its names are accepted."""
     if definitions_names.has_rejected_names(definition):
         return ()
-    spec = definition["spec"]
-    return tuple(_kind(definition, version) for version in spec["versions"])
+    return tuple(_kind(definition, version) for version in definition["spec"]["versions"])
 
 
 def _kind(definition: Object, version: Object) -> Kind:
@@ -162,7 +154,7 @@ def _kind(definition: Object, version: Object) -> Kind:
         subresources=(*(["status"] if has_status else []), *(["scale"] if scale else [])),
         schema=structural.compile_schema(openapi),
         published_schema=openapi,
-        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()) or (_AGE,),
+        columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())) or (_AGE,),
         selectable_fields=tuple(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
@@ -175,12 +167,12 @@ def _kind(definition: Object, version: Object) -> Kind:
 
 def _column(column: Object) -> Column:
     path = column["jsonPath"]
+    default = f"Custom resource definition column (in JSONPath format): {path}"
     return Column(
         name=column["name"],
         type=column["type"],
         path=path,
-        description=column.get("description")
-        or f"Custom resource definition column (in JSONPath format): {path}",
+        description=column.get("description") or default,
         format=column.get("format", ""),
         priority=column.get("priority", 0),
     )
@@ -194,10 +186,8 @@ def _scale_paths(scale: Object) -> ScalePaths:
     )
 
 
-def _remember_stored_version(new: Object) -> None:
+def _add_stored_version(new: Object) -> None:
     stored: list[str] = new["status"].setdefault("storedVersions", [])
-    for version in new["spec"].get("versions") or ():
-        if version.get("storage"):
-            if version.get("name") not in stored:
-                stored.append(version.get("name"))
-            return
+    name = next((each.get("name") for each in new["spec"].get("versions") or () if each.get("storage")), None)
+    if name is not None and name not in stored:
+        stored.append(name)

@@ -116,7 +116,7 @@ def _generation_errors(
 
 def _mode_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     mode = spec.get("completionMode")
-    yield from basics.required_choice("spec.completionMode", mode, _COMPLETION_MODES)
+    yield from basics.required_choice(spec, "spec", "completionMode", _COMPLETION_MODES)
     if mode == "Indexed" and spec.get("completions") is None:
         yield api_errors.required("spec.completions", "when completion mode is Indexed")
     if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":

@@ -12,10 +12,20 @@ from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strate
 
 _OWN_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
-
-
 # Namespaces that cannot be deleted.
 _PERMANENT = ("default", "kube-system", "kube-public")
+_PROPAGATION_FINALIZERS = ("foregroundDeletion", "orphan")
+_CONTENT_DELETED = "All content successfully deleted, may be waiting on finalization"
+# Conditions of every terminating namespace: type, and status, reason and message.
+_SUCCESSES = {
+    "NamespaceDeletionDiscoveryFailure": (
+        *("False", "ResourcesDiscovered", "All resources successfully discovered"),
+    ),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        *("False", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    ),
+    "NamespaceDeletionContentFailure": ("False", "ContentDeleted", _CONTENT_DELETED),
+}
 
 
 class NamespaceStrategy(Strategy):
@@ -44,10 +54,8 @@ class NamespaceStrategy(Strategy):
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         is_terminating = bool(new["metadata"].get("deletionTimestamp"))
-        phase, expected = (
-            (new.get("status") or {}).get("phase", ""),
-            "Terminating" if is_terminating else "Active",
-        )
+        phase = (new.get("status") or {}).get("phase", "")
+        expected = "Terminating" if is_terminating else "Active"
         if phase != expected:
             state = "not empty" if is_terminating else "empty"
             problem = f"may only be '{expected}' if `deletionTimestamp` is {state}"
@@ -63,72 +71,51 @@ class NamespaceStrategy(Strategy):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
+def deletion_conditions(remaining: list[tuple[Kind, Object]], now: str) -> list[Object]:
     """Return the conditions of a terminating namespace, from the metadata of the objects that remain in it."""
-    kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
-    finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
-    resources = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
-    holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-    conditions = [
-        (
-            "NamespaceDeletionDiscoveryFailure",
-            False,
-            "ResourcesDiscovered",
-            "All resources successfully discovered",
-        ),
-        (
-            *("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions"),
-            "All legacy kube types successfully parsed",
-        ),
-        (
-            *("NamespaceDeletionContentFailure", False, "ContentDeleted"),
-            "All content successfully deleted, may be waiting on finalization",
-        ),
-        (
-            *("NamespaceContentRemaining", bool(left), "SomeResourcesRemain" if left else "ContentRemoved"),
-            f"Some resources are remaining: {resources}" if left else "All content successfully removed",
-        ),
-        (
-            *("NamespaceFinalizersRemaining", bool(finalizers)),
-            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
-            f"Some content in the namespace has finalizers remaining: {holding}"
-            if finalizers
-            else "All content-preserving finalizers finished",
-        ),
-    ]
+    kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in remaining)
+    finalizers = Counter(finalizer for _, meta in remaining for finalizer in meta.get("finalizers", ()))
+    content = ("False", "ContentRemoved", "All content successfully removed")
+    finalization = ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+    if remaining:
+        counts = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
+        content = ("True", "SomeResourcesRemain", f"Some resources are remaining: {counts}")
+    if finalizers:
+        counts = ", ".join(
+            f"{name} in {count} resource instances" for name, count in sorted(finalizers.items())
+        )
+        message = f"Some content in the namespace has finalizers remaining: {counts}"
+        finalization = ("True", "SomeFinalizersRemain", message)
+    conditions = {
+        **_SUCCESSES,
+        "NamespaceContentRemaining": content,
+        "NamespaceFinalizersRemaining": finalization,
+    }
     return [
-        {
-            "type": kind,
-            "status": str(is_true),
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-        for kind, is_true, reason, message in conditions
+        {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
+        for kind, (status, reason, message) in conditions.items()
     ]
 
 
 def finalized(namespace: Object) -> Object:
     """Return an empty namespace without the finalizer of this server."""
     spec = namespace.get("spec") or {}
-    kept = [one for one in spec.get("finalizers") or () if one != _OWN_FINALIZER]
-    # Finalizers of the propagation policy, which the deletion of the contents has completed.
-    others = [
-        one
-        for one in namespace["metadata"].get("finalizers") or ()
-        if one not in ("foregroundDeletion", "orphan")
-    ]
-    spec = {**spec, "finalizers": kept} if kept else {}
+    remaining = [name for name in spec.get("finalizers") or () if name != _OWN_FINALIZER]
+    spec = {**spec, "finalizers": remaining} if remaining else {}
+    finalizers = namespace["metadata"].get("finalizers") or ()
+    # The deletion of the contents has completed the finalizers of the propagation policy.
+    others = [name for name in finalizers if name not in _PROPAGATION_FINALIZERS]
     return metadata.with_metadata_list({**namespace, "spec": spec}, "finalizers", others)
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
     """Return the namespace with these conditions. An unchanged condition keeps its transition time."""
-    before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
-    kept = [
-        {**one, "lastTransitionTime": before[one["type"]]["lastTransitionTime"]}
-        if before.get(one["type"], {}).get("status") == one["status"]
-        else one
-        for one in conditions
+    status = namespace.get("status") or {}
+    times = {
+        (old["type"], old["status"]): old["lastTransitionTime"] for old in status.get("conditions") or ()
+    }
+    updated = [
+        {**new, "lastTransitionTime": times.get((new["type"], new["status"]), new["lastTransitionTime"])}
+        for new in conditions
     ]
-    return {**namespace, "status": {**(namespace.get("status") or {}), "conditions": kept}}
+    return {**namespace, "status": {**status, "conditions": updated}}

@@ -1,6 +1,5 @@
 """The strategy of Node."""
 
-import copy
 import ipaddress
 from collections.abc import Iterator
 from typing import Any
@@ -10,24 +9,10 @@ from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, resources, scheduling
 from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
-_EMPTY_STATUS: Object = {
-    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-    "nodeInfo": dict.fromkeys(
-        (
-            "architecture",
-            "bootID",
-            "containerRuntimeVersion",
-            "kernelVersion",
-            "kubeProxyVersion",
-            "kubeletVersion",
-            "machineID",
-            "operatingSystem",
-            "osImage",
-            "systemUUID",
-        ),
-        "",
-    ),
-}
+_INFO_FIELDS = (
+    *("architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"),
+    *("kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID"),
+)
 _SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
 _IMMUTABLE = "node updates may only change labels, taints, or capacity"
 
@@ -44,7 +29,9 @@ class NodeStrategy(Strategy):
             spec["podCIDR"] = spec["podCIDRs"][0]
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
-        new["status"] = {**copy.deepcopy(_EMPTY_STATUS), **new.get("status", {})}
+        endpoints = {"kubeletEndpoint": {"Port": 0}}
+        info = dict.fromkeys(_INFO_FIELDS, "")
+        new["status"] = {"daemonEndpoints": endpoints, "nodeInfo": info, **new.get("status", {})}
         _default_allocatable(new["status"])
 
     def prepare_status(self, new: Object, old: Object) -> None:
@@ -57,9 +44,9 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new.get("spec") or {}, old.get("spec") or {}
-        for key, word in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        for key, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
             if former.get(key) and spec.get(key) != former[key]:
-                problem = f'node updates may not change {word} except from "" to valid'
+                problem = f'node updates may not change {name} except from "" to valid'
                 yield api_errors.forbidden_field(f"spec.{key}", problem)
         may_change = {"taints", "unschedulable", "configSource"}
         may_change |= {key for key in _SET_ONCE if not former.get(key)}
@@ -81,34 +68,33 @@ class NodeStrategy(Strategy):
 def _taint_errors(taints: list[dict[str, Any]] | None) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for taint, at in basics.indexed(taints, "metadata.taints"):
-        key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-        yield from basics.invalid_values(f"{at}.key", key, formats.qualified_name(key))
-        problems = formats.label_value(value)
-        yield from basics.invalid_values(f"{at}.value", value, [";".join(problems)] if problems else [])
-        yield from basics.required_choice(f"{at}.effect", effect, scheduling.EFFECTS)
-        if (key, effect) in seen:
+        yield from basics.format_errors(taint, at, "key", formats.qualified_name)
+        yield from scheduling.label_value_errors(f"{at}.value", taint.get("value", ""))
+        yield from basics.required_choice(taint, at, "effect", scheduling.EFFECTS)
+        pair = (taint.get("key", ""), taint.get("effect", ""))
+        if pair in seen:
             error = api_errors.duplicate(at, taint)
             problem = "taints must be unique by key and effect pair"
             yield FieldError(error.field, error.reason, f"{error.message}: {problem}")
-        seen.add((key, effect))
+        seen.add(pair)
 
 
 def _cidr_errors(ranges: list[str]) -> Iterator[FieldError]:
-    for written, at in basics.indexed(ranges, "spec.podCIDRs"):
-        if not _is_cidr(written):
+    for cidr, at in basics.indexed(ranges, "spec.podCIDRs"):
+        if not _is_cidr(cidr):
             yield api_errors.invalid_value(at, ranges, "must be valid CIDR")
-    families = [":" in written for written in ranges]
+    families = [":" in cidr for cidr in ranges]
     if len(families) != len(set(families)):
         problem = "may specify no more than one CIDR for each IP family"
         yield api_errors.invalid_value("spec.podCIDRs", ranges, problem)
 
 
-def _is_cidr(written: str) -> bool:
+def _is_cidr(text: str) -> bool:
     try:
-        ipaddress.ip_network(written, strict=False)
+        ipaddress.ip_network(text, strict=False)
     except ValueError:
         return False
-    return "/" in written
+    return "/" in text
 
 
 def _default_allocatable(status: Object) -> None:

@@ -16,14 +16,16 @@ _REFERENCE = re.compile(
 
 
 def set_defaults(spec: Object) -> None:
-    _mirror_service_account(spec)
+    # The deprecated field mirrors the current one.
+    if name := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
     for container in all_containers(spec):
         if not container.get("imagePullPolicy"):
             container["imagePullPolicy"] = pull_policy(container.get("image", ""))
         if spec.get("hostNetwork"):
-            _open_host_ports(container)
-        canonicalize_quantities(container.get("resources") or {}, "limits", "requests")
-    canonicalize_quantities(spec, "overhead")
+            _set_host_ports(container)
+        canonicalize_resources(container)
+    _canonicalize(spec, "overhead")
     for volume in spec.get("volumes") or ():
         if not volume.keys() - {"name"}:
             volume["emptyDir"] = {}
@@ -37,8 +39,12 @@ def all_containers(spec: Object) -> Iterator[dict[str, Any]]:
     yield from spec.get("initContainers") or ()
 
 
-def canonicalize_quantities(holder: Object, *keys: str) -> None:
-    """Write quantities in canonical form: `1000m` of CPU is 1."""
+def canonicalize_resources(holder: Object) -> None:
+    """Write limits and requests in canonical form: `1000m` of CPU is 1."""
+    _canonicalize(holder.get("resources") or {}, "limits", "requests")
+
+
+def _canonicalize(holder: Object, *keys: str) -> None:
     for key in keys:
         if holder.get(key):
             holder[key] = {
@@ -55,14 +61,7 @@ def pull_policy(image: str) -> str:
     return "Always" if is_latest else "IfNotPresent"
 
 
-def _mirror_service_account(spec: Object) -> None:
-    """Keep serviceAccountName and the deprecated serviceAccount equal."""
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if name:
-        spec["serviceAccountName"] = spec["serviceAccount"] = name
-
-
-def _open_host_ports(container: dict[str, Any]) -> None:
+def _set_host_ports(container: dict[str, Any]) -> None:
     for port in container.get("ports") or ():
         if not port.get("hostPort") and port.get("containerPort"):
             port["hostPort"] = port["containerPort"]

@@ -27,8 +27,7 @@ class RoleStrategy(Strategy):
             yield from _aggregation_errors(new["aggregationRule"])
         # Kubernetes generates this check from its types and reports its errors last.
         for rule, at in basics.indexed(new.get("rules"), "rules"):
-            if not rule.get("verbs"):
-                yield api_errors.required(f"{at}.verbs")
+            yield from basics.required_fields(rule, at, "verbs")
 
 
 class BindingStrategy(Strategy):
@@ -44,12 +43,10 @@ class BindingStrategy(Strategy):
     def validate(self, new: Object) -> Iterator[FieldError]:
         is_namespaced = new["kind"] == "RoleBinding"
         role = new.get("roleRef") or {}
-        if role.get("apiGroup") != _GROUP:
-            yield api_errors.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [_GROUP])
         kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
-        if role.get("kind") not in kinds:
-            yield api_errors.not_supported("roleRef.kind", role.get("kind", ""), kinds)
-        yield from basics.optional_name("roleRef.name", role.get("name"), formats.path_segment)
+        yield from basics.choice(role, "roleRef", "apiGroup", [_GROUP])
+        yield from basics.choice(role, "roleRef", "kind", kinds)
+        yield from basics.optional_name(role, "roleRef", "name", formats.path_segment)
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from _subject_errors(subject, at, is_namespaced)
         # Kubernetes generates these checks from its types and reports their errors last.
@@ -58,8 +55,7 @@ class BindingStrategy(Strategy):
             yield from basics.required_fields(subject, at, "name")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        if new.get("roleRef") != old.get("roleRef"):
-            yield api_errors.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
+        return basics.immutable("roleRef", new.get("roleRef"), old.get("roleRef"))
 
 
 def _aggregation_errors(aggregation: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -89,14 +85,11 @@ def _rule_errors(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> 
 
 
 def _subject_errors(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[FieldError]:
-    kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
-    if kind not in _SUBJECTS:
-        yield api_errors.not_supported(f"{path}.kind", kind, _SUBJECTS)
-    elif kind == "ServiceAccount":
-        yield from basics.optional_name(f"{path}.name", subject.get("name"), formats.dns_subdomain)
-        if group:
-            yield api_errors.not_supported(f"{path}.apiGroup", group, [""])
-        if not is_namespaced and not subject.get("namespace"):
-            yield api_errors.required(f"{path}.namespace")
-    elif group != _GROUP:
-        yield api_errors.not_supported(f"{path}.apiGroup", group, [_GROUP])
+    yield from basics.choice(subject, path, "kind", _SUBJECTS)
+    if subject.get("kind") == "ServiceAccount":
+        yield from basics.optional_name(subject, path, "name", formats.dns_subdomain)
+        yield from basics.choice(subject, path, "apiGroup", [""])
+        if not is_namespaced:
+            yield from basics.required_fields(subject, path, "namespace")
+    elif subject.get("kind") in _SUBJECTS:
+        yield from basics.choice(subject, path, "apiGroup", [_GROUP])

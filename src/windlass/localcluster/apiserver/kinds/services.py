@@ -1,18 +1,35 @@
-"""The strategy of Service: fields that depend on its type. `service_addresses` allocates addresses and ports."""
+"""The strategy of Service: fields that depend on its type, validation, and the allocation of addresses and ports.
 
-from collections.abc import Iterator
+A service gets the requested cluster IP and node ports, or the lowest free ones. IPv4 only.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import FieldError
-from windlass.localcluster.apiserver.checks import services
-from windlass.localcluster.apiserver.kinds import service_addresses
+from windlass.localcluster.apiserver import metadata
+from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
+Spec = Mapping[str, Any]
+HEADLESS = "None"
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_AFFINITIES = ("ClientIP", "None")
+_FAMILIES = ("IPv4", "IPv6")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_TRAFFIC_POLICIES = ("Cluster", "Local")
 _AFFINITY_SECONDS = 10800
+_MAX_AFFINITY_SECONDS = 86400
 _EXTERNAL_TYPES = ("NodePort", "LoadBalancer")
 _CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 _EXTERNAL_TRAFFIC_FIELDS = ("externalTrafficPolicy", "healthCheckNodePort")
+_CLUSTER_IPS = ipaddress.IPv4Network("10.96.0.0/16")
+# The address of the API server.
+_RESERVED_IP = "10.96.0.1"
+_NODE_PORTS = range(30000, 32768)
+_FOR_LOAD_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
 
 
 class ServiceStrategy(Strategy):
@@ -21,7 +38,7 @@ class ServiceStrategy(Strategy):
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         spec = new.setdefault("spec", {})
-        _fill(spec)
+        _set_defaults(spec)
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         new["status"] = {"loadBalancer": {}}
@@ -30,8 +47,8 @@ class ServiceStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         spec, former = new.setdefault("spec", {}), old["spec"]
         _drop_fields_of_former_type(spec, former)
-        _fill(spec)
-        _carry_over(spec, former)
+        _set_defaults(spec)
+        _keep_allocations(spec, former)
         _allocate(new, cluster)
 
     def prepare_status(self, new: Object, old: Object) -> None:
@@ -47,7 +64,7 @@ class ServiceStrategy(Strategy):
             yield api_errors.forbidden_field("status.loadBalancer.ingress", problem)
 
     def validate(self, new: Object) -> Iterator[FieldError]:
-        return services.errors(new.get("spec") or {})
+        return _spec_errors(new.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new["spec"], old["spec"]
@@ -57,7 +74,7 @@ class ServiceStrategy(Strategy):
         if before and addresses[:1] != before[:1]:
             yield api_errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set")
         families, before = spec.get("ipFamilies") or [], former.get("ipFamilies") or []
-        if before and families[:1] != before[:1] and former.get("clusterIP") != services.HEADLESS:
+        if before and families[:1] != before[:1] and former.get("clusterIP") != HEADLESS:
             yield api_errors.invalid_value("spec.ipFamilies[0]", families, "may not change once set")
 
 
@@ -65,7 +82,7 @@ def _ingress(service: Object) -> list[dict[str, Any]]:
     return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
 
-def _fill(spec: Object) -> None:
+def _set_defaults(spec: Object) -> None:
     kind = spec.get("type")
     if spec.get("sessionAffinity") == "None":
         spec.pop("sessionAffinityConfig", None)
@@ -89,16 +106,16 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
     if spec.get("type") == "ExternalName":
         return
     # Validation errors are reported before anything is allocated.
-    if [*services.errors(spec)]:
+    if [*_spec_errors(spec)]:
         return
     others = [
         service["spec"]
         for service in cluster.objects("", "services")
         if service["metadata"]["uid"] != meta["uid"]
     ]
-    errors = [*service_addresses.set_ip_families(spec), *service_addresses.allocate_cluster_ip(spec, others)]
+    errors = [*_set_ip_families(spec), *_allocate_cluster_ip(spec, others)]
     if spec["type"] in _EXTERNAL_TYPES and spec.get("allocateLoadBalancerNodePorts", True):
-        errors += service_addresses.allocate_node_ports(spec, others)
+        errors += _allocate_node_ports(spec, others)
     if errors:
         raise api_errors.invalid("", "Service", meta.get("name", ""), errors)
 
@@ -123,7 +140,7 @@ def _drop_unchanged(spec: Object, former: Object, keys: tuple[str, ...]) -> None
             del spec[key]
 
 
-def _carry_over(spec: Object, former: Object) -> None:
+def _keep_allocations(spec: Object, former: Object) -> None:
     """Keep allocated addresses and ports that the client omitted."""
     if "ExternalName" in (spec.get("type"), former["type"]):
         return
@@ -131,14 +148,9 @@ def _carry_over(spec: Object, former: Object) -> None:
         for key in ("clusterIP", "clusterIPs"):
             if key in former:
                 spec[key] = former[key]
-    elif (
-        spec["clusterIP"] != former.get("clusterIP")
-        and spec.get("clusterIPs")
-        in (
-            None,
-            former.get("clusterIPs"),
-        )
-    ) or not spec.get("clusterIPs"):
+    elif not spec.get("clusterIPs") or (
+        spec["clusterIP"] != former.get("clusterIP") and spec["clusterIPs"] == former.get("clusterIPs")
+    ):
         spec["clusterIPs"] = [spec["clusterIP"]]
     for key in ("ipFamilies", "ipFamilyPolicy"):
         if key in former:
@@ -153,3 +165,205 @@ def _keep_node_ports(ports: list[dict[str, Any]], former: list[dict[str, Any]]) 
         number = allocated.get((port.get("protocol"), port.get("port")))
         if number and not port.get("nodePort"):
             port["nodePort"] = number
+
+
+# Validation
+
+
+def _spec_errors(spec: Spec) -> Iterator[FieldError]:
+    kind = spec.get("type", "")
+    is_headless = spec.get("clusterIPs") == [HEADLESS]
+    if not spec.get("ports") and not is_headless and kind != "ExternalName":
+        yield api_errors.required("spec.ports")
+    if is_headless and kind in _EXTERNAL_TYPES:
+        problem = f"may not be set to 'None' for {kind} services"
+        yield api_errors.invalid_value("spec.clusterIPs[0]", HEADLESS, problem)
+    if kind == "ExternalName":
+        yield from _external_name_errors(spec)
+    yield from _port_errors(spec.get("ports") or [], kind)
+    yield from metadata.label_errors(spec.get("selector"), "spec.selector")
+    yield from basics.required_choice(spec, "spec", "sessionAffinity", _AFFINITIES)
+    yield from _affinity_errors(spec)
+    if kind != "ExternalName":
+        yield from _address_errors(spec)
+    for address, at in basics.indexed(spec.get("externalIPs"), "spec.externalIPs"):
+        problems = formats.ip_address(address)
+        yield from basics.invalid_values(at, address, problems)
+        if not problems:
+            yield from basics.non_special_ip(at, address)
+    yield from basics.required_choice(spec, "spec", "type", _TYPES)
+    yield from _traffic_errors(spec, kind)
+
+
+def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
+    for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(key):
+            yield api_errors.forbidden_field(f"spec.{key}", "may not be set for ExternalName services")
+    name = {"externalName": spec.get("externalName", "").removesuffix(".")}
+    yield from basics.required_name(name, "spec", "externalName", formats.dns_subdomain)
+
+
+def _port_errors(ports: list[Spec], kind: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for port, at in basics.indexed(ports, "spec.ports"):
+        name = port.get("name", "")
+        check_name = basics.required_name if len(ports) > 1 else basics.optional_name
+        yield from check_name(port, at, "name", formats.dns_label)
+        if name:
+            yield from basics.unique(f"{at}.name", name, names)
+        yield from basics.port_errors(port, at, "port")
+        yield from basics.required_choice(port, at, "protocol", basics.PROTOCOLS)
+        yield from basics.port_errors(port, at, "targetPort")
+        if kind == "ClusterIP" and port.get("nodePort"):
+            yield api_errors.forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")
+    yield from _duplicate_port_errors(ports, "nodePort")
+    yield from _duplicate_port_errors(ports, "port")
+
+
+def _duplicate_port_errors(ports: list[Spec], key: str) -> Iterator[FieldError]:
+    taken: set[tuple[str, int]] = set()
+    for port, at in basics.indexed(ports, "spec.ports"):
+        if not port.get(key):
+            continue
+        protocol, number = port.get("protocol", ""), port[key]
+        if (protocol, number) in taken:
+            yield (
+                api_errors.duplicate(at, {"protocol": protocol, "port": number})
+                if key == "port"
+                else api_errors.duplicate(f"{at}.{key}", number)
+            )
+        taken.add((protocol, number))
+
+
+def _affinity_errors(spec: Spec) -> Iterator[FieldError]:
+    if spec.get("sessionAffinity") != "ClientIP":
+        return
+    seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
+    if not 0 < seconds <= _MAX_AFFINITY_SECONDS:
+        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        problem = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
+        yield api_errors.invalid_value(field, seconds, problem)
+
+
+def _address_errors(spec: Spec) -> Iterator[FieldError]:
+    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if address and addresses[:1] != [address]:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "element [0] must match clusterIP")
+    if not address and addresses:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "must be empty when clusterIP is empty")
+    for family, at in basics.indexed(spec.get("ipFamilies"), "spec.ipFamilies"):
+        if family not in _FAMILIES:
+            yield api_errors.not_supported(at, family, _FAMILIES)
+    yield from basics.optional_choice(spec, "spec", "ipFamilyPolicy", _FAMILY_POLICIES)
+    if HEADLESS in addresses[:1] and len(addresses) > 1:
+        yield api_errors.invalid_value(
+            "spec.clusterIPs", addresses, "'None' must be the first and only value"
+        )
+    for one, at in basics.indexed(addresses, "spec.clusterIPs"):
+        if one != HEADLESS or at != "spec.clusterIPs[0]":
+            yield from basics.invalid_values(at, one, formats.ip_address(one))
+    if len(addresses) > 2:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
+
+
+def _traffic_errors(spec: Spec, kind: str) -> Iterator[FieldError]:
+    external_policy = spec.get("externalTrafficPolicy")
+    if external_policy is not None and kind not in _EXTERNAL_TYPES:
+        problem = "may only be set for externally-accessible services"
+        yield api_errors.invalid_value("spec.externalTrafficPolicy", external_policy, problem)
+    else:
+        yield from basics.optional_choice(spec, "spec", "externalTrafficPolicy", _TRAFFIC_POLICIES)
+    yield from basics.optional_choice(spec, "spec", "internalTrafficPolicy", _TRAFFIC_POLICIES)
+    if kind == "LoadBalancer":
+        return
+    if spec.get("allocateLoadBalancerNodePorts") is not None:
+        yield api_errors.forbidden_field("spec.allocateLoadBalancerNodePorts", _FOR_LOAD_BALANCERS)
+    if spec.get("loadBalancerSourceRanges"):
+        yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", _FOR_LOAD_BALANCERS)
+
+
+# Allocation
+
+
+def _set_ip_families(spec: Object) -> Iterator[FieldError]:
+    """Set the IP families and their policy.
+
+    A headless service without a selector gets no addresses from the cluster and can therefore have both families.
+    """
+    has_no_addresses = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if has_no_addresses else "SingleStack")
+    families = spec.setdefault("ipFamilies", ["IPv4"])
+    if has_no_addresses:
+        if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
+            spec["ipFamilies"] = [*families, "IPv6" if families == ["IPv4"] else "IPv4"]
+        return
+    if spec["ipFamilyPolicy"] == "RequireDualStack":
+        problem = "this cluster is not configured for dual-stack services"
+        yield api_errors.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], problem)
+    for family, at in basics.indexed(spec["ipFamilies"], "spec.ipFamilies"):
+        if family != "IPv4":
+            yield api_errors.invalid_value(at, family, "not configured on this cluster")
+
+
+def _allocate_cluster_ip(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
+    requested = spec.get("clusterIP")
+    if requested == HEADLESS:
+        return
+    taken = {other.get("clusterIP") for other in others}
+    if not requested:
+        unavailable = {*taken, _RESERVED_IP}
+        free = next((str(one) for one in _CLUSTER_IPS.hosts() if str(one) not in unavailable), None)
+        if free is None:
+            yield api_errors.forbidden_field("spec.clusterIP", "all addresses are taken")
+        else:
+            spec |= {"clusterIP": free, "clusterIPs": [free]}
+        return
+    if ipaddress.ip_address(requested) not in _CLUSTER_IPS:
+        problem = "the provided network does not match the current range"
+    elif requested in taken:
+        problem = "provided IP is already allocated"
+    else:
+        return
+    field, value = "spec.clusterIPs", spec.get("clusterIPs")
+    yield api_errors.invalid_value(field, value, f"failed to allocate IP {requested}: {problem}")
+
+
+def _allocate_node_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
+    taken = {pair for other in others for pair in _node_ports(other.get("ports"))}
+    taken |= {("TCP", other["healthCheckNodePort"]) for other in others if other.get("healthCheckNodePort")}
+    for port, at in basics.indexed(spec.get("ports"), "spec.ports"):
+        if port.get("nodePort"):
+            yield from _node_port_errors(port, taken, f"{at}.nodePort")
+            taken |= _node_ports([port])
+    for port in spec.get("ports") or ():
+        if not port.get("nodePort"):
+            yield from _allocate_port(port, "nodePort", port.get("protocol", ""), taken, "spec.ports")
+            taken |= _node_ports([port])
+    needs_health_check = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    if needs_health_check and not spec.get("healthCheckNodePort"):
+        yield from _allocate_port(spec, "healthCheckNodePort", "TCP", taken, "spec.healthCheckNodePort")
+
+
+def _allocate_port(
+    holder: Object, key: str, protocol: str, taken: set[tuple[str, int]], field: str
+) -> Iterator[FieldError]:
+    number = next((number for number in _NODE_PORTS if (protocol, number) not in taken), None)
+    if number is None:
+        yield api_errors.forbidden_field(field, "all node ports are taken")
+    else:
+        holder[key] = number
+
+
+def _node_port_errors(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[FieldError]:
+    number = port["nodePort"]
+    if number not in _NODE_PORTS:
+        valid = f"{_NODE_PORTS.start}-{_NODE_PORTS.stop - 1}"
+        problem = f"provided port is not in the valid range. The range of valid ports is {valid}"
+        yield api_errors.invalid_value(field, number, problem)
+    elif (port.get("protocol", ""), number) in taken:
+        yield api_errors.invalid_value(field, number, "provided port is already allocated")
+
+
+def _node_ports(ports: Iterable[Spec] | None) -> set[tuple[str, int]]:
+    """Return the allocated node ports, with their protocols."""
+    return {(port.get("protocol", ""), port["nodePort"]) for port in ports or () if port.get("nodePort")}

@@ -21,8 +21,7 @@ _DOCKER_KEYS = {
     "kubernetes.io/dockercfg": ".dockercfg",
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
 }
-_MAX_EVENT_FIELD_BYTES = 128
-_MAX_EVENT_MESSAGE_BYTES = 1024
+_MAX_EVENT_BYTES = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
 _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
@@ -131,20 +130,17 @@ class EndpointsStrategy(Strategy):
 
 
 def _address_errors(address: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    ip = address.get("ip", "")
-    yield from basics.invalid_values(f"{path}.ip", ip, formats.ip_address(ip))
-    yield from basics.optional_name(f"{path}.hostname", address.get("hostname"), formats.dns_label)
-    yield from basics.optional_name(f"{path}.nodeName", address.get("nodeName"), formats.dns_subdomain)
-    yield from basics.non_special_ip(f"{path}.ip", ip)
+    yield from basics.format_errors(address, path, "ip", formats.ip_address)
+    yield from basics.optional_name(address, path, "hostname", formats.dns_label)
+    yield from basics.optional_name(address, path, "nodeName", formats.dns_subdomain)
+    yield from basics.non_special_ip(f"{path}.ip", address.get("ip", ""))
 
 
 def _port_errors(port: Mapping[str, Any], is_name_required: bool, path: str) -> Iterator[FieldError]:
-    if is_name_required and not port.get("name"):
-        yield api_errors.required(f"{path}.name")
-    yield from basics.optional_name(f"{path}.name", port.get("name"), formats.dns_label)
-    number = port.get("port", 0)
-    yield from basics.invalid_values(f"{path}.port", number, formats.port_number(number))
-    yield from basics.required_choice(f"{path}.protocol", port.get("protocol"), basics.PROTOCOLS)
+    check_name = basics.required_name if is_name_required else basics.optional_name
+    yield from check_name(port, path, "name", formats.dns_label)
+    yield from basics.port_errors(port, path, "port")
+    yield from basics.required_choice(port, path, "protocol", basics.PROTOCOLS)
 
 
 class EventStrategy(Strategy):
@@ -156,17 +152,16 @@ class EventStrategy(Strategy):
             new.setdefault(key, None)
 
     def validate(self, new: Object) -> Iterator[FieldError]:
-        namespace = new["metadata"].get("namespace", "")
-        about = (new.get("involvedObject") or {}).get("namespace", "")
+        own = new["metadata"].get("namespace", "")
+        involved = (new.get("involvedObject") or {}).get("namespace", "")
         is_new_style = bool(new.get("eventTime"))
         if is_new_style:
-            is_namespace_valid = bool(about) or namespace in ("default", "kube-system")
+            is_namespace_valid = bool(involved) or own in ("default", "kube-system")
         else:
-            is_namespace_valid = about == namespace if about else namespace in ("", "default")
+            is_namespace_valid = involved == own if involved else own in ("", "default")
         if not is_namespace_valid:
-            yield api_errors.invalid_value(
-                "involvedObject.namespace", about, "does not match event.namespace"
-            )
+            problem = "does not match event.namespace"
+            yield api_errors.invalid_value("involvedObject.namespace", involved, problem)
         if is_new_style:
             yield from _new_style_errors(new)
 
@@ -176,16 +171,11 @@ def _new_style_errors(new: Object) -> Iterator[FieldError]:
     if not controller:
         yield api_errors.required("reportingComponent")
     yield from basics.invalid_values("reportingComponent", controller, formats.qualified_name(controller))
-    for key in ("reportingInstance", "action", "reason"):
-        value = new.get(key) or ""
-        if not value:
+    for key, limit in _MAX_EVENT_BYTES.items():
+        if not new.get(key) and key != "message":
             yield api_errors.required(key)
-        if len(value.encode()) > _MAX_EVENT_FIELD_BYTES:
-            yield api_errors.invalid_value(key, "", f"can have at most {_MAX_EVENT_FIELD_BYTES} characters")
-    if len((new.get("message") or "").encode()) > _MAX_EVENT_MESSAGE_BYTES:
-        yield api_errors.invalid_value(
-            "message", "", f"can have at most {_MAX_EVENT_MESSAGE_BYTES} characters"
-        )
+        if len((new.get(key) or "").encode()) > limit:
+            yield api_errors.invalid_value(key, "", f"can have at most {limit} characters")
 
 
 class LeaseStrategy(Strategy):
@@ -194,12 +184,10 @@ class LeaseStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
-        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        duration = spec.get("leaseDurationSeconds")
         if duration is not None and duration <= 0:
             yield api_errors.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
-        if transitions is not None and transitions < 0:
-            problem = "must be greater than or equal to 0"
-            yield api_errors.invalid_value("spec.leaseTransitions", transitions, problem)
+        yield from basics.not_negative(spec, "spec", "leaseTransitions")
 
 
 class ServiceAccountStrategy(Strategy):

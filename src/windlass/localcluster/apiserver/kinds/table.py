@@ -17,152 +17,77 @@ from windlass.localcluster.apiserver.schemas import typed
 from windlass.localcluster.apiserver.schemas.defaults import DEFAULTS
 from windlass.localcluster.apiserver.strategy import Strategy
 
-_ALL = ("all",)
-_RBAC = "rbac.authorization.k8s.io"
+_EXTENSIONS = "apiextensions.k8s.io/v1"
+_RBAC = "rbac.authorization.k8s.io/v1"
+_CLUSTER_SCOPED = ("Namespace", "Node", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding")
+_CATEGORIES = {
+    **dict.fromkeys(("Pod", "Service", "Deployment", "ReplicaSet", "StatefulSet", "Job"), ("all",)),
+    "CustomResourceDefinition": ("api-extensions",),
+}
+_POD_SUBRESOURCES = "attach binding eviction exec log portforward status"
+_SELECTABLE_FIELDS = {
+    "Event": (
+        *("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid"),
+        *("involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath"),
+        *("reason", "source", "type", "reportingComponent"),
+    ),
+    "Job": ("status.successful",),
+    "Namespace": ("status.phase",),
+    "Node": ("spec.unschedulable",),
+    "Pod": (
+        *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+        *("status.phase", "status.podIP", "status.nominatedNodeName", "spec.hostNetwork"),
+    ),
+    "ReplicaSet": ("status.replicas",),
+    "Secret": ("type",),
+    "Service": ("spec.clusterIP", "spec.type"),
+}
 
 
 def _row(
-    api_version: str,
-    kind: str,
-    strategy: Strategy,
-    *,
-    plural: str = "",
-    type_name: str = "",
-    namespaced: bool = True,
-    short_names: tuple[str, ...] = (),
-    categories: tuple[str, ...] = (),
-    subresources: tuple[str, ...] = (),
-    selectable_fields: tuple[str, ...] = (),
+    api_version: str, kind: str, strategy: Strategy, short_names: str = "", subresources: str = ""
 ) -> Kind:
+    """Return a kind. Short names and subresources are separated by spaces."""
     group, _, version = api_version.rpartition("/")
     singular = kind.lower()
-    type_name = type_name or f"V1{kind}"
+    type_name = "CoreV1Event" if kind == "Event" else f"V1{kind}"
     return Kind(
         group=group,
         version=version,
         kind=kind,
-        plural=plural or f"{singular}s",
+        plural=singular if kind == "Endpoints" else f"{singular}s",
         singular=singular,
-        namespaced=namespaced,
+        namespaced=kind not in _CLUSTER_SCOPED,
         list_kind=f"{kind}List",
-        short_names=short_names,
-        categories=categories,
-        subresources=subresources,
+        short_names=tuple(short_names.split()),
+        categories=_CATEGORIES.get(kind, ()),
+        subresources=tuple(subresources.split()),
         type_name=type_name,
         schema=typed.compile_type(type_name, DEFAULTS),
-        selectable_fields=selectable_fields,
+        selectable_fields=_SELECTABLE_FIELDS.get(kind, ()),
         strategy=strategy,
     )
 
 
 KINDS: tuple[Kind, ...] = (
-    _row("v1", "ConfigMap", simple_kinds.ConfigMapStrategy(), short_names=("cm",)),
-    _row("v1", "Endpoints", simple_kinds.EndpointsStrategy(), plural="endpoints", short_names=("ep",)),
-    _row(
-        "v1",
-        "Event",
-        simple_kinds.EventStrategy(),
-        type_name="CoreV1Event",
-        short_names=("ev",),
-        selectable_fields=(
-            *("involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid"),
-            *("involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath"),
-            *("reason", "source", "type", "reportingComponent"),
-        ),
-    ),
-    _row(
-        "v1",
-        "Namespace",
-        namespaces.NamespaceStrategy(),
-        namespaced=False,
-        short_names=("ns",),
-        subresources=("finalize", "status"),
-        selectable_fields=("status.phase",),
-    ),
-    _row(
-        "v1",
-        "Node",
-        nodes.NodeStrategy(),
-        namespaced=False,
-        short_names=("no",),
-        subresources=("status",),
-        selectable_fields=("spec.unschedulable",),
-    ),
-    _row(
-        "v1",
-        "PersistentVolumeClaim",
-        claims.ClaimStrategy(),
-        short_names=("pvc",),
-        subresources=("status",),
-    ),
-    _row(
-        "v1",
-        "Pod",
-        pods.PodStrategy(),
-        short_names=("po",),
-        categories=_ALL,
-        subresources=("attach", "binding", "eviction", "exec", "log", "portforward", "status"),
-        selectable_fields=(
-            *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
-            *("status.phase", "status.podIP", "status.nominatedNodeName", "spec.hostNetwork"),
-        ),
-    ),
-    _row("v1", "Secret", simple_kinds.SecretStrategy(), selectable_fields=("type",)),
-    _row(
-        "v1",
-        "Service",
-        services.ServiceStrategy(),
-        short_names=("svc",),
-        categories=_ALL,
-        subresources=("status",),
-        selectable_fields=("spec.clusterIP", "spec.type"),
-    ),
-    _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), short_names=("sa",)),
-    _row(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        definitions.DefinitionStrategy(),
-        namespaced=False,
-        short_names=("crd", "crds"),
-        categories=("api-extensions",),
-        subresources=("status",),
-    ),
-    _row(
-        "apps/v1",
-        "Deployment",
-        workloads.DeploymentStrategy(),
-        short_names=("deploy",),
-        categories=_ALL,
-        subresources=("scale", "status"),
-    ),
-    _row(
-        "apps/v1",
-        "ReplicaSet",
-        workloads.ReplicaSetStrategy(),
-        short_names=("rs",),
-        categories=_ALL,
-        subresources=("scale", "status"),
-        selectable_fields=("status.replicas",),
-    ),
-    _row(
-        "apps/v1",
-        "StatefulSet",
-        workloads.StatefulSetStrategy(),
-        short_names=("sts",),
-        categories=_ALL,
-        subresources=("scale", "status"),
-    ),
-    _row(
-        "batch/v1",
-        "Job",
-        jobs.JobStrategy(),
-        categories=_ALL,
-        subresources=("status",),
-        selectable_fields=("status.successful",),
-    ),
+    _row("v1", "ConfigMap", simple_kinds.ConfigMapStrategy(), "cm"),
+    _row("v1", "Endpoints", simple_kinds.EndpointsStrategy(), "ep"),
+    _row("v1", "Event", simple_kinds.EventStrategy(), "ev"),
+    _row("v1", "Namespace", namespaces.NamespaceStrategy(), "ns", "finalize status"),
+    _row("v1", "Node", nodes.NodeStrategy(), "no", "status"),
+    _row("v1", "PersistentVolumeClaim", claims.ClaimStrategy(), "pvc", "status"),
+    _row("v1", "Pod", pods.PodStrategy(), "po", _POD_SUBRESOURCES),
+    _row("v1", "Secret", simple_kinds.SecretStrategy()),
+    _row("v1", "Service", services.ServiceStrategy(), "svc", "status"),
+    _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), "sa"),
+    _row(_EXTENSIONS, "CustomResourceDefinition", definitions.DefinitionStrategy(), "crd crds", "status"),
+    _row("apps/v1", "Deployment", workloads.DeploymentStrategy(), "deploy", "scale status"),
+    _row("apps/v1", "ReplicaSet", workloads.ReplicaSetStrategy(), "rs", "scale status"),
+    _row("apps/v1", "StatefulSet", workloads.StatefulSetStrategy(), "sts", "scale status"),
+    _row("batch/v1", "Job", jobs.JobStrategy(), "", "status"),
     _row("coordination.k8s.io/v1", "Lease", simple_kinds.LeaseStrategy()),
-    _row(f"{_RBAC}/v1", "ClusterRole", rbac.RoleStrategy(), namespaced=False),
-    _row(f"{_RBAC}/v1", "ClusterRoleBinding", rbac.BindingStrategy(), namespaced=False),
-    _row(f"{_RBAC}/v1", "Role", rbac.RoleStrategy()),
-    _row(f"{_RBAC}/v1", "RoleBinding", rbac.BindingStrategy()),
+    _row(_RBAC, "ClusterRole", rbac.RoleStrategy()),
+    _row(_RBAC, "ClusterRoleBinding", rbac.BindingStrategy()),
+    _row(_RBAC, "Role", rbac.RoleStrategy()),
+    _row(_RBAC, "RoleBinding", rbac.BindingStrategy()),
 )

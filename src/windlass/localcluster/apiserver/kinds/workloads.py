@@ -102,8 +102,7 @@ class StatefulSetStrategy(_WorkloadStrategy):
         for claim in spec.get("volumeClaimTemplates") or ():
             claim.setdefault("apiVersion", "v1")
             claim.setdefault("kind", "PersistentVolumeClaim")
-            resources = (claim.get("spec") or {}).get("resources") or {}
-            pod_spec_defaults.canonicalize_quantities(resources, "limits", "requests")
+            pod_spec_defaults.canonicalize_resources(claim.get("spec") or {})
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
