@@ -159,7 +159,7 @@ def fork(work: Callable[[], None], *, ends_with_us: bool = True) -> None:
         return
     try:
         if ends_with_us:
-            kernel.end_with_parent()
+            kernel.set_parent_death_signal()
         else:
             # The test waits for the end of the output.
             os.dup2(2, 1)

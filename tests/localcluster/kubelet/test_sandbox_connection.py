@@ -131,7 +131,7 @@ def test_late_response_goes_to_the_listener_with_its_descriptors() -> None:
         world.other.send(messages.Opened(request.call), writer)
         os.close(writer)
         assert await world.heard.get() == messages.Opened(request.call)
-        sandbox_connection.close_all(world.unclaimed)
+        channel.close_all(world.unclaimed)
         assert os.read(reader, 1) == b""
         os.close(reader)
 

@@ -22,7 +22,6 @@ PROGRAM = """
 import ctypes, os, sys
 import msgspec
 from windlass.localcluster.sandbox import capability_probe, kernel
-from windlass.localcluster.sandbox.process import capabilities
 
 change, user = sys.argv[1], int(sys.argv[2])
 if user != os.getuid():
@@ -38,8 +37,8 @@ if change:
     kernel.map_own_user(uid, gid)
     exec(change)
     # Without rights in the new namespace, as if it were the machine's own.
-    capabilities.drop_all()
-print(msgspec.json.encode(capability_probe.find_out()).decode())
+    kernel.drop_capabilities()
+print(msgspec.json.encode(capability_probe.probe()).decode())
 """
 SWITCH_OFF = "open('/proc/sys/user/max_user_namespaces', 'w').write('0')"
 HIDE_SOME_OF_PROC = "kernel.mount('tmpfs', '/proc/fs', 'tmpfs')"
@@ -94,15 +93,15 @@ def allow_in_words_only(flags: int) -> None:
 def test_error_is_the_reason(
     unshare: capability_probe.Unshare, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capability_probe, "_SWITCHES", {})
-    found = capability_probe.find_out(unshare)
+    monkeypatch.setattr(capability_probe, "_FORBIDDING_SETTINGS", {})
+    found = capability_probe.probe(unshare)
     assert found == Capabilities(reason=found.reason)
     assert re.fullmatch(reason, found.reason)
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
 def test_ordinary_user_can_isolate() -> None:
-    assert found_by_a_user() == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=True)
+    assert found_by_a_user() == Capabilities(can_isolate=True, needs_user_namespace=True)
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
@@ -113,21 +112,21 @@ def test_disabled_user_namespaces_are_named_in_the_reason() -> None:
 
 
 @pytest.mark.usefixtures("_users_have_namespaces")
-def test_masked_proc_cannot_be_mounted() -> None:
+def test_masked_proc_does_not_prevent_isolation() -> None:
     found = found_by_a_user(HIDE_SOME_OF_PROC)
-    assert found == Capabilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=False)
+    assert found == Capabilities(can_isolate=True, needs_user_namespace=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="not root")
 def test_root_needs_no_user_namespace() -> None:
-    assert capability_probe.find_out() == Capabilities(can_isolate=True, can_mount_proc=True)
-    found = capability_probe.find_out(allow_with_users_only)
+    assert capability_probe.probe() == Capabilities(can_isolate=True)
+    found = capability_probe.probe(allow_with_users_only)
     assert (found.can_isolate, found.needs_user_namespace) == (True, True)
 
 
 def test_probe_leaves_nothing_behind() -> None:
     before = traces()
-    capability_probe.find_out()
+    capability_probe.probe()
     assert traces() == before
 
 
@@ -144,7 +143,7 @@ def traces() -> tuple[str, str, list[str], list[str], str]:
 
 def test_other_systems_cannot_isolate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert capability_probe.find_out() == Capabilities(reason="darwin has no namespaces")
+    assert capability_probe.probe() == Capabilities(reason="darwin has no namespaces")
     with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:
         kernel.unshare(kernel.NEW_MOUNTS)
     assert caught.value.errno == errno.ENOSYS

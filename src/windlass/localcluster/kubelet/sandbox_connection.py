@@ -1,11 +1,10 @@
 """A channel to the spawner or to a supervisor, in the daemon's event loop."""
 
 import asyncio
-import contextlib
 import itertools
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class Connection:
             answer, descriptors = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                close_all(future.result()[1])
+                channel.close_all(future.result()[1])
             raise
         finally:
             self._answers.pop(number, None)
@@ -135,12 +134,6 @@ def connect(path: Path, incoming: Any) -> Channel[Any]:
         end.close()
         raise
     return Channel(end, incoming)
-
-
-def close_all(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
 
 
 async def readable(descriptor: int) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, close_all, readable
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, readable
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.sandbox import messages
+from windlass.localcluster.sandbox.channel import close_all
 from windlass.localcluster.sandbox.process import launcher
 from windlass.localcluster.sandbox.process.launcher import Launched, SpawnerOptions
 

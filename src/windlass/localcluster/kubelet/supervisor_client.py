@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from windlass.localcluster.kubelet import sandbox_connection
 from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError
-from windlass.localcluster.sandbox import messages
+from windlass.localcluster.sandbox import channel, messages
 from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET
 
@@ -40,9 +40,9 @@ class SupervisorClient:
         self._loop = asyncio.get_running_loop()
         self._hello: asyncio.Future[messages.Hello] = self._loop.create_future()
         self._exits: dict[int, asyncio.Future[int]] = {}
-        channel = sandbox_connection.connect(folder / SOCKET, messages.FromSupervisor)
+        to_supervisor = sandbox_connection.connect(folder / SOCKET, messages.FromSupervisor)
         self._process = _identity(folder)
-        self._connection = Connection(channel, self._on_message, self._on_lost)
+        self._connection = Connection(to_supervisor, self._on_message, self._on_lost)
         self._gone = asyncio.Event()
 
     async def hello(self, seconds: float) -> messages.Hello:
@@ -118,7 +118,7 @@ class SupervisorClient:
         return socket.socket(fileno=descriptors[0])
 
     def _on_message(self, message: messages.FromSupervisor, descriptors: list[int]) -> None:
-        sandbox_connection.close_all(descriptors)
+        channel.close_all(descriptors)
         match message:
             case messages.Hello():
                 if not self._hello.done():

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ Message = TypeVar("Message")
 
 _HEADER = struct.Struct("!IB")
 _MAX_DESCRIPTORS = 8
-_PIECE = 64 * 1024
+_READ_BYTES = 64 * 1024
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -38,29 +39,29 @@ class Channel(Generic[Message]):
 
     def receive(self) -> list[tuple[Message, list[int]]]:
         """Read once, and return the messages that are complete. Raises EOFError at the end."""
-        piece = self._read()
-        if not piece:
+        data = self._read()
+        if not data:
             raise EOFError
-        self._received += piece
-        found = []
-        while (complete := self._next()) is not None:
-            found.append(complete)
-        return found
+        self._received += data
+        complete = []
+        while (message := self._next()) is not None:
+            complete.append(message)
+        return complete
 
     def _read(self) -> bytes:
         """Receive with close-on-exec, which socket.recv_fds does not set: children must not inherit the descriptors."""
-        room = _MAX_DESCRIPTORS * array.array("i").itemsize
+        size = _MAX_DESCRIPTORS * array.array("i").itemsize
         flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         try:
-            piece, ancillary, _, _ = self.socket.recvmsg(_PIECE, socket.CMSG_SPACE(room), flags)
+            data, ancillary, _, _ = self.socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(size), flags)
         except ConnectionError:
             return b""
-        for level, kind, data in ancillary:
+        for level, kind, packed in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 numbers = array.array("i")
-                numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+                numbers.frombytes(packed[: len(packed) - len(packed) % numbers.itemsize])
                 self._descriptors += numbers
-        return piece
+        return data
 
     def _next(self) -> tuple[Message, list[int]] | None:
         if len(self._received) < _HEADER.size:
@@ -76,18 +77,22 @@ class Channel(Generic[Message]):
 
     def close(self) -> None:
         self.socket.close()
-        for descriptor in self._descriptors:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        close_all(self._descriptors)
         self._descriptors.clear()
 
 
-def encoded(message: msgspec.Struct, descriptors: int = 0) -> bytes:
+def encoded(message: msgspec.Struct, descriptor_count: int = 0) -> bytes:
     """Return the bytes of a message that is sent with this number of descriptors."""
     body = _encoder.encode(message)
-    return _HEADER.pack(len(body), descriptors) + body
+    return _HEADER.pack(len(body), descriptor_count) + body
 
 
-def pair(left_type: Any, right_type: Any) -> tuple[Channel[Any], Channel[Any]]:
+def pair(left_incoming: Any, right_incoming: Any) -> tuple[Channel[Any], Channel[Any]]:
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    return Channel(left, left_type), Channel(right, right_type)
+    return Channel(left, left_incoming), Channel(right, right_incoming)
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)

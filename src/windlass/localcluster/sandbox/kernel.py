@@ -1,7 +1,7 @@
-"""Linux system calls that Python 3.11 does not provide: namespaces, mounts, and process attributes.
+"""Linux system calls that Python 3.11 does not provide: namespaces, mounts, capabilities, and process attributes.
 
-Each function is one system call. The module can be imported on any system; there a missing call fails with ENOSYS. The
-message of an OSError contains the call and its arguments.
+The module can be imported on any system; there a missing call fails with ENOSYS. The message of an OSError contains the
+call and its arguments.
 """
 
 import ctypes
@@ -29,11 +29,22 @@ MS_UNBINDABLE = 1 << 17
 MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 
+CAP_NET_ADMIN = 12
+CAP_SYS_ADMIN = 21
+
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
 # System call numbers, since the C library has no wrapper.
 _PIVOT_ROOT = {"aarch64": 41, "x86_64": 155}
+
+_CAPABILITY_VERSION = 0x20080522
+# Version and PID; then effective, permitted and inheritable sets, lower halves before upper halves.
+_CapabilityHeader = ctypes.c_uint32 * 2
+_CapabilitySets = ctypes.c_uint32 * 6
+_Argument = str | int | None | ctypes.Array[ctypes.c_uint32]
 
 
 def unshare(flags: int) -> None:
@@ -49,9 +60,9 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, opt
     _call("mount", source, target, kind, flags, options or None)
 
 
-def unmount(target: str, lazily: bool = False) -> None:
-    """Unmount. Lazily: detach at once, and clean up when it is no longer in use."""
-    _call("umount2", target, _MNT_DETACH if lazily else 0)
+def detach(target: str) -> None:
+    """Unmount lazily: the kernel cleans up when the mount is no longer in use."""
+    _call("umount2", target, _MNT_DETACH)
 
 
 def pivot_root(new: str, old: str) -> None:
@@ -66,14 +77,29 @@ def set_hostname(name: str) -> None:
     _call("sethostname", name, len(os.fsencode(name)))
 
 
-def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Get a signal when the thread that forked this process ends. A parent that has already ended sends none."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0, label=f"prctl(PR_SET_PDEATHSIG, {number})")
+def set_parent_death_signal() -> None:
+    """Kill this process when the thread that forked it ends. A parent that has already ended sends no signal."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0, label="prctl(PR_SET_PDEATHSIG)")
 
 
-def adopt_orphans() -> None:
-    """Become the subreaper: orphaned descendants become children of this process instead of PID 1."""
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process instead of PID 1."""
     _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, label="prctl(PR_SET_CHILD_SUBREAPER, 1)")
+
+
+def drop_capabilities() -> None:
+    _call("capset", _CapabilityHeader(_CAPABILITY_VERSION, 0), _CapabilitySets(), label="capset")
+
+
+def make_ambient(*capabilities: int) -> None:
+    """Keep these capabilities across execve. Users other than root lose all others there."""
+    header, sets = _CapabilityHeader(_CAPABILITY_VERSION, 0), _CapabilitySets()
+    _call("capget", header, sets, label="capget")
+    sets[2], sets[5] = sets[1], sets[4]
+    _call("capset", header, sets, label="capset")
+    for capability in capabilities:
+        arguments = (_PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+        _call("prctl", _PR_CAP_AMBIENT, *arguments, label="prctl(PR_CAP_AMBIENT)")
 
 
 def map_own_user(uid: int, gid: int, pid: int | str = "self") -> None:
@@ -101,7 +127,7 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(name: str, *arguments: str | int | None, label: str = "") -> None:
+def _call(name: str, *arguments: _Argument, label: str = "") -> None:
     # On other systems a function of the same name has other arguments (mount on macOS).
     function = getattr(_library(), name, None) if sys.platform == "linux" else None
     number = errno.ENOSYS
@@ -109,12 +135,12 @@ def _call(name: str, *arguments: str | int | None, label: str = "") -> None:
         if function(*map(_argument, arguments)) == 0:
             return
         number = ctypes.get_errno()
-    words = ", ".join(str(each) for each in arguments if each is not None)
-    raise OSError(number, f"{label or f'{name}({words})'}: {os.strerror(number)}")
+    shown = ", ".join(str(each) for each in arguments if each is not None)
+    raise OSError(number, f"{label or f'{name}({shown})'}: {os.strerror(number)}")
 
 
-def _argument(argument: str | int | None) -> ctypes.c_long | bytes | None:
-    """Convert an argument to a full register, so that the kernel reads no undefined bits."""
-    if argument is None:
-        return None
-    return os.fsencode(argument) if isinstance(argument, str) else ctypes.c_long(argument)
+def _argument(argument: _Argument) -> ctypes.c_long | bytes | ctypes.Array[ctypes.c_uint32] | None:
+    """Convert an integer to a full register, so that the kernel reads no undefined bits."""
+    if isinstance(argument, int):
+        return ctypes.c_long(argument)
+    return os.fsencode(argument) if isinstance(argument, str) else argument

@@ -64,12 +64,3 @@ def drain(descriptor: int) -> None:
     with contextlib.suppress(BlockingIOError):
         while os.read(descriptor, 512):
             pass
-
-
-def close_all_except(kept: set[int]) -> None:
-    """Close all descriptors but these and 0, 1 and 2. For a forked process."""
-    low = 3
-    for descriptor in sorted(number for number in kept if number >= low):
-        os.closerange(low, descriptor)
-        low = descriptor + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))

@@ -248,7 +248,7 @@ class Machine(msgspec.Struct, frozen=True):
 
         def found() -> list[int]:
             with masquerade.connection() as filters:
-                tables = len(filters.listed("tables", GET_TABLES, bytes(4)))
+                tables = len(filters.dump("tables", GET_TABLES, bytes(4)))
             file = os.memfd_create("found")
             os.write(file, json.dumps([[name for _, name in socket.if_nameindex()], tables]).encode())
             return [file]

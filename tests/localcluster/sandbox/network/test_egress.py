@@ -32,7 +32,7 @@ def test_pasta_forwards_dns_only_for_a_nameserver_on_the_loopback(
     resolver = tmp_path / "resolv.conf"
     if text is not None:
         resolver.write_text(text)
-    monkeypatch.setattr(egress, "_RESOLVER", resolver)
+    monkeypatch.setattr(egress, "_RESOLV_CONF", resolver)
     monkeypatch.setattr(egress, "_require_program", lambda program: program)
     monkeypatch.setattr(egress, "_user_mode", user_mode)
     egress._pasta(3)

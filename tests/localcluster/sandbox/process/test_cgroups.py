@@ -423,7 +423,7 @@ def real() -> Iterator[cgroups.Cgroups]:
     yield found
     found.remove_all_except(set())
     for place in found.places:
-        assert not cgroups._folders_named(f"windlass-{found.cluster}", place.hierarchy)
+        assert not list(place.hierarchy.rglob(f"windlass-{found.cluster}"))
 
 
 Start = Callable[[str], "subprocess.Popen[str]"]

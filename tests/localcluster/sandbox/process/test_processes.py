@@ -87,7 +87,7 @@ def test_marked_process_is_found_by_its_exact_value(start: Start) -> None:
     others = [start(WAITS, WINDLASS_TEST_MARK="one more"), start(WAITS, NOT_WINDLASS_TEST_MARK="one")]
     for process in (ours, *others):
         line_of(process)
-    assert processes.marked(b"WINDLASS_TEST_MARK", b"one") == [ours.pid]
+    assert processes.pids_with_variable(b"WINDLASS_TEST_MARK", b"one") == [ours.pid]
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ class PodDirectories(msgspec.Struct, frozen=True):
 
     def _kill_leftovers(self, folder: PodFolder) -> None:
         uid = folder.path.name
-        marked = functools.partial(processes.marked, container_plan.MARKER.encode(), uid.encode())
-        processes.kill_all(marked)
+        find = functools.partial(processes.pids_with_variable, container_plan.MARKER.encode(), uid.encode())
+        processes.kill_all(find)
         groups = cgroups.find(self.cluster)
         if groups is not None:
             groups.remove_named(folder.run_ids())

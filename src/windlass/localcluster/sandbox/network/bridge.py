@@ -5,6 +5,7 @@ namespace and its link to the hub, except for a pod on the host network. The hub
 """
 
 import os
+import shutil
 import socket
 import time
 from enum import StrEnum
@@ -19,7 +20,7 @@ BRIDGE = "windlass0"
 _POD_LINK = "eth0"
 _ANCHOR = "anchor"
 _ANCHORED = "anchored"
-_PATIENCE_SECONDS = 2.0
+_TIMEOUT_SECONDS = 2.0
 
 
 class Mode(StrEnum):
@@ -49,7 +50,11 @@ class Hub(msgspec.Struct, frozen=True):
 
     def listen(self, port: int) -> socket.socket:
         """Return a socket that listens at the gateway, for pods."""
-        (descriptor,) = netns_exec.run_in_namespace(self.namespace, lambda: [_listening(self.gateway, port)])
+
+        def listen() -> list[int]:
+            return [socket.create_server((self.gateway, port), backlog=128).detach()]
+
+        (descriptor,) = netns_exec.run_in_namespace(self.namespace, listen)
         return socket.socket(fileno=descriptor)
 
     def with_new_uplink(self) -> "Hub":
@@ -89,7 +94,7 @@ def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> Hub |
     except egress.NoUplinkError as error:
         if may_be_shared:
             os.close(hub)
-            remedy = f": {error}" if egress.is_pasta_installed() else " (install `passt` to isolate them)"
+            remedy = f": {error}" if shutil.which("pasta") else " (install `passt` to isolate them)"
             return Shared(f"pods share the host network{remedy}")
         reason = f"pods cannot reach other networks: {error}. Install `passt` or `slirp4netns`."
         return Hub(hub, gateway, network.prefixlen, reason, None)
@@ -115,7 +120,7 @@ def join(hub: int, link: messages.Link) -> None:
             links.set_up(route, _POD_LINK)
             links.add_address(route, _POD_LINK, link.address, link.prefix_length)
             links.add_default_route(route, link.gateway)
-        links.wait_for_port(from_hub, BRIDGE, name, time.monotonic() + _PATIENCE_SECONDS)
+        links.wait_for_port(from_hub, BRIDGE, name, time.monotonic() + _TIMEOUT_SECONDS)
 
 
 def _set_up(gateway: str, prefix_length: int) -> list[int]:
@@ -139,7 +144,3 @@ def _own_namespace() -> int:
 def _hardware_address(address: str) -> bytes:
     """Return a locally administered hardware address."""
     return b"\x02\x00" + socket.inet_aton(address)
-
-
-def _listening(address: str, port: int) -> int:
-    return socket.create_server((address, port), backlog=128).detach()

@@ -18,7 +18,7 @@ import msgspec
 
 from windlass.localcluster.sandbox import kernel
 from windlass.localcluster.sandbox.network import links, masquerade, netlink, netns_exec
-from windlass.localcluster.sandbox.process import capabilities, helper_process
+from windlass.localcluster.sandbox.process import helper_process
 
 LINK = "uplink"
 # Reserved for benchmarks (RFC 2544), so that it does not conflict with other networks.
@@ -27,10 +27,11 @@ _USER_MODE_GATEWAY = "198.18.0.2"
 _USER_MODE_NAMESERVER = "198.18.0.3"
 _USER_MODE_ADDRESS = "198.18.0.100"
 _TRANSIT_NETWORKS = ipaddress.IPv4Network("198.18.0.0/15")
-_SOMEWHERE = ("203.0.113.1", 9)
-_PATIENCE_SECONDS = 10.0
+# A documentation address (RFC 5737). No packet is sent to it.
+_UNUSED_ADDRESS = ("203.0.113.1", 9)
+_TIMEOUT_SECONDS = 10.0
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-_RESOLVER = Path("/etc/resolv.conf")
+_RESOLV_CONF = Path("/etc/resolv.conf")
 # Upstream nameservers of systemd-resolved.
 _RESOLVED = Path("/run/systemd/resolve/resolv.conf")
 
@@ -56,10 +57,6 @@ def open_uplink(hub: int) -> Uplink:
         except OSError as error:
             problems.append(f"{name}: {error.strerror or error}")
     raise NoUplinkError("; ".join(problems))
-
-
-def is_pasta_installed() -> bool:
-    return shutil.which("pasta") is not None
 
 
 def _pasta(hub: int) -> Uplink:
@@ -98,9 +95,9 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
         with socket.create_server((own, 0)) as probed:
             netns_exec.run_in_namespace(hub, functools.partial(_bring_up, helper, probed.getsockname()))
     except OSError as error:
-        words = helper.last_line() if helper.has_ended() else ""
+        output = helper.last_line() if helper.has_ended() else ""
         helper.end()
-        raise OSError(error.errno or 0, words or error.strerror) from error
+        raise OSError(error.errno or 0, output or error.strerror) from error
     return Uplink(name, helper, (_USER_MODE_NAMESERVER,))
 
 
@@ -111,32 +108,28 @@ def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: in
     """
     helper_process.run_in_pid_namespace(command(f"/proc/{os.getpid()}/ns/net"), may_start=read_end)
     kernel.set_namespace(hub, kernel.NEW_NETWORK)
-    capabilities.drop_all()
+    kernel.drop_capabilities()
     os.write(write_end, b"!")
 
 
-def _bring_up(helper: helper_process.HelperProcess, probed: tuple[str, int]) -> list[int]:
+def _bring_up(helper: helper_process.HelperProcess, probed: tuple[str, int]) -> None:
     """Wait for the interface, and for a first connection through it."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    _wait(helper, deadline, _look_for_link)
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    _retry(helper, deadline, functools.partial(socket.if_nametoindex, LINK))
     _configure(_USER_MODE_ADDRESS, 24, _USER_MODE_GATEWAY)
-    _wait(helper, deadline, functools.partial(_try_connection, probed))
-    return []
+    _retry(helper, deadline, functools.partial(_try_connection, probed))
 
 
-def _wait(helper: helper_process.HelperProcess, deadline: float, look: Callable[[], None]) -> None:
+def _retry(helper: helper_process.HelperProcess, deadline: float, attempt: Callable[[], object]) -> None:
+    """Repeat the attempt until it raises no OSError. Raises OSError at the deadline or when the helper has ended."""
     while not helper.has_ended(timeout=0.01):
         try:
-            look()
+            attempt()
             return
         except OSError as error:
             if time.monotonic() > deadline:
                 raise OSError(error.errno or 0, f"no connection through it ({error})") from error
     raise OSError(0, "it ended immediately")
-
-
-def _look_for_link() -> None:
-    socket.if_nametoindex(LINK)
 
 
 def _try_connection(target: tuple[str, int]) -> None:
@@ -165,16 +158,11 @@ def _nat(hub: int) -> Uplink:
         functools.partial(_hold_nat, hub, f"windlass{os.getpid()}", near, far), needed=(hub,)
     )
     try:
-        netns_exec.run_in_namespace(hub, functools.partial(_configured, far, near))
+        netns_exec.run_in_namespace(hub, functools.partial(_configure, far, 30, near))
     except OSError:
         helper.end()
         raise
-    return Uplink("NAT", helper, _nameservers_of_resolved())
-
-
-def _configured(address: str, gateway: str) -> list[int]:
-    _configure(address, 30, gateway)
-    return []
+    return Uplink("NAT", helper, _nameservers(_RESOLVED))
 
 
 def _hold_nat(hub: int, name: str, near: str, far: str) -> netlink.Connection:
@@ -214,7 +202,7 @@ def _own_address() -> str:
     """Return the machine's address on its default route. Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_SOMEWHERE)
+            probe.connect(_UNUSED_ADDRESS)
         except OSError as error:
             raise OSError(error.errno or 0, "the machine has no default route") from error
         return str(probe.getsockname()[0])
@@ -222,29 +210,24 @@ def _own_address() -> str:
 
 def _has_nameserver_on_loopback() -> bool:
     """Return whether a nameserver of the machine is on its loopback. That is also the default without any."""
-    try:
-        lines = _RESOLVER.read_text().splitlines()
-    except OSError:
-        return True
-    words = (line.split() for line in lines)
-    named = [each[1] for each in words if len(each) > 1 and each[0] == "nameserver"]
-    return not named or any(name.startswith("127.") or name == "::1" for name in named)
+    nameservers = _nameservers(_RESOLV_CONF)
+    return not nameservers or any(name.startswith("127.") or name == "::1" for name in nameservers)
 
 
-def _nameservers_of_resolved() -> tuple[str, ...]:
+def _nameservers(resolv_conf: Path) -> tuple[str, ...]:
+    """Return the nameservers in a file; none if the file does not exist."""
     try:
-        lines = _RESOLVED.read_text().splitlines()
+        lines = resolv_conf.read_text().splitlines()
     except OSError:
         return ()
-    words = [line.split() for line in lines]
-    return tuple(each[1] for each in words if len(each) > 1 and each[0] == "nameserver")
+    fields = [line.split() for line in lines]
+    return tuple(each[1] for each in fields if len(each) > 1 and each[0] == "nameserver")
 
 
-def _delete_link() -> list[int]:
+def _delete_link() -> None:
     """Delete the interface of an earlier or failed uplink."""
     with links.connection() as route:
         links.delete(route, LINK)
-    return []
 
 
 def _require_program(program: str) -> str:

@@ -85,7 +85,7 @@ def masquerade(
 
 def dropping_chain(filters: netlink.Connection) -> str:
     """Return the chain that drops forwarded packets by default; empty if there is none."""
-    for body in filters.listed("listing the chains of nf_tables", _GET_CHAIN, _header(_EVERY_FAMILY)):
+    for body in filters.dump("listing the chains of nf_tables", _GET_CHAIN, _header(_EVERY_FAMILY)):
         family = body[0]
         found = netlink.attributes(body[4:])
         hook = netlink.attributes(found.get(_CHAIN_HOOK, b""))

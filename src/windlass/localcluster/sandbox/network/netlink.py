@@ -8,8 +8,6 @@ import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 REQUEST = 0x001
 ACKNOWLEDGE = 0x004
@@ -27,55 +25,42 @@ _ATTRIBUTE = struct.Struct("=HH")
 _MAX_RESPONSE = 1 << 16
 
 
-class Connection:
+class Connection(socket.socket):
     def __init__(self, protocol: int) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
-        self._socket.bind((0, 0))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._socket.close()
+        super().__init__(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self.bind((0, 0))
 
     def request(self, what: str, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
         """Send a request and return the responses. `what` describes it in the message of an OSError."""
         self.send(message(kind, body, flags | ACKNOWLEDGE))
         return self.wait(what, acknowledgements=1)
 
-    def send(self, data: bytes) -> None:
-        self._socket.send(data)
-
     def wait(self, what: str, acknowledgements: int) -> list[bytes]:
-        answers: list[bytes] = []
+        """Return the responses to the messages that were sent, up to the last acknowledgement."""
+        responses: list[bytes] = []
         while acknowledgements:
             for kind, body in self._received():
                 if kind == _ERROR:
                     _raise_for(what, body)
                     acknowledgements -= 1
                 else:
-                    answers.append(body)
-        return answers
+                    responses.append(body)
+        return responses
 
-    def listed(self, what: str, kind: int, body: bytes) -> list[bytes]:
+    def dump(self, what: str, kind: int, body: bytes) -> list[bytes]:
         """Return the bodies of all objects of a type."""
-        self._socket.send(message(kind, body, DUMP))
+        self.send(message(kind, body, DUMP))
         found: list[bytes] = []
         while True:
-            for answered, answer in self._received():
-                if answered == _DONE:
+            for response_kind, response in self._received():
+                if response_kind == _DONE:
                     return found
-                if answered == _ERROR:
-                    _raise_for(what, answer)
-                found.append(answer)
+                if response_kind == _ERROR:
+                    _raise_for(what, response)
+                found.append(response)
 
     def _received(self) -> Iterator[tuple[int, bytes]]:
-        data = self._socket.recv(_MAX_RESPONSE)
+        data = self.recv(_MAX_RESPONSE)
         while len(data) >= _HEADER.size:
             length, kind, _, _, _ = _HEADER.unpack_from(data)
             yield kind, data[_HEADER.size : length]

@@ -27,7 +27,7 @@ _MIN_CPU_QUOTA_US = 1_000
 _REMOVAL_SECONDS = 2.0
 _ATTEMPTS = 10
 # Child cgroup for the processes of a cgroup that gets children with limits.
-_REST = "windlass-rest"
+_PROCESSES = "windlass-rest"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ class Group(msgspec.Struct, frozen=True):
 
     def remove(self) -> bool:
         """Remove the empty cgroup, and return whether it has been removed. Waits a moment for the kernel."""
-        are_gone = [_remove(folder) for folder in self.folders]
+        are_removed = [_remove(folder) for folder in self.folders]
         for folder in self.folders:
             _try_to_remove(folder.parent)
-        return all(are_gone)
+        return all(are_removed)
 
 
 class Cgroups(msgspec.Struct, frozen=True):
@@ -97,7 +97,8 @@ class Cgroups(msgspec.Struct, frozen=True):
                 continue
             folders.append(folder)
             enforced |= {controller for controller, files in settings.items() if _apply(folder, files)}
-        counters = next(filter(Path.exists, _counters(folders)), None)
+        files = (folder / name for folder in folders for name in ("memory.events", "memory.oom_control"))
+        counters = next(filter(Path.exists, files), None)
         return Group(
             folders=tuple(folders),
             enforced=messages.Limits(
@@ -109,9 +110,9 @@ class Cgroups(msgspec.Struct, frozen=True):
             counted=_read(counters) if counters else "",
         )
 
-    def remove_all_except(self, known: set[str]) -> None:
-        """Kill and remove all cgroups of this cluster except the known ones."""
-        self._remove_where(lambda name: name not in known)
+    def remove_all_except(self, kept_names: set[str]) -> None:
+        """Kill and remove all cgroups of this cluster except these."""
+        self._remove_where(lambda name: name not in kept_names)
 
     def remove_named(self, names: set[str]) -> None:
         """Kill and remove the given cgroups of this cluster."""
@@ -120,7 +121,11 @@ class Cgroups(msgspec.Struct, frozen=True):
     def _remove_where(self, is_selected: Callable[[str], bool]) -> None:
         """Search all hierarchies, since an earlier daemon may have run in another cgroup."""
         for place in self.places:
-            for parent in _folders_named(_parent_name(self.cluster), place.hierarchy):
+            name = _parent_name(self.cluster)
+            parents = [
+                Path(path) / name for path, children, _ in os.walk(place.hierarchy) if name in children
+            ]
+            for parent in parents:
                 for folder in _subfolders(parent):
                     if is_selected(folder.name):
                         group = Group(folders=(folder,))
@@ -133,8 +138,8 @@ class Cgroups(msgspec.Struct, frozen=True):
         deadline = time.monotonic() + seconds
         parents = [place.folder / _parent_name(self.cluster) for place in self.places]
         while time.monotonic() < deadline:
-            are_gone = [_try_to_remove_all(parent) for parent in parents]
-            if all(are_gone):
+            are_removed = [_try_to_remove_all(parent) for parent in parents]
+            if all(are_removed):
                 return
             time.sleep(0.02)
 
@@ -170,9 +175,14 @@ def find(
         if folder is None or not folder.is_dir():
             continue
         with contextlib.suppress(OSError):
-            found += (
-                _unified_place(mount, folder, cluster) if mount.is_unified else _place(mount, folder, cluster)
-            )
+            parent = _unified_parent(mount.point, folder) if mount.is_unified else folder
+            if parent is None:
+                continue
+            controllers = _enable(parent, _CONTROLLERS) if mount.is_unified else mount.controllers
+            trial = parent / _parent_name(cluster)
+            usable = frozenset(_usable_controllers(trial, controllers, is_unified=mount.is_unified))
+            if usable:
+                found.append(Place(mount.point, parent, usable, mount.is_unified))
     return Cgroups(cluster, tuple(found)) if found else None
 
 
@@ -208,26 +218,18 @@ def _own_groups(text: str) -> dict[str, str]:
     return {controller: group for _, controllers, group in lines for controller in controllers.split(",")}
 
 
-def _place(mount: _Mount, folder: Path, cluster: str) -> list[Place]:
-    """Version 1: below the own cgroup."""
-    held = frozenset(_usable_controllers(folder / _parent_name(cluster), mount.controllers, is_unified=False))
-    return [Place(mount.point, folder, held, is_unified=False)] if held else []
-
-
-def _unified_place(mount: _Mount, own: Path, cluster: str) -> list[Place]:
-    """Version 2: next to the own cgroup or higher, but not outside of a cgroup with limits."""
+def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
+    """Return where to create cgroups (version 2): next to the own cgroup or higher, but not outside of a cgroup with
+    limits."""
     folder = own
     while not _can_have_limited_children(folder):
-        if folder != mount.point and not _is_limited(folder):
+        if folder != hierarchy and not _is_limited(folder):
             folder = folder.parent
         elif _is_delegated(own) and _move_processes_to_child(own):
-            folder = own
-            break
+            return own
         else:
-            return []
-    controllers = _enable(folder, _CONTROLLERS)
-    held = frozenset(_usable_controllers(folder / _parent_name(cluster), controllers, is_unified=True))
-    return [Place(mount.point, folder, held, is_unified=True)] if held else []
+            return None
+    return folder
 
 
 def _can_have_limited_children(folder: Path) -> bool:
@@ -256,16 +258,16 @@ def _is_limited(folder: Path) -> bool:
 
 def _move_processes_to_child(own: Path) -> bool:
     """Move all processes of the own cgroup into a child, unless some are unrelated to this process."""
-    rest = own / _REST
-    us = os.getpid()
+    child = own / _PROCESSES
+    pid = os.getpid()
     for _ in range(_ATTEMPTS):
         inside = set(_pids_of(own))
-        if inside - {us, *processes.ancestors(us), *processes.descendants(us)}:
+        if inside - {pid, *processes.ancestors(pid), *processes.descendants(pid)}:
             return False
-        rest.mkdir(exist_ok=True)
-        for pid in inside:
+        child.mkdir(exist_ok=True)
+        for each in inside:
             with contextlib.suppress(ProcessLookupError):
-                _write(rest / "cgroup.procs", str(pid))
+                _write(child / "cgroup.procs", str(each))
         if not _pids_of(own):
             return True
     return False
@@ -315,36 +317,30 @@ def _settings(limits: messages.Limits, place: Place) -> dict[str, tuple[tuple[st
 
 
 def _apply(folder: Path, files: tuple[tuple[str, int | str], ...]) -> bool:
-    done = [_try_to_write(folder / file, str(value)) for file, value in files]
-    return done[0]
-
-
-def _counters(folders: list[Path]) -> Iterator[Path]:
-    for folder in folders:
-        yield folder / "memory.events"
-        yield folder / "memory.oom_control"
+    """Write the settings, and return whether the first one, the limit, could be written."""
+    are_written = [_try_to_write(folder / file, str(value)) for file, value in files]
+    return are_written[0]
 
 
 def was_killed_for_memory(before: str, after: str) -> bool:
-    """Compare the counters at the start and at the end of a run. A cgroup may outlive a run."""
-    return _oom_kills(after) > _oom_kills(before)
+    """Compare the counters at the start and at the end of a run. A cgroup may outlive a run.
+
+    The counter is in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13).
+    """
+    return (counter(after, "oom_kill") or 0) > (counter(before, "oom_kill") or 0)
 
 
-def _oom_kills(counters: str) -> int:
-    """Return the number of OOM kills in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13)."""
-    for line in counters.splitlines():
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.strip().isdigit():
+def counter(text: str, name: str) -> int | None:
+    """Return a value of a file with lines of name and value, e.g. `cpu.stat`; None if it is missing."""
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if key == name and value.strip().isdigit():
             return int(value)
-    return 0
+    return None
 
 
 def _parent_name(cluster: str) -> str:
     return f"windlass-{cluster}"
-
-
-def _folders_named(name: str, root: Path) -> list[Path]:
-    return [Path(folder) / name for folder, subfolders, _ in os.walk(root) if name in subfolders]
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -11,7 +11,6 @@ import os
 import resource
 import select
 import signal
-import socket
 import sys
 import termios
 import time
@@ -19,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from windlass.localcluster.sandbox import kernel, messages, poll_loop
+from windlass.localcluster.sandbox import child_process, kernel, messages, poll_loop
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import (
     ContainerPlan,
@@ -95,7 +94,7 @@ class Init:
             kernel.unshare(kernel.NEW_MOUNTS)
             root.build_and_enter(self._plan, self._scratch)
         elif sys.platform == "linux":
-            kernel.adopt_orphans()
+            kernel.become_subreaper()
 
     def _serve(self, woken: int) -> None:
         poll = select.poll()
@@ -143,8 +142,8 @@ class Init:
                 os.close(descriptor)
 
     def _abandon(self, call: int) -> None:
-        for pid, known in self._executed.items():
-            if known == call:
+        for pid, executed_call in self._executed.items():
+            if executed_call == call:
                 # It is the leader of a process group.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
@@ -206,7 +205,7 @@ class Init:
         self, argv: Sequence[bytes], streams: tuple[int, int, int], is_terminal: bool, failures: int
     ) -> NoReturn:
         try:
-            _restore_signals()
+            child_process.restore_signals()
             os.setsid()
             if is_terminal:
                 fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
@@ -225,13 +224,13 @@ class Init:
         os._exit(_SIGNAL_BASE)
 
     def _set_process_limit(self) -> None:
-        request = self._plan.limits.processes
-        is_held = self._group is not None and self._group.enforced.processes is not None
-        if request is None or is_held or sys.platform != "linux":
+        limit = self._plan.limits.processes
+        is_enforced = self._group is not None and self._group.enforced.processes is not None
+        if limit is None or is_enforced or sys.platform != "linux":
             return
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-        bound = request if hard == resource.RLIM_INFINITY else min(request, hard)
-        resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
     def _change_user(self) -> None:
         user = self._plan.user
@@ -272,34 +271,14 @@ def _exec(argv: Sequence[bytes], environment: dict[bytes, bytes]) -> NoReturn:
         candidates = [
             b"/".join((folder or b".", argv[0])) for folder in environment.get(b"PATH", b"").split(b":")
         ]
-    refused: OSError | None = None
+    failure: OSError | None = None
     for candidate in candidates:
         try:
             os.execve(candidate, list(argv), environment)
         except OSError as error:
             if error.errno not in _NOT_FOUND:
-                refused = error
-    if refused is not None:
-        raise CommandError(f'exec: "{name}": {(refused.strerror or str(refused)).lower()}')
+                failure = error
+    if failure is not None:
+        raise CommandError(f'exec: "{name}": {(failure.strerror or str(failure)).lower()}')
     missing = "no such file or directory" if b"/" in argv[0] else "executable file not found in $PATH"
     raise CommandError(f'exec: "{name}": {"stat " + name + ": " if b"/" in argv[0] else ""}{missing}')
-
-
-def _restore_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in (
-        signal.SIGCHLD,
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-        signal.SIGINT,
-        signal.SIGQUIT,  # shells ignore SIGINT and SIGQUIT in background jobs
-        signal.SIGTERM,
-        signal.SIGHUP,
-    ):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def wait_for_go(control: socket.socket) -> bool:
-    """Wait until the supervisor is ready; return False if it has ended."""
-    return bool(control.recv(1))

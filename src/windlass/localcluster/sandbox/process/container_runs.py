@@ -5,33 +5,30 @@ import functools
 import os
 import signal
 import socket
-import struct
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
 
 import msgspec
 
-from windlass.localcluster.sandbox import kernel, messages, poll_loop, state_file
-from windlass.localcluster.sandbox.channel import Channel
-from windlass.localcluster.sandbox.messages import ContainerPlan, FromSupervisor, Run
+from windlass.localcluster.sandbox import child_process, kernel, messages, state_file
+from windlass.localcluster.sandbox.channel import Channel, close_all
+from windlass.localcluster.sandbox.messages import ContainerPlan, Run
 from windlass.localcluster.sandbox.poll_loop import PollLoop
 from windlass.localcluster.sandbox.process import container_init, processes
 from windlass.localcluster.sandbox.process.cgroups import Cgroups, Group
 from windlass.localcluster.sandbox.process.log_writer import LogWriter, Stream
 
 END_FILE = "end"
-_PIECE = 64 * 1024
+_READ_BYTES = 64 * 1024
 _SECONDS_BETWEEN_MEMORY_CHECKS = 1.0
 # How long to wait for output after the container has ended: an escaped process may keep the pipes open.
 _SECONDS_FOR_LAST_OUTPUT = 2.0
 _SECONDS_TO_KILL = 2.0
-_KILLED = 137
+_SIGKILL_EXIT_CODE = 137
 
 
-class Setting(msgspec.Struct, frozen=True):
+class Isolation(msgspec.Struct, frozen=True):
     """The isolation that this machine allows, the same for all pods."""
 
     isolates: bool
@@ -40,33 +37,34 @@ class Setting(msgspec.Struct, frozen=True):
     hub: int | None = None
 
 
-class Listener(Protocol):
-    def tell(self, message: FromSupervisor, *descriptors: int) -> None: ...
-
-    def kill_strays(self) -> None:
-        """Kill descendants of this process that do not belong to a running init process."""
-        ...
-
-
 class ContainerRun:
     def __init__(
-        self, plan: ContainerPlan, folder: Path, setting: Setting, loop: PollLoop, listener: Listener
+        self,
+        plan: ContainerPlan,
+        folder: Path,
+        isolation: Isolation,
+        loop: PollLoop,
+        *,
+        send: Callable[..., None],
+        kill_orphans: Callable[[], None],
     ) -> None:
-        """`folder` is the directory of the run."""
+        """`folder` is the directory of the run, `send` sends a message with descriptors to the daemon, and
+        `kill_orphans` kills the descendants of this process that do not belong to a running init process."""
         self.reports = Run(plan.id)
         self.is_over = False
         self._plan = plan
         self._folder = folder
-        self._setting = setting
+        self._isolation = isolation
         self._loop = loop
-        self._listener = listener
+        self._send = send
+        self._kill_orphans = kill_orphans
         self._log = LogWriter(plan.log)
         self._pid = 0
         self._group: Group | None = None
         self._control: Channel[container_init.FromInit] | None = None
         self._outputs: dict[int, Stream] = {}
         self._stdin: int | None = None
-        self._copies: dict[int, int] = {}
+        self._attached: dict[int, int] = {}
         # Number of a pending Execute → descriptors for the client.
         self._pending_exec: dict[int, list[int]] = {}
         self._executing: set[int] = set()
@@ -74,7 +72,7 @@ class ContainerRun:
         self._was_out_of_memory = False
 
     @property
-    def init(self) -> int:
+    def init_pid(self) -> int:
         """PID of the init process; 0 if there is none."""
         return 0 if self._control is None else self._pid
 
@@ -93,19 +91,19 @@ class ContainerRun:
     def _start(self) -> None:
         scratch = self._folder / "root"
         scratch.mkdir(parents=True, exist_ok=True)
-        if self._setting.cgroups is not None:
-            self._group = self._setting.cgroups.create(self._plan.id, self._plan.limits)
+        if self._isolation.cgroups is not None:
+            self._group = self._isolation.cgroups.create(self._plan.id, self._plan.limits)
         ours, theirs = socket.socketpair()
         streams, kept = self._open_streams()
         try:
             self._pid = self._fork(theirs, streams, str(scratch))
         except OSError:
             ours.close()
-            _close([descriptor for descriptor, _ in kept])
+            close_all([descriptor for descriptor, _ in kept])
             raise
         finally:
             theirs.close()
-            _close({*streams})
+            close_all({*streams})
         self._control = Channel(ours, container_init.FromInit)
         self._loop.add(ours.fileno(), self._on_message)
         for descriptor, stream in kept:
@@ -128,59 +126,35 @@ class ContainerRun:
 
     def _fork(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> int:
         """Return the PID of the init process. To be PID 1, its parent must have unshared the PID namespace."""
-        if not self._setting.isolates:
+
+        def fork() -> int:
             pid = os.fork()
             if pid == 0:
-                self._run_init(control, streams, scratch)
+                child_process.run_and_exit(lambda: self._run_init(control, streams, scratch))
             return pid
-        reader, writer = os.pipe()
-        try:
-            starter = os.fork()
-        except OSError:
-            _close((reader, writer))
-            raise
-        if starter == 0:
-            self._run_starter(control, streams, scratch, writer)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as answers:
-            answer = answers.read()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(starter, 0)
-        if len(answer) != _PID.size:
-            raise OSError(answer.decode(errors="replace"))
-        return int(_PID.unpack(answer)[0])
 
-    def _run_starter(
-        self, control: socket.socket, streams: tuple[int, int, int], scratch: str, writer: int
-    ) -> NoReturn:
-        try:
+        def fork_in_new_namespace() -> tuple[bytes, tuple[int, ...]]:
             kernel.unshare(kernel.NEW_PID)
-            pid = os.fork()
-            if pid == 0:
-                self._run_init(control, streams, scratch)
-            os.write(writer, _PID.pack(pid))
-        except OSError as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
+            return str(fork()).encode(), ()
 
-    def _run_init(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> NoReturn:
-        code = 1
-        try:
-            poll_loop.close_all_except({control.fileno(), *streams})
-            if container_init.wait_for_go(control):
-                if self._setting.isolates:
-                    # Only now: the process that forked this one has exited, and its exit would have killed this one.
-                    kernel.end_with_parent()
-                channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
-                init = container_init.Init(
-                    self._plan, self._group, channel, scratch, isolates=self._setting.isolates
-                )
-                init.run(*streams)
-            code = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(code)
+        if not self._isolation.isolates:
+            return fork()
+        pid, _ = child_process.call(fork_in_new_namespace)
+        return int(pid)
+
+    def _run_init(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> None:
+        child_process.close_all_except({control.fileno(), *streams})
+        is_supervisor_ready = bool(control.recv(1))
+        if not is_supervisor_ready:
+            # It has ended.
+            return
+        isolates = self._isolation.isolates
+        if isolates:
+            # Only now: the process that forked this one has exited, and its exit would have killed this one.
+            kernel.set_parent_death_signal()
+        channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
+        init = container_init.Init(self._plan, self._group, channel, scratch, isolates=isolates)
+        init.run(*streams)
 
     # Init process
 
@@ -197,7 +171,7 @@ class ContainerRun:
                     groups = tuple(map(str, self._group.folders)) if self._group is not None else ()
                     started = msgspec.structs.replace(message, init=self._pid, groups=groups)
                     self.reports = msgspec.structs.replace(self.reports, started=started)
-                    self._listener.tell(started)
+                    self._send(started)
                     self._check_memory()
                 case messages.Ended() | messages.NotStarted():
                     self._on_end(message)
@@ -205,7 +179,7 @@ class ContainerRun:
                     self._answer_exec(message)
                 case messages.Exited():
                     self._executing.discard(message.call)
-                    self._listener.tell(message)
+                    self._send(message)
 
     def _on_init_end(self) -> None:
         """Handle the end of the init process. If it did not report the end of its container, kill the container."""
@@ -216,12 +190,12 @@ class ContainerRun:
         for call in tuple(self._pending_exec):
             self._answer_exec(messages.Refused(call, "the container has ended"))
         for call in self._executing:
-            self._listener.tell(messages.Exited(call, _KILLED))
+            self._send(messages.Exited(call, _SIGKILL_EXIT_CODE))
         self._executing.clear()
         if self._end is None:
             self._pid = 0
-            if not self._setting.isolates:
-                self._listener.kill_strays()
+            if not self._isolation.isolates:
+                self._kill_orphans()
             self._on_end(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
         self._finish_if_output_ended()
 
@@ -236,7 +210,7 @@ class ContainerRun:
 
     def _kill_init(self) -> None:
         if self._control is not None and self._end is None:
-            if not self._setting.isolates:
+            if not self._isolation.isolates:
                 processes.kill_all(lambda: processes.descendants(self._pid))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -257,7 +231,7 @@ class ContainerRun:
 
     def _read(self, descriptor: int) -> None:
         try:
-            piece = os.read(descriptor, _PIECE)
+            piece = os.read(descriptor, _READ_BYTES)
         except OSError:
             # Reading a terminal that all processes have closed fails with EIO.
             piece = b""
@@ -274,7 +248,7 @@ class ContainerRun:
 
     def _copy(self, piece: bytes) -> None:
         """Copy output to attached clients. A client that does not read misses output and does not block others."""
-        for call, copy in tuple(self._copies.items()):
+        for call, copy in tuple(self._attached.items()):
             try:
                 os.write(copy, piece)
             except BlockingIOError:
@@ -296,11 +270,11 @@ class ContainerRun:
         self._loop.cancel((self, "kill"))
         for descriptor in self._outputs:
             self._loop.remove(descriptor)
-        _close({*self._outputs, *self._copies.values()})
+        close_all({*self._outputs, *self._attached.values()})
         if self._stdin is not None:
             os.close(self._stdin)
         self._outputs.clear()
-        self._copies.clear()
+        self._attached.clear()
         self._stdin = None
         self._log.close()
         if self._group is not None:
@@ -310,7 +284,7 @@ class ContainerRun:
         # Save the reports before sending the end, so that a daemon that restarts in between can read them.
         with contextlib.suppress(OSError):
             state_file.write(self._folder / END_FILE, self.reports)
-        self._listener.tell(self._end)
+        self._send(self._end)
 
     # Memory without a cgroup limit
 
@@ -336,30 +310,30 @@ class ContainerRun:
             self._control.send(request, *theirs)
             self._pending_exec[request.call] = ours
         except OSError as error:
-            _close(ours)
-            self._listener.tell(messages.Refused(request.call, str(error)))
+            close_all(ours)
+            self._send(messages.Refused(request.call, str(error)))
         finally:
-            _close(theirs)
+            close_all(theirs)
 
     def _answer_exec(self, answer: messages.Done | messages.Refused) -> None:
         ours = self._pending_exec.pop(answer.call, [])
         if isinstance(answer, messages.Done):
             self._executing.add(answer.call)
-            self._listener.tell(messages.Opened(answer.call), *ours)
+            self._send(messages.Opened(answer.call), *ours)
         else:
-            self._listener.tell(answer)
-        _close(ours)
+            self._send(answer)
+        close_all(ours)
 
     def attach(self, call: int) -> None:
         try:
             reader, writer = os.pipe()
         except OSError as error:
-            self._listener.tell(messages.Refused(call, str(error)))
+            self._send(messages.Refused(call, str(error)))
             return
         os.set_blocking(writer, False)
-        self._copies[call] = writer
+        self._attached[call] = writer
         stdin = () if self._stdin is None else (self._stdin,)
-        self._listener.tell(messages.Opened(call), reader, *stdin)
+        self._send(messages.Opened(call), reader, *stdin)
         os.close(reader)
         if self._stdin is not None and self._plan.ends_stdin:
             # The container's input ends when the client closes it.
@@ -367,14 +341,11 @@ class ContainerRun:
             self._stdin = None
 
     def abandon(self, call: int) -> None:
-        if call in self._copies:
-            os.close(self._copies.pop(call))
+        if call in self._attached:
+            os.close(self._attached.pop(call))
         elif self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.send(messages.Abandon(call))
-
-
-_PID = struct.Struct("!q")
 
 
 def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
@@ -393,8 +364,3 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
 def read_run(folder: Path) -> Run | None:
     """Return the reports of an ended run, as its supervisor saved them; None if there are none."""
     return state_file.read(folder / END_FILE, Run)
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)

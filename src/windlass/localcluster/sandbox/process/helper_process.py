@@ -8,10 +8,7 @@ from typing import NoReturn
 
 import msgspec
 
-from windlass.localcluster.sandbox import kernel, poll_loop
-from windlass.localcluster.sandbox.process import capabilities
-
-_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+from windlass.localcluster.sandbox import child_process, kernel
 
 
 class HelperProcess(msgspec.Struct, frozen=True):
@@ -19,7 +16,7 @@ class HelperProcess(msgspec.Struct, frozen=True):
     # Readable at its end, when the helper has ended.
     lifeline: int
     # File with the output of the helper and its program.
-    printed: int
+    output: int
 
     def has_ended(self, timeout: float = 0) -> bool:
         return bool(select.select([self.lifeline], [], [], timeout)[0])
@@ -31,11 +28,11 @@ class HelperProcess(msgspec.Struct, frozen=True):
         except (ProcessLookupError, ChildProcessError):
             pass
         os.close(self.lifeline)
-        os.close(self.printed)
+        os.close(self.output)
 
     def last_line(self) -> str:
         """Return the last non-empty line of the output."""
-        text = os.pread(self.printed, 1 << 16, 0).decode(errors="replace")
+        text = os.pread(self.output, 1 << 16, 0).decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else ""
 
@@ -45,18 +42,18 @@ def start(work: Callable[[], object], needed: Iterable[int] = ()) -> HelperProce
 
     Returns when the work is done, and raises an OSError of the work. `needed` are the descriptors that it uses.
     """
-    printed = os.memfd_create("printed")
+    output = os.memfd_create("output")
     ours, theirs = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _run_helper(work, parent, printed, theirs, {*needed, theirs})
+        _run_helper(work, parent, output, theirs, {*needed, theirs})
     os.close(theirs)
-    helper = HelperProcess(pid=child, lifeline=ours, printed=printed)
-    answer = os.read(ours, 1 << 16)
-    if answer == b"done":
+    helper = HelperProcess(pid=child, lifeline=ours, output=output)
+    result = os.read(ours, 1 << 16)
+    if result == b"done":
         return helper
-    number, _, text = answer.decode(errors="replace").partition(" ")
+    number, _, text = result.decode(errors="replace").partition(" ")
     failure = OSError(int(number or 0), text or helper.last_line() or "the helper process has crashed")
     helper.end()
     raise failure
@@ -73,10 +70,10 @@ def run_in_pid_namespace(command: list[str], may_start: int) -> None:
 
 
 def _run_helper(
-    work: Callable[[], object], parent: int, printed: int, lifeline: int, needed: Iterable[int]
+    work: Callable[[], object], parent: int, output: int, lifeline: int, needed: Iterable[int]
 ) -> NoReturn:
     try:
-        _detach(parent, printed, needed)
+        _detach(parent, output, needed)
         _held = work()
         os.write(lifeline, b"done")
         _wait_for_children_or_forever()
@@ -86,20 +83,17 @@ def _run_helper(
         os._exit(0)
 
 
-def _detach(parent: int, printed: int, needed: Iterable[int]) -> None:
+def _detach(parent: int, output: int, needed: Iterable[int]) -> None:
     """Detach from the spawner: its descriptors, signal handlers and terminal."""
-    kernel.end_with_parent()
+    kernel.set_parent_death_signal()
     if os.getppid() != parent:
         os._exit(0)
     os.setsid()
-    signal.set_wakeup_fd(-1)
-    for number in _RESET:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    child_process.restore_signals()
     null = os.open(os.devnull, os.O_RDWR)
-    for target, source in enumerate((null, printed, printed)):
+    for target, source in enumerate((null, output, output)):
         os.dup2(source, target)
-    poll_loop.close_all_except({*needed})
+    child_process.close_all_except({*needed})
 
 
 def _guard(command: list[str], may_start: int) -> NoReturn:
@@ -108,13 +102,11 @@ def _guard(command: list[str], may_start: int) -> NoReturn:
     The program itself would lose its parent-death signal when it changes its user or capabilities.
     """
     try:
-        kernel.end_with_parent()
-        poll_loop.close_all_except({may_start})
+        kernel.set_parent_death_signal()
+        child_process.close_all_except({may_start})
         os.read(may_start, 1)
         if os.fork() == 0:
-            capabilities.keep_over_execution(
-                capabilities.NETWORK_ADMINISTRATION, capabilities.SYSTEM_ADMINISTRATION
-            )
+            kernel.make_ambient(kernel.CAP_NET_ADMIN, kernel.CAP_SYS_ADMIN)
             os.execv(command[0], command)
         _wait_for_children_or_forever()
     except OSError as error:

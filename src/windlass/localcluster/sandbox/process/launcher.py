@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,9 +13,9 @@ from windlass.localcluster.sandbox.channel import Channel, pair
 
 LOG = "spawner.log"
 
-_NAMES = frozenset({"PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"})
-_PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
-"""Tests find their processes by variables with the last prefix."""
+_INHERITED_VARIABLES = frozenset({"PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"})
+# Tests find their processes by variables with the last prefix.
+_INHERITED_PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
 
 
 class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +31,9 @@ class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[int, int] | None = None
 
 
-class Launched:
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel[messages.FromSpawner]) -> None:
-        self.process = process
-        self.channel = channel
+class Launched(NamedTuple):
+    process: subprocess.Popen[bytes]
+    channel: Channel[messages.FromSpawner]
 
 
 def launch(options: SpawnerOptions) -> Launched:
@@ -62,14 +61,18 @@ def launch(options: SpawnerOptions) -> Launched:
             stderr=log,
             pass_fds=passed,
             cwd="/",
-            env=spawner_environment(os.environ),
+            env=_inherited_environment(),
             start_new_session=True,
         )
     theirs.close()
     return Launched(process, ours)
 
 
-def spawner_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def _inherited_environment() -> dict[str, str]:
     """Return the variables for the spawner. Containers can read them through the init process, a fork of the spawner:
     no other variables are passed, since they may contain passwords."""
-    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED_VARIABLES or name.startswith(_INHERITED_PREFIXES)
+    }

@@ -59,7 +59,7 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
-def marked(variable: bytes, value: bytes) -> list[int]:
+def pids_with_variable(variable: bytes, value: bytes) -> list[int]:
     """Return the processes with this environment variable, as far as their environment is readable."""
     marker = variable + b"=" + value
     if not _HAS_PROC:
@@ -70,15 +70,15 @@ def marked(variable: bytes, value: bytes) -> list[int]:
 def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[int]:
     """Kill the processes that `find` returns until there are none, since a process may fork before it is killed.
 
-    Returns the processes that are left after the given time. Spares the caller and PID 1, and ignores zombies.
+    Returns the processes that are still running after the given time. Spares the caller and PID 1, ignores zombies.
     """
     deadline = time.monotonic() + seconds
     pause = 0.001
     while True:
-        left = [pid for pid in find() if pid > 1 and pid != os.getpid() and _is_running(pid)]
-        if not left or time.monotonic() >= deadline:
-            return left
-        for pid in left:
+        running = [pid for pid in find() if pid > 1 and pid != os.getpid() and _is_running(pid)]
+        if not running or time.monotonic() >= deadline:
+            return running
+        for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(pause)
@@ -88,10 +88,9 @@ def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[in
 def memory_of(pids: Iterable[int]) -> int:
     """Return the memory in bytes. Shared pages count proportionally."""
     if not _HAS_PROC:
-        every = ",".join(map(str, pids))
-        return (
-            sum(int(kilobytes) * 1024 for kilobytes in _ps("-o", "rss=", "-p", every).split()) if every else 0
-        )
+        listed = ",".join(map(str, pids))
+        kilobytes = _ps("-o", "rss=", "-p", listed).split() if listed else []
+        return sum(map(int, kilobytes)) * 1024
     return sum(map(_memory_of_one, pids))
 
 
@@ -102,7 +101,7 @@ def usage_by_pid() -> dict[int, ProcessStat]:
         return dict(filter(None, map(_usage_from_ps, lines)))
     found = {}
     for pid in _pids():
-        usage = _usage_from_stat(_stat_of(pid))
+        usage = _usage_from_stat(read_small_file(f"/proc/{pid}/stat"))
         if usage is not None:
             found[pid] = usage
     return found
@@ -181,16 +180,16 @@ def _usage_from_ps(line: bytes) -> tuple[int, ProcessStat] | None:
 def _pids_with(marker: bytes, listing: bytes) -> list[int]:
     """Parse lines of PID, command and environment, which `ps` separates by spaces."""
     lines = (line.split() for line in listing.splitlines())
-    return [int(words[0]) for words in lines if marker in words[1:]]
+    return [int(pid) for pid, *texts in lines if marker in texts]
 
 
 def _memory_of_one(pid: int) -> int:
-    usage_by_pid = _bytes_of(pid, "smaps_rollup").decode()
-    if usage_by_pid:
-        return proportional_bytes(usage_by_pid)
+    smaps = _bytes_of(pid, "smaps_rollup").decode()
+    if smaps:
+        return proportional_bytes(smaps)
     # Other users' processes do not show proportional values: use their private memory, the minimum.
     pages = _bytes_of(pid, "statm").split()
-    return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+    return (int(pages[1]) - int(pages[2])) * _PAGE if pages else 0
 
 
 def proportional_bytes(smaps: str) -> int:
@@ -203,14 +202,17 @@ def _pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
 
 
-def _stat_of(pid: int) -> bytes:
-    """Read the file faster than `_bytes_of`, since this is done for every process on the machine."""
+def read_small_file(path: str) -> bytes:
+    """Return up to 64 KiB of a file; empty if it is not readable.
+
+    This is faster than pathlib, since it reads a file for every process on the machine.
+    """
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return b""
     try:
-        return os.read(descriptor, 4096)
+        return os.read(descriptor, 1 << 16)
     except OSError:
         return b""
     finally:

@@ -14,17 +14,17 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
-from windlass.localcluster.sandbox import capability_probe, kernel, messages, poll_loop
+from windlass.localcluster.sandbox import capability_probe, child_process, kernel, messages
+from windlass.localcluster.sandbox.capability_probe import Capabilities
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import FromSpawner, PodPlan, ToSpawner
 from windlass.localcluster.sandbox.network import bridge
 from windlass.localcluster.sandbox.network.bridge import Hub
 from windlass.localcluster.sandbox.process import cgroups, processes
-from windlass.localcluster.sandbox.process.container_runs import Setting
+from windlass.localcluster.sandbox.process.container_runs import Isolation
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET, Supervisor
 
 SUBNET = "10.86.0.0/16"
@@ -42,10 +42,10 @@ AUTOMATIC = "auto"
 
 class Spawner:
     def __init__(
-        self, control: Channel[ToSpawner], setting: Setting, hub: Hub | None, lifeline: int | None
+        self, control: Channel[ToSpawner], isolation: Isolation, hub: Hub | None, lifeline: int | None
     ) -> None:
         self._control = control
-        self._setting = setting
+        self._isolation = isolation
         self._hub = hub
         self._lifeline = lifeline
         self._opened_at = time.monotonic() - _SECONDS_BETWEEN_UPLINKS
@@ -104,7 +104,7 @@ class Spawner:
             except OSError as error:
                 return messages.Refused(call, f"cannot fork: {error.strerror}")
             if pid == 0:
-                self._run_supervisor(pod, listener)
+                child_process.run_and_exit(lambda: self._run_supervisor(pod, listener))
         try:
             (Path(pod.folder) / PROCESS).write_text(processes.identity(pid) or "", encoding="ascii")
         except OSError as error:
@@ -112,19 +112,12 @@ class Spawner:
             return messages.Refused(call, f"{pod.folder}: {error}")
         return messages.Done(call)
 
-    def _run_supervisor(self, pod: PodPlan, listener: socket.socket) -> NoReturn:
-        code = 1
-        try:
-            os.setsid()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            optional = (self._lifeline, self._setting.hub)
-            poll_loop.close_all_except({listener.fileno(), *(each for each in optional if each is not None)})
-            Supervisor(pod, listener, self._setting, self._lifeline).run()
-            code = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(code)
+    def _run_supervisor(self, pod: PodPlan, listener: socket.socket) -> None:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        needed = {listener.fileno(), self._lifeline, self._isolation.hub}
+        child_process.close_all_except({descriptor for descriptor in needed if descriptor is not None})
+        Supervisor(pod, listener, self._isolation, self._lifeline).run()
 
 
 def _listening_in(folder: Path) -> socket.socket:
@@ -145,33 +138,28 @@ def _listening_in(folder: Path) -> socket.socket:
         os.chdir("/")
 
 
-class Options(msgspec.Struct, frozen=True):
-    """Options of the command line. The namespaces are those of pods from an earlier spawner."""
+def _isolate(
+    cluster: str, level: str, mode: bridge.Mode, user_namespace: int | None, hub_namespace: int | None
+) -> tuple[Isolation, Hub | None, messages.Ready]:
+    """Set up the isolation that this machine allows. This process may enter another user namespace.
 
-    cluster: str
-    level: str = AUTOMATIC
-    mode: bridge.Mode = bridge.Mode.AUTO
-    user_namespace: int | None = None
-    hub: int | None = None
-
-
-def enter(options: Options) -> tuple[Setting, Hub | None, messages.Ready]:
-    """Set up the isolation that this machine allows. This process may enter another user namespace."""
-    found = capability_probe.find_out() if options.level != PLAIN else None
-    isolates = found is not None and found.can_isolate
-    notes = [found.reason] if found is not None and not isolates else []
-    groups = cgroups.find(options.cluster)
-    if found is not None and isolates and found.needs_user_namespace:
-        _enter_user_namespace(options.user_namespace)
+    The namespaces are those of pods from an earlier spawner.
+    """
+    capabilities = Capabilities() if level == PLAIN else capability_probe.probe()
+    isolates = capabilities.can_isolate
+    notes = [capabilities.reason] if capabilities.reason else []
+    groups = cgroups.find(cluster)
+    if capabilities.needs_user_namespace:
+        _enter_user_namespace(user_namespace)
     hub = None
     if isolates:
-        opened = bridge.open_network(SUBNET, options.mode, options.hub)
+        opened = bridge.open_network(SUBNET, mode, hub_namespace)
         hub = opened if isinstance(opened, Hub) else None
-        if opened.reason and options.mode is not bridge.Mode.SHARED:
+        if opened.reason and mode is not bridge.Mode.SHARED:
             notes.append(opened.reason)
-    elif options.mode is bridge.Mode.ISOLATED:
+    elif mode is bridge.Mode.ISOLATED:
         raise OSError(f"cannot isolate the network of pods: {'; '.join(notes) or 'the level is plain'}")
-    setting = Setting(isolates=isolates, cgroups=groups, hub=hub.namespace if hub else None)
+    isolation = Isolation(isolates=isolates, cgroups=groups, hub=hub.namespace if hub else None)
     ready = messages.Ready(
         isolates=isolates,
         gateway=hub.gateway if hub else "",
@@ -179,7 +167,7 @@ def enter(options: Options) -> tuple[Setting, Hub | None, messages.Ready]:
         nameservers=hub.nameservers if hub else (),
         notes=tuple(notes),
     )
-    return setting, hub, ready
+    return isolation, hub, ready
 
 
 def _enter_user_namespace(existing: int | None) -> None:
@@ -189,15 +177,6 @@ def _enter_user_namespace(existing: int | None) -> None:
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEW_USER)
     kernel.map_own_user(uid, gid)
-
-
-def _announce(control: Channel[ToSpawner], ready: messages.Ready, hub: Hub | None) -> None:
-    if hub is None:
-        control.send(ready)
-        return
-    own = os.open("/proc/self/ns/user", os.O_RDONLY)
-    control.send(ready, own, hub.namespace)
-    os.close(own)
 
 
 def main() -> int:
@@ -219,16 +198,19 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     control: Channel[ToSpawner] = Channel(socket.socket(fileno=arguments.control), ToSpawner)
     try:
-        setting, hub, ready = enter(
-            Options(
-                cluster=arguments.cluster,
-                level=arguments.level,
-                mode=bridge.Mode(arguments.network),
-                user_namespace=arguments.user_namespace,
-                hub=arguments.hub,
-            )
+        isolation, hub, ready = _isolate(
+            arguments.cluster,
+            arguments.level,
+            bridge.Mode(arguments.network),
+            arguments.user_namespace,
+            arguments.hub,
         )
-        _announce(control, ready, hub)
+        if hub is None:
+            control.send(ready)
+        else:
+            user_namespace = os.open("/proc/self/ns/user", os.O_RDONLY)
+            control.send(ready, user_namespace, hub.namespace)
+            os.close(user_namespace)
     except OSError as error:
         with contextlib.suppress(OSError):
             control.send(messages.Refused(NO_CALL, str(error)))
@@ -236,10 +218,10 @@ def main() -> int:
     # Supervisors are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):
-        Spawner(control, setting, hub, arguments.lifeline).run()
-    if arguments.lifeline is not None and setting.cgroups is not None:
+        Spawner(control, isolation, hub, arguments.lifeline).run()
+    if arguments.lifeline is not None and isolation.cgroups is not None:
         # Left over from killed supervisors.
-        setting.cgroups.remove_empty(_SECONDS_TO_CLEAR)
+        isolation.cgroups.remove_empty(_SECONDS_TO_CLEAR)
     return 0
 
 

@@ -29,7 +29,7 @@ from windlass.localcluster.sandbox.messages import (
 from windlass.localcluster.sandbox.network import bridge
 from windlass.localcluster.sandbox.poll_loop import PollLoop
 from windlass.localcluster.sandbox.process import processes
-from windlass.localcluster.sandbox.process.container_runs import ContainerRun, Setting
+from windlass.localcluster.sandbox.process.container_runs import ContainerRun, Isolation
 
 SOCKET = "socket"
 PROCESS = "supervisor"
@@ -43,11 +43,13 @@ class CannotMountError(Exception):
 
 
 class Supervisor:
-    def __init__(self, pod: PodPlan, listener: socket.socket, setting: Setting, lifeline: int | None) -> None:
+    def __init__(
+        self, pod: PodPlan, listener: socket.socket, isolation: Isolation, lifeline: int | None
+    ) -> None:
         """`lifeline`: a descriptor at whose end everything must end."""
         self._pod = pod
         self._listener = listener
-        self._setting = setting
+        self._isolation = isolation
         self._lifeline = lifeline
         self._loop = PollLoop()
         self._runs: dict[str, ContainerRun] = {}
@@ -73,16 +75,16 @@ class Supervisor:
             (Path(self._pod.folder) / SOCKET).unlink()
 
     def _set_up(self) -> None:
-        if self._pod.link is not None and self._setting.hub is not None:
-            bridge.join(self._setting.hub, self._pod.link)
-        if self._setting.isolates:
+        if self._pod.link is not None and self._isolation.hub is not None:
+            bridge.join(self._isolation.hub, self._pod.link)
+        if self._isolation.isolates:
             kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME | kernel.NEW_IPC)
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
             kernel.set_hostname(self._pod.hostname)
         if sys.platform == "linux":
             # Including the init processes of containers.
-            kernel.adopt_orphans()
-        _mount_volumes(self._pod.volumes, can_mount=self._setting.isolates)
+            kernel.become_subreaper()
+        _mount_volumes(self._pod.volumes, can_mount=self._isolation.isolates)
 
     def _reap(self, woken: int) -> None:
         """Reap zombies. Exit codes come from the init processes."""
@@ -91,13 +93,13 @@ class Supervisor:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def kill_strays(self) -> None:
+    def _kill_orphans(self) -> None:
         """Kill the processes that this process has adopted because their init process was killed."""
 
         def find() -> set[int]:
-            inits = [run.init for run in self._runs.values() if run.init]
-            kept = {pid for init in inits for pid in (init, *processes.descendants(init))}
-            return {*processes.descendants(os.getpid())} - kept
+            inits = [run.init_pid for run in self._runs.values() if run.init_pid]
+            supervised = {pid for init in inits for pid in (init, *processes.descendants(init))}
+            return {*processes.descendants(os.getpid())} - supervised
 
         processes.kill_all(find)
 
@@ -116,7 +118,7 @@ class Supervisor:
         self._disconnect_daemon()
         self._daemon = Channel(connection, ToSupervisor)
         self._loop.add(connection.fileno(), self._on_message)
-        self.tell(messages.Hello(tuple(run.reports for run in self._runs.values()), problem))
+        self._send(messages.Hello(tuple(run.reports for run in self._runs.values()), problem))
 
     def _disconnect_daemon(self) -> None:
         if self._daemon is not None:
@@ -144,11 +146,18 @@ class Supervisor:
             case messages.Start(container=plan):
                 if not self._is_ending and plan.id not in self._runs:
                     folder = Path(self._pod.folder) / RUNS / plan.id
-                    self._runs[plan.id] = ContainerRun(plan, folder, self._setting, self._loop, self)
-                    self._runs[plan.id].start()
-            case messages.Signal(container=name, number=number):
-                if name in self._runs:
-                    self._runs[name].signal(number)
+                    run = self._runs[plan.id] = ContainerRun(
+                        plan,
+                        folder,
+                        self._isolation,
+                        self._loop,
+                        send=self._send,
+                        kill_orphans=self._kill_orphans,
+                    )
+                    run.start()
+            case messages.Signal(container=run_id, number=number):
+                if run_id in self._runs:
+                    self._runs[run_id].signal(number)
             case messages.Execute() | messages.Attach():
                 self._call(message)
             case messages.Connect():
@@ -164,7 +173,7 @@ class Supervisor:
     def _call(self, request: messages.Execute | messages.Attach) -> None:
         run = self._runs.get(request.container)
         if run is None or not run.is_running:
-            self.tell(messages.Refused(request.call, "the container is not running"))
+            self._send(messages.Refused(request.call, "the container is not running"))
             return
         self._calls[request.call] = run
         if isinstance(request, messages.Execute):
@@ -182,19 +191,19 @@ class Supervisor:
                 code = connection.connect_ex((request.host, request.port))
                 if code not in (0, errno.EINPROGRESS):
                     raise OSError(code, os.strerror(code))
-                self.tell(messages.Opened(request.call), connection.fileno())
+                self._send(messages.Opened(request.call), connection.fileno())
         except (OSError, OverflowError, ValueError) as error:
-            self.tell(messages.Refused(request.call, getattr(error, "strerror", None) or str(error)))
+            self._send(messages.Refused(request.call, getattr(error, "strerror", None) or str(error)))
 
     def _share_namespaces(self, call: int) -> None:
-        if self._setting.hub is None:
-            self.tell(messages.Refused(call, "pods share the host network"))
+        if self._isolation.hub is None:
+            self._send(messages.Refused(call, "pods share the host network"))
             return
         own = os.open("/proc/self/ns/user", os.O_RDONLY)
-        self.tell(messages.Opened(call), own, self._setting.hub)
+        self._send(messages.Opened(call), own, self._isolation.hub)
         os.close(own)
 
-    def tell(self, message: FromSupervisor, *descriptors: int) -> None:
+    def _send(self, message: FromSupervisor, *descriptors: int) -> None:
         """Send a message to the daemon if one is connected."""
         if isinstance(message, messages.Exited | messages.Refused):
             self._calls.pop(message.call, None)
@@ -211,19 +220,13 @@ class Supervisor:
 
 def _mount_volumes(volumes: Iterable[MemoryFolder | NfsFolder], *, can_mount: bool) -> None:
     for volume in volumes:
-        match volume:
-            case MemoryFolder():
-                # Without mounts, the directory itself is the volume.
-                if can_mount:
-                    _mount_memory(volume)
-            case NfsFolder():
-                _mount_nfs(volume, can_mount=can_mount)
-
-
-def _mount_memory(volume: MemoryFolder) -> None:
-    size = "" if volume.size is None else f",size={volume.size}"
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", volume.path, "tmpfs", flags, f"mode=777{size}")
+        if isinstance(volume, NfsFolder):
+            _mount_nfs(volume, can_mount=can_mount)
+        elif can_mount:
+            # Without mounts, the directory itself is the volume.
+            size = "" if volume.size is None else f",size={volume.size}"
+            flags = kernel.MS_NOSUID | kernel.MS_NODEV
+            kernel.mount("tmpfs", volume.path, "tmpfs", flags, f"mode=777{size}")
 
 
 def _mount_nfs(volume: NfsFolder, *, can_mount: bool) -> None:

@@ -143,7 +143,7 @@ def _enter(scratch: str) -> None:
     os.chdir(scratch)
     # The old root is stacked on the new one and unmounted, so that it needs no directory.
     kernel.pivot_root(".", ".")
-    kernel.unmount(".", lazily=True)
+    kernel.detach(".")
     os.chdir("/")
     kernel.mount(None, "/", None, kernel.MS_PRIVATE)
 
