@@ -58,6 +58,12 @@ def too_long(field: str, limit: int) -> FieldError:
     return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
+def json_type(value: Any) -> str:
+    """Return the type of a JSON value as messages of Kubernetes name it."""
+    names = {type(None): "null", bool: "bool", str: "string", dict: "object", list: "array"}
+    return names.get(type(value), "number")
+
+
 def format_value(value: object) -> str:
     """Return a value as messages of Kubernetes show it."""
     if isinstance(value, str):
@@ -65,17 +71,8 @@ def format_value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    '"': r"\"",
-    "\\": r"\\",
-}
+# The letters after the backslash in the escape sequences of Go.
+_ESCAPES = dict(zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True))
 
 
 def quoted(text: str) -> str:
@@ -87,7 +84,7 @@ def quoted(text: str) -> str:
 
 def _escaped(character: str) -> str:
     if character in _ESCAPES:
-        return _ESCAPES[character]
+        return f"\\{_ESCAPES[character]}"
     if character.isprintable():
         return character
     number = ord(character)
@@ -115,21 +112,17 @@ class ApiError(Exception):
         self.headers = headers or {}
 
     def status(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
+        body = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "details": dict(self.details or {}),
+            "reason": self.reason or None,
+            "details": self.details,
             "code": self.code,
         }
-        if self.details is None:
-            del body["details"]
-        if not self.reason:
-            del body["reason"]
-        return body
+        return {field: value for field, value in body.items() if value is not None}
 
 
 def resource_name(group: str, plural: str) -> str:
@@ -137,14 +130,15 @@ def resource_name(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def _about(group: str, plural: str, name: str) -> dict[str, str]:
+def details_of(group: str, plural: str, name: str) -> dict[str, str]:
+    """Return the `details` of a Status about an object."""
     details = {"name": name, "group": group, "kind": plural}
     return {key: value for key, value in details.items() if value}
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
     message = f"{resource_name(group, plural)} {quoted(name)} not found"
-    return ApiError(404, "NotFound", message, _about(group, plural, name))
+    return ApiError(404, "NotFound", message, details_of(group, plural, name))
 
 
 def no_such_path() -> ApiError:
@@ -153,26 +147,25 @@ def no_such_path() -> ApiError:
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
     message = f"{resource_name(group, plural)} {quoted(name)} already exists"
-    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+    return ApiError(409, "AlreadyExists", message, details_of(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
     message = f"Operation cannot be fulfilled on {resource_name(group, plural)} {quoted(name)}: {why}"
-    return ApiError(409, "Conflict", message, _about(group, plural, name))
+    return ApiError(409, "Conflict", message, details_of(group, plural, name))
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     message = f"{resource_name(group, plural)} {quoted(name)} is forbidden: {why}"
-    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+    return ApiError(403, "Forbidden", message, details_of(group, plural, name))
 
 
-def invalid(group: str, kind: str, name: str, faults: list[FieldError]) -> ApiError:
-    texts = [str(fault) for fault in faults]
+def invalid(group: str, kind: str, name: str, errors: list[FieldError]) -> ApiError:
+    texts = [str(error) for error in errors]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    subject = f"{kind}.{group}" if group else kind
-    causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
-    details = _about(group, kind, name) | {"causes": causes}
-    return ApiError(422, "Invalid", f"{subject} {quoted(name)} is invalid: {text}", details)
+    causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
+    message = f"{resource_name(group, kind)} {quoted(name)} is invalid: {text}"
+    return ApiError(422, "Invalid", message, details_of(group, kind, name) | {"causes": causes})
 
 
 def unpatchable(result: object, why: str) -> ApiError:

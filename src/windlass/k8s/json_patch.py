@@ -50,26 +50,9 @@ def deep_copy(value: Any) -> Any:
         return copy.deepcopy(value)
 
 
-def json_type(value: Any) -> str:
-    """Return the type of a JSON value as messages of Kubernetes name it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case list():
-            return "array"
-        case _:
-            return "number"
-
-
 @limit_depth
 def json_patch(obj: Any, operations: Any) -> Any:
-    """The object after all operations; the first that does not apply refuses the whole patch."""
+    """Return the object after all operations. Reject the patch if one of them cannot be applied."""
     document = _Document(deep_copy(obj))
     for operation in _checked(deep_copy(operations)):
         document.apply(operation)
@@ -87,7 +70,7 @@ def merge_patch(obj: Any, patch: Any) -> Any:
 
 def _merged(target: Any, patch: Any) -> Any:
     if isinstance(patch, list):
-        # The RFC takes a list as it is; Kubernetes leaves the nulls in it out, as everywhere else.
+        # Kubernetes removes nulls from a list. The RFC does not.
         return [_merged(None, item) for item in patch if item is not None]
     if not isinstance(patch, dict):
         return patch
@@ -118,51 +101,63 @@ def _checked(operations: Any) -> list[dict[str, Any]]:
     return [operation or {} for operation in operations]
 
 
-def undecodable(value: Any, wanted: str, prefix: str = "") -> api_errors.ApiError:
-    """Return the error of Kubernetes' JSON decoder for a value of another type than the `wanted` type of Go."""
+def undecodable(value: Any, go_type: str, prefix: str = "") -> api_errors.ApiError:
+    """Return the error of Kubernetes' JSON decoder for a value that is not of the expected Go type."""
     return api_errors.bad_request(
-        f"{prefix}json: cannot unmarshal {json_type(value)} into Go value of type {wanted}"
+        f"{prefix}json: cannot unmarshal {api_errors.json_type(value)} into Go value of type {go_type}"
     )
 
 
 def inapplicable() -> api_errors.ApiError:
-    """Kubernetes says this, and no more, of every patch that is well formed and cannot be applied."""
+    """Return the error of Kubernetes for every well-formed patch that cannot be applied."""
     return api_errors.ApiError(
         422, "Invalid", "the server rejected our request due to an error in our request", {}
     )
 
 
-def _refuse() -> NoReturn:
+def _reject() -> NoReturn:
     raise inapplicable()
 
 
 class _Document:
-    """A document while it is patched."""
+    """A document to which operations are applied."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied_bytes = 0
 
     def apply(self, operation: dict[str, Any]) -> None:
-        match operation:
-            case {"op": "add"}:
-                self._add(_path(operation, "path"), operation.get("value"))
-            case {"op": "remove"}:
-                self._remove(_path(operation, "path"))
-            case {"op": "replace"}:
-                self._replace(_path(operation, "path"), operation.get("value"))
-            case {"op": "move"}:
-                self._move(_path(operation, "from"), _path(operation, "path"))
-            case {"op": "copy"}:
-                self._copy(_path(operation, "from"), _path(operation, "path"))
-            case {"op": "test"}:
-                self._test(_path(operation, "path"), operation.get("value"))
+        path, value = _path(operation, "path"), operation.get("value")
+        match operation.get("op"):
+            case "add":
+                self._add(path, value)
+            case "remove":
+                self._remove(path)
+            case "replace":
+                self._replace(path, value)
+            case "move":
+                source = _path(operation, "from")
+                moved = self._get(source)
+                self._remove(source)
+                self._add(path, moved)
+            case "copy":
+                copied = self._get(_path(operation, "from"))
+                self._copied_bytes += len(msgspec.json.encode(copied))
+                if self._copied_bytes > MAX_COPIED_BYTES:
+                    _reject()
+                self._add(path, deep_copy(copied))
+            case "test":
+                if not _is_same(self._get(path) if path else self.root, value):
+                    _reject()
             case _:
-                _refuse()
+                _reject()
+
+    def _get(self, path: list[str]) -> Any:
+        return _member(self._parent(path), path[-1])
 
     def _parent(self, path: list[str]) -> Any:
         if not path:
-            _refuse()
+            _reject()
         container = self.root
         for token in path[:-1]:
             container = _member(container, token)
@@ -178,7 +173,7 @@ class _Document:
             case list():
                 container.insert(_index(path[-1], len(container) + 1), value)
             case _:
-                _refuse()
+                _reject()
 
     def _remove(self, path: list[str]) -> None:
         container = self._parent(path)
@@ -188,47 +183,28 @@ class _Document:
             case list():
                 del container[_index(path[-1], len(container))]
             case _:
-                _refuse()
+                _reject()
 
     def _replace(self, path: list[str], value: Any) -> None:
         if not path:
-            self.root = value if isinstance(value, dict | list) else _refuse()
+            self.root = value if isinstance(value, dict | list) else _reject()
             return
         container = self._parent(path)
         match container:
             case dict():
-                # The RFC asks for a member that exists; Kubernetes does not.
+                # The RFC requires an existing member. Kubernetes does not.
                 container[path[-1]] = value
             case list():
                 container[_index(path[-1], len(container))] = value
             case _:
-                _refuse()
-
-    def _move(self, source: list[str], target: list[str]) -> None:
-        value = _member(self._parent(source), source[-1])
-        self._remove(source)
-        self._add(target, value)
-
-    def _copy(self, source: list[str], target: list[str]) -> None:
-        value = _member(self._parent(source), source[-1])
-        self._copied_bytes += len(msgspec.json.encode(value))
-        if self._copied_bytes > MAX_COPIED_BYTES:
-            _refuse()
-        self._add(target, deep_copy(value))
-
-    def _test(self, path: list[str], value: Any) -> None:
-        found = _member(self._parent(path), path[-1]) if path else self.root
-        if not _same(found, value):
-            _refuse()
+                _reject()
 
 
 def _path(operation: dict[str, Any], name: str) -> list[str]:
     """Return the keys of a JSON pointer. The empty list means the whole document."""
     text = operation.get(name)
-    if not isinstance(text, str):
-        _refuse()
-    if text and "/" not in text:
-        _refuse()
+    if not isinstance(text, str) or (text and "/" not in text):
+        _reject()
     return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
 
 
@@ -240,25 +216,25 @@ def _member(container: Any, token: str) -> Any:
         case list():
             return container[_index(token, len(container))]
         case _:
-            _refuse()
+            _reject()
 
 
 def _index(token: str, size: int) -> int:
-    """Beyond the RFC, Kubernetes counts a negative index from the end, and allows a sign and leading zeros."""
+    """Return an index. Unlike the RFC, Kubernetes accepts signs, leading zeros, and negative indexes from the end."""
     if not _INDEX.fullmatch(token):
-        _refuse()
+        _reject()
     index = int(token)
     if not -size <= index < size:
-        _refuse()
+        _reject()
     return index % size
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Return whether two JSON values are equal. In Python, True == 1."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_is_same, left, right))
     return bool(left == right)

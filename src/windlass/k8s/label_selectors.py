@@ -1,6 +1,6 @@
 """Label selectors, as text (`app=x,tier in (a,b)`) and as an object (`matchLabels`, `matchExpressions`).
 
-A selector is parsed once and then matched against many objects. Errors have the words of kube-apiserver.
+A selector is parsed once and then matched against many objects. Error messages are those of kube-apiserver.
 """
 
 import re
@@ -20,76 +20,32 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 
 
-class OneOf(msgspec.Struct, frozen=True):
-    """`key in (…)` and `key=value`."""
+_OPERATORS = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">": "Gt", "<": "Lt"}
+
+
+class LabelRequirement(msgspec.Struct, frozen=True):
+    """A requirement on one label. `operator` is that of a matchExpression, or that of a node affinity: Gt, Lt."""
 
     key: str
-    values: frozenset[str]
+    operator: str
+    values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return labels.get(self.key) in self.values
-
-
-class NoneOf(msgspec.Struct, frozen=True):
-    """`key notin (…)` and `key!=value`. An object without the label matches."""
-
-    key: str
-    values: frozenset[str]
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return labels.get(self.key) not in self.values
-
-
-class Present(msgspec.Struct, frozen=True):
-    """`key`."""
-
-    key: str
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return self.key in labels
-
-
-class Absent(msgspec.Struct, frozen=True):
-    """`!key`."""
-
-    key: str
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return self.key not in labels
-
-
-class Above(msgspec.Struct, frozen=True):
-    """`key>number`."""
-
-    key: str
-    bound: int
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        number = _integer(labels.get(self.key, ""))
-        return number is not None and number > self.bound
-
-
-class Below(msgspec.Struct, frozen=True):
-    """`key<number`."""
-
-    key: str
-    bound: int
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        number = _integer(labels.get(self.key, ""))
-        return number is not None and number < self.bound
-
-
-LabelRequirement = OneOf | NoneOf | Present | Absent | Above | Below
-
-_COMPARISONS: dict[str, type[OneOf] | type[NoneOf]] = {
-    "=": OneOf,
-    "==": OneOf,
-    "in": OneOf,
-    "!=": NoneOf,
-    "notin": NoneOf,
-}
-_BOUNDS: dict[str, type[Above] | type[Below]] = {">": Above, "<": Below}
+        match self.operator:
+            case "In":
+                return labels.get(self.key) in self.values
+            case "NotIn":
+                # An object without the label matches.
+                return labels.get(self.key) not in self.values
+            case "Exists":
+                return self.key in labels
+            case "Gt" | "Lt":
+                number, bounds = _integer(labels.get(self.key, "")), [_integer(text) for text in self.values]
+                if number is None or len(bounds) != 1 or bounds[0] is None:
+                    return False
+                return number > bounds[0] if self.operator == "Gt" else number < bounds[0]
+            case _:
+                return self.key not in labels
 
 
 class LabelSelector(msgspec.Struct, frozen=True):
@@ -116,7 +72,7 @@ def from_object(selector: Mapping[str, Any]) -> LabelSelector:
     labels = selector.get("matchLabels") or {}
     return LabelSelector(
         (
-            *(OneOf(key, frozenset((value,))) for key, value in labels.items()),
+            *(LabelRequirement(key, "In", frozenset((value,))) for key, value in labels.items()),
             *map(requirement_of, selector.get("matchExpressions") or ()),
         )
     )
@@ -124,21 +80,8 @@ def from_object(selector: Mapping[str, Any]) -> LabelSelector:
 
 def requirement_of(expression: Mapping[str, Any]) -> LabelRequirement:
     """Return the requirement of a valid expression with `key`, `operator` and `values`."""
-    key, values = expression.get("key", ""), frozenset(expression.get("values") or ())
-    match expression.get("operator"):
-        case "In":
-            return OneOf(key, values)
-        case "NotIn":
-            return NoneOf(key, values)
-        case "Exists":
-            return Present(key)
-        case "Gt" | "Lt" as operator:
-            bounds = [_integer(value) for value in values]
-            if len(bounds) != 1 or bounds[0] is None:
-                return OneOf(key, frozenset())
-            return Above(key, bounds[0]) if operator == "Gt" else Below(key, bounds[0])
-        case _:
-            return Absent(key)
+    values = frozenset(expression.get("values") or ())
+    return LabelRequirement(expression.get("key", ""), expression.get("operator", ""), values)
 
 
 def format_object(selector: Mapping[str, Any]) -> str:
@@ -170,13 +113,13 @@ class _Parser:
         if self._next == _END:
             return ()
         if not self._next_starts_a_requirement():
-            _refuse(f"found '{self._next}', expected: !, identifier, or 'end of string'")
+            _reject(f"found '{self._next}', expected: !, identifier, or 'end of string'")
         found = [self._requirement()]
         while (separator := self._take()) != _END:
             if separator != ",":
-                _refuse(f"found '{separator}', expected: ',' or 'end of string'")
+                _reject(f"found '{separator}', expected: ',' or 'end of string'")
             if not self._next_starts_a_requirement():
-                _refuse(f"found '{self._next}', expected: identifier after ','")
+                _reject(f"found '{self._next}', expected: identifier after ','")
             found.append(self._requirement())
         return tuple(found)
 
@@ -198,39 +141,42 @@ class _Parser:
             self._take()
         key = self._take()
         if not _is_word(key):
-            _refuse_requirement(f"found '{key}', expected: identifier")
+            _reject_requirement(f"found '{key}', expected: identifier")
         if problems := formats.qualified_name(key):
-            _refuse_requirement(
+            _reject_requirement(
                 f"<nil>: Invalid value: {api_errors.format_value(key)}: {'; '.join(problems)}"
             )
         if negated:
-            return Absent(key)
+            return LabelRequirement(key, "DoesNotExist")
         if self._next in (_END, ","):
-            return Present(key)
+            return LabelRequirement(key, "Exists")
         operator = self._take()
-        if operator in _BOUNDS:
-            return _BOUNDS[operator](key, _bound(key, self._one_value()))
-        if operator not in _COMPARISONS:
-            _refuse_requirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+        if operator not in _OPERATORS:
+            _reject_requirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._several_values() if operator in ("in", "notin") else {self._one_value()}
         for index, value in enumerate(sorted(values)):
-            _check_value(key, value, index)
-        return _COMPARISONS[operator](key, frozenset(values))
+            if operator in ("<", ">") and _integer(value) is None:
+                why = "for 'Gt', 'Lt' operators, the value must be an integer"
+                _reject_requirement(f"values[0]: Invalid value: {api_errors.format_value(value)}: {why}")
+            if problems := formats.label_value(value):
+                shown = api_errors.format_value(value)
+                _reject_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(problems)}")
+        return LabelRequirement(key, _OPERATORS[operator], frozenset(values))
 
     def _one_value(self) -> str:
         if self._next in (_END, ","):
             return ""
         value = self._take()
         if not _is_word(value):
-            _refuse_requirement(f"found '{value}', expected: identifier")
+            _reject_requirement(f"found '{value}', expected: identifier")
         return value
 
     def _several_values(self) -> set[str]:
         opening = self._take()
         if opening != "(":
-            _refuse_requirement(f"found '{opening}' expected: '('")
+            _reject_requirement(f"found '{opening}' expected: '('")
         if self._next not in (",", ")") and not _is_word(self._next):
-            _refuse_requirement(f"found '{self._next}', expected: ',', ')' or identifier")
+            _reject_requirement(f"found '{self._next}', expected: ',', ')' or identifier")
         values: set[str] = set()
         while True:
             # Between two commas, or a comma and a parenthesis, is the empty value.
@@ -239,28 +185,13 @@ class _Parser:
             if separator == ")":
                 return values
             if separator != ",":
-                _refuse_requirement(f"found '{separator}', expected: ',' or ')'")
+                _reject_requirement(f"found '{separator}', expected: ',' or ')'")
             if self._next not in (",", ")") and not _is_word(self._next):
-                _refuse_requirement(f"found '{self._next}', expected: ',', or identifier")
+                _reject_requirement(f"found '{self._next}', expected: ',', or identifier")
 
 
 def _is_word(token: str) -> bool:
     return token != _END and token not in _SYMBOLS
-
-
-def _bound(key: str, value: str) -> int:
-    number = _integer(value)
-    if number is None:
-        why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        _refuse_requirement(f"values[0]: Invalid value: {api_errors.format_value(value)}: {why}")
-    _check_value(key, value, 0)
-    return number
-
-
-def _check_value(key: str, value: str, index: int) -> None:
-    if problems := formats.label_value(value):
-        shown = api_errors.format_value(value)
-        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(problems)}")
 
 
 def _integer(text: str) -> int | None:
@@ -270,9 +201,9 @@ def _integer(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-def _refuse(message: str) -> NoReturn:
+def _reject(message: str) -> NoReturn:
     raise api_errors.bad_request(message)
 
 
-def _refuse_requirement(message: str) -> NoReturn:
-    _refuse(f"unable to parse requirement: {message}")
+def _reject_requirement(message: str) -> NoReturn:
+    _reject(f"unable to parse requirement: {message}")

@@ -6,7 +6,6 @@ list, `$setElementOrder/<field>` sets the order of a list, `$retainKeys` names t
 Like Kubernetes, many invalid patches cause HTTP 500 without a reason.
 """
 
-import re
 from collections.abc import Callable, Hashable
 from typing import Any, NoReturn
 
@@ -96,10 +95,6 @@ RULES: dict[str, dict[str, Rule]] = {
 }
 _REPLACED = Rule("replace")
 
-# The part of a type name that Kubernetes does not print, e.g. in `V1Container` and `RbacV1Subject`.
-_VERSION = re.compile(r"^([A-Z][a-z]+)?V\d+((alpha|beta)\d+)?")
-
-
 _POD_LISTS = RULES["V1PodSpec"] | RULES["V1Container"]
 _UNIONS = frozenset({"env", "volumes"})
 """Lists whose items have one of several types: merging two items of different types would make an invalid one."""
@@ -163,20 +158,19 @@ def _merged(original: Object, patch: Object, type_name: str) -> Object:
 def _replaced(patch: Object) -> Object:
     directive = patch[_DIRECTIVE]
     if directive not in ("replace", "delete"):
-        _refuse_directive(directive, patch)
+        _reject_directive(directive, patch)
     return _plain_map(patch) if directive == "replace" else {}
 
 
 def _retain(original: Object, patch: Object, keys: Any) -> None:
-    is_a_list_of_names = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
-    if not is_a_list_of_names or any(_is_set(key, value) and key not in keys for key, value in patch.items()):
+    is_list_of_names = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+    is_set = [
+        key for key in patch if patch[key] is not None and not key.startswith((_DELETE_VALUES, _SET_ORDER))
+    ]
+    if not is_list_of_names or any(key not in keys for key in is_set):
         raise api_errors.bad_request("invalid patch format of retainKeys")
     for key in original.keys() - set(keys):
         del original[key]
-
-
-def _is_set(key: str, value: Any) -> bool:
-    return value is not None and not key.startswith((_DELETE_VALUES, _SET_ORDER))
 
 
 def _merge_field(original: Object, key: str, value: Any, type_name: str) -> None:
@@ -210,12 +204,12 @@ def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_n
     """Merge the list of a `$setElementOrder`, and remove it from the patch."""
     _, slash, field = key.partition("/")
     if not isinstance(order, list):
-        _refuse_type(order)
+        _reject_type(order)
     if not slash:
         raise api_errors.bad_request("invalid patch format of setElementOrder list")
     for holder in (original, patch):
         if not isinstance(holder.get(field, []), list):
-            _refuse_type(holder[field])
+            _reject_type(holder[field])
     item_type, rule = _item_type(type_name, field), _rule(type_name, field)
     if field not in original and field not in patch:
         return
@@ -234,7 +228,7 @@ def _check_order(items: list[Any], order: list[Any], rule: Rule) -> None:
     changed = [item for item in items if not (isinstance(item, dict) and _DIRECTIVE in item)]
     # `in` consumes the iterator, so each item is searched for after the previous one.
     if not all(identity(item) in remaining for item in changed):
-        _refuse(f"The order in patch list:\n{_go(items)}\n doesn't match {_SET_ORDER} list:\n{_go(order)}\n")
+        _reject(f"The order in patch list:\n{_go(items)}\n doesn't match {_SET_ORDER} list:\n{_go(order)}\n")
 
 
 def _merged_list(original: list[Any], patch: list[Any], item_type: str, rule: Rule) -> list[Any]:
@@ -269,24 +263,24 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
     return _ordered(merged, changes, kept, rule)
 
 
-def _ordered(items: list[Any], wanted: list[Any], server: list[Any], rule: Rule) -> list[Any]:
-    """Return the items of the patch in its order, and the others in the order of the server.
+def _ordered(items: list[Any], order: list[Any], server: list[Any], rule: Rule) -> list[Any]:
+    """Return the items in `order` in that order, and the others in the order of the server.
 
-    An item that is not in the patch stays before the next item of the server.
+    An item that is not in `order` stays before the next item of the server.
     """
     identity = _identity(rule)
-    place, server_place = _positions(wanted, identity), _positions(server, identity)
-    named = [item for item in items if identity(item) in place]
-    named.sort(key=lambda item: place[identity(item)])
-    others = [item for item in items if identity(item) not in place]
-    others.sort(key=lambda item: server_place.get(identity(item), len(server)))
+    positions, server_positions = _positions(order, identity), _positions(server, identity)
+    listed = [item for item in items if identity(item) in positions]
+    listed.sort(key=lambda item: positions[identity(item)])
+    unlisted = [item for item in items if identity(item) not in positions]
+    unlisted.sort(key=lambda item: server_positions.get(identity(item), len(server)))
     result: list[Any] = []
-    for item in named:
-        behind = server_place.get(identity(item), -1)
-        while others and server_place.get(identity(others[0]), behind) < behind:
-            result.append(others.pop(0))
+    for item in listed:
+        position = server_positions.get(identity(item), -1)
+        while unlisted and server_positions.get(identity(unlisted[0]), position) < position:
+            result.append(unlisted.pop(0))
         result.append(item)
-    return result + others
+    return result + unlisted
 
 
 def _positions(items: list[Any], identity: Callable[[Any], Hashable]) -> dict[Hashable, int]:
@@ -303,12 +297,12 @@ def _identity(rule: Rule) -> Callable[[Any], Hashable]:
         value = item
         if rule.key:
             if not isinstance(item, dict):
-                _refuse(f"expected a map[string]interface {{}}, but received a {_go_type(item)}")
+                _reject(f"expected a map[string]interface {{}}, but received a {_go_type(item)}")
             if rule.key not in item:
-                _refuse(f"map: {_go(item)} does not contain declared merge key: {rule.key}")
+                _reject(f"map: {_go(item)} does not contain declared merge key: {rule.key}")
             value = item[rule.key]
         if isinstance(value, dict | list):
-            _refuse("cannot merge lists without merge key for struct")
+            _reject("cannot merge lists without merge key for struct")
         return type(value), value
 
     return identity
@@ -316,11 +310,11 @@ def _identity(rule: Rule) -> Callable[[Any], Hashable]:
 
 def _check_items(*lists: list[Any]) -> None:
     """Require that the items of merged lists have one type, which is not a list."""
-    kinds = [type(item) for items in lists for item in items]
-    if kinds and kinds[0] is list:
+    item_types = [type(item) for items in lists for item in items]
+    if item_types and item_types[0] is list:
         raise json_patch.inapplicable()
-    if len(set(kinds)) > 1:
-        _refuse(f"list element types are not identical: {_go(list(lists))}")
+    if len(set(item_types)) > 1:
+        _reject(f"list element types are not identical: {_go(list(lists))}")
 
 
 def _plain(value: Any) -> Any:
@@ -349,9 +343,9 @@ def _is_directive(item: Any) -> bool:
         return False
     directive = item[_DIRECTIVE]
     if directive == "merge":
-        _refuse("merging lists cannot yet be specified in the patch")
+        _reject("merging lists cannot yet be specified in the patch")
     if directive not in ("replace", "delete"):
-        _refuse_directive(directive, item)
+        _reject_directive(directive, item)
     return True
 
 
@@ -365,34 +359,34 @@ def _rule(type_name: str, field: str) -> Rule:
 
 def _field_type(type_name: str, field: str) -> str:
     if type_name.startswith("{}"):
-        _refuse("merging an object in json but data type is not struct, instead is: map")
-    known = k8s_types.types().get(type_name)
-    if known is None or field not in known.fields:
-        struct = _VERSION.sub("", type_name) if known else "JSON"
-        _refuse(
+        _reject("merging an object in json but data type is not struct, instead is: map")
+    declared = k8s_types.types().get(type_name)
+    if declared is None or field not in declared.fields:
+        struct = k8s_types.version_and_name(type_name)[1] if declared else "JSON"
+        _reject(
             f"unable to find api field in struct {struct} for the json field {api_errors.format_value(field)}"
         )
-    return known.fields[field]
+    return declared.fields[field]
 
 
 def _item_type(type_name: str, field: str) -> str:
     declared = _field_type(type_name, field)
     if not declared.startswith("[]"):
-        _refuse("expected slice or array type, but got: struct")
+        _reject("expected slice or array type, but got: struct")
     return declared.removeprefix("[]")
 
 
-def _refuse(message: str) -> NoReturn:
+def _reject(message: str) -> NoReturn:
     raise api_errors.ApiError(500, "", message)
 
 
-def _refuse_directive(directive: Any, patch: Object) -> NoReturn:
+def _reject_directive(directive: Any, patch: Object) -> NoReturn:
     shown = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={_go(directive)})"
-    _refuse(f"unknown patch type: {shown} in map: {_go(patch)}")
+    _reject(f"unknown patch type: {shown} in map: {_go(patch)}")
 
 
-def _refuse_type(value: Any) -> NoReturn:
-    _refuse(f"expected a []interface {{}}, but received a {_go_type(value)}")
+def _reject_type(value: Any) -> NoReturn:
+    _reject(f"expected a []interface {{}}, but received a {_go_type(value)}")
 
 
 def _go(value: Any) -> str:

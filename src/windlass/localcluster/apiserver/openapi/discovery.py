@@ -63,10 +63,15 @@ _SUBRESOURCES = {
 
 
 def subresource(kind: Kind, name: str) -> Subresource:
+    """Return a subresource. For the name "", it has the kind of its parent."""
     found = _SUBRESOURCES.get(name, Subresource(_OBJECT_VERBS))
     if found.kind:
         return found
     return Subresource(found.verbs, kind.group, kind.version, kind.kind)
+
+
+def group_version_kind(target: Kind | Subresource) -> Document:
+    return {"group": target.group, "version": target.version, "kind": target.kind}
 
 
 def verbs(kind: Kind) -> tuple[str, ...]:
@@ -158,8 +163,8 @@ def aggregated_version(accept_header: str) -> AggregatedVersion | None:
         if (parameters.get("g"), parameters["as"]) != ("apidiscovery.k8s.io", "APIGroupDiscoveryList"):
             continue
         match parameters.get("v"):
-            case "v2" | "v2beta1" as known:
-                return known
+            case "v2" | "v2beta1" as version:
+                return version
     return None
 
 
@@ -255,26 +260,19 @@ def _aggregated_group(kinds: Sequence[Kind], name: str) -> Document:
 def _aggregated_resource(kind: Kind) -> Document:
     document: Document = {
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": group_version_kind(kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(verbs(kind)),
     }
     document |= _names(kind)
     if kind.subresources:
+        found = {name: subresource(kind, name) for name in subresources_in_order(kind)}
         document["subresources"] = [
-            _aggregated_subresource(kind, name) for name in subresources_in_order(kind)
+            {"subresource": name, "responseKind": group_version_kind(each), "verbs": list(each.verbs)}
+            for name, each in found.items()
         ]
     return document
-
-
-def _aggregated_subresource(kind: Kind, name: str) -> Document:
-    found = subresource(kind, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": found.group, "version": found.version, "kind": found.kind},
-        "verbs": list(found.verbs),
-    }
 
 
 def _accepted(header: str) -> Iterable[tuple[str, dict[str, str]]]:

@@ -1,48 +1,30 @@
 """The OpenAPI documents: `/openapi/v2` in Swagger 2.0, and `/openapi/v3` with one document per group and version.
 
-kubectl uses them to validate, to explain and to compute patches. Documents share parts, so
-callers must not modify a document.
+kubectl uses them to validate, to explain and to compute patches. Documents share parts, so callers must not modify a
+document.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.openapi import discovery, operations, schemas
-from windlass.localcluster.apiserver.openapi.operations import Operation, Path
+from windlass.localcluster.apiserver.openapi import discovery, schemas
 from windlass.localcluster.apiserver.openapi.schemas import Dialect
 
 Document = dict[str, Any]
 
+_STATUS = schemas.definition_name("V1Status")
 _TEXT = {"type": "string"}
-_FLAG = {"type": "boolean"}
-_NUMBER = {"type": "integer"}
-_QUERY_SCHEMAS: dict[str, Document] = {
-    "allowWatchBookmarks": _FLAG,
-    "dryRun": {"type": "string", "enum": ["All"]},
-    "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
-    "follow": _FLAG,
-    "gracePeriodSeconds": _NUMBER,
-    "limit": _NUMBER,
-    "limitBytes": _NUMBER,
-    "ports": _NUMBER,
-    "previous": _FLAG,
-    "propagationPolicy": {"type": "string", "enum": ["Background", "Foreground", "Orphan"]},
-    "resourceVersionMatch": {"type": "string", "enum": ["Exact", "NotOlderThan"]},
-    "sinceSeconds": _NUMBER,
-    "stderr": _FLAG,
-    "stdin": _FLAG,
-    "stdout": _FLAG,
-    "tailLines": _NUMBER,
-    "timeoutSeconds": _NUMBER,
-    "timestamps": _FLAG,
-    "tty": _FLAG,
-    "watch": _FLAG,
-}
-_JSON_PATCH: Document = {
+_TOKEN = {"type": "apiKey", "name": "authorization", "in": "header"}
+
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+_STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+_JSON_PATCH_SCHEMA: Document = {
     "type": "array",
     "items": {
         "type": "object",
@@ -55,7 +37,71 @@ _JSON_PATCH: Document = {
         },
     },
 }
-_TOKEN = {"type": "apiKey", "name": "authorization", "in": "header"}
+
+# The query parameters of each verb.
+_SELECTION = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+)
+_DELETION = ("dryRun", "gracePeriodSeconds", "propagationPolicy")
+_WRITING = ("dryRun", "fieldManager", "fieldValidation")
+_QUERIES = {
+    "get": ("resourceVersion",),
+    "list": ("allowWatchBookmarks", *_SELECTION, "timeoutSeconds", "watch"),
+    "create": _WRITING,
+    "update": _WRITING,
+    "patch": _WRITING,
+    "delete": _DELETION,
+    "deletecollection": tuple(sorted((*_DELETION, *_SELECTION, "timeoutSeconds"))),
+}
+# Subresources that stream plain text or other data, and their query parameters.
+_STREAM_QUERIES = {
+    "attach": ("container", "stderr", "stdin", "stdout", "tty"),
+    "exec": ("command", "container", "stderr", "stdin", "stdout", "tty"),
+    "log": (
+        *("container", "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "tailLines"),
+        "timestamps",
+    ),
+    "portforward": ("ports",),
+}
+_BOOLEANS = (
+    *("allowWatchBookmarks", "follow", "previous", "stderr", "stdin", "stdout", "timestamps", "tty"),
+    "watch",
+)
+_INTEGERS = (
+    "gracePeriodSeconds",
+    "limit",
+    "limitBytes",
+    "ports",
+    "sinceSeconds",
+    "tailLines",
+    "timeoutSeconds",
+)
+_QUERY_SCHEMAS: dict[str, Document] = {
+    **{name: {"type": "boolean"} for name in _BOOLEANS},
+    **{name: {"type": "integer"} for name in _INTEGERS},
+    "dryRun": {"type": "string", "enum": ["All"]},
+    "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
+    "propagationPolicy": {"type": "string", "enum": ["Background", "Foreground", "Orphan"]},
+    "resourceVersionMatch": {"type": "string", "enum": ["Exact", "NotOlderThan"]},
+}
+_METHODS = {
+    "get": "get",
+    "list": "get",
+    "create": "post",
+    "update": "put",
+    "patch": "patch",
+    "delete": "delete",
+    "deletecollection": "delete",
+}
+_SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
+# The words in operation IDs and x-kubernetes-action that differ from the verb.
+_ID_WORDS = {"get": "read", "update": "replace", "deletecollection": "delete"}
+_ACTIONS = {"create": "post", "update": "put"}
 
 
 def document_v2(kinds: Sequence[Kind]) -> Document:
@@ -102,75 +148,134 @@ def _info() -> Document:
 
 
 def _paths(kinds: Iterable[Kind], dialect: Dialect) -> Document:
-    paths = [path for kind in kinds for path in operations.paths(kind)]
-    return {path.path: _path(path, dialect) for path in sorted(paths, key=lambda path: path.path)}
+    paths = {}
+    for kind in kinds:
+        for path, operations in _operations_by_path(kind, dialect):
+            names = re.findall(r"{(\w+)}", path)
+            parameters = [_parameter(name, "path", dialect) | {"required": True} for name in names]
+            paths[path] = operations | ({"parameters": parameters} if parameters else {})
+    return dict(sorted(paths.items()))
 
 
-def _path(path: Path, dialect: Dialect) -> Document:
-    document: Document = {each.method: _operation(each, path, dialect) for each in path.operations}
-    parameters = [
-        {"name": name, "in": "path", "required": True} | _typed(_TEXT, dialect) for name in path.parameters
-    ]
-    return document | {"parameters": parameters} if parameters else document
+def _parameter(name: str, place: str, dialect: Dialect) -> Document:
+    schema = _QUERY_SCHEMAS.get(name, _TEXT)
+    return {"name": name, "in": place} | (schema if dialect is Dialect.SWAGGER else {"schema": schema})
 
 
-def _typed(schema: Document, dialect: Dialect) -> Document:
-    """Return the fields with the type of a parameter. OpenAPI 3 has them under `schema`, Swagger in the parameter."""
-    return schema if dialect is Dialect.SWAGGER else {"schema": schema}
+def _operations_by_path(kind: Kind, dialect: Dialect) -> Iterator[tuple[str, Document]]:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    collection = f"{root}/{kind.plural}"
+    if kind.namespaced:
+        yield collection, _operations(kind, ["list"], f"{kind.kind}ForAllNamespaces", dialect)
+        collection = f"{root}/namespaces/{{namespace}}/{kind.plural}"
+    id_end = f"Namespaced{kind.kind}" if kind.namespaced else kind.kind
+    on_collection = [verb for verb in discovery.verbs(kind) if verb in ("list", "create", "deletecollection")]
+    yield collection, _operations(kind, on_collection, id_end, dialect)
+    on_object = [verb for verb in discovery.verbs(kind) if verb in ("get", "update", "patch", "delete")]
+    yield f"{collection}/{{name}}", _operations(kind, on_object, id_end, dialect)
+    for name in discovery.subresources_in_order(kind):
+        verbs = discovery.subresource(kind, name).verbs
+        operations = _operations(kind, verbs, id_end + name.capitalize(), dialect, name)
+        yield f"{collection}/{{name}}/{name}", operations
 
 
-def _operation(operation: Operation, path: Path, dialect: Dialect) -> Document:
-    kind = {"group": operation.group, "version": operation.version, "kind": operation.kind}
-    document: Document = {
-        "operationId": operation.id,
-        "tags": [path.tag],
-        "x-kubernetes-action": operation.action,
-        "x-kubernetes-group-version-kind": kind,
-        "parameters": [
-            {"name": name, "in": "query"} | _typed(_QUERY_SCHEMAS.get(name, _TEXT), dialect)
-            for name in operation.query
-        ],
-    }
-    failure = schemas.reference(schemas.definition_name("V1Status"), dialect)
-    if dialect is Dialect.SWAGGER:
-        _add_body_v2(document, operation)
-        document["produces"] = list(operation.media_types)
-        success: Document = {"schema": _response_schema(operation.responses[:1], dialect)}
-        default: Document = {"schema": failure}
-    else:
-        _add_body_v3(document, operation)
-        schema = _response_schema(operation.responses, dialect)
-        success = {"content": {name: {"schema": schema} for name in operation.media_types}}
-        default = {"content": {"application/json": {"schema": failure}}}
-    document["responses"] = {str(code): {"description": "OK"} | success for code in operation.successes} | {
-        "401": {"description": "Unauthorized"},
-        "default": {"description": "the request was rejected"} | default,
-    }
-    return document
-
-
-def _add_body_v2(document: Document, operation: Operation) -> None:
-    body = operation.body
-    if body is not None:
-        document["consumes"] = list(body.media_types)
-        schema = schemas.reference(body.definition, Dialect.SWAGGER)
-        parameter = {"name": "body", "in": "body", "required": body.required, "schema": schema}
-        document["parameters"].append(parameter)
-
-
-def _add_body_v3(document: Document, operation: Operation) -> None:
-    body = operation.body
-    if body is not None:
-        schema = schemas.reference(body.definition, Dialect.OPENAPI)
-        content = {
-            media_type: {"schema": _JSON_PATCH if media_type == operations.JSON_PATCH else schema}
-            for media_type in body.media_types
+def _operations(
+    kind: Kind, verbs: Iterable[str], id_end: str, dialect: Dialect, subresource: str = ""
+) -> Document:
+    """Return the operations of a path by method. `id_end` is the end of their IDs."""
+    group_words = re.split(r"[.-]", kind.group.removesuffix(".k8s.io") or "core")
+    id_group = "".join(word.capitalize() for word in [*group_words, kind.version])
+    tag = group_words[0] + "".join(word.capitalize() for word in group_words[1:]) + f"_{kind.version}"
+    target = discovery.group_version_kind(discovery.subresource(kind, subresource))
+    operations = {}
+    for verb in verbs:
+        method = _METHODS[verb]
+        is_collection = verb == "deletecollection"
+        operation_id = _ID_WORDS.get(verb, verb) + id_group + ("Collection" if is_collection else "") + id_end
+        document: Document = {
+            "operationId": operation_id,
+            "tags": [tag],
+            "x-kubernetes-action": _ACTIONS.get(verb, verb),
+            "x-kubernetes-group-version-kind": target,
+            "parameters": [
+                _parameter(name, "query", dialect)
+                for name in _STREAM_QUERIES.get(subresource) or _QUERIES[verb]
+            ],
         }
-        document["requestBody"] = {"required": body.required, "content": content}
+        if subresource not in _STREAM_QUERIES:
+            _add_object_content(document, kind, verb, subresource, dialect)
+        elif subresource == "log":
+            _add_responses(document, (200,), [], "text/plain", dialect)
+        else:
+            document["operationId"] = f"connect{id_group}{method.capitalize()}{id_end}"
+            document["x-kubernetes-action"] = "connect"
+            _add_responses(document, (200,), [], "*/*", dialect)
+        operations[method] = document
+    return operations
 
 
-def _response_schema(definitions: Sequence[str], dialect: Dialect) -> Document:
-    if not definitions:
-        return _TEXT
-    references = [schemas.reference(definition, dialect) for definition in definitions]
-    return references[0] if len(references) == 1 else {"anyOf": references}
+def _add_object_content(
+    document: Document, kind: Kind, verb: str, subresource: str, dialect: Dialect
+) -> None:
+    """Add the body and the responses of an operation on objects."""
+    target = discovery.subresource(kind, subresource)
+    is_own_kind = discovery.group_version_kind(target) == discovery.group_version_kind(kind)
+    definition = (
+        schemas.kind_definition_name(kind) if is_own_kind else schemas.definition_name(f"V1{target.kind}")
+    )
+    list_definition = schemas.list_definition_name(kind)
+    responses = {
+        "list": [list_definition],
+        "create": [_STATUS if subresource else definition],
+        # The response is the object if finalizers keep it.
+        "delete": [_STATUS, definition],
+        "deletecollection": [_STATUS, list_definition],
+    }
+    media_types = ["application/json", "application/yaml"]
+    match verb:
+        case "create" | "update":
+            _add_body(document, definition, media_types, True, dialect)
+        case "patch":
+            # Custom resources have no strategic merge patch.
+            patch_types = [_JSON_PATCH, _MERGE_PATCH] + ([] if kind.is_custom else [_STRATEGIC_MERGE_PATCH])
+            _add_body(document, schemas.PATCH, patch_types, True, dialect)
+        case "delete" | "deletecollection":
+            _add_body(document, schemas.definition_name("V1DeleteOptions"), media_types, False, dialect)
+    codes = _SUCCESSES.get(verb, (200,))
+    _add_responses(document, codes, responses.get(verb, [definition]), "application/json", dialect)
+
+
+def _add_body(
+    document: Document, definition: str, media_types: list[str], is_required: bool, dialect: Dialect
+) -> None:
+    schema = schemas.reference(definition, dialect)
+    if dialect is Dialect.SWAGGER:
+        document["consumes"] = media_types
+        parameter = {"name": "body", "in": "body", "required": is_required, "schema": schema}
+        document["parameters"].append(parameter)
+        return
+    content = {
+        name: {"schema": _JSON_PATCH_SCHEMA if name == _JSON_PATCH else schema} for name in media_types
+    }
+    document["requestBody"] = {"required": is_required, "content": content}
+
+
+def _add_responses(
+    document: Document, codes: tuple[int, ...], definitions: list[str], media_type: str, dialect: Dialect
+) -> None:
+    """Add the responses. `definitions` are those of successful ones, or empty for plain text."""
+    references = [schemas.reference(definition, dialect) for definition in definitions] or [_TEXT]
+    failure: Document = {"schema": schemas.reference(_STATUS, dialect)}
+    if dialect is Dialect.SWAGGER:
+        document["produces"] = [media_type]
+        success: Document = {"schema": references[0]}
+    else:
+        schema = references[0] if len(references) == 1 else {"anyOf": references}
+        success, failure = (
+            {"content": {media_type: {"schema": schema}}},
+            {"content": {"application/json": failure}},
+        )
+    document["responses"] = {str(code): {"description": "OK"} | success for code in codes} | {
+        "401": {"description": "Unauthorized"},
+        "default": {"description": "the request was rejected"} | failure,
+    }

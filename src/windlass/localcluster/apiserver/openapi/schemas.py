@@ -3,19 +3,21 @@
 The two dialects are Swagger 2.0 (`/openapi/v2`) and OpenAPI 3.0 (`/openapi/v3`). The schemas have the names and types
 of Kubernetes' fields, but not its descriptions. They are not used to validate requests: see `apiserver.schemas`.
 Schemas are shared between documents: do not modify them.
+
+OpenAPI 3.0 supports everything that the schema of a custom resource can contain. Swagger 2.0 does not, and kubectl
+rejects a document with unsupported parts. Those are dropped, so that kubectl validates less than the server.
 """
 
 import enum
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from windlass.k8s import strategic_merge
 from windlass.k8s import types as k8s_types
 from windlass.k8s.types import Type
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.openapi import custom
 
 Schema = dict[str, Any]
 
@@ -47,69 +49,38 @@ _PACKAGES = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions": r"CustomResource.*|ExternalDocumentation|JSONSchemaProps"
     r"|SelectableField|ServiceReference|ValidationRule|Webhook.*",
 }
-_TYPE_NAME = re.compile(r"(?:[A-Z][a-z]+)?V(?P<version>[0-9]+(?:(?:alpha|beta)[0-9]+)?)(?P<name>[A-Z].*)")
+
+
+def _type(*strings: str, **others: str) -> Type:
+    """Return a type with string fields and other fields."""
+    fields = dict.fromkeys(strings, "string") | others
+    return Type(dict(sorted(fields.items())), ())
+
 
 # Types of every API server that no kind refers to.
 _SHARED = {
-    "V1ListMeta": Type(
-        {
-            "continue": "string",
-            "remainingItemCount": "integer",
-            "resourceVersion": "string",
-            "selfLink": "string",
-        },
-        (),
-    ),
-    "V1DeleteOptions": Type(
-        {
-            "apiVersion": "string",
-            "dryRun": "[]string",
-            "gracePeriodSeconds": "integer",
-            "kind": "string",
-            "orphanDependents": "boolean",
-            "preconditions": "V1Preconditions",
-            "propagationPolicy": "string",
-        },
-        (),
-    ),
-    "V1Preconditions": Type({"resourceVersion": "string", "uid": "string"}, ()),
-    "V1Status": Type(
-        {
-            "apiVersion": "string",
-            "code": "integer",
-            "details": "V1StatusDetails",
-            "kind": "string",
-            "message": "string",
-            "metadata": "V1ListMeta",
-            "reason": "string",
-            "status": "string",
-        },
-        (),
-    ),
-    "V1StatusDetails": Type(
-        {
-            "causes": "[]V1StatusCause",
-            "group": "string",
-            "kind": "string",
-            "name": "string",
-            "retryAfterSeconds": "integer",
-            "uid": "string",
-        },
-        (),
-    ),
-    "V1StatusCause": Type({"field": "string", "message": "string", "reason": "string"}, ()),
     "V1Binding": Type(
-        {"apiVersion": "string", "kind": "string", "metadata": "V1ObjectMeta", "target": "V1ObjectReference"},
-        ("target",),
+        _type("apiVersion", "kind", metadata="V1ObjectMeta", target="V1ObjectReference").fields, ("target",)
     ),
-    "V1Eviction": Type(
-        {
-            "apiVersion": "string",
-            "deleteOptions": "V1DeleteOptions",
-            "kind": "string",
-            "metadata": "V1ObjectMeta",
-        },
-        (),
+    "V1DeleteOptions": _type(
+        *("apiVersion", "kind", "propagationPolicy"),
+        dryRun="[]string",
+        gracePeriodSeconds="integer",
+        orphanDependents="boolean",
+        preconditions="V1Preconditions",
+    ),
+    "V1Eviction": _type("apiVersion", "kind", deleteOptions="V1DeleteOptions", metadata="V1ObjectMeta"),
+    "V1ListMeta": _type("continue", "resourceVersion", "selfLink", remainingItemCount="integer"),
+    "V1Preconditions": _type("resourceVersion", "uid"),
+    "V1Status": _type(
+        *("apiVersion", "kind", "message", "reason", "status"),
+        code="integer",
+        details="V1StatusDetails",
+        metadata="V1ListMeta",
+    ),
+    "V1StatusCause": _type("field", "message", "reason"),
+    "V1StatusDetails": _type(
+        "group", "kind", "name", "uid", causes="[]V1StatusCause", retryAfterSeconds="integer"
     ),
 }
 # The kinds among the shared types.
@@ -158,6 +129,37 @@ _SCALARS: dict[str, Schema] = {
 }
 _NAMED_SCALARS = {"date-time": TIME, "quantity": QUANTITY, "int-or-string": INT_OR_STRING}
 
+# Keys of a custom resource's schema that Swagger 2.0 supports, besides subschemas.
+_SWAGGER_KEYS = frozenset(
+    {
+        "title",
+        "description",
+        "type",
+        "format",
+        "pattern",
+        "enum",
+        "required",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minProperties",
+        "maxProperties",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
+        "x-kubernetes-preserve-unknown-fields",
+    }
+)
+
 
 def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
     """Return all schemas that a document about these kinds can refer to, by name."""
@@ -172,7 +174,7 @@ def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
     found |= _common(dialect)
     for kind in kinds:
         name = kind_definition_name(kind)
-        schema = _custom_schema(kind, dialect) if kind.is_custom else found[name]
+        schema = custom_schema(kind.published_schema or {}, dialect) if kind.is_custom else found[name]
         found[name] = _with_group_version_kind(schema, kind.group, kind.version, kind.kind)
         found[list_definition_name(kind)] = _list_schema(kind, dialect)
     return dict(sorted(found.items()))
@@ -181,12 +183,9 @@ def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
 @functools.cache
 def definition_name(type_name: str) -> str:
     """Return the published name of a type: `V1Pod` is `io.k8s.api.core.v1.Pod`."""
-    match = _TYPE_NAME.fullmatch(type_name)
-    if match is None:
-        raise ValueError(f"not the name of a Kubernetes type such as V1Pod: {type_name!r}")
-    name = match["name"]
+    version, name = k8s_types.version_and_name(type_name)
     packages = (package for package, names in _PACKAGES.items() if re.fullmatch(names, name))
-    return f"{next(packages, 'io.k8s.api.core')}.v{match['version']}.{name}"
+    return f"{next(packages, 'io.k8s.api.core')}.{version}.{name}"
 
 
 def kind_definition_name(kind: Kind) -> str:
@@ -282,14 +281,6 @@ def _with_group_version_kind(schema: Schema, group: str, version: str, kind: str
     return schema | {"x-kubernetes-group-version-kind": [named]}
 
 
-def _custom_schema(kind: Kind, dialect: Dialect) -> Schema:
-    published = kind.published_schema or {}
-    object_metadata = reference(definition_name("V1ObjectMeta"), dialect)
-    if dialect is Dialect.SWAGGER:
-        return custom.as_swagger(published, object_metadata)
-    return custom.as_openapi(published, object_metadata)
-
-
 def _list_schema(kind: Kind, dialect: Dialect) -> Schema:
     items = reference(kind_definition_name(kind), dialect)
     schema: Schema = {
@@ -304,3 +295,64 @@ def _list_schema(kind: Kind, dialect: Dialect) -> Schema:
         },
     }
     return _with_group_version_kind(schema, kind.group, kind.version, kind.list_kind)
+
+
+def custom_schema(published: Mapping[str, Any], dialect: Dialect) -> Schema:
+    """Return the schema of a custom resource. `published` is the schema in its definition."""
+    if dialect is Dialect.OPENAPI:
+        schema = {"type": "object", **published}
+    elif published and not published.get("x-kubernetes-preserve-unknown-fields"):
+        schema = _swagger(published)
+    else:
+        # kubectl rejects every field that a non-empty `properties` does not list.
+        return {"type": "object"}
+    object_metadata = reference(definition_name("V1ObjectMeta"), dialect)
+    return _with_object_fields(_with_embedded(schema, object_metadata), object_metadata)
+
+
+def _subschemas(schema: Mapping[str, Any], convert: Callable[[Mapping[str, Any]], Schema]) -> Schema:
+    """Return the keys that contain schemas, with the schemas converted."""
+    found: Schema = {
+        key: convert(schema[key])
+        for key in ("items", "additionalProperties")
+        if isinstance(schema.get(key), Mapping)
+    }
+    # An empty `properties` would forbid every field.
+    if schema.get("properties"):
+        found["properties"] = {name: convert(part) for name, part in schema["properties"].items()}
+    return found
+
+
+def _swagger(schema: Mapping[str, Any]) -> Schema:
+    is_nullable = bool(schema.get("nullable"))
+    keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    result = {key: value for key, value in schema.items() if key in _SWAGGER_KEYS}
+    if isinstance(schema.get("additionalProperties"), bool):
+        result["additionalProperties"] = schema["additionalProperties"]
+    # A value of any type must have neither a type nor properties: kubectl would require them.
+    if not is_nullable and not keeps_unknown:
+        result |= _subschemas(schema, _swagger)
+    is_array_of_unknown = result.get("type") == "array" and "items" not in result
+    if is_nullable or is_array_of_unknown or (keeps_unknown and result.get("type") == "object"):
+        result.pop("type", None)
+    # To kubectl, null is absent, so a nullable field cannot be required.
+    properties = schema.get("properties") or {}
+    required = [name for name in result.pop("required", ()) if not properties.get(name, {}).get("nullable")]
+    return result | {"required": required} if required else result
+
+
+def _with_embedded(schema: Mapping[str, Any], object_metadata: Schema) -> Schema:
+    """Return the schema with apiVersion, kind and metadata in all embedded resources."""
+    result = {**schema, **_subschemas(schema, lambda part: _with_embedded(part, object_metadata))}
+    is_opaque = schema.get("x-kubernetes-preserve-unknown-fields") and "type" not in schema
+    if not schema.get("x-kubernetes-embedded-resource") or is_opaque:
+        return result
+    required = [*result.get("required", ())]
+    result["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
+    return _with_object_fields(result, object_metadata)
+
+
+def _with_object_fields(schema: Schema, object_metadata: Schema) -> Schema:
+    text = {"type": "string"}
+    declared = {"apiVersion": text, "kind": text, **(schema.get("properties") or {})}
+    return schema | {"properties": dict(sorted({**declared, "metadata": object_metadata}.items()))}

@@ -43,11 +43,8 @@ def _text(number: int, value: str) -> bytes:
     return _delimited(number, value.encode())
 
 
-def _flag(number: int, value: bool) -> bytes:
-    return _varint(number << 3 | _VARINT) + (b"\1" if value else b"\0")
-
-
 def _integer(number: int, value: int) -> bytes:
+    """Encode an integer or a boolean."""
     return _varint(number << 3 | _VARINT) + _varint(value)
 
 
@@ -89,7 +86,7 @@ def _wrapped(name: str, inner: int = 1) -> _Encoder:
 
 def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> bytes:
     if isinstance(value, bool):
-        return _delimited(number, _flag(2, value))
+        return _delimited(number, _integer(2, value))
     return _wrapped("Schema")(number, value)
 
 
@@ -140,27 +137,27 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "description": (1, _text),
         "name": (2, _text),
         "in": (3, _text),
-        "required": (4, _flag),
+        "required": (4, _integer),
         "schema": (5, _schema),
     },
     "QueryParameter": {
-        "required": (1, _flag),
+        "required": (1, _integer),
         "in": (2, _text),
         "description": (3, _text),
         "name": (4, _text),
         "type": (6, _text),
         "format": (7, _text),
-        "uniqueItems": (20, _flag),
+        "uniqueItems": (20, _integer),
         "enum": (21, _each(_any)),
     },
     "PathParameter": {
-        "required": (1, _flag),
+        "required": (1, _integer),
         "in": (2, _text),
         "description": (3, _text),
         "name": (4, _text),
         "type": (5, _text),
         "format": (6, _text),
-        "uniqueItems": (19, _flag),
+        "uniqueItems": (19, _integer),
     },
     "Response": {"description": (1, _text), "schema": (2, _wrapped("Schema"))},
     "Schema": {
@@ -171,15 +168,15 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "default": (5, _any),
         "multipleOf": (6, _double),
         "maximum": (7, _double),
-        "exclusiveMaximum": (8, _flag),
+        "exclusiveMaximum": (8, _integer),
         "minimum": (9, _double),
-        "exclusiveMinimum": (10, _flag),
+        "exclusiveMinimum": (10, _integer),
         "maxLength": (11, _integer),
         "minLength": (12, _integer),
         "pattern": (13, _text),
         "maxItems": (14, _integer),
         "minItems": (15, _integer),
-        "uniqueItems": (16, _flag),
+        "uniqueItems": (16, _integer),
         "maxProperties": (17, _integer),
         "minProperties": (18, _integer),
         "required": (19, _each(_text)),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster.apiserver.openapi import custom
+from windlass.localcluster.apiserver.openapi import schemas
+from windlass.localcluster.apiserver.openapi.schemas import Dialect
 
 METADATA = {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 TEXT = {"type": "string"}
@@ -89,7 +90,7 @@ TEXT = {"type": "string"}
     ],
 )
 def test_swagger_schemas_of_custom_resources(written: dict[str, Any], published: dict[str, Any]) -> None:
-    whole = custom.as_swagger({"type": "object", "properties": {"spec": written}}, METADATA)
+    whole = schemas.custom_schema({"type": "object", "properties": {"spec": written}}, Dialect.SWAGGER)
     assert whole == {
         "type": "object",
         "properties": {"apiVersion": TEXT, "kind": TEXT, "metadata": METADATA, "spec": published},
@@ -98,4 +99,4 @@ def test_swagger_schemas_of_custom_resources(written: dict[str, Any], published:
 
 @pytest.mark.parametrize("published", [{}, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}])
 def test_custom_kind_without_schema_has_no_properties(published: dict[str, Any]) -> None:
-    assert custom.as_swagger(published, METADATA) == {"type": "object"}
+    assert schemas.custom_schema(published, Dialect.SWAGGER) == {"type": "object"}
