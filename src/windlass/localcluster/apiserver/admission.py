@@ -17,7 +17,7 @@ from windlass.localcluster.apiserver.schemas import typed
 from windlass.localcluster.apiserver.strategy import Change, Object, Patch
 
 _STALE = "the object has been modified; please apply your changes to the latest version and try again"
-_metadata_schema = typed.compile_type("V1ObjectMeta", {})
+_metadata_schema = typed.TypedSchema("V1ObjectMeta", {})
 
 
 def convert_to_version(kind: Kind, obj: Object) -> Object:

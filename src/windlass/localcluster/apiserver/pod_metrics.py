@@ -40,7 +40,7 @@ def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
         singular="",
         namespaced=namespaced,
         list_kind=f"{kind}List",
-        schema=structural.compile_schema({}),
+        schema=structural.StructuralSchema({}),
         strategy=Strategy(),
         is_read_only=True,
     )

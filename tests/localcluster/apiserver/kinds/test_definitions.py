@@ -19,7 +19,7 @@ from windlass.localcluster.apiserver.strategy import ScalePaths
 
 Object = dict[str, Any]
 
-TYPES = typed.compile_type("V1CustomResourceDefinition", {})
+TYPES = typed.TypedSchema("V1CustomResourceDefinition", {})
 STRATEGY = definitions.DefinitionStrategy()
 NOW = "2024-05-06T07:08:09Z"
 INTEGER: Object = {"type": "integer"}

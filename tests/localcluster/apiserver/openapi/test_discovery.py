@@ -28,7 +28,7 @@ def kind(group: str, version: str, name: str, plural: str, **more: Any) -> Kind:
         plural=plural,
         singular=name.lower(),
         list_kind=f"{name}List",
-        schema=structural.compile_schema({}),
+        schema=structural.StructuralSchema({}),
         strategy=Strategy(),
         **described,
     )

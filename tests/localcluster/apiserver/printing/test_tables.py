@@ -27,7 +27,7 @@ def _kind(resource: str, kind: str, *, is_custom: bool = False, shown: tuple[Col
         namespaced=True,
         list_kind=f"{kind}List",
         type_name="" if is_custom else kind,
-        schema=structural.compile_schema({}),
+        schema=structural.StructuralSchema({}),
         columns=shown,
         strategy=Strategy(),
     )

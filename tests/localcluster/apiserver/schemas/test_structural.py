@@ -38,12 +38,12 @@ def custom(spec: Any) -> dict[str, Any]:
 
 def pruned(schema: Schema, spec: Any) -> tuple[Any, list[str]]:
     obj = custom(copy.deepcopy(spec))
-    dropped = structural.compile_schema(fields(spec=schema)).prune(obj)
+    dropped = structural.StructuralSchema(fields(spec=schema)).prune(obj)
     return obj["spec"], dropped
 
 
 def schema_errors(schema: Schema, spec: Any) -> list[str]:
-    return [str(error) for error in structural.compile_schema(fields(spec=schema)).validate(custom(spec))]
+    return [str(error) for error in structural.StructuralSchema(fields(spec=schema)).validate(custom(spec))]
 
 
 # Pruning
@@ -125,7 +125,7 @@ def test_unknown_fields_are_pruned(schema: Schema, spec: Any, kept: Any, dropped
 
 def test_api_version_kind_and_metadata_are_not_pruned() -> None:
     obj = {**custom({}), "metadata": {"name": "one", "foo": {"bar": 1}}, "other": 1}
-    schema = structural.compile_schema(fields(metadata=fields(name=STRING), spec=fields()))
+    schema = structural.StructuralSchema(fields(metadata=fields(name=STRING), spec=fields()))
     assert schema.prune(obj) == ["other"]
     assert obj == {**custom({}), "metadata": {"name": "one", "foo": {"bar": 1}}}
 
@@ -151,12 +151,12 @@ def test_api_version_kind_and_metadata_are_not_pruned() -> None:
 )  # fmt: skip
 def test_defaults_are_set(schema: Schema, spec: Any, filled: Any) -> None:
     obj = custom(copy.deepcopy(spec))
-    structural.compile_schema(fields(spec=schema)).default(obj)
+    structural.StructuralSchema(fields(spec=schema)).default(obj)
     assert obj["spec"] == filled
 
 
 def test_a_default_is_copied() -> None:
-    schema = structural.compile_schema(fields(spec=fields(a={**values(INTEGER), "default": {"x": 1}})))
+    schema = structural.StructuralSchema(fields(spec=fields(a={**values(INTEGER), "default": {"x": 1}})))
     one, two = custom({}), custom({})
     schema.default(one)
     one["spec"]["a"]["y"] = 2
@@ -308,13 +308,13 @@ def test_pattern_with_nested_repetition_is_matched_in_linear_time() -> None:
 
 
 def test_schema_can_restrict_metadata_name() -> None:
-    schema = structural.compile_schema(fields(metadata=fields(name={**STRING, "maxLength": 2})))
+    schema = structural.StructuralSchema(fields(metadata=fields(name={**STRING, "maxLength": 2})))
     error = "metadata.name: Too long: may not be more than 2 bytes"
     assert [str(error) for error in schema.validate(custom({}))] == [error]
 
 
 def test_required_field_at_root() -> None:
-    schema = structural.compile_schema({**fields(spec=fields()), "required": ["spec"]})
+    schema = structural.StructuralSchema({**fields(spec=fields()), "required": ["spec"]})
     assert [str(error) for error in schema.validate({"kind": "Thing"})] == ["spec: Required value"]
 
 
@@ -322,7 +322,7 @@ def test_required_field_at_root() -> None:
 def framework_schema(request: pytest.FixtureRequest) -> Any:
     path = Path(__file__).parents[4] / "docs" / "crds" / f"frameworks.{request.param}.microsoft.com.yaml"
     definition = yaml.safe_load(path.read_text())
-    return structural.compile_schema(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return structural.StructuralSchema(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 def test_framework_defaults(framework_schema: Any) -> None:
@@ -381,7 +381,7 @@ SCHEMAS = st.recursive(LEAVES, schemas_over, max_leaves=8)
 
 @given(schema=SCHEMAS, spec=JSON)
 def test_pruning_and_defaulting_are_idempotent(schema: Schema, spec: Any) -> None:
-    compiled, obj = structural.compile_schema(fields(spec=schema)), custom(spec)
+    compiled, obj = structural.StructuralSchema(fields(spec=schema)), custom(spec)
     compiled.prune(obj)
     once = copy.deepcopy(obj)
     assert compiled.prune(obj) == []
@@ -394,7 +394,7 @@ def test_pruning_and_defaulting_are_idempotent(schema: Schema, spec: Any) -> Non
 
 @given(schema=SCHEMAS, spec=JSON)
 def test_valid_object_stays_valid_after_pruning_and_defaulting(schema: Schema, spec: Any) -> None:
-    compiled, obj = structural.compile_schema(fields(spec=schema)), custom(spec)
+    compiled, obj = structural.StructuralSchema(fields(spec=schema)), custom(spec)
     was_valid = not compiled.validate(obj)
     compiled.prune(obj)
     assert not was_valid or not compiled.validate(obj)
@@ -404,7 +404,7 @@ def test_valid_object_stays_valid_after_pruning_and_defaulting(schema: Schema, s
 def test_reported_paths_existed_and_were_removed(schema: Schema, spec: Any) -> None:
     before = custom(copy.deepcopy(spec))
     after = custom(spec)
-    dropped = structural.compile_schema(fields(spec=schema)).prune(after)
+    dropped = structural.StructuralSchema(fields(spec=schema)).prune(after)
     assert dropped == [path for path in dropped if path in paths_of(before)]
     assert not paths_of(after) & set(dropped)
 

@@ -18,9 +18,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "V1DeploymentSpec": {"strategy": {"rollingUpdate": {}}},
     "V1DeploymentStrategy": {"type": "RollingUpdate"},
 }
-POD = typed.compile_type("V1Pod", DEFAULTS)
-SECRET = typed.compile_type("V1Secret", {})
-DEFINITION = typed.compile_type("V1CustomResourceDefinition", {})
+POD = typed.TypedSchema("V1Pod", DEFAULTS)
+SECRET = typed.TypedSchema("V1Secret", {})
+DEFINITION = typed.TypedSchema("V1CustomResourceDefinition", {})
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_defaults_are_set_at_every_occurrence_of_a_type() -> None:
 
 def test_default_values_get_their_own_defaults() -> None:
     obj: dict[str, Any] = {"spec": {}}
-    typed.compile_type("V1Deployment", DEFAULTS).default(obj)
+    typed.TypedSchema("V1Deployment", DEFAULTS).default(obj)
     assert obj == {"spec": {"strategy": {"rollingUpdate": {}, "type": "RollingUpdate"}}}
 
 

@@ -26,29 +26,30 @@ def has_rejected_names(definition: Object) -> bool:
 def accept_names(new: Object, cluster: ClusterView) -> None:
     """Accept the names that no other definition of the group has, and set the conditions."""
     status, names = new["status"], new["spec"].get("names") or {}
-    others = [one for one in cluster.objects(_GROUP, _PLURAL) if _can_conflict(one, new)]
+    others = [
+        one
+        for one in cluster.objects(_GROUP, _PLURAL)
+        if one["metadata"]["name"] != new["metadata"].get("name")
+        and one["spec"]["group"] == new["spec"].get("group")
+    ]
     accepted = {"categories": names["categories"]} if names.get("categories") else {}
-    why = ("True", "NoConflicts", "no conflicts found")
+    # Status, reason and message of the condition NamesAccepted.
+    verdict = ("True", "NoConflicts", "no conflicts found")
     for fields in (_RESOURCE_NAMES, _KIND_NAMES):
         taken = {name for one in others for name in _names(one["status"].get("acceptedNames") or {}, fields)}
         for field in fields:
             if conflicts := [name for name in _names(names, (field,)) if name in taken]:
                 reason = f"{field[0].upper()}{field[1:]}Conflict"
-                why = ("False", reason, ", ".join(f'"{name}" is already in use' for name in conflicts))
+                verdict = ("False", reason, ", ".join(f'"{name}" is already in use' for name in conflicts))
             elif names.get(field):
                 accepted[field] = names[field]
     status["acceptedNames"] = accepted
-    _set_condition(status, "NamesAccepted", *why, cluster)
-    if why[0] == "True":
+    _set_condition(status, "NamesAccepted", *verdict, cluster)
+    if verdict[0] == "True":
         established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
         _set_condition(status, "Established", *established, cluster)
     elif not is_established(new):
         _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", cluster)
-
-
-def _can_conflict(other: Object, new: Object) -> bool:
-    is_itself = other["metadata"]["name"] == new["metadata"].get("name")
-    return not is_itself and other["spec"]["group"] == new["spec"].get("group")
 
 
 def _names(names: Object, fields: Iterable[str]) -> Iterator[str]:
@@ -67,6 +68,12 @@ def _set_condition(
 ) -> None:
     former = next((one for one in status["conditions"] if one["type"] == kind), None)
     since = former["lastTransitionTime"] if former and former["status"] == value else cluster.now()
-    said = {"status": value, "lastTransitionTime": since, "reason": reason, "message": message}
     others = [one for one in status["conditions"] if one["type"] != kind]
-    status["conditions"] = [*others, {"type": kind, **said}]
+    condition = {
+        "type": kind,
+        "status": value,
+        "lastTransitionTime": since,
+        "reason": reason,
+        "message": message,
+    }
+    status["conditions"] = [*others, condition]

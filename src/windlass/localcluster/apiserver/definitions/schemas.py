@@ -6,15 +6,13 @@ of the definition have been checked before.
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from windlass.k8s import api_errors, patterns
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import structural, structural_checks
-
-JsonSchema = dict[str, Any]
+from windlass.localcluster.apiserver.schemas.structural_checks import JsonSchema
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _IDENTITY = ("apiVersion", "kind", "metadata")
@@ -48,7 +46,7 @@ _NO_TYPE = {
 
 def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
     """Return all errors of an openAPIV3Schema."""
-    errors = list(_openapi_errors(schema, path, _Place(is_root=True)))
+    errors = list(_openapi_errors(schema, path, _Position(is_root=True)))
     if any(error.field.rpartition(".")[2] in _UNREADABLE for error in errors):
         return errors
     not_structural = [
@@ -60,36 +58,20 @@ def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
     return errors or list(_default_errors(schema, path))
 
 
-class _Place(msgspec.Struct, frozen=True, kw_only=True):
+class _Position(msgspec.Struct, frozen=True, kw_only=True):
     """The position of a schema inside the whole schema."""
 
     is_root: bool = False
     is_in_metadata: bool = False
+    # Why the schema cannot have a default; "" if it can.
     why_no_default: str = ""
-
-    def of_property(self, name: str, *, is_identity: bool) -> "_Place":
-        if not is_identity:
-            return msgspec.structs.replace(self, is_root=False)
-        why = f"in top-level {name}" if self.is_root else self.why_no_default
-        return _Place(is_in_metadata=True, why_no_default=why)
-
-    def of_additional(self) -> "_Place":
-        why = (
-            "inside additionalProperties applying to object metadata"
-            if self.is_in_metadata
-            else self.why_no_default
-        )
-        return msgspec.structs.replace(self, is_root=False, why_no_default=why)
-
-    def below(self) -> "_Place":
-        return msgspec.structs.replace(self, is_root=False)
 
 
 # First pass: keys
 
 
-def _openapi_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
-    yield from _unsupported_errors(schema, path, place)
+def _openapi_errors(schema: JsonSchema, path: str, position: _Position) -> Iterator[FieldError]:
+    yield from _unsupported_errors(schema, path, position)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield api_errors.forbidden_field(f"{path}.uniqueItems", why)
@@ -97,59 +79,62 @@ def _openapi_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fi
     if additional is not None and additional is not True and properties:
         why = "additionalProperties and properties are mutual exclusive"
         yield api_errors.forbidden_field(f"{path}.additionalProperties", why)
+    below = msgspec.structs.replace(position, is_root=False)
     if isinstance(additional, dict):
-        yield from _openapi_errors(additional, f"{path}.additionalProperties", place.of_additional())
+        values = below
+        if position.is_in_metadata:
+            why = "inside additionalProperties applying to object metadata"
+            values = msgspec.structs.replace(below, why_no_default=why)
+        yield from _openapi_errors(additional, f"{path}.additionalProperties", values)
     for name, value in properties.items():
-        is_identity = name in _IDENTITY and (place.is_root or bool(schema.get(_EMBEDDED)))
-        below = place.of_property(name, is_identity=is_identity)
-        yield from _openapi_errors(value, f"{path}.properties[{name}]", below)
+        is_identity = name in _IDENTITY and (position.is_root or bool(schema.get(_EMBEDDED)))
+        why = f"in top-level {name}" if position.is_root else position.why_no_default
+        nested = _Position(is_in_metadata=True, why_no_default=why) if is_identity else below
+        yield from _openapi_errors(value, f"{path}.properties[{name}]", nested)
     if isinstance(schema.get("items"), dict):
-        yield from _openapi_errors(schema["items"], f"{path}.items", place.below())
+        yield from _openapi_errors(schema["items"], f"{path}.items", below)
     for branch, at in _value_validations(schema, path):
-        yield from _openapi_errors(branch, at, place.below())
+        yield from _openapi_errors(branch, at, below)
     yield from _extension_errors(schema, path)
 
 
-def _unsupported_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
+def _unsupported_errors(schema: JsonSchema, path: str, position: _Position) -> Iterator[FieldError]:
     name = schema.get("type")
     if name and name not in _TYPES:
         yield api_errors.not_supported(f"{path}.type", name, _TYPES)
     if name == "null":
         why = "type cannot be set to null, use nullable as an alternative"
         yield api_errors.forbidden_field(f"{path}.type", why)
-    if schema.get("default") is not None and place.why_no_default:
-        yield api_errors.forbidden_field(f"{path}.default", f"must not be set {place.why_no_default}")
+    if schema.get("default") is not None and position.why_no_default:
+        yield api_errors.forbidden_field(f"{path}.default", f"must not be set {position.why_no_default}")
     for key in _NOT_SUPPORTED:
         if schema.get(key) is not None:
             yield api_errors.forbidden_field(f"{path}.{key}", f"{key} is not supported")
     if isinstance(schema.get("items"), list):
         yield api_errors.forbidden_field(f"{path}.items", "items must be a schema object and not an array")
-    if place.is_in_metadata and schema.get(_EMBEDDED):
+    if position.is_in_metadata and schema.get(_EMBEDDED):
         yield api_errors.forbidden_field(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta")
 
 
 def _extension_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     if schema.get(_PRESERVES) is False:
         yield api_errors.invalid_value(f"{path}.{_PRESERVES}", False, "must be true or undefined")
-    for extension, kind, choices in (
+    for extension, type_name, choices in (
         (_MAP_TYPE, "object", ("atomic", "granular")),
         (_LIST_TYPE, "array", ("atomic", "set", "map")),
     ):
         chosen = schema.get(extension)
         if chosen is None:
             continue
-        if schema.get("type") != kind:
-            yield _needs_type(schema, path, f"must be {kind} if {extension} is specified")
+        if schema.get("type") != type_name:
+            why = f"must be {type_name} if {extension} is specified"
+            yield _required_or_invalid(f"{path}.type", schema.get("type") or None, why)
         if chosen not in choices:
             yield api_errors.not_supported(f"{path}.{extension}", chosen, choices)
     list_type = schema.get(_LIST_TYPE)
     if schema.get(_MAP_KEYS) and list_type != "map":
-        at, why = f"{path}.{_LIST_TYPE}", f"must be map if {_MAP_KEYS} is non-empty"
-        yield (
-            api_errors.required(at, why)
-            if list_type is None
-            else api_errors.invalid_value(at, list_type, why)
-        )
+        why = f"must be map if {_MAP_KEYS} is non-empty"
+        yield _required_or_invalid(f"{path}.{_LIST_TYPE}", list_type, why)
     if list_type == "map":
         yield from _map_errors(schema, path)
     if list_type == "set":
@@ -159,13 +144,8 @@ def _extension_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
         yield api_errors.forbidden_field(f"{path}.items.nullable", why)
 
 
-def _needs_type(schema: JsonSchema, path: str, why: str) -> FieldError:
-    found = schema.get("type")
-    return (
-        api_errors.invalid_value(f"{path}.type", found, why)
-        if found
-        else api_errors.required(f"{path}.type", why)
-    )
+def _required_or_invalid(path: str, value: str | None, why: str) -> FieldError:
+    return api_errors.required(path, why) if value is None else api_errors.invalid_value(path, value, why)
 
 
 def _items_of(schema: JsonSchema) -> JsonSchema:
@@ -251,7 +231,7 @@ def _type_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldErr
                 why = f"must be false if {_INT_OR_STRING} is true"
                 yield api_errors.invalid_value(f"{path}.{extension}", True, why)
     if is_embedded and name != "object":
-        yield _needs_type(schema, path, f"must be object if {_EMBEDDED} is true")
+        yield _required_or_invalid(f"{path}.type", name or None, f"must be object if {_EMBEDDED} is true")
     elif not name and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVES):
         yield api_errors.required(f"{path}.type", _NO_TYPE[level])
     if is_embedded and schema.get("additionalProperties") is not None:
@@ -316,22 +296,24 @@ def _nested_errors(schema: JsonSchema, path: str, *, may_have_idiom: bool = Fals
         yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
 
 
-def _completeness_errors(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
+def _completeness_errors(
+    validation: JsonSchema, schema: JsonSchema, path: str, at: str
+) -> Iterator[FieldError]:
     """Check that the schema at `path` declares every field that a value validation at `at` names."""
-    for branch, branch_at in _value_validations(judging, at):
+    for branch, branch_at in _value_validations(validation, at):
         yield from _branch_errors(branch, schema, path, branch_at)
 
 
 def _branch_errors(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
     yield from _completeness_errors(branch, schema, path, at)
     pairs = [(f".properties[{name}]", value) for name, value in (branch.get("properties") or {}).items()]
-    known = {f".properties[{name}]": value for name, value in (schema.get("properties") or {}).items()}
+    declared = {f".properties[{name}]": value for name, value in (schema.get("properties") or {}).items()}
     if isinstance(branch.get("items"), dict):
         pairs.append((".items", branch["items"]))
-        known |= {".items": _items_of(schema)} if schema.get("items") else {}
+        declared |= {".items": _items_of(schema)} if schema.get("items") else {}
     for step, value in pairs:
-        if step in known:
-            yield from _branch_errors(value, known[step], path + step, at + step)
+        if step in declared:
+            yield from _branch_errors(value, declared[step], path + step, at + step)
         else:
             yield api_errors.required(path + step, f"because it is defined in {at}{step}")
 
@@ -343,7 +325,7 @@ def _default_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     default = schema.get("default")
     if default is not None:
         pruned = {"value": copy.deepcopy(default)}
-        compiled = structural.compile_schema({"type": "object", "properties": {"value": schema}})
+        compiled = structural.StructuralSchema({"type": "object", "properties": {"value": schema}})
         if compiled.prune(pruned):
             yield api_errors.invalid_value(f"{path}.default", default, "must not have unknown fields")
         for error in structural_checks.compile_validation(schema)(default):

@@ -28,7 +28,7 @@ _TERMINATING = {
     "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 }
 _MAX_REPLICAS = 2**31 - 1
-_schema = typed.compile_type("V1CustomResourceDefinition", DEFAULTS)
+_schema = typed.TypedSchema("V1CustomResourceDefinition", DEFAULTS)
 
 
 class DefinitionStrategy(Strategy):
@@ -152,7 +152,7 @@ def _kind(definition: Object, version: Object) -> Kind:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=(*(["status"] if has_status else []), *(["scale"] if scale else [])),
-        schema=structural.compile_schema(openapi),
+        schema=structural.StructuralSchema(openapi),
         published_schema=openapi,
         columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())) or (_AGE,),
         selectable_fields=tuple(

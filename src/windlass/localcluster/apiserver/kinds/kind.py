@@ -3,7 +3,7 @@
 import msgspec
 
 from windlass.k8s import api_errors
-from windlass.localcluster.apiserver.schemas.schema import Schema
+from windlass.localcluster.apiserver.schemas.structural import Schema
 from windlass.localcluster.apiserver.strategy import Strategy
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

@@ -63,7 +63,7 @@ def _row(
         categories=_CATEGORIES.get(kind, ()),
         subresources=tuple(subresources.split()),
         type_name=type_name,
-        schema=typed.compile_type(type_name, DEFAULTS),
+        schema=typed.TypedSchema(type_name, DEFAULTS),
         selectable_fields=_SELECTABLE_FIELDS.get(kind, ()),
         strategy=strategy,
     )

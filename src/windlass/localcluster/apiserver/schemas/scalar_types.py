@@ -20,11 +20,13 @@ _RFC3339 = re.compile(
 )
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _LOOSE_QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
-_QUANTITY_FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY_FORMAT = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 _QUANTITY_SUFFIX = "unable to parse quantity's suffix"
-_INT64 = 2**63
+_INT64 = range(-(2**63), 2**63)
 _ANY_TYPE = (str, bool, int, float, list, dict)
-_FIELDS_OF_64_BITS = frozenset(
+_INT64_FIELDS = frozenset(
     {
         *("activeDeadlineSeconds", "deletionGracePeriodSeconds", "expirationSeconds", "seconds"),
         *("terminationGracePeriodSeconds", "tolerationSeconds"),
@@ -60,18 +62,7 @@ def is_date_time(text: str) -> bool:
 
 def go_integer(field: str) -> str:
     """Return the Go type of an integer field, which only error messages show."""
-    return "int64" if field in _FIELDS_OF_64_BITS else "int32"
-
-
-def json_type(value: object) -> str:
-    """Return the name of a JSON type in Go's decoder."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, (int, float)):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
+    return "int64" if field in _INT64_FIELDS else "int32"
 
 
 def _time_problem(text: str) -> str:
@@ -83,12 +74,12 @@ def _time_problem(text: str) -> str:
 
 def _quantity_problem(value: object) -> str:
     if isinstance(value, (bool, list, dict)):
-        return _QUANTITY_FORM
+        return _QUANTITY_FORMAT
     text = str(value)
     if quantities.is_quantity(text):
         return ""
     is_close = _LOOSE_QUANTITY.fullmatch(text) is not None
-    return _QUANTITY_SUFFIX if is_close else _QUANTITY_FORM
+    return _QUANTITY_SUFFIX if is_close else _QUANTITY_FORMAT
 
 
 def _bytes_problem(text: str) -> str:
@@ -101,14 +92,10 @@ def _bytes_problem(text: str) -> str:
     return ""
 
 
-def _is_of_64_bits(value: int) -> bool:
-    return -_INT64 <= value < _INT64
-
-
 SCALARS = {
     "string": Scalar("string", (str,), zero=""),
     "boolean": Scalar("bool", (bool,), zero=False),
-    "integer": Scalar("int32", (int,), zero=0, fits=_is_of_64_bits),
+    "integer": Scalar("int32", (int,), zero=0, fits=_INT64.__contains__),
     "number": Scalar("float64", (int, float), zero=0),
     "object": Scalar("map[string]interface {}", (dict,)),
     "any": Scalar("interface {}", _ANY_TYPE),

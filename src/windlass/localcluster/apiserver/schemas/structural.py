@@ -11,11 +11,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import structural_checks, typed
-from windlass.localcluster.apiserver.schemas.schema import Schema
+from windlass.localcluster.apiserver.schemas.structural_checks import JsonSchema
 
-JsonSchema = dict[str, Any]
 # Removes fields and returns their paths relative to the value: `.name`, `[0].name`.
 _Prune = Callable[[Any], list[str]]
 _Fill = Callable[[Any], None]
@@ -23,52 +21,54 @@ _Fill = Callable[[Any], None]
 _IDENTITY = ("apiVersion", "kind", "metadata")
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
-_METADATA = typed.compile_type("V1ObjectMeta", {})
+_METADATA = typed.TypedSchema("V1ObjectMeta", {})
 
 
-def compile_schema(openapi: JsonSchema) -> Schema:
-    """Compile the openAPIV3Schema of one version of a custom resource, which must be structural."""
-    return _StructuralSchema(openapi)
+class StructuralSchema:
+    """The openAPIV3Schema of one version of a custom resource, which must be structural.
 
-
-class _StructuralSchema:
-    """Validates metadata against the schema, but does not prune or default it."""
+    Metadata is validated, but not pruned or defaulted.
+    """
 
     def __init__(self, openapi: JsonSchema) -> None:
-        self._validate = structural_checks.compile_validation(openapi)
+        self.validate = structural_checks.compile_validation(openapi)
         properties = {
             key: value for key, value in openapi.get("properties", {}).items() if key not in _IDENTITY
         }
         # apiVersion, kind and metadata are never pruned.
-        known: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
-        body = {**openapi, "properties": {**properties, **known}}
+        preserved: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
+        body = {**openapi, "properties": {**properties, **preserved}}
         self._prune = _compile_prune(body)
         self._fill = _compile_fill(body)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Remove unknown fields. Also remove, unreported, nulls in fields that are not nullable and have no default."""
+        """Remove unknown fields in place, and return their paths.
+
+        Nulls are also removed, but not reported, if their field is not nullable and has no default.
+        """
         return [path[1:] for path in self._prune(obj)] if self._prune else []
 
     def default(self, obj: dict[str, Any]) -> None:
+        """Set constant defaults in place."""
         if self._fill:
             self._fill(obj)
 
-    def validate(self, obj: dict[str, Any]) -> list[FieldError]:
-        return self._validate(obj)
+
+Schema = typed.TypedSchema | StructuralSchema
 
 
-def _compile_prune(schema: JsonSchema, *, is_kept: bool = False) -> _Prune | None:
-    """Compile a pruning function. `is_kept` is set for the items of a list that preserves unknown fields."""
-    keeps = is_kept or bool(schema.get(_PRESERVES))
+def _compile_prune(schema: JsonSchema, *, keeps_unknown: bool = False) -> _Prune | None:
+    """Compile a pruning function. The items of a list that preserves unknown fields preserve them, too."""
+    keeps_unknown = keeps_unknown or bool(schema.get(_PRESERVES))
     if schema.get("type") == "array" or "items" in schema:
-        prune_item = _compile_prune(schema.get("items") or {}, is_kept=keeps)
+        prune_item = _compile_prune(schema.get("items") or {}, keeps_unknown=keeps_unknown)
         return prune_item and _prune_list(prune_item)
     if schema.get("type") == "object" or schema.get("properties"):
-        return _prune_object(schema, keeps)
+        return _prune_object(schema, keeps_unknown)
     return None
 
 
-def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
+def _prune_object(schema: JsonSchema, keeps_unknown: bool) -> _Prune | None:
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     below = {key: _compile_prune(value) for key, value in properties.items()}
     if schema.get(_EMBEDDED):
@@ -77,7 +77,7 @@ def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
     never_null = {key for key, value in properties.items() if _drops_null(value)}
     additional = schema.get("additionalProperties")
     others_never_null = isinstance(additional, dict) and _drops_null(additional)
-    prune_others = _compile_prune_others(additional, keeps, frozenset(below))
+    prune_others = _compile_prune_others(additional, keeps_unknown, frozenset(below))
     if not (children or never_null or others_never_null or prune_others):
         return None
 
@@ -97,29 +97,27 @@ def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
     return prune
 
 
-def _compile_prune_others(additional: Any, keeps: bool, known: frozenset[str]) -> _Prune | None:
-    """Compile what prunes the fields that `properties` does not list."""
+def _compile_prune_others(additional: Any, keeps_unknown: bool, listed: frozenset[str]) -> _Prune | None:
+    """Compile a function that prunes the fields that `properties` does not list."""
     if additional is None:
-        return None if keeps else lambda obj: _drop_unknown(obj, known)
+        return None if keeps_unknown else lambda obj: _drop_unlisted(obj, listed)
     # `additionalProperties: true` keeps every key, but prunes mappings below them.
     prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
     if prune_value is None:
         return None
 
     def prune(obj: Any) -> list[str]:
-        others = [(key, value) for key, value in obj.items() if key not in known]
+        others = [(key, value) for key, value in obj.items() if key not in listed]
         return [f".{key}{path}" for key, value in others for path in prune_value(value)]
 
     return prune
 
 
-def _drop_unknown(obj: dict[str, Any], known: frozenset[str]) -> list[str]:
-    if obj.keys() <= known:
-        return []
-    unknown = [key for key in obj if key not in known]
-    for key in unknown:
+def _drop_unlisted(obj: dict[str, Any], listed: frozenset[str]) -> list[str]:
+    unlisted = [] if obj.keys() <= listed else [key for key in obj if key not in listed]
+    for key in unlisted:
         del obj[key]
-    return [f".{key}" for key in unknown]
+    return [f".{key}" for key in unlisted]
 
 
 def _prune_list(prune_item: _Prune) -> _Prune:
@@ -184,7 +182,7 @@ def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
 
 
 def _fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | None:
-    """Compile what defaults the values of a map or the items of a list."""
+    """Compile a function that defaults the values of a map or the items of a list."""
     fill_element = _compile_fill(schema)
     null_replacement = None if schema.get("nullable") else schema.get("default")
     if fill_element is None and null_replacement is None:

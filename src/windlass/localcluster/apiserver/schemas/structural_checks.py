@@ -1,17 +1,27 @@
 """Validation of custom resources against their schema: types, ranges, patterns and required fields.
 
-The messages are those of Kubernetes. `structural_extensions` defines `Check` and `Problem`.
+A check returns the problems of a value, each with its path relative to the value (`.name`, `[0].name`) and a function
+that returns the field error for an absolute path. A schema that accepts every value has no check. Messages are those of
+Kubernetes.
 """
 
-from collections.abc import Callable
+import collections
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
-from windlass.k8s import api_errors, patterns
-from windlass.k8s.api_errors import FieldError
-from windlass.localcluster.apiserver.schemas import openapi_formats, structural_extensions
-from windlass.localcluster.apiserver.schemas.structural_extensions import Check, JsonSchema, Problem, identity
+import msgspec
 
+from windlass.k8s import api_errors, formats, patterns
+from windlass.k8s.api_errors import FieldError
+from windlass.localcluster.apiserver.schemas import openapi_formats
+
+JsonSchema = dict[str, Any]
+Problem = tuple[str, Callable[[str], FieldError]]
+Check = Callable[[Any], list[Problem]]
+_Compare = Callable[[Any, Any], bool]
 # A check for each Python type of a value; None if every value of the type is valid.
 _Compiled = dict[type, Check | None]
 
@@ -45,10 +55,12 @@ _EPSILON = 1e-9
 
 def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]:
     """Compile a function that returns all errors of an object."""
-    checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
+    # In the order in which Kubernetes reports errors.
+    extensions = (_everywhere(openapi, _embedded_check), _everywhere(openapi, _list_check))
+    checks = [_check_of(_compile(openapi)), *extensions]
 
     def validate(obj: Any) -> list[FieldError]:
-        problems = [problem for check in checks for problem in check(obj)]
+        problems = [problem for check in checks if check is not None for problem in check(obj)]
         return list(dict.fromkeys(make(path.removeprefix(".")) for path, make in problems))
 
     return validate
@@ -58,7 +70,7 @@ def _compile(schema: JsonSchema) -> _Compiled:
     """Compile the checks of a schema, in the order in which Kubernetes reports errors."""
     accepted = _accepted_types(schema)
     parts = [
-        (_ANY - accepted, _wrong_type(schema)),
+        (_ANY - accepted, _type_check(schema)),
         (_NOT_NULL, _junctor_check(schema, "anyOf", _any_of)),
         (_NOT_NULL, _junctor_check(schema, "oneOf", _one_of)),
         (_NOT_NULL, _junctor_check(schema, "allOf", _all_of)),
@@ -98,24 +110,21 @@ def _in_body(value: object, text: str) -> list[Problem]:
     return [("", lambda path: api_errors.invalid_value(path, value, f"{path} in body {text}"))]
 
 
-def _of_wrong_type(found: str, names: str) -> Problem:
-    text = f'must be of type {names}: "{found}"'
-    return "", lambda path: api_errors.wrong_type(path, found, f"{path} in body {text}")
+def _wrong_type(value: object, text: str) -> list[Problem]:
+    return [("", lambda path: api_errors.wrong_type(path, value, f"{path} in body must be of type {text}"))]
 
 
 def _too_many(count: int, limit: int) -> list[Problem]:
     return [("", lambda path: api_errors.too_many(path, count, limit))]
 
 
-def _forbidden(key: str) -> Problem:
-    return "", lambda path: api_errors.invalid_value(
-        path, key, f"{path}.{key} in body is a forbidden property"
-    )
-
-
 def _without_field(text: str) -> Problem:
     """Return a problem that Kubernetes reports without a field."""
     return "", lambda path: api_errors.invalid_value("<nil>", "", text.format(path=path))
+
+
+def _forbidden_property(key: str, path: str) -> FieldError:
+    return api_errors.invalid_value(path, key, f"{path}.{key} in body is a forbidden property")
 
 
 def _type_names(schema: JsonSchema) -> str:
@@ -130,14 +139,14 @@ def _accepted_types(schema: JsonSchema) -> frozenset[type]:
     return accepted | _NULL if schema.get("nullable") else accepted
 
 
-def _wrong_type(schema: JsonSchema) -> Check:
+def _type_check(schema: JsonSchema) -> Check:
     names = _type_names(schema)
-    takes_integers = "integer" in names
 
     def check(value: Any) -> list[Problem]:
-        if takes_integers and type(value) is float and value.is_integer():
+        if "integer" in names and type(value) is float and value.is_integer():
             return []
-        problems = [_of_wrong_type(_JSON_TYPES[type(value)], names)]
+        found = _JSON_TYPES[type(value)]
+        problems = _wrong_type(found, f'{names}: "{found}"')
         if names == "integer" and type(value) is float:
             # Kubernetes checks the range of every number as well, and reports again that it is not an integer.
             problems.append(
@@ -193,16 +202,16 @@ def _not_check(schema: JsonSchema) -> Check | None:
 
 
 def _string_check(schema: JsonSchema) -> Check | None:
-    most, least, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
-    if most is None and least is None and not pattern:
+    maximum, minimum, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
+    if maximum is None and minimum is None and not pattern:
         return None
     search = patterns.compile_search(pattern) if pattern else None
 
     def check(value: Any) -> list[Problem]:
-        if most is not None and len(value) > most:
-            return [("", lambda path: api_errors.too_long(path, most))]
-        if least is not None and len(value) < least:
-            return _in_body(value, f"should be at least {least} chars long")
+        if maximum is not None and len(value) > maximum:
+            return [("", lambda path: api_errors.too_long(path, maximum))]
+        if minimum is not None and len(value) < minimum:
+            return _in_body(value, f"should be at least {minimum} chars long")
         if search is not None and search(value) is None:
             return _in_body(value, f"should match '{pattern}'")
         return []
@@ -212,40 +221,44 @@ def _string_check(schema: JsonSchema) -> Check | None:
 
 def _format_check(schema: JsonSchema) -> Check | None:
     name = schema.get("format") or ""
-    is_of_format = openapi_formats.check_of(name)
-    if is_of_format is None:
+    has_format = openapi_formats.check_of(name)
+    if has_format is None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        if is_of_format(value):
+        if has_format(value):
             return []
-        text = f"must be of type {name}: {api_errors.format_value(value)}"
-        return [("", lambda path: api_errors.wrong_type(path, value, f"{path} in body {text}"))]
+        return _wrong_type(value, f"{name}: {api_errors.format_value(value)}")
 
     return check
 
 
 def _number_check(schema: JsonSchema) -> Check | None:
-    factor, least, most = (schema.get(key) for key in ("multipleOf", "minimum", "maximum"))
-    if factor is None and least is None and most is None:
+    factor, minimum, maximum = (schema.get(key) for key in ("multipleOf", "minimum", "maximum"))
+    if factor is None and minimum is None and maximum is None:
         return None
-    excludes_least, excludes_most = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
-    above = "greater than" if excludes_least else "greater than or equal to"
-    below = "less than" if excludes_most else "less than or equal to"
+    is_above, above = _comparison(schema, "exclusiveMinimum", operator.gt, operator.ge, "greater than")
+    is_below, below = _comparison(schema, "exclusiveMaximum", operator.lt, operator.le, "less than")
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
         # Kubernetes truncates the limit for an integer, and compares a float with the limit as a float.
-        same = int if type(value) is int else float
-        if factor and not _is_multiple(value, same(factor)):
-            problems += _in_body(value, f"should be a multiple of {_written(same(factor))}")
-        if least is not None and not (value > same(least) or (value == same(least) and not excludes_least)):
-            problems += _in_body(value, f"should be {above} {_written(same(least))}")
-        if most is not None and not (value < same(most) or (value == same(most) and not excludes_most)):
-            problems += _in_body(value, f"should be {below} {_written(same(most))}")
+        convert = int if type(value) is int else float
+        if factor and not _is_multiple(value, convert(factor)):
+            problems += _in_body(value, f"should be a multiple of {_go_number(convert(factor))}")
+        if minimum is not None and not is_above(value, convert(minimum)):
+            problems += _in_body(value, f"should be {above} {_go_number(convert(minimum))}")
+        if maximum is not None and not is_below(value, convert(maximum)):
+            problems += _in_body(value, f"should be {below} {_go_number(convert(maximum))}")
         return problems
 
     return check
+
+
+def _comparison(
+    schema: JsonSchema, key: str, exclusive: _Compare, inclusive: _Compare, text: str
+) -> tuple[_Compare, str]:
+    return (exclusive, text) if schema.get(key) else (inclusive, f"{text} or equal to")
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -255,7 +268,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient - round(quotient)) < _EPSILON
 
 
-def _written(number: float) -> str:
+def _go_number(number: float) -> str:
     """Return a limit as Go writes it, a float with the fewest digits."""
     shortest = Decimal(repr(number)).normalize()
     if isinstance(number, int) or -4 <= shortest.adjusted() < 6:
@@ -265,10 +278,10 @@ def _written(number: float) -> str:
 
 
 def _array_check(schema: JsonSchema) -> Check | None:
-    least, most = schema.get("minItems"), schema.get("maxItems")
+    minimum, maximum = schema.get("minItems"), schema.get("maxItems")
     item = _compile(schema["items"]) if schema.get("items") else _ACCEPTS_ANY
     accepts_any_item = _accepts_any(item)
-    if least is None and most is None and accepts_any_item:
+    if minimum is None and maximum is None and accepts_any_item:
         return None
 
     def check(value: Any) -> list[Problem]:
@@ -277,10 +290,10 @@ def _array_check(schema: JsonSchema) -> Check | None:
             check_one = item[type(one)]
             if check_one is not None and (found := check_one(one)):
                 problems += [(f"[{index}]{path}", make) for path, make in found]
-        if least is not None and len(value) < least:
-            problems += _in_body(len(value), f"should have at least {least} items")
-        if most is not None and len(value) > most:
-            problems += _too_many(len(value), most)
+        if minimum is not None and len(value) < minimum:
+            problems += _in_body(len(value), f"should have at least {minimum} items")
+        if maximum is not None and len(value) > maximum:
+            problems += _too_many(len(value), maximum)
         return problems
 
     return check
@@ -290,11 +303,11 @@ def _enum_check(schema: JsonSchema) -> Check | None:
     values = schema.get("enum")
     if not values:
         return None
-    allowed = frozenset(identity(value) for value in values if value is not None)
+    allowed = frozenset(_identity(value) for value in values if value is not None)
     names = [value if isinstance(value, str) else api_errors.format_value(value) for value in values]
 
     def check(value: Any) -> list[Problem]:
-        if identity(value) in allowed:
+        if _identity(value) in allowed:
             return []
         shown = "null" if value is None else value
         return [("", lambda path: api_errors.not_supported(path, shown, names))]
@@ -308,19 +321,20 @@ def _object_check(schema: JsonSchema) -> Check | None:
     other = _compile(additional) if isinstance(additional, dict) else _ACCEPTS_ANY
     is_closed = additional is False
     required: list[str] = schema.get("required") or []
-    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    minimum, maximum = schema.get("minProperties"), schema.get("maxProperties")
     accepts_any_field = all(_accepts_any(field) for field in [*fields.values(), other])
-    if accepts_any_field and not is_closed and not required and least is None and most is None:
+    if accepts_any_field and not is_closed and not required and minimum is None and maximum is None:
         return None
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        if least is not None and len(value) < least:
-            return _in_body(least, f"should have at least {least} properties")
-        if most is not None and len(value) > most:
-            return _too_many(len(value), most)
+        if minimum is not None and len(value) < minimum:
+            return _in_body(minimum, f"should have at least {minimum} properties")
+        if maximum is not None and len(value) > maximum:
+            return _too_many(len(value), maximum)
         if is_closed:
-            problems += [_forbidden(key) for key in value if key not in fields]
+            forbidden = [key for key in value if key not in fields]
+            problems += [("", functools.partial(_forbidden_property, key)) for key in forbidden]
         for key, one in value.items():
             check_one = fields.get(key, other)[type(one)]
             if check_one is not None and (found := check_one(one)):
@@ -329,3 +343,100 @@ def _object_check(schema: JsonSchema) -> Check | None:
         return problems
 
     return check
+
+
+def _identity(value: Any) -> object:
+    """Return a hashable value that is equal for equal JSON values, unlike Python's True and 1."""
+    if type(value) is str:
+        return value
+    if isinstance(value, (dict, list)):
+        return msgspec.json.encode(value, order="sorted")
+    return type(value) is bool, value
+
+
+# The `x-kubernetes` extensions: lists that are sets or maps, and embedded resources
+
+
+def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | None]) -> Check | None:
+    """Return a check of a value and of everything below it."""
+    own_check = check_of(schema)
+    items = _everywhere(schema["items"], check_of) if schema.get("items") else None
+    below = {key: _everywhere(value, check_of) for key, value in (schema.get("properties") or {}).items()}
+    children = {key: check for key, check in below.items() if check is not None}
+    additional = schema.get("additionalProperties")
+    others = _everywhere(additional, check_of) if isinstance(additional, dict) else None
+    if own_check is None and items is None and not children and others is None:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        problems = own_check(value) if own_check is not None else []
+        if type(value) is list and items is not None:
+            problems += [
+                (f"[{index}]{path}", make) for index, one in enumerate(value) for path, make in items(one)
+            ]
+        elif type(value) is dict:
+            for key, one in value.items():
+                if key in children:
+                    problems += [(f".{key}{path}", make) for path, make in children[key](one)]
+                elif others is not None:
+                    problems += [(f"[{key}]{path}", make) for path, make in others(one)]
+        return problems
+
+    return check
+
+
+def _embedded_check(schema: JsonSchema) -> Check | None:
+    if not schema.get("x-kubernetes-embedded-resource"):
+        return None
+    return lambda value: list(_embedded_problems(value)) if type(value) is dict else []
+
+
+def _embedded_problems(obj: dict[str, Any]) -> Iterator[Problem]:
+    for field in ("apiVersion", "kind"):
+        value = obj.get(field)
+        if field not in obj:
+            yield f".{field}", api_errors.required
+        elif not isinstance(value, str):
+            yield _invalid(f".{field}", value, "must be a string")
+        elif not value:
+            yield _invalid(f".{field}", value, "must not be empty")
+        elif field == "apiVersion" and value.count("/") > 1:
+            yield _invalid(".apiVersion", value, f"unexpected GroupVersion string: {value}")
+        elif field == "kind" and (problems := formats.dns_1035_label(value.lower())):
+            text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
+            yield _invalid(".kind", value, text)
+    metadata = obj.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        yield _invalid(".metadata", metadata, "must be an object")
+
+
+def _invalid(at: str, value: object, text: str) -> Problem:
+    return at, lambda path: api_errors.invalid_value(path, value, text)
+
+
+def _list_check(schema: JsonSchema) -> Check | None:
+    list_type = schema.get("x-kubernetes-list-type")
+    keys: list[str] = schema.get("x-kubernetes-list-map-keys") or []
+    if list_type == "set":
+        return lambda value: _duplicates(value) if type(value) is list else []
+    if list_type == "map":
+        return lambda value: _map_problems(value, keys) if type(value) is list else []
+    return None
+
+
+def _map_problems(items: list[Any], keys: list[str]) -> list[Problem]:
+    for index, item in enumerate(items):
+        if item is not None and not isinstance(item, dict):
+            return [_invalid(f"[{index}]", item, "must be an object for an array of list-type map")]
+    return _duplicates({key: item[key] for key in keys if item is not None and key in item} for item in items)
+
+
+def _duplicates(values: Iterable[Any]) -> list[Problem]:
+    """Return a problem for the first repetition of each value."""
+    counts: collections.Counter[object] = collections.Counter()
+    problems: list[Problem] = []
+    for index, value in enumerate(values):
+        counts[_identity(value)] += 1
+        if counts[_identity(value)] == 2:
+            problems.append((f"[{index}]", functools.partial(api_errors.duplicate, value=value)))
+    return problems

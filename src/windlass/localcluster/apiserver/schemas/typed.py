@@ -6,16 +6,14 @@ recursive and most are never used.
 
 import copy
 import functools
-import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from windlass.k8s import api_errors
 from windlass.k8s import types as k8s_types
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import scalar_types
 from windlass.localcluster.apiserver.schemas.scalar_types import Scalar
-from windlass.localcluster.apiserver.schemas.schema import Schema
 
 Defaults = Mapping[str, Mapping[str, Any]]
 Object = dict[str, Any]
@@ -28,42 +26,39 @@ _FIELD_OVERRIDES = {
 _MAY_BE_EMPTY = frozenset({("V1HTTPHeader", "value"), ("V1Sysctl", "value")})
 # Metadata is validated elsewhere, and absent fields of a status are zero.
 _NOT_VALIDATED_AT_THE_ROOT = ("metadata", "status")
-_NAME = re.compile(r"(?:[A-Z][a-z]+)?V([0-9]+(?:(?:alpha|beta)[0-9]+)?)(.+)")
 
 
-def compile_type(type_name: str, defaults: Defaults) -> "TypedSchema":
-    """Return the schema of a type. `defaults` are the constant defaults of each type."""
-    return TypedSchema(_TypeCache(defaults).struct(type_name))
-
-
-class TypedSchema(Schema):
+class TypedSchema:
     """A schema with Go types: a value of a wrong type cannot be decoded."""
 
-    def __init__(self, root: "_Struct") -> None:
-        self._root = root
+    def __init__(self, type_name: str, defaults: Defaults) -> None:
+        """`defaults` are the constant defaults of each type."""
+        self._root = _TypeCache(defaults).struct(type_name)
 
     def check_types(self, obj: Object, kind: str, version: str) -> None:
         """Reject an object that Go cannot decode, pruned or not."""
         try:
             self._root.check(obj)
-        except _TypeMismatchError as refused:
-            message = f'{kind} in version "{version}" cannot be handled as a {kind}: {refused.message()}'
+        except _TypeMismatchError as mismatch:
+            message = f'{kind} in version "{version}" cannot be handled as a {kind}: {mismatch.message()}'
             raise api_errors.bad_request(message) from None
 
     def prune(self, obj: Object) -> list[str]:
-        """Remove unknown fields, and without reporting them what Go omits: nulls, empty lists and empty maps."""
+        """Remove unknown fields in place, and return their paths.
+
+        Values that Go omits are also removed, but not reported: nulls, empty lists and empty maps.
+        """
         return [path[1:] for path in self._root.prune(obj)]
 
     def default(self, obj: Object) -> None:
+        """Set constant defaults in place."""
         self._root.fill(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Return errors for missing required fields. Types have been checked before."""
-        looked_at = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
-        missing = self._root.missing(looked_at)
-        return [
-            api_errors.required(path[1:]) for path in missing if path[1:] not in _NOT_VALIDATED_AT_THE_ROOT
-        ]
+        validated = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
+        missing = [path[1:] for path in self._root.missing(validated)]
+        return [api_errors.required(path) for path in missing if path not in _NOT_VALIDATED_AT_THE_ROOT]
 
 
 class _TypeMismatchError(Exception):
@@ -84,16 +79,26 @@ class _TypeMismatchError(Exception):
         return f"json: cannot unmarshal {found} into Go struct field {where} of type {go_type}"
 
 
-class _Node(Protocol):
+class _Node:
     """The type of a field. Paths are relative to it: `.name`, `[0].name`."""
 
     go_type: str
-    zero: Any
+    # Replaces null in a list or map.
+    zero: Any = None
 
-    def check(self, value: Any) -> None: ...
-    def prune(self, value: Any) -> list[str]: ...
-    def fill(self, value: Any) -> None: ...
-    def missing(self, value: Any) -> list[str]: ...
+    def check(self, value: Any) -> None:
+        """Raise _TypeMismatchError for a value of a wrong type."""
+        raise NotImplementedError
+
+    def prune(self, _value: Any) -> list[str]:
+        return []
+
+    def fill(self, _value: Any) -> None:
+        """Set defaults."""
+
+    def missing(self, _value: Any) -> list[str]:
+        """Return the paths of missing required fields."""
+        return []
 
 
 class _TypeCache:
@@ -108,19 +113,19 @@ class _TypeCache:
             self._structs[name] = _Struct(name, self)
         return self._structs[name]
 
-    def node(self, kind: str, field: str) -> _Node:
-        if kind.startswith("[]"):
-            return _Collection(self.node(kind[2:], field), list)
-        if kind.startswith("{}"):
-            return _Collection(self.node(kind[2:], field), dict)
-        if kind.startswith("?"):
-            return _StructOrAny(self.struct(kind[1:]))
-        if kind in scalar_types.SCALARS:
-            return _Leaf(scalar_types.SCALARS[kind], field)
-        return self.struct(kind)
+    def node(self, type_name: str, field: str) -> _Node:
+        if type_name.startswith("[]"):
+            return _Collection(self.node(type_name[2:], field), list)
+        if type_name.startswith("{}"):
+            return _Collection(self.node(type_name[2:], field), dict)
+        if type_name.startswith("?"):
+            return _StructOrAny(self.struct(type_name[1:]))
+        if type_name in scalar_types.SCALARS:
+            return _Leaf(scalar_types.SCALARS[type_name], field)
+        return self.struct(type_name)
 
 
-class _Leaf:
+class _Leaf(_Node):
     """A scalar, or a value that is not validated further."""
 
     def __init__(self, scalar: Scalar, field: str) -> None:
@@ -136,7 +141,7 @@ class _Leaf:
             if scalar.problem is not None and (problem := scalar.problem(value)):
                 raise _TypeMismatchError(problem, "")
             return
-        found = scalar_types.json_type(value)
+        found = api_errors.json_type(value)
         if found == "number" and self.go_type.startswith("int"):
             found = f"number {value}"
         if scalar.has_own_decoder:
@@ -145,21 +150,11 @@ class _Leaf:
             )
         raise _TypeMismatchError(found, self.go_type)
 
-    def prune(self, _value: Any) -> list[str]:
-        return []
 
-    def fill(self, _value: Any) -> None:
-        pass
-
-    def missing(self, _value: Any) -> list[str]:
-        return []
-
-
-class _Collection:
+class _Collection(_Node):
     """A list or a map of elements."""
 
     def __init__(self, element: _Node, container: type[Any]) -> None:
-        self.zero = None
         self._container = container
         self._element = element
         self._is_flat = isinstance(element, _Leaf)
@@ -173,12 +168,12 @@ class _Collection:
         return enumerate(value) if self._container is list else value.items()
 
     def _values(self, value: Any) -> Collection[Any]:
-        found: Collection[Any] = value if self._container is list else value.values()
-        return found
+        values: Collection[Any] = value if self._container is list else value.values()
+        return values
 
     def check(self, value: Any) -> None:
         if type(value) is not self._container:
-            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(api_errors.json_type(value), self.go_type)
         for one in self._values(value):
             if one is not None:
                 self._element.check(one)
@@ -206,19 +201,18 @@ class _Collection:
         return [f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one)]
 
 
-class _StructOrAny:
+class _StructOrAny(_Node):
     """A struct, or another value that is not validated further."""
 
     def __init__(self, struct: "_Struct") -> None:
         self.go_type = struct.go_type
-        self.zero = None
         self._struct = struct
 
     def check(self, value: Any) -> None:
         if type(value) is dict:
             self._struct.check(value)
         elif type(value) not in (bool, list):
-            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(api_errors.json_type(value), self.go_type)
 
     def prune(self, value: Any) -> list[str]:
         return self._struct.prune(value)
@@ -231,13 +225,12 @@ class _StructOrAny:
         return self._struct.missing(value) if type(value) is dict else []
 
 
-class _Struct:
+class _Struct(_Node):
     """A type with fields."""
 
     def __init__(self, name: str, types: _TypeCache) -> None:
-        match = _NAME.fullmatch(name)
-        version, self._go_name = match.groups() if match else ("1", name)
-        self.go_type = f"v{version}.{self._go_name}"
+        version, self._go_name = k8s_types.version_and_name(name)
+        self.go_type = f"{version}.{self._go_name}"
         self.zero: Object = {}
         self._name = name
         self._types = types
@@ -246,8 +239,8 @@ class _Struct:
     @functools.cached_property
     def _fields(self) -> dict[str, _Node]:
         return {
-            field: self._types.node(_FIELD_OVERRIDES.get((self._name, field), kind), field)
-            for field, kind in self._type.fields.items()
+            field: self._types.node(_FIELD_OVERRIDES.get((self._name, field), type_name), field)
+            for field, type_name in self._type.fields.items()
         }
 
     @functools.cached_property
@@ -256,18 +249,18 @@ class _Struct:
 
     @functools.cached_property
     def _omitted_when_empty(self) -> frozenset[str]:
-        collections = {field for field, kind in self._type.fields.items() if kind.startswith(("[]", "{}"))}
+        types = self._type.fields.items()
+        collections = {field for field, type_name in types if type_name.startswith(("[]", "{}"))}
         return frozenset(collections - set(self._type.required))
 
     @functools.cached_property
     def _required(self) -> tuple[str, ...]:
         # An absent boolean is false.
-        may_be_left_out = {
+        return tuple(
             field
             for field in self._type.required
-            if self._type.fields[field] == "boolean" or (self._name, field) in _MAY_BE_EMPTY
-        }
-        return tuple(field for field in self._type.required if field not in may_be_left_out)
+            if self._type.fields[field] != "boolean" and (self._name, field) not in _MAY_BE_EMPTY
+        )
 
     @functools.cached_property
     def _constants(self) -> tuple[tuple[str, Any, bool], ...]:
@@ -277,16 +270,16 @@ class _Struct:
 
     def check(self, value: Any) -> None:
         if type(value) is not dict:
-            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(api_errors.json_type(value), self.go_type)
         fields, field = self._fields, ""
         try:
             for field, one in value.items():
                 node = fields.get(field)
                 if node is not None and one is not None:
                     node.check(one)
-        except _TypeMismatchError as refused:
-            refused.struct = refused.struct or self._go_name
-            refused.path.append(field)
+        except _TypeMismatchError as mismatch:
+            mismatch.struct = mismatch.struct or self._go_name
+            mismatch.path.append(field)
             raise
 
     def prune(self, value: Any) -> list[str]:
