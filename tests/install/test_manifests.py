@@ -60,7 +60,7 @@ def test_objects_are_owned_unique_and_in_creation_order(name: str) -> None:
     order = [one["kind"] for one in made]
     keys = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in made]
 
-    assert all(options.is_owned(one["metadata"]["labels"]) for one in made)
+    assert all(options.is_created_by_install(one["metadata"]["labels"]) for one in made)
     assert len(set(keys)) == len(keys)
     for earlier, later in (
         ("CustomResourceDefinition", "Namespace"),

@@ -31,7 +31,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 @pytest.mark.smoke
 def test_two_replicas_are_ready(cluster: Cluster) -> None:
     """On a busy machine a probe may time out, and the pod is ready again later."""
-    path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
+    path = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
 
     def are_two() -> bool:
         status = cluster.client.get(path).expect(200).body["status"]

@@ -16,7 +16,7 @@ from windlass.install import options
 pytestmark = pytest.mark.serial
 
 OTHER = "windlass-elsewhere"
-OTHER_CONTROLLER = f"system:serviceaccount:{OTHER}:{options.CONTROLLER}"
+OTHER_CONTROLLER = f"system:serviceaccount:{OTHER}:{options.CONTROLLER_NAME}"
 
 
 @pytest.fixture

@@ -1,15 +1,35 @@
-"""The environment variables with peer information that a Framework requests."""
+"""The environment variables with peer information that a Framework requests.
+
+PyTorch and JAX number their processes from 0 to n - 1:
+
+MASTER_ADDR              worker-0.digits
+MASTER_PORT              2222
+RANK, WORLD_SIZE         1, 2
+LOCAL_RANK               0            one process per task; torchrun sets it for each process that it starts
+PET_NNODES               2            read by torchrun instead of --nnodes, and so on
+PET_NODE_RANK            1
+PET_MASTER_ADDR, _PORT   worker-0.digits, 2222
+PET_RDZV_BACKEND         c10d
+PET_RDZV_ENDPOINT        worker-0.digits:2222
+PET_RDZV_ID              ID of the attempt, so that tasks of different attempts do not join
+
+JAX_COORDINATOR_ADDRESS  worker-0.digits:2222
+JAX_PROCESS_ID           1
+JAX_NUM_PROCESSES        2
+"""
 
 from collections.abc import Callable, Mapping
 
-from windlass.discovery import ranks
-from windlass.discovery.peers import LOOPBACK, Peers, by_name, by_port
+from windlass.discovery.peers import LOOPBACK, Address, Peers, by_name, by_port
 from windlass.discovery.tensorflow import TensorFlow
-from windlass.model import names
+from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime, requested_features
 from windlass.model.framework import Framework
 
 HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
+
+_FIRST_ROLES = ("master", "chief", "launcher", "coordinator")
+"""Roles whose first task is rank 0, at any position in the spec."""
 
 Variables = Callable[[str, int], dict[str, str]]
 """Role and index → the variables of the task."""
@@ -20,9 +40,10 @@ def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -
     network."""
     runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
-        return _no_variables
+        return lambda _role, _index: {}
     peers = by_name(framework) if ports is None else by_port(framework, ports)
-    return variables_for_peers(runtime, peers, _rendezvous(framework))
+    attempt = None if framework.status is None else framework.status.attempt_status.instance_uid
+    return variables_for_peers(runtime, peers, attempt or framework.uid)
 
 
 def variables_for_peers(runtime: Runtime, peers: Peers, rendezvous: str) -> Variables:
@@ -30,27 +51,64 @@ def variables_for_peers(runtime: Runtime, peers: Peers, rendezvous: str) -> Vari
     return _FORMATTERS[runtime](peers, rendezvous)
 
 
-def _rendezvous(framework: Framework) -> str:
-    attempt = None if framework.status is None else framework.status.attempt_status.instance_uid
-    return attempt or framework.uid
+class _Ranks:
+    """The ranks of all members of the cluster."""
 
+    def __init__(self, peers: Peers) -> None:
+        roles = [role for role, addresses in peers.roles.items() if addresses and role_names.is_member(role)]
+        roles.sort(key=lambda role: role not in _FIRST_ROLES)
+        self._first_rank: dict[str, int] = {}
+        self.size = 0
+        for role in roles:
+            self._first_rank[role] = self.size
+            self.size += len(peers.roles[role])
+        self.master: Address | None = peers.roles[roles[0]][0] if roles else None
 
-def _no_variables(_role: str, _index: int) -> dict[str, str]:
-    return {}
-
-
-def _tensorflow(peers: Peers, _rendezvous: str) -> Variables:
-    return TensorFlow(peers).variables
+    def rank(self, role: str, index: int) -> int | None:
+        """Return the rank, or None for a task outside the cluster, e.g. a notebook."""
+        first = self._first_rank.get(role)
+        return None if first is None else first + index
 
 
 def _pytorch(peers: Peers, rendezvous: str) -> Variables:
-    numbered = ranks.Ranks(peers)
-    return lambda role, index: ranks.pytorch(numbered, rendezvous, role, index)
+    ranks = _Ranks(peers)
+
+    def variables(role: str, index: int) -> dict[str, str]:
+        rank, master = ranks.rank(role, index), ranks.master
+        if rank is None or master is None:
+            return {}
+        address = {"MASTER_ADDR": master.host, "MASTER_PORT": str(master.port)}
+        return {
+            **address,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(ranks.size),
+            "LOCAL_RANK": "0",
+            "PET_NNODES": str(ranks.size),
+            "PET_NODE_RANK": str(rank),
+            **{f"PET_{name}": value for name, value in address.items()},
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": str(master),
+            "PET_RDZV_ID": rendezvous,
+            "PET_RDZV_CONF": f"is_host={str(rank == 0).lower()}",
+        }
+
+    return variables
 
 
 def _jax(peers: Peers, _rendezvous: str) -> Variables:
-    numbered = ranks.Ranks(peers)
-    return lambda role, index: ranks.jax(numbered, role, index)
+    ranks = _Ranks(peers)
+
+    def variables(role: str, index: int) -> dict[str, str]:
+        rank = ranks.rank(role, index)
+        if rank is None:
+            return {}
+        return {
+            "JAX_COORDINATOR_ADDRESS": str(ranks.master),
+            "JAX_PROCESS_ID": str(rank),
+            "JAX_NUM_PROCESSES": str(ranks.size),
+        }
+
+    return variables
 
 
 def _plain(peers: Peers, _rendezvous: str) -> Variables:
@@ -79,7 +137,7 @@ def _mpi(peers: Peers, rendezvous: str) -> Variables:
 
 
 _FORMATTERS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {
-    Runtime.TENSORFLOW: _tensorflow,
+    Runtime.TENSORFLOW: lambda peers, _: TensorFlow(peers).variables,
     Runtime.PYTORCH: _pytorch,
     Runtime.JAX: _jax,
     Runtime.MPI: _mpi,

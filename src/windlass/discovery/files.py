@@ -75,7 +75,7 @@ def variables(gang: GangSpec) -> dict[str, str]:
     variables_by_name = {}
     for role in gang.roles:
         ips, addresses = _variable_names(role)
-        variables_by_name[ips] = ",".join(member.ip for member in role.members)
+        variables_by_name[ips] = _ips(role)
         variables_by_name[addresses] = _addresses(role)
     return variables_by_name
 
@@ -83,12 +83,8 @@ def variables(gang: GangSpec) -> dict[str, str]:
 def _exports(gang: GangSpec) -> Iterator[str]:
     for role in gang.roles:
         ips, addresses = _variable_names(role)
-        yield f"export {ips}='{','.join([member.ip for member in role.members])}'\n"
-        port = f":${{FB_{role.name.upper()}_PORT:-"
-        listed = ",".join(
-            [f"{_bracket_ipv6(member.ip)}{port}{member.port or role.port}}}" for member in role.members]
-        )
-        yield f'export {addresses}="{listed}"\n'
+        yield f"export {ips}='{_ips(role)}'\n"
+        yield f'export {addresses}="{_addresses(role, f"${{FB_{role.name.upper()}_PORT:-", "}")}"\n'
 
 
 def _variable_names(role: GangRole) -> tuple[str, str]:
@@ -125,13 +121,20 @@ def configfile(gang: GangSpec) -> str:
     return f"{workers}\n{servers}\n"
 
 
-def _addresses(role: GangRole) -> str:
-    return ",".join(f"{_bracket_ipv6(member.ip)}:{member.port or role.port}" for member in role.members)
+def _ips(role: GangRole) -> str:
+    return ",".join([member.ip for member in role.members])
+
+
+def _addresses(role: GangRole, before_port: str = "", after_port: str = "") -> str:
+    """Return the addresses, with their ports between two texts of shell syntax."""
+    return ",".join(
+        [
+            f"{_bracket_ipv6(member.ip)}:{before_port}{member.port or role.port}{after_port}"
+            for member in role.members
+        ]
+    )
 
 
 def shell_lists(gang: GangSpec) -> str:
     """Return shell assignments with the addresses of each role, without ports."""
-    return "".join(
-        f"windlass_{role.name}_ips='{','.join(member.ip for member in role.members)}'\n"
-        for role in gang.roles
-    )
+    return "".join(f"windlass_{role.name}_ips='{_ips(role)}'\n" for role in gang.roles)

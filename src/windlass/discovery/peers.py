@@ -37,12 +37,8 @@ def by_name(framework: Framework) -> Peers:
     service = names.service_name(framework.name)
     return Peers(
         {
-            role.name: tuple(
-                Address(f"{names.host_name(role.name, index)}.{service}", port)
-                for index in range(role.task_number)
-            )
+            role.name: _dns_names(role.name, role.task_number, service, ports.port_of(role.task.pod))
             for role in framework.spec.task_roles
-            for port in (ports.port_of(role.task.pod),)
         }
     )
 
@@ -70,11 +66,9 @@ def by_address(gang: GangSpec) -> Peers:
 def by_name_from_gang(gang: GangSpec) -> Peers:
     """Return the same as `by_name`, from a Gang."""
     return Peers(
-        {
-            role.name: tuple(
-                Address(f"{names.host_name(role.name, index)}.{gang.service}", role.port)
-                for index in range(len(role.members))
-            )
-            for role in gang.roles
-        }
+        {role.name: _dns_names(role.name, len(role.members), gang.service, role.port) for role in gang.roles}
     )
+
+
+def _dns_names(role: str, tasks: int, service: str, port: int) -> tuple[Address, ...]:
+    return tuple(Address(f"{names.host_name(role, index)}.{service}", port) for index in range(tasks))

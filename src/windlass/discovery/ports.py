@@ -17,7 +17,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 def port_of(template: Json) -> int:
     """Return the first port that a container declares."""
     for container in containers(template):
-        for port in _mappings(container.get("ports")):
+        for port in mappings(container.get("ports")):
             number = port.get("containerPort")
             if type(number) is int and 0 < number < 65536:  # bool is a subclass of int
                 return number
@@ -26,9 +26,9 @@ def port_of(template: Json) -> int:
 
 def slots_of(template: Json) -> int:
     """Return the number of GPUs of the task; without GPUs, its whole CPUs; at least 1."""
-    limits = [found for container in containers(template) if (found := _limits(container))]
-    gpus = sum(_whole_number(found.get(name)) for found in limits for name in GPU_RESOURCES)
-    return gpus or max(1, sum(_whole_number(found.get("cpu")) for found in limits))
+    limits = [_limits(container) for container in containers(template)]
+    gpus = sum(_whole_number(quantities.get(name)) for quantities in limits for name in GPU_RESOURCES)
+    return gpus or max(1, sum(_whole_number(quantities.get("cpu")) for quantities in limits))
 
 
 def _limits(container: Json) -> Json:
@@ -37,16 +37,16 @@ def _limits(container: Json) -> Json:
     return limits if isinstance(limits, dict) else {}
 
 
-def _whole_number(amount: Any) -> int:
+def _whole_number(quantity: Any) -> int:
     """Return the whole part of a quantity such as 2, "2", "2.5" or "2500m"."""
-    found = _QUANTITY.fullmatch(str(amount))
-    return 0 if found is None else int(float(found[1])) // (1000 if found[2] else 1)
+    match = _QUANTITY.fullmatch(str(quantity))
+    return 0 if match is None else int(float(match[1])) // (1000 if match[2] else 1)
 
 
 def containers(template: Json) -> Iterator[Json]:
     spec = template.get("spec")
-    return _mappings(spec.get("containers") if isinstance(spec, dict) else None)
+    return mappings(spec.get("containers") if isinstance(spec, dict) else None)
 
 
-def _mappings(value: Any) -> Iterator[Json]:
+def mappings(value: Any) -> Iterator[Json]:
     return (item for item in (value if isinstance(value, list) else ()) if isinstance(item, dict))

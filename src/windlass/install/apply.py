@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.install import kinds
 from windlass.install.errors import InstallError, explain
-from windlass.install.options import OWN_LABELS, is_owned
+from windlass.install.options import OWN_LABELS, is_created_by_install
 from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import Resource
@@ -19,9 +19,10 @@ Sleep = Callable[[float], Awaitable[None]]
 
 FIELD_MANAGER = "windlass-install"
 
-_ATTEMPTS = 5
-"""How often to retry after a conflict."""
-_ESTABLISHED_CHECKS = 60
+_MAX_ATTEMPTS = 5
+"""Maximum number of attempts after conflicts."""
+_MAX_ESTABLISHED_CHECKS = 60
+"""One per second."""
 _OPTIONAL = (kinds.POD_DISRUPTION_BUDGETS,)
 """Kinds that some servers lack: releases before 1.21 and the embedded server."""
 
@@ -30,7 +31,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
-    LEFT = "left unchanged"
+    LEFT_UNCHANGED = "left unchanged"
     SKIPPED = "skipped"
 
 
@@ -52,9 +53,9 @@ async def apply_all(send: Send, manifests: Iterable[Json], sleep: Sleep) -> Asyn
 
 
 async def apply(send: Send, manifest: Json) -> ApplyResult:
-    resource, what = kinds.resource_of(manifest), _object_name(manifest)
+    resource, subject = kinds.resource_of(manifest), _object_name(manifest)
     try:
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 return await _apply_once(send, resource, manifest)
             except (errors.ConflictError, _DeletedMeanwhileError):
@@ -62,23 +63,23 @@ async def apply(send: Send, manifest: Json) -> ApplyResult:
     except errors.NotFoundError as error:
         return _not_found(error, resource, manifest)
     except errors.ApiError as error:
-        raise explain(error, what) from error
-    raise InstallError(f"{what}: another client keeps changing it. Run the command again.")
+        raise explain(error, subject) from error
+    raise InstallError(f"{subject}: another client keeps changing it. Run the command again.")
 
 
 async def wait_until_established(send: Send, name: str, sleep: Sleep) -> None:
-    what = kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, name)
-    for _ in range(_ESTABLISHED_CHECKS):
+    subject = kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, name)
+    for _ in range(_MAX_ESTABLISHED_CHECKS):
         try:
             answer = await send(requests.get(resources.CUSTOM_RESOURCE_DEFINITIONS, "", name))
         except errors.ApiError as error:
-            raise explain(error, what) from error
+            raise explain(error, subject) from error
         definition = msgspec.json.decode(answer)
         if installed.is_established(definition):
             return
         await sleep(1)
-    why = installed.why_not_established(definition) or "the server gives no reason"
-    raise InstallError(f"{what}: not served after {_ESTABLISHED_CHECKS} s: {why}")
+    reason = installed.why_not_established(definition) or "the server gives no reason"
+    raise InstallError(f"{subject}: not served after {_MAX_ESTABLISHED_CHECKS} s: {reason}")
 
 
 class _DeletedMeanwhileError(Exception):
@@ -86,36 +87,33 @@ class _DeletedMeanwhileError(Exception):
 
 
 async def _apply_once(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
-    what, namespace = _object_name(manifest), _namespace(manifest)
+    body = msgspec.json.encode(manifest)
     try:
-        await send(requests.create(resource, namespace, msgspec.json.encode(manifest), FIELD_MANAGER))
+        await send(requests.create(resource, _namespace(manifest), body, FIELD_MANAGER))
     except errors.AlreadyExistsError:
         try:
             return await _replace(send, resource, manifest)
         except errors.NotFoundError:
             raise _DeletedMeanwhileError from None
-    return ApplyResult(what, Outcome.CREATED)
+    return ApplyResult(_object_name(manifest), Outcome.CREATED)
 
 
 async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
-    what, namespace, name = _object_name(manifest), _namespace(manifest), manifest["metadata"]["name"]
+    subject, namespace, name = _object_name(manifest), _namespace(manifest), manifest["metadata"]["name"]
     live = msgspec.json.decode(await send(requests.get(resource, namespace, name)))
     if live["metadata"].get("deletionTimestamp"):
-        raise InstallError(
-            f"{what}: it is being deleted. Wait until it is deleted, and run the command again."
-        )
+        advice = "Wait until it is deleted, and run the command again."
+        raise InstallError(f"{subject}: it is being deleted. {advice}")
     is_definition = resource == resources.CUSTOM_RESOURCE_DEFINITIONS
-    if not is_definition and not is_owned(live["metadata"].get("labels") or {}):
-        return _not_owned(resource, what)
+    if not is_definition and not is_created_by_install(live["metadata"].get("labels") or {}):
+        return _not_owned(resource, subject)
     body = msgspec.json.encode(_replacement(live, manifest))
-    stored = msgspec.json.decode(
-        await send(requests.replace(resource, namespace, name, body, field_manager=FIELD_MANAGER))
-    )
+    request = requests.replace(resource, namespace, name, body, field_manager=FIELD_MANAGER)
+    stored = msgspec.json.decode(await send(request))
     # The server keeps the version if nothing changes. Comparing here would have to know its defaults.
     is_unchanged = stored["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
-    return ApplyResult(
-        what, Outcome.UNCHANGED if is_unchanged else Outcome.CONFIGURED, _migration_note(live, stored)
-    )
+    outcome = Outcome.UNCHANGED if is_unchanged else Outcome.CONFIGURED
+    return ApplyResult(subject, outcome, _migration_note(live, stored))
 
 
 def _migration_note(live: Json, stored: Json) -> str:
@@ -124,18 +122,17 @@ def _migration_note(live: Json, stored: Json) -> str:
         and installed.has_status_subresource(stored)
         and not installed.has_status_subresource(live)
     )
-    if not is_migrated:
-        return ""
-    return (
+    note = (
         "taken over from FrameworkController with its Frameworks. FrameworkController must not run any more"
     )
+    return note if is_migrated else ""
 
 
-def _not_owned(resource: Resource, what: str) -> ApplyResult:
+def _not_owned(resource: Resource, subject: str) -> ApplyResult:
     if resource == resources.NAMESPACES:
-        return ApplyResult(what, Outcome.LEFT, "not created by windlass install")
+        return ApplyResult(subject, Outcome.LEFT_UNCHANGED, "not created by windlass install")
     raise InstallError(
-        f"{what}: already exists, and was not created by windlass install. "
+        f"{subject}: already exists, and was not created by windlass install. "
         "Delete it if it is not needed, or choose another --namespace."
     )
 
@@ -153,20 +150,16 @@ def _replacement(live: Json, manifest: Json) -> Json:
 
 
 def _not_found(error: errors.NotFoundError, resource: Resource, manifest: Json) -> ApplyResult:
-    what, namespace = _object_name(manifest), _namespace(manifest)
+    subject, namespace = _object_name(manifest), _namespace(manifest)
     if namespace and f'namespaces "{namespace}" not found' in str(error):
-        raise InstallError(f"{what}: namespace {namespace} does not exist. Create it first.") from error
+        raise InstallError(f"{subject}: namespace {namespace} does not exist. Create it first.") from error
     if resource in _OPTIONAL:
-        version = f"{resource.group}/{resource.version}"
-        return ApplyResult(
-            what, Outcome.SKIPPED, f"this server does not serve {resource.plural} of {version}"
-        )
+        note = f"this server does not serve {resource.plural} of {resource.group}/{resource.version}"
+        return ApplyResult(subject, Outcome.SKIPPED, note)
     if resource == kinds.POD_MONITORS:
-        raise InstallError(
-            f"{what}: this cluster does not serve PodMonitors. Install the Prometheus operator, or omit --pod-monitor. "
-            "All other objects were applied."
-        ) from error
-    raise explain(error, what) from error
+        advice = "Install the Prometheus operator, or omit --pod-monitor. All other objects were applied."
+        raise InstallError(f"{subject}: this cluster does not serve PodMonitors. {advice}") from error
+    raise explain(error, subject) from error
 
 
 def _object_name(manifest: Json) -> str:

@@ -2,8 +2,9 @@
 
 import hashlib
 
-from windlass.install.options import CONFIGURATION, CONTROLLER, DEFAULT_IMAGE, InstallOptions
-from windlass.model.base import Json
+from windlass.install.options import CONFIG_MAP_NAME, CONTROLLER_NAME, DEFAULT_IMAGE, InstallOptions
+from windlass.model import names
+from windlass.model.base import Json, manifest
 
 METRICS_PORT = 8080
 USER = 65532
@@ -11,7 +12,6 @@ USER = 65532
 
 _CONFIGURATION_FOLDER = "/etc/windlass"
 CONFIGURATION_FILE = "frameworkcontroller.yaml"
-_CONFIGURATION_HASH = "windlass.dev/configuration"
 
 
 def namespace(options: InstallOptions) -> list[Json]:
@@ -23,45 +23,34 @@ def namespace(options: InstallOptions) -> list[Json]:
         "pod-security.kubernetes.io/warn": "restricted",
     }
     metadata = options.metadata(options.namespace, "")
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {**metadata, "labels": {**options.labels, **pod_security}},
-        }
-    ]
+    return [manifest("v1", "Namespace", {**metadata, "labels": {**options.labels, **pod_security}})]
 
 
 def workload(options: InstallOptions) -> list[Json]:
-    return [
-        *([_configuration(options)] if options.configuration else []),
-        _deployment(options),
-        _disruption_budget(options),
-        *([_pod_monitor(options)] if options.has_pod_monitor else []),
+    metadata, selector = options.metadata(CONTROLLER_NAME), {"matchLabels": options.pod_selector}
+    # By maxUnavailable: with one replica, minAvailable would block draining its node.
+    disruption_budget = {"maxUnavailable": 1, "selector": selector}
+    manifests = [
+        manifest("apps/v1", "Deployment", metadata, spec=_deployment_spec(options)),
+        manifest("policy/v1", "PodDisruptionBudget", metadata, spec=disruption_budget),
     ]
+    if options.configuration:
+        data = {CONFIGURATION_FILE: options.configuration}
+        manifests.insert(0, manifest("v1", "ConfigMap", options.metadata(CONFIG_MAP_NAME), data=data))
+    if options.has_pod_monitor:
+        endpoints = [{"port": "metrics", "path": "/metrics"}]
+        spec = {"selector": selector, "podMetricsEndpoints": endpoints}
+        manifests.append(manifest("monitoring.coreos.com/v1", "PodMonitor", metadata, spec=spec))
+    return manifests
 
 
-def _configuration(options: InstallOptions) -> Json:
+def _deployment_spec(options: InstallOptions) -> Json:
     return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": options.metadata(CONFIGURATION),
-        "data": {CONFIGURATION_FILE: options.configuration},
-    }
-
-
-def _deployment(options: InstallOptions) -> Json:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": options.metadata(CONTROLLER),
-        "spec": {
-            "replicas": options.replicas,
-            "selector": {"matchLabels": options.pod_selector},
-            # Only the leader acts, so an update needs no surplus replica.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
-            "template": {"metadata": _pod_metadata(options), "spec": _pod(options)},
-        },
+        "replicas": options.replicas,
+        "selector": {"matchLabels": options.pod_selector},
+        # Only the leader acts, so an update needs no surplus replica.
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+        "template": {"metadata": _pod_metadata(options), "spec": _pod(options)},
     }
 
 
@@ -70,12 +59,12 @@ def _pod_metadata(options: InstallOptions) -> Json:
         return {"labels": options.pod_labels}
     # The controller reads its file at the start only: a change must replace the pods.
     digest = hashlib.sha256(options.configuration.encode()).hexdigest()
-    return {"labels": options.pod_labels, "annotations": {_CONFIGURATION_HASH: digest}}
+    return {"labels": options.pod_labels, "annotations": {names.CONFIGURATION_ANNOTATION: digest}}
 
 
 def _pod(options: InstallOptions) -> Json:
     pod = {
-        "serviceAccountName": CONTROLLER,
+        "serviceAccountName": CONTROLLER_NAME,
         "automountServiceAccountToken": True,
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "affinity": _anti_affinity(options),
@@ -90,7 +79,7 @@ def _pod(options: InstallOptions) -> Json:
     if options.priority_class:
         pod["priorityClassName"] = options.priority_class
     if options.configuration:
-        pod["volumes"] = [{"name": "configuration", "configMap": {"name": CONFIGURATION}}]
+        pod["volumes"] = [{"name": "configuration", "configMap": {"name": CONFIG_MAP_NAME}}]
     return pod
 
 
@@ -140,25 +129,3 @@ def _arguments(options: InstallOptions) -> list[str]:
 
 def _probe(path: str) -> Json:
     return {"httpGet": {"path": path, "port": "metrics"}, "timeoutSeconds": 5}
-
-
-def _disruption_budget(options: InstallOptions) -> Json:
-    """Return a budget by maxUnavailable: with one replica, minAvailable would block draining its node."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": options.metadata(CONTROLLER),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": options.pod_selector}},
-    }
-
-
-def _pod_monitor(options: InstallOptions) -> Json:
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PodMonitor",
-        "metadata": options.metadata(CONTROLLER),
-        "spec": {
-            "selector": {"matchLabels": options.pod_selector},
-            "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics"}],
-        },
-    }

@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.install import kinds
 from windlass.install.apply import Send
-from windlass.install.options import is_owned
+from windlass.install.options import is_created_by_install
 from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import answers, errors, requests, resources
 from windlass.kubeapi.requests import Request, Verb
@@ -60,19 +60,19 @@ async def foreign_objects(send: Send, namespace: str) -> list[str]:
     found: list[str] = []
     for resource in await _namespaced_resources(send):
         with suppress(errors.NotFoundError):
-            async for one in objects(send, resource, namespace):
-                if _is_foreign(resource, one):
-                    found.append(kinds.object_name(resource, one.name))
+            async for meta in objects(send, resource, namespace):
+                if _is_foreign(resource, meta):
+                    found.append(kinds.object_name(resource, meta.name))
                 if len(found) == _MAX_FOREIGN:
                     return found
     return found
 
 
-def _is_foreign(resource: Resource, one: ObjectMeta) -> bool:
-    is_default = (resource.plural, one.name) in _DEFAULT_OBJECTS or (
-        resource.plural == "secrets" and one.name.startswith(_DEFAULT_TOKEN_PREFIX)
+def _is_foreign(resource: Resource, meta: ObjectMeta) -> bool:
+    is_default = (resource.plural, meta.name) in _DEFAULT_OBJECTS or (
+        resource.plural == "secrets" and meta.name.startswith(_DEFAULT_TOKEN_PREFIX)
     )
-    return not (is_default or is_owned(one.labels) or one.deletion_timestamp is not None)
+    return not (is_default or is_created_by_install(meta.labels) or meta.deletion_timestamp is not None)
 
 
 async def _items(
@@ -122,12 +122,12 @@ async def _namespaced_resources(send: Send) -> list[Resource]:
     return found
 
 
-def _resources(path: str, answer: bytes) -> list[Resource]:
+def _resources(path: str, response: bytes) -> list[Resource]:
     group, _, version = path.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
     return [
-        Resource(group, version, one.name)
-        for one in msgspec.json.decode(answer, type=_ServedResources).resources
-        if one.namespaced and Verb.LIST in one.verbs and not {one.name, group} & _IGNORED
+        Resource(group, version, served.name)
+        for served in msgspec.json.decode(response, type=_ServedResources).resources
+        if served.namespaced and Verb.LIST in served.verbs and not {served.name, group} & _IGNORED
     ]
 
 

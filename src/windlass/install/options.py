@@ -13,9 +13,9 @@ from windlass.model.settings import IMAGE, Settings
 
 DEFAULT_NAMESPACE = "windlass-system"
 DEFAULT_IMAGE = IMAGE
-CONTROLLER = "windlass-controller"
+CONTROLLER_NAME = "windlass-controller"
 """The name of the Deployment, the ServiceAccount and every other object that an installation has once."""
-CONFIGURATION = "windlass-configuration"
+CONFIG_MAP_NAME = "windlass-configuration"
 
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -62,5 +62,5 @@ class InstallOptions(msgspec.Struct, frozen=True):
         return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": self.labels}
 
 
-def is_owned(labels: Mapping[str, str]) -> bool:
+def is_created_by_install(labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in OWN_LABELS.items())

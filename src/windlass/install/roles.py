@@ -3,6 +3,7 @@
 Tests compare the list with the requests of the controller: all are allowed, and no permission is unused.
 """
 
+import functools
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import groupby
@@ -18,8 +19,6 @@ from windlass.wire.crd import manifests
 DEFINITIONS = tuple(definition["metadata"]["name"] for definition in manifests.definitions())
 
 _CORE = ""
-_EXTENSIONS = "apiextensions.k8s.io"
-_COORDINATION = "coordination.k8s.io"
 
 
 class Scope(StrEnum):
@@ -39,29 +38,49 @@ class Permission(msgspec.Struct, frozen=True):
     """The objects to which the permission is limited; empty: all."""
 
 
+_watched = functools.partial(Permission, Scope.WATCHED)
+_leases = functools.partial(Permission, Scope.OWN, "coordination.k8s.io", "leases")
+_definitions = functools.partial(
+    Permission, Scope.CLUSTER, "apiextensions.k8s.io", "customresourcedefinitions"
+)
+
+
 def permissions(settings: Settings) -> tuple[Permission, ...]:
     """Return the permissions that a controller with these settings needs."""
-    return (
-        *(permission for group in names.GROUPS for permission in _framework_permissions(group)),
-        *_OBJECT_PERMISSIONS,
-        *(_EVENT_PERMISSIONS if settings.events else ()),
-        *(_lease_permissions(settings.lease_name) if settings.leader_election else ()),
-        *_DEFINITION_PERMISSIONS,
-        *(_MANAGED_DEFINITION_PERMISSIONS if settings.manage_crds else ()),
-    )
+    needed = [permission for group in names.GROUPS for permission in _framework_permissions(group)]
+    needed += _OBJECT_PERMISSIONS
+    if settings.events:
+        needed.append(_watched(_CORE, "events", (Verb.CREATE,), "to report what happens to Frameworks"))
+    if settings.leader_election:
+        needed += (
+            _leases((Verb.CREATE,), "to create the Lease; creation cannot be limited to a name"),
+            _leases(
+                (Verb.GET, Verb.UPDATE),
+                "to elect a leader, so that one replica acts at a time",
+                names=(settings.lease_name,),
+            ),
+        )
+    reason = "to report missing or outdated definitions at the start"
+    needed.append(_definitions((Verb.GET,), reason, names=DEFINITIONS))
+    if settings.manage_crds:
+        needed += (
+            _definitions((Verb.UPDATE,), "with `--manage-crds` only: to update them", names=DEFINITIONS),
+            _definitions(
+                (Verb.CREATE,),
+                "with `--manage-crds` only: to create them; creation cannot be limited to a name",
+            ),
+        )
+    return tuple(needed)
 
 
 def _framework_permissions(group: str) -> tuple[Permission, ...]:
-    def on(resource: str, verbs: tuple[Verb, ...], reason: str) -> Permission:
-        return Permission(Scope.WATCHED, group, resource, verbs, reason)
-
-    plural = names.PLURAL
+    on_group, plural = functools.partial(_watched, group), names.PLURAL
     return (
-        on(plural, (Verb.LIST, Verb.WATCH), "to find Frameworks"),
-        on(plural, (Verb.GET,), "to read a Framework after a status update that got no response"),
-        on(plural, (Verb.DELETE,), "to delete a Framework when its TTL after completion has expired"),
-        on(f"{plural}/status", (Verb.PATCH,), "to update the status"),
-        on(
+        on_group(plural, (Verb.LIST, Verb.WATCH), "to find Frameworks"),
+        on_group(plural, (Verb.GET,), "to read a Framework after a status update that got no response"),
+        on_group(plural, (Verb.DELETE,), "to delete a Framework when its TTL after completion has expired"),
+        on_group(f"{plural}/status", (Verb.PATCH,), "to update the status"),
+        on_group(
             f"{plural}/finalizers",
             (Verb.UPDATE,),
             "to create ConfigMaps that block the deletion of their Framework, if the admission plugin "
@@ -71,37 +90,32 @@ def _framework_permissions(group: str) -> tuple[Permission, ...]:
 
 
 _OBJECT_PERMISSIONS = (
-    Permission(
-        Scope.WATCHED,
+    _watched(
         _CORE,
         "configmaps",
         (Verb.LIST, Verb.WATCH, Verb.CREATE, Verb.DELETE),
         "one for each attempt; only those with the label FC_FRAMEWORK_NAME are listed",
     ),
-    Permission(
-        Scope.WATCHED,
+    _watched(
         _CORE,
         "configmaps/finalizers",
         (Verb.UPDATE,),
         "to create pods that block the deletion of their ConfigMap, as above",
     ),
-    Permission(
-        Scope.WATCHED,
+    _watched(
         _CORE,
         "pods",
         (Verb.LIST, Verb.WATCH, Verb.CREATE, Verb.DELETE, Verb.DELETE_COLLECTION),
         "to run tasks; only those with the label FC_FRAMEWORK_NAME are listed, and those of an attempt are deleted in "
         "one request",
     ),
-    Permission(
-        Scope.WATCHED,
+    _watched(
         _CORE,
         "services",
         (Verb.CREATE, Verb.GET),
         "to give tasks DNS names if the Framework requests it, and to check the owner of an existing Service",
     ),
-    Permission(
-        Scope.WATCHED,
+    _watched(
         names.GANG_GROUP,
         names.GANG_PLURAL,
         (Verb.CREATE, Verb.PATCH),
@@ -110,8 +124,7 @@ _OBJECT_PERMISSIONS = (
 )
 
 GANG_PERMISSIONS = (
-    Permission(
-        Scope.WATCHED,
+    _watched(
         names.GANG_GROUP,
         names.GANG_PLURAL,
         (Verb.GET, Verb.LIST, Verb.WATCH),
@@ -119,60 +132,6 @@ GANG_PERMISSIONS = (
     ),
 )
 """Permissions of the service accounts of the watched namespaces."""
-
-_EVENT_PERMISSIONS = (
-    Permission(Scope.WATCHED, _CORE, "events", (Verb.CREATE,), "to report what happens to Frameworks"),
-)
-
-
-def _lease_permissions(name: str) -> tuple[Permission, ...]:
-    return (
-        Permission(
-            Scope.OWN,
-            _COORDINATION,
-            "leases",
-            (Verb.CREATE,),
-            "to create the Lease; creation cannot be limited to a name",
-        ),
-        Permission(
-            Scope.OWN,
-            _COORDINATION,
-            "leases",
-            (Verb.GET, Verb.UPDATE),
-            "to elect a leader, so that one replica acts at a time",
-            names=(name,),
-        ),
-    )
-
-
-_DEFINITION_PERMISSIONS = (
-    Permission(
-        Scope.CLUSTER,
-        _EXTENSIONS,
-        "customresourcedefinitions",
-        (Verb.GET,),
-        "to report missing or outdated definitions at the start",
-        names=DEFINITIONS,
-    ),
-)
-
-_MANAGED_DEFINITION_PERMISSIONS = (
-    Permission(
-        Scope.CLUSTER,
-        _EXTENSIONS,
-        "customresourcedefinitions",
-        (Verb.UPDATE,),
-        "with `--manage-crds` only: to update them",
-        names=DEFINITIONS,
-    ),
-    Permission(
-        Scope.CLUSTER,
-        _EXTENSIONS,
-        "customresourcedefinitions",
-        (Verb.CREATE,),
-        "with `--manage-crds` only: to create them; creation cannot be limited to a name",
-    ),
-)
 
 
 def namespaces(namespace: str, settings: Settings) -> dict[Scope, tuple[str, ...]]:
@@ -194,8 +153,8 @@ def rules(granted: Iterable[Permission]) -> list[Json]:
         {
             "apiGroups": [group],
             "resources": [resource],
-            **({"resourceNames": list(only)} if only else {}),
-            "verbs": [str(verb) for permission in alike for verb in permission.verbs],
+            **({"resourceNames": list(object_names)} if object_names else {}),
+            "verbs": [str(verb) for permission in same_target for verb in permission.verbs],
         }
-        for (group, resource, only), alike in groupby(granted, target)
+        for (group, resource, object_names), same_target in groupby(granted, target)
     ]

@@ -11,12 +11,12 @@ from windlass.install.apply import Send, Sleep
 from windlass.install.errors import explain
 from windlass.install.inventory import FrameworkSummary
 from windlass.install.options import (
-    CONFIGURATION,
+    CONFIG_MAP_NAME,
     DEFAULT_NAMESPACE,
     INSTANCE,
     OWN_LABELS,
     InstallOptions,
-    is_owned,
+    is_created_by_install,
 )
 from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import errors, requests, resources
@@ -28,10 +28,11 @@ from windlass.wire.crd import reference
 from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
-_MAX_NAMED = 10
+_MAX_LISTED = 10
+"""Maximum number of Frameworks that a message names."""
 
 
-class _Configuration(Sparse, frozen=True):
+class _ConfigMap(Sparse, frozen=True):
     metadata: ObjectMeta
     data: dict[str, str] = {}
 
@@ -48,10 +49,14 @@ class UninstallOptions(msgspec.Struct, frozen=True):
 async def live_frameworks(send: Send, groups: Collection[str]) -> list[str]:
     """Return the Frameworks that have not completed, as `namespace/name (group)`."""
     try:
-        found = [(group, one) for group in groups for one in await inventory.frameworks(send, group)]
+        return [
+            f"{_full_name(framework)} ({group})"
+            for group in groups
+            for framework in await inventory.frameworks(send, group)
+            if framework.is_live
+        ]
     except errors.ApiError as error:
         raise explain(error, "Frameworks") from error
-    return [f"{_named(one)} ({group})" for group, one in found if one.is_live]
 
 
 def describe_live_frameworks(live: Sequence[str]) -> str:
@@ -63,42 +68,43 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
     """Delete the objects, and yield a line about each. Objects that do not exist are skipped."""
     lease = await _lease(send, options.namespace)
     for resource in kinds.UNINSTALL_ORDER:
-        for one in await _owned_objects(send, resource, options.namespace):
-            if await _delete(send, resource, one):
-                yield f"{kinds.object_name(resource, one.name, one.namespace)} deleted"
+        for meta in await _owned_objects(send, resource, options.namespace):
+            if await _delete(send, resource, meta):
+                yield f"{kinds.object_name(resource, meta.name, meta.namespace)} deleted"
     if await _delete(send, resources.LEASES, lease):
         yield f"{kinds.object_name(resources.LEASES, lease.name, lease.namespace)} deleted"
     if options.restores_reference:
         async for line in _restore_reference(send, sleep):
             yield line
-    for group in options.definitions:
-        if what := await _delete_definition(send, f"{names.PLURAL}.{group}"):
-            yield f"{what} deleted, with all its Frameworks"
-    if options.definitions and (what := await _delete_definition(send, resources.GANGS.full_name)):
-        yield f"{what} deleted"
+    definitions = {f"{names.PLURAL}.{group}": ", with all its Frameworks" for group in options.definitions}
+    if definitions:
+        definitions[resources.GANGS.full_name] = ""
+    resource = resources.CUSTOM_RESOURCE_DEFINITIONS
+    for name, note in definitions.items():
+        # With its UID, so that a delayed request cannot delete the definition of a later installation.
+        definition = await _metadata(send, resource, "", name)
+        if definition is not None and await _delete(send, resource, definition):
+            yield f"{kinds.object_name(resource, name)} deleted{note}"
     async for line in _remove_namespace(send, options.namespace):
         yield line
 
 
 async def remove_obsolete(send: Send, namespace: str, manifests: Collection[Json]) -> AsyncIterator[str]:
     """Delete objects of an earlier installation in the namespace that are not among the manifests."""
-    kept = {_key(kinds.resource_of(one), one["metadata"]) for one in manifests}
+    metadata = ((kinds.resource_of(manifest), manifest["metadata"]) for manifest in manifests)
+    current = {(resource, meta.get("namespace", ""), meta["name"]) for resource, meta in metadata}
     for resource in kinds.UNINSTALL_ORDER:
-        for one in await _owned_objects(send, resource, namespace):
-            is_kept = _key(resource, {"name": one.name, "namespace": one.namespace}) in kept
-            if not is_kept and await _delete(send, resource, one):
-                yield f"{kinds.object_name(resource, one.name, one.namespace)} deleted: no longer needed"
-
-
-def _key(resource: Resource, metadata: Json) -> tuple[Resource, str, str]:
-    return resource, metadata.get("namespace", ""), metadata["name"]
+        for meta in await _owned_objects(send, resource, namespace):
+            is_current = (resource, meta.namespace, meta.name) in current
+            if not is_current and await _delete(send, resource, meta):
+                yield f"{kinds.object_name(resource, meta.name, meta.namespace)} deleted: no longer needed"
 
 
 async def _owned_objects(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
     """Return the objects of an installation by their labels, or by their names if listing is forbidden."""
     selector = ",".join(f"{key}={value}" for key, value in {**OWN_LABELS, INSTANCE: namespace}.items())
     try:
-        return [one async for one in inventory.objects(send, resource, label_selector=selector)]
+        return [meta async for meta in inventory.objects(send, resource, label_selector=selector)]
     except errors.NotFoundError:
         return []
     except errors.ForbiddenError:
@@ -109,99 +115,89 @@ async def _owned_objects(send: Send, resource: Resource, namespace: str) -> list
 
 async def _owned_objects_by_name(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
     options = InstallOptions(namespace=namespace, configuration="any", has_pod_monitor=True)
-    found = []
-    for manifest in manifests.all_of(options):
-        if kinds.resource_of(manifest) != resource:
-            continue
-        name, place = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
-        try:
-            answer = await send(requests.get(resource, place, name))
-        except errors.NotFoundError:
-            continue
-        except errors.ApiError as error:
-            raise explain(error, kinds.object_name(resource, name, place)) from error
-        found.append(decode_meta(answer).metadata)
-    return [one for one in found if is_owned(one.labels)]
+    metadata = [
+        await _metadata(
+            send, resource, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
+        )
+        for manifest in manifests.all_of(options)
+        if kinds.resource_of(manifest) == resource
+    ]
+    return [meta for meta in metadata if meta is not None and is_created_by_install(meta.labels)]
+
+
+async def _metadata(send: Send, resource: Resource, namespace: str, name: str) -> ObjectMeta | None:
+    """Return None if the object does not exist."""
+    try:
+        return decode_meta(await send(requests.get(resource, namespace, name))).metadata
+    except errors.NotFoundError:
+        return None
+    except errors.ApiError as error:
+        raise explain(error, kinds.object_name(resource, name, namespace)) from error
 
 
 async def _lease(send: Send, namespace: str) -> ObjectMeta:
     """Return the Lease, whose name may be in the configuration. A Lease in another namespace may be shared: keep it."""
     settings = Settings()
     with contextlib.suppress(errors.ApiError, InvalidFileError):
-        answer = await send(requests.get(resources.CONFIG_MAPS, namespace, CONFIGURATION))
-        found = msgspec.json.decode(answer, type=_Configuration)
-        if is_owned(found.metadata.labels):
-            text = found.data.get(deployment.CONFIGURATION_FILE, "")
-            settings = settings_file.load_settings(text.encode(), CONFIGURATION)
+        response = await send(requests.get(resources.CONFIG_MAPS, namespace, CONFIG_MAP_NAME))
+        config_map = msgspec.json.decode(response, type=_ConfigMap)
+        if is_created_by_install(config_map.metadata.labels):
+            text = config_map.data.get(deployment.CONFIGURATION_FILE, "")
+            settings = settings_file.load_settings(text.encode(), CONFIG_MAP_NAME)
     return ObjectMeta(settings.lease_name, namespace)
 
 
-async def _delete(send: Send, resource: Resource, one: ObjectMeta) -> bool:
+async def _delete(send: Send, resource: Resource, meta: ObjectMeta) -> bool:
     """Return False if the object does not exist."""
     try:
-        await send(requests.delete(resource, one.namespace, one.name, uid=one.uid, propagation="Background"))
+        await send(
+            requests.delete(resource, meta.namespace, meta.name, uid=meta.uid, propagation="Background")
+        )
     except errors.NotFoundError:
         return False
     except errors.ApiError as error:
-        raise explain(error, kinds.object_name(resource, one.name, one.namespace)) from error
+        raise explain(error, kinds.object_name(resource, meta.name, meta.namespace)) from error
     return True
 
 
-async def _delete_definition(send: Send, name: str) -> str:
-    """Delete a definition by name and UID, so that a delayed request cannot delete the one of a later installation.
-
-    Return what was deleted; empty if the definition does not exist.
-    """
-    resource = resources.CUSTOM_RESOURCE_DEFINITIONS
-    what = kinds.object_name(resource, name)
-    try:
-        found = decode_meta(await send(requests.get(resource, "", name))).metadata
-    except errors.NotFoundError:
-        return ""
-    except errors.ApiError as error:
-        raise explain(error, what) from error
-    return what if await _delete(send, resource, found) else ""
-
-
 async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
-    wanted = reference.reference_crd()
-    applied = await apply.apply(send, wanted)
-    await apply.wait_until_established(send, wanted["metadata"]["name"], sleep)
-    yield f"{applied}: returned to FrameworkController with its Frameworks"
-    kept = await inventory.frameworks(send, names.CONTROLLER_GROUP)
-    unsupported = [one for one in kept if not re.fullmatch(reference.NAME_PATTERN, one.metadata.name)]
+    definition = reference.reference_crd()
+    result = await apply.apply(send, definition)
+    await apply.wait_until_established(send, definition["metadata"]["name"], sleep)
+    yield f"{result}: returned to FrameworkController with its Frameworks"
+    unsupported = [
+        _full_name(framework)
+        for framework in await inventory.frameworks(send, names.CONTROLLER_GROUP)
+        if not re.fullmatch(reference.NAME_PATTERN, framework.metadata.name)
+    ]
     if unsupported:
-        shown = _listed([_named(one) for one in unsupported])
-        yield f"FrameworkController does not support hyphens in names. It cannot update these Frameworks: {shown}"
+        message = "FrameworkController does not support hyphens in names. It cannot update these Frameworks"
+        yield f"{message}: {_listed(unsupported)}"
 
 
 async def _remove_namespace(send: Send, name: str) -> AsyncIterator[str]:
-    what = kinds.object_name(resources.NAMESPACES, name)
-    try:
-        answer = await send(requests.get(resources.NAMESPACES, "", name))
-    except errors.NotFoundError:
+    subject = kinds.object_name(resources.NAMESPACES, name)
+    namespace = await _metadata(send, resources.NAMESPACES, "", name)
+    if namespace is None:
         return
-    except errors.ApiError as error:
-        raise explain(error, what) from error
-    found = decode_meta(answer).metadata
-    if not is_owned(found.labels):
-        yield f"{what} left unchanged: not created by windlass install"
+    if not is_created_by_install(namespace.labels):
+        yield f"{subject} left unchanged: not created by windlass install"
         return
     try:
-        others = await inventory.foreign_objects(send, name)
+        foreign = await inventory.foreign_objects(send, name)
     except errors.ApiError as error:
-        yield f"{what} left unchanged: its objects cannot be listed ({error})"
+        yield f"{subject} left unchanged: its objects cannot be listed ({error})"
         return
-    if others:
-        yield f"{what} left unchanged: it contains other objects, e.g. {', '.join(others)}"
-    elif await _delete(send, resources.NAMESPACES, found):
-        yield f"{what} deleted"
+    if foreign:
+        yield f"{subject} left unchanged: it contains other objects, e.g. {', '.join(foreign)}"
+    elif await _delete(send, resources.NAMESPACES, namespace):
+        yield f"{subject} deleted"
 
 
-def _named(framework: FrameworkSummary) -> str:
+def _full_name(framework: FrameworkSummary) -> str:
     return f"{framework.metadata.namespace}/{framework.metadata.name}"
 
 
 def _listed(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _MAX_NAMED} more" if len(items) > _MAX_NAMED else ""
-    return f"{', '.join(items[:_MAX_NAMED])}{more}"
+    more = f" and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""
+    return f"{', '.join(items[:_MAX_LISTED])}{more}"

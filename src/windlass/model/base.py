@@ -1,4 +1,4 @@
-"""Base classes of the model, and the spelling of its fields in JSON."""
+"""Base classes of the model, the spelling of its fields in JSON, and manifests of Kubernetes objects."""
 
 from typing import Any
 
@@ -14,6 +14,11 @@ def wire_name(field: str) -> str:
     """Return the JSON name of a field: `pod_host_ip` → `podHostIP`. A trailing underscore avoids a Python keyword."""
     first, *rest = field.rstrip("_").split("_")
     return first + "".join(_UPPERCASE_WORDS.get(word, word.capitalize()) for word in rest)
+
+
+def manifest(api_version: str, kind: str, metadata: Json, **fields: Any) -> Json:
+    """Return a Kubernetes object as JSON. `fields` are its other top-level fields, e.g. `spec` or `data`."""
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
 class Dense(msgspec.Struct, frozen=True, rename=wire_name, gc=False):

@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.discovery import gangs
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.framework import Framework
 from windlass.model.gang import API_VERSION as GANG_API_VERSION
 
@@ -20,44 +20,27 @@ def config_map(framework: Framework, ports: Mapping[str, int] | None = None) -> 
     if framework.status is None:
         raise ValueError(f"Framework {framework.namespace}/{framework.name} has no status and no attempt yet")
     name = names.config_map_name(framework.name)
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            **_metadata(
-                framework,
-                name,
-                owner_reference(framework.api_version, names.KIND, framework.name, framework.uid),
-            ),
-            "annotations": {
-                names.FRAMEWORK_NAMESPACE: framework.namespace,
-                names.FRAMEWORK_NAME: framework.name,
-                names.CONFIGMAP_NAME: name,
-                names.FRAMEWORK_UID: framework.uid,
-                names.FRAMEWORK_ATTEMPT_ID: str(framework.status.attempt_status.id),
-                **({names.PORTS_ANNOTATION: msgspec.json.encode(ports).decode()} if ports else {}),
-            },
-            "finalizers": [names.FOREGROUND_FINALIZER],
+    metadata = {
+        **_metadata(framework, name, _framework_reference(framework)),
+        "annotations": {
+            names.FRAMEWORK_NAMESPACE: framework.namespace,
+            names.FRAMEWORK_NAME: framework.name,
+            names.CONFIGMAP_NAME: name,
+            names.FRAMEWORK_UID: framework.uid,
+            names.FRAMEWORK_ATTEMPT_ID: str(framework.status.attempt_status.id),
+            **({names.PORTS_ANNOTATION: msgspec.json.encode(ports).decode()} if ports else {}),
         },
+        "finalizers": [names.FOREGROUND_FINALIZER],
     }
+    return manifest("v1", "ConfigMap", metadata)
 
 
 def service(framework: Framework) -> Json:
     """Return the headless Service that gives tasks DNS names, also before they are ready and during retries."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(
-            framework,
-            names.service_name(framework.name),
-            owner_reference(framework.api_version, names.KIND, framework.name, framework.uid),
-        ),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {names.FRAMEWORK_NAME: framework.name},
-        },
-    }
+    metadata = _metadata(framework, names.service_name(framework.name), _framework_reference(framework))
+    selector = {names.FRAMEWORK_NAME: framework.name}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    return manifest("v1", "Service", metadata, spec=spec)
 
 
 def gang(framework: Framework, own_ports: Mapping[str, int] | None = None) -> Json:
@@ -66,16 +49,9 @@ def gang(framework: Framework, own_ports: Mapping[str, int] | None = None) -> Js
     uid = framework.status and framework.status.attempt_status.config_map_uid
     if spec is None or not uid:
         raise ValueError(f"a task of Framework {framework.namespace}/{framework.name} has no address yet")
-    return {
-        "apiVersion": GANG_API_VERSION,
-        "kind": names.GANG_KIND,
-        "metadata": _metadata(
-            framework,
-            names.gang_name(framework.name, uid),
-            owner_reference("v1", "ConfigMap", names.config_map_name(framework.name), uid),
-        ),
-        "spec": msgspec.to_builtins(spec),
-    }
+    owner = owner_reference("v1", "ConfigMap", names.config_map_name(framework.name), uid)
+    metadata = _metadata(framework, names.gang_name(framework.name, uid), owner)
+    return manifest(GANG_API_VERSION, names.GANG_KIND, metadata, spec=msgspec.to_builtins(spec))
 
 
 def _metadata(framework: Framework, name: str, owner: Json) -> Json:
@@ -85,6 +61,10 @@ def _metadata(framework: Framework, name: str, owner: Json) -> Json:
         "labels": {names.FRAMEWORK_NAME: framework.name},
         "ownerReferences": [owner],
     }
+
+
+def _framework_reference(framework: Framework) -> Json:
+    return owner_reference(framework.api_version, names.KIND, framework.name, framework.uid)
 
 
 def owner_reference(api_version: str, kind: str, name: str, uid: str) -> Json:

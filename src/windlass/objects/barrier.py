@@ -13,10 +13,26 @@ CONTAINER = "windlass-barrier"
 _VOLUME = "windlass-barrier"
 _CREDENTIALS = "windlass-barrier-access"
 _CREDENTIALS_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
-_TOKEN_SECONDS = 3607
-_PREFIX = "BARRIER_"
+_VARIABLE_PREFIX = "BARRIER_"
 _WRAPPER = f'. {names.BARRIER_FOLDER}/{names.CLUSTER_ENV}; exec "$@"'
 _MOUNT: Json = {"name": _VOLUME, "mountPath": names.BARRIER_FOLDER}
+_FILES_VOLUME: Json = {"name": _VOLUME, "emptyDir": {"medium": "Memory"}}
+"""In memory: the files are a few kilobytes, and a hundred pods write theirs at the same time."""
+_CREDENTIALS_VOLUME: Json = {
+    "name": _CREDENTIALS,
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+                }
+            },
+        ]
+    },
+}
+"""Credentials for the API server, also for pods that do not mount a service account token."""
 
 
 def with_barrier(spec: Json, image: str, variables: list[Json]) -> Json:
@@ -34,7 +50,7 @@ def with_barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         # The token needs a service account; "default" is what Kubernetes would use.
         account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the latter is its old name
         changed_spec["serviceAccountName"] = account or "default"
-        changed_spec["volumes"] = [*(spec.get("volumes") or ()), _files_volume(), _credentials_volume()]
+        changed_spec["volumes"] = [*(spec.get("volumes") or ()), _FILES_VOLUME, _CREDENTIALS_VOLUME]
     return changed_spec
 
 
@@ -69,38 +85,20 @@ def _barrier(spec: Json, image: str, variables: list[Json]) -> Json:
 
 def _barrier_variables(spec: Json) -> list[Json]:
     """Return the variables of the containers that configure the barrier, e.g. its timeout."""
-    found: dict[str, Json] = {}
+    by_name: dict[str, Json] = {}
     for container in ports.containers({"spec": spec}):
-        own = container.get("env")
-        for variable in own if isinstance(own, list) else ():
-            name = variable.get("name") if isinstance(variable, dict) else None
-            if isinstance(name, str) and name.startswith(_PREFIX):
-                found.setdefault(name, variable)
-    return list(found.values())
+        for variable in ports.mappings(container.get("env")):
+            name = variable.get("name")
+            if isinstance(name, str) and name.startswith(_VARIABLE_PREFIX):
+                by_name.setdefault(name, variable)
+    return list(by_name.values())
 
 
 def _resources(container: Json) -> Json:
-    resources_of_container = container.get("resources")
+    resources = container.get("resources")
     found = {
-        kind: {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
-        for kind, amounts in (
-            resources_of_container.items() if isinstance(resources_of_container, dict) else ()
-        )
-        if kind in ("requests", "limits") and isinstance(amounts, dict)
+        kind: {name: quantities[name] for name in ("cpu", "memory") if name in quantities}
+        for kind, quantities in (resources.items() if isinstance(resources, dict) else ())
+        if kind in ("requests", "limits") and isinstance(quantities, dict)
     }
-    return {kind: amounts for kind, amounts in found.items() if amounts}
-
-
-def _files_volume() -> Json:
-    """Return a volume in memory: the files are a few kilobytes, and a hundred pods write theirs at the same time."""
-    return {"name": _VOLUME, "emptyDir": {"medium": "Memory"}}
-
-
-def _credentials_volume() -> Json:
-    """Return the credentials for the API server, also for pods that do not mount a service account token."""
-    sources = [
-        {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
-    ]
-    return {"name": _CREDENTIALS, "projected": {"sources": sources}}
+    return {kind: quantities for kind, quantities in found.items() if quantities}

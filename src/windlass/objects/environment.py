@@ -39,13 +39,13 @@ def identity(
     }
 
 
-def variables(group: str, identity_variables: dict[str, str]) -> list[Json]:
+def variables(api_group: str, identity_variables: dict[str, str]) -> list[Json]:
     """Return the variables of every container of a task (statement 7): the identity of the task, the UID of the pod,
     and the instance UID of the task attempt."""
     environment: list[Json] = [{"name": name, "value": value} for name, value in identity_variables.items()]
     instance = f"{identity_variables[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
     environment += _POD_UID, {"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance}
-    if group == names.LAUNCHER_GROUP:
+    if api_group == names.LAUNCHER_GROUP:
         index = identity_variables[names.TASK_INDEX]
         environment += ({"name": name, "value": index} for name in _LAUNCHER_NAMES)
     return environment

@@ -11,7 +11,7 @@ import msgspec
 from windlass.discovery import environment as discovery
 from windlass.discovery import tf_server
 from windlass.model import names, role_names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.feature_annotations import Barrier, Runtime, requested_features
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
@@ -69,12 +69,8 @@ class PodFactory:
         variables = [variable for variable in own if variable["name"] not in peer_variables]
         variables += ({"name": name, "value": value} for name, value in peer_variables.items())
         template = placeholders.fill(shared.template, shared.places, identity)
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": self._metadata(template.get("metadata"), identity),
-            "spec": self._spec(template.get("spec"), role, index, variables),
-        }
+        metadata = self._metadata(template.get("metadata"), identity)
+        return manifest("v1", "Pod", metadata, spec=self._spec(template.get("spec"), role, index, variables))
 
     def _peer_variables(self, role: str, index: int) -> dict[str, str]:
         """Return the variables with peer information, for every container."""
@@ -161,25 +157,16 @@ def _with_variables(spec: Json, variables: list[Json]) -> Json:
 
 def _with_tensorflow_server(spec: Json) -> Json:
     """Run a server in a TensorFlow task that has no command."""
-    containers = spec.get("containers")
-    first = containers[0] if isinstance(containers, list) and containers else None
-    if (
-        not isinstance(containers, list)
-        or not isinstance(first, dict)
-        or first.get("command")
-        or first.get("args")
-    ):
-        return spec
-    return {**spec, "containers": [{**first, "command": list(tf_server.COMMAND)}, *containers[1:]]}
+    match spec.get("containers"):
+        case [dict(first), *others] if not first.get("command") and not first.get("args"):
+            return {**spec, "containers": [{**first, "command": list(tf_server.COMMAND)}, *others]}
+    return spec
 
 
 def _with_dns_name(spec: Json, framework: str, role: str, index: int) -> Json:
     """Set hostname and subdomain. On the node's network, the DNS policy must select the DNS of the cluster."""
-    named = {
-        **spec,
-        "hostname": names.host_name(role, index),
-        "subdomain": names.service_name(framework),
-    }
+    hostname, subdomain = names.host_name(role, index), names.service_name(framework)
+    changed = {**spec, "hostname": hostname, "subdomain": subdomain}
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
-        named["dnsPolicy"] = "ClusterFirstWithHostNet"
-    return named
+        changed["dnsPolicy"] = "ClusterFirstWithHostNet"
+    return changed

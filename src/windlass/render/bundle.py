@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from windlass.discovery import ports
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
@@ -12,7 +13,7 @@ from windlass.render.code import Packed, config_map_name
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
 from windlass.render.manifest_parts import Part, Piece
-from windlass.render.plain import host_ports, manifests, unsupported
+from windlass.render.plain import manifests, unsupported
 from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
 
@@ -20,10 +21,34 @@ from windlass.render.storage.nfs_shares import Share
 def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
     """Yield the reasons why a job cannot be rendered. `prefix` is that of `plain.manifests.plain`."""
     templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
-    for clash in host_ports.clashes(templates):
-        yield f"the job {job.name}: {clash}"
+    for conflict in port_conflicts(templates):
+        yield f"the job {job.name}: {conflict}"
     if is_plain:
         yield from unsupported.refusals(job, prefix)
+
+
+def port_conflicts(templates: Mapping[str, Json]) -> Iterator[str]:
+    """Yield a message for each two roles on the host network that need the same port of their node."""
+    owners: dict[tuple[int, str], str] = {}
+    for role, template in templates.items():
+        for port in _host_ports(template):
+            owner = owners.setdefault(port, role)
+            if owner != role:
+                yield (
+                    f"the roles {owner} and {role} both use port {port[0]} of their node (hostNetwork), which only one "
+                    "pod can use. Set another port for one of them"
+                )
+
+
+def _host_ports(template: Json) -> dict[tuple[int, str], None]:
+    """Return the ports and protocols that a template declares on the host network, without duplicates."""
+    if (template.get("spec") or {}).get("hostNetwork") is not True:
+        return {}
+    return {
+        (port.get("containerPort"), port.get("protocol") or "TCP"): None
+        for container in ports.containers(template)
+        for port in container.get("ports") or ()
+    }
 
 
 def notes(job: Job, *, is_plain: bool) -> Iterator[str]:

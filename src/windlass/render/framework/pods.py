@@ -1,6 +1,6 @@
 """The pod template of a role."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from windlass.k8s.strategic_merge import merge_pod_template
 from windlass.model import names
@@ -10,7 +10,6 @@ from windlass.model.job import Job, Role, Value
 from windlass.model.resources import Resources
 from windlass.render import code as coding
 from windlass.render.code import Code
-from windlass.render.framework import affinity
 from windlass.render.storage import volumes
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import commands
@@ -21,6 +20,7 @@ PROGRESS_VARIABLE = "WINDLASS_PROGRESS"
 PROGRESS_FILE = f"{volumes.STATE_FOLDER}/progress"
 """File into which a program writes its progress as `STEP/TOTAL key=value`."""
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 """Runtimes whose tasks have no port by default."""
 
@@ -31,11 +31,31 @@ def template(
     """Render a pod template. A role overrides the job, and `pod` overrides both, except nodes of host folders."""
     spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
-    whole = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
-    nodes = affinity.nodes_of(job)
-    return (
-        whole if nodes is None else {**whole, "spec": affinity.restricted_to(whole.get("spec") or {}, nodes)}
-    )
+    merged = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
+    nodes = nodes_with_folders(job)
+    return merged if nodes is None else {**merged, "spec": restrict_to_nodes(merged.get("spec") or {}, nodes)}
+
+
+def nodes_with_folders(job: Job) -> tuple[str, ...] | None:
+    """Return the nodes that have every host folder, in the order of the first volume that names nodes. None: all."""
+    named = [volume.nodes for volume in job.volumes.values() if volume.nodes]
+    if not named:
+        return None
+    first, *others = named
+    return tuple(dict.fromkeys(node for node in first if all(node in nodes for nodes in others)))
+
+
+def restrict_to_nodes(spec: Json, nodes: Sequence[str]) -> Json:
+    """Add the nodes to each nodeSelectorTerm of a pod spec."""
+    expression: Json = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
+    affinity: Json = spec.get("affinity") or {}
+    node_affinity: Json = affinity.get("nodeAffinity") or {}
+    terms: list[Json] = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    restricted = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), expression]} for term in terms
+    ]
+    required = {_REQUIRED: {"nodeSelectorTerms": restricted}}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, **required}}}
 
 
 def container_name(job: Job) -> str:
@@ -48,8 +68,8 @@ def image_of(job: Job, role: Role) -> str:
 
 def port_of(job: Job, role: Role) -> int | None:
     """Return the declared port, or None."""
-    otherwise = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
-    return role.port or job.port or otherwise
+    default = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
+    return role.port or job.port or default
 
 
 def secret_name(job: str) -> str:
@@ -67,7 +87,7 @@ def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Jso
         "nodeSelector": {**job.node_selector, **role.node_selector},
         "tolerations": [*job.tolerations, *role.tolerations],
     }
-    return _without_empty(spec, keeping=("volumes",))
+    return _without_empty(spec, keep="volumes")
 
 
 def container(job: Job, role: Role) -> Json:
@@ -90,7 +110,7 @@ def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -
         "volumeMounts": volumes.mounts_of(job, share, has_mounts=has_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    return _without_empty(container, keeping=("volumeMounts",))
+    return _without_empty(container, keep="volumeMounts")
 
 
 def _secrets(job: Job) -> dict[str, Value]:
@@ -118,17 +138,15 @@ def resources_of(resources: Resources | None) -> Json:
     """Return requests and limits, which are equal."""
     if resources is None:
         return {}
-    amounts = {
-        name: volumes.amount(quantity)
+    requests = {
+        name: str(quantity)
         for name, quantity in (("cpu", resources.cpus), ("memory", resources.memory))
         if quantity is not None
     }
     gpus = {"nvidia.com/gpu": str(resources.gpus)} if resources.gpus else {}
-    return _without_empty({"requests": amounts, "limits": {**amounts, **gpus}})
+    return _without_empty({"requests": requests, "limits": {**requests, **gpus}})
 
 
-def _without_empty(fields: Json, keeping: tuple[str, ...] = ()) -> Json:
-    def is_said(name: str, value: Any) -> bool:
-        return bool(value) or name in keeping
-
-    return {name: value for name, value in fields.items() if is_said(name, value)}
+def _without_empty(fields: Json, keep: str = "") -> Json:
+    """Remove fields with an empty value, except the field `keep`."""
+    return {name: value for name, value in fields.items() if value or name == keep}

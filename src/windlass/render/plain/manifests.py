@@ -17,9 +17,9 @@ import msgspec
 from windlass.discovery import environment
 from windlass.discovery.environment import Variables
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.job import Duration, Job, Role
-from windlass.render import cluster_spec
+from windlass.render import cluster_spec, helper_pods
 from windlass.render.code import Code
 from windlass.render.framework import builder
 from windlass.render.manifest_parts import Part, Piece
@@ -64,24 +64,20 @@ def plain(
     `folders` are those of `loadData`, by the paths in the job file. `prefix` is that of the task names (default: the
     name of the job).
     """
-    every = plain_roles.roles_of(job, code, share, prefix)
-    roles = tuple(role for role in every if role.tasks > 0)
-    variables = environment.variables_for_peers(job.runtime, plain_roles.peers_of(job, every), job.name)
+    all_roles = plain_roles.roles_of(job, code, share, prefix)
+    roles = tuple(role for role in all_roles if role.tasks > 0)
+    variables = environment.variables_for_peers(job.runtime, plain_roles.peers_of(job, all_roles), job.name)
     wrapped = {role.name: _wrapped(role, variables) for role in roles}
-    first = _file_check(job, folders or {}, share)
+    init_containers = _file_check(job, folders or {}, share)
     return (
-        Piece(Part.CLUSTER, _cluster(job, every, variables, wrapped)),
+        Piece(Part.CLUSTER, _cluster(job, all_roles, variables, wrapped)),
         Piece(Part.SERVICES, _service(job, names.service_name(job.name), {names.JOB_LABEL: job.name})),
         *(Piece(Part.SERVICES, service) for role in roles for service in _services(job, role)),
-        *(Piece(Part.ROLES, _workload(job, role, wrapped[role.name].container, first)) for role in roles),
+        *(
+            Piece(Part.ROLES, _workload(job, role, wrapped[role.name].container, init_containers))
+            for role in roles
+        ),
     )
-
-
-def _metadata(job: Job, name: str) -> Json:
-    metadata: Json = {"name": name}
-    if job.namespace:
-        metadata["namespace"] = job.namespace
-    return {**metadata, "labels": {**job.labels, names.JOB_LABEL: job.name}}
 
 
 # Variables
@@ -98,25 +94,15 @@ def _wrapped(role: PlainRole, variables: Variables) -> Wrapped:
 
 
 def _cluster(
-    job: Job, every: tuple[PlainRole, ...], variables: Variables, wrapped: dict[str, Wrapped]
+    job: Job, all_roles: tuple[PlainRole, ...], variables: Variables, wrapped: dict[str, Wrapped]
 ) -> Json:
-    scripts = {
-        script_name(role.name): plain_scripts.script(
-            variables,
-            role.name,
-            role.counted,
-            commands.own_names(role.main),
-            wrapped[role.name].exports,
-        )
-        for role in every
-        if role.name in wrapped
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(job, cluster_name(job.name)),
-        "data": {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, every)), **scripts},
-    }
+    data = {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, all_roles))}
+    for role in all_roles:
+        if role.name in wrapped:
+            own, exports = commands.own_names(role.main), wrapped[role.name].exports
+            script = plain_scripts.script(variables, role.name, role.counted, own, exports)
+            data[script_name(role.name)] = script
+    return manifest("v1", "ConfigMap", helper_pods.metadata(job, cluster_name(job.name)), data=data)
 
 
 # Services
@@ -137,17 +123,10 @@ def _services(job: Job, role: PlainRole) -> Iterator[Json]:
 
 def _service(job: Job, name: str, selector: dict[str, str], port: int | None = None) -> Json:
     """Return a headless Service. It includes pods that are not ready, because tasks wait for each other."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": _metadata(job, name),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector,
-            **({} if port is None else {"ports": [{"port": port}]}),
-        },
-    }
+    spec: Json = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    if port is not None:
+        spec["ports"] = [{"port": port}]
+    return manifest("v1", "Service", helper_pods.metadata(job, name), spec=spec)
 
 
 # Workloads
@@ -163,80 +142,72 @@ def _file_check(job: Job, folders: Mapping[str, Folder], share: Share | None) ->
     return (preflight.container(waiting, share, seconds=WAITING_SECONDS),)
 
 
-def _workload(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
-    return (_stateful_set if role.is_endless else _job)(job, role, container, first)
+def _workload(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
+    metadata = helper_pods.metadata(job, role.workload)
+    if job.annotations:
+        metadata["annotations"] = dict(job.annotations)
+    if role.is_endless:
+        spec = _stateful_set_spec(job, role, container, init_containers)
+        return manifest("apps/v1", "StatefulSet", metadata, spec=spec)
+    return manifest("batch/v1", "Job", metadata, spec=_job_spec(job, role, container, init_containers))
 
 
-def _stateful_set(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
+def _stateful_set_spec(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
     pod_name = {"name": plain_scripts.POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    counted = {**container, "env": [pod_name, *(container.get("env") or ())]}
+    main = {**container, "env": [pod_name, *(container.get("env") or ())]}
     return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": _with_annotations(job, _metadata(job, role.workload)),
-        "spec": {
-            "serviceName": names.service_name(job.name),
-            "podManagementPolicy": "Parallel",
-            "replicas": role.tasks,
-            "selector": {"matchLabels": plain_roles.labels(job, role)},
-            "template": _template(job, role, counted, first, "Always"),
-        },
+        "serviceName": names.service_name(job.name),
+        "podManagementPolicy": "Parallel",
+        "replicas": role.tasks,
+        "selector": {"matchLabels": plain_roles.labels(job, role)},
+        "template": _template(job, role, main, init_containers, "Always"),
     }
 
 
-def _job(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
-    """Render a Job. A single task has no index, which Kubernetes before 1.21 does not support."""
+def _job_spec(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
+    """Return the spec of a Job. A single task has no index, which Kubernetes before 1.21 does not support."""
     is_restarted = role.template["spec"].get("restartPolicy") == "OnFailure"
     limits = {"activeDeadlineSeconds": job.active_deadline, "ttlSecondsAfterFinished": job.ttl}
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": _with_annotations(job, _metadata(job, role.workload)),
-        "spec": {
-            **({} if role.tasks == 1 else {"completionMode": "Indexed"}),
-            "completions": role.tasks,
-            "parallelism": role.tasks,
-            "backoffLimit": _retries(job, job.roles[role.name]) * role.tasks,
-            **{name: _seconds(duration) for name, duration in limits.items() if duration is not None},
-            "template": _template(job, role, container, first, "OnFailure" if is_restarted else "Never"),
-        },
+        **({} if role.tasks == 1 else {"completionMode": "Indexed"}),
+        "completions": role.tasks,
+        "parallelism": role.tasks,
+        "backoffLimit": _retries(job, job.roles[role.name]) * role.tasks,
+        **{name: _seconds(duration) for name, duration in limits.items() if duration is not None},
+        "template": _template(
+            job, role, container, init_containers, "OnFailure" if is_restarted else "Never"
+        ),
     }
 
 
-def _with_annotations(job: Job, metadata: Json) -> Json:
-    return {**metadata, "annotations": dict(job.annotations)} if job.annotations else metadata
-
-
 def _template(
-    job: Job, role: PlainRole, container: Json, first: tuple[Json, ...], restart_policy: str
+    job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...], restart_policy: str
 ) -> Json:
     metadata = role.template.get("metadata") or {}
     spec = role.template["spec"]
     mount = {"name": CLUSTER_VOLUME, "mountPath": CLUSTER_FOLDER, "readOnly": True}
     main = {**container, "volumeMounts": [mount, *(container.get("volumeMounts") or ())]}
     cluster = {"name": CLUSTER_VOLUME, "configMap": {"name": cluster_name(job.name)}}
-    starting = [*first, *(spec.get("initContainers") or ())]
+    all_init_containers = [*init_containers, *(spec.get("initContainers") or ())]
+    labels = {**(metadata.get("labels") or {}), **plain_roles.labels(job, role)}
     return {
-        "metadata": {
-            **metadata,
-            "labels": {**(metadata.get("labels") or {}), **plain_roles.labels(job, role)},
-        },
+        "metadata": {**metadata, "labels": labels},
         "spec": {
-            **_named(job, spec),
+            **_with_dns_name(job, spec),
             "restartPolicy": restart_policy,
-            **({"initContainers": starting} if starting else {}),
+            **({"initContainers": all_init_containers} if all_init_containers else {}),
             "containers": [main, *spec["containers"][1:]],
             "volumes": [cluster, *(spec.get("volumes") or ())],
         },
     }
 
 
-def _named(job: Job, spec: Json) -> Json:
+def _with_dns_name(job: Job, spec: Json) -> Json:
     """Set the subdomain, and the DNS policy that pods on the host network need to resolve Services."""
-    named = {"subdomain": names.service_name(job.name), **spec}
+    changed = {"subdomain": names.service_name(job.name), **spec}
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
-        named["dnsPolicy"] = "ClusterFirstWithHostNet"
-    return named
+        changed["dnsPolicy"] = "ClusterFirstWithHostNet"
+    return changed
 
 
 def _retries(job: Job, role: Role) -> int:

@@ -2,7 +2,6 @@
 
 from windlass.model.base import Json
 from windlass.model.job import Job, Volume
-from windlass.model.resources import Quantity
 from windlass.render.storage import nfs_shares
 from windlass.render.storage.nfs_shares import Share
 
@@ -13,17 +12,17 @@ STATE_FOLDER = "/windlass/state"
 """Folder of a task for its progress file."""
 
 
-def volumes_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list[Json]:
+def volumes_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
     """Return the volumes of a pod. A pod without its own mounts gets no volumes beyond those of the job."""
     found = own_volumes(job, share)
     if has_mounts and job.shm_size is not None:
-        found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": amount(job.shm_size)}})
+        found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": str(job.shm_size)}})
     if has_mounts:
         found.append({"name": STATE, "emptyDir": {}})
     return found
 
 
-def mounts_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list[Json]:
+def mounts_of(job: Job, share: Share | None, *, has_mounts: bool) -> list[Json]:
     found = own_mounts(job, share)
     if has_mounts and job.shm_size is not None:
         found.append({"name": SHM, "mountPath": SHM_FOLDER})
@@ -47,11 +46,6 @@ def own_mounts(job: Job, share: Share | None = None) -> list[Json]:
 def claim_name(job: str, volume: str) -> str:
     """Return the name of the claim that is created for a volume."""
     return f"{job}-{volume}"
-
-
-def amount(quantity: Quantity) -> str:
-    """Return a quantity as a string, which is how the API server returns it."""
-    return str(quantity)
 
 
 def _mount(name: str, volume: Volume, share: Share) -> Json:

@@ -7,7 +7,7 @@ import pytest
 from windlass.model.base import Json
 from windlass.model.job import Job, Role, Volume
 from windlass.render import documents
-from windlass.render.framework import affinity, builder
+from windlass.render.framework import builder, pods
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OURS = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1", "n2"]}
@@ -29,7 +29,7 @@ INTERSECTIONS: dict[str, tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | No
 
 @pytest.mark.parametrize(("nodes", "expected"), INTERSECTIONS.values(), ids=INTERSECTIONS.keys())
 def test_nodes_have_all_folders(nodes: tuple[tuple[str, ...], ...], expected: Any) -> None:
-    assert affinity.nodes_of(job(*nodes)) == expected
+    assert pods.nodes_with_folders(job(*nodes)) == expected
 
 
 PODS: dict[str, tuple[Json, Json]] = {

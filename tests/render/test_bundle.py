@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from windlass.model.base import Json
-from windlass.render.plain import host_ports
+from windlass.render import bundle
 
 
 def template(*ports: int, is_on_the_node: bool = True, **fields: Any) -> Json:
@@ -33,11 +33,11 @@ CASES: dict[str, tuple[dict[str, Json], int]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_number_of_host_port_clashes(case: str) -> None:
     templates, number = CASES[case]
-    assert len(list(host_ports.clashes(templates))) == number
+    assert len(list(bundle.port_conflicts(templates))) == number
 
 
 def test_diagnostics_of_job() -> None:
-    (message,) = host_ports.clashes({"ps": template(2222), "worker": template(2222)})
+    (message,) = bundle.port_conflicts({"ps": template(2222), "worker": template(2222)})
     assert message == (
         "the roles ps and worker both use port 2222 of their node (hostNetwork), which only one pod "
         "can use. Set another port for one of them"
