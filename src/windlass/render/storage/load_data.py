@@ -10,8 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from windlass.jobfile import web_addresses
-from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.framework import pods
@@ -23,7 +22,7 @@ MARKER_PREFIX = ".windlass-loaded-"
 
 _ARCHIVE = "folder.tar.gz"
 _ARCHIVES = "/windlass/folders"
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 _ARCHIVE_KINDS = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",)}
 
 
@@ -50,72 +49,51 @@ def objects(
     """Yield the ConfigMaps with the folders, then the Job."""
     if not job.load_data:
         return
-    packed = dict(_packed(job, folders))
-    for at, data in packed.items():
-        yield {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": helper_pods.metadata(job, _config_map_name(job, at), namespace),
-            "binaryData": {_ARCHIVE: base64.b64encode(data).decode()},
-        }
     spec = helper_pods.pod_spec(job, share)
-    archives = [{"name": _volume_name(at), "configMap": {"name": _config_map_name(job, at)}} for at in packed]
-    steps = [_step(job, at, folders, share) for at in range(len(job.load_data))]
-    yield {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": helper_pods.metadata(job, name(job.name), namespace),
-        "spec": {
-            "backoffLimit": _TRIES - 1,
-            "template": {
-                "metadata": {"labels": {**job.labels, names.JOB_LABEL: job.name}},
-                "spec": {
-                    **spec,
-                    "initContainers": steps,
-                    "containers": [
-                        helper_pods.container(
-                            job, "done", helper_pods.script(load_scripts.DONE, ()), steps[-1]["image"]
-                        )
-                    ],
-                    "volumes": [*spec["volumes"], *archives],
-                },
-            },
-        },
+    for index, entry in enumerate(job.load_data):
+        archive = folders[entry.folder] if entry.folder else None
+        if isinstance(archive, bytes):
+            config_map = f"{name(job.name)}-{index}"
+            metadata = helper_pods.metadata(job, config_map, namespace)
+            data = {_ARCHIVE: base64.b64encode(archive).decode()}
+            yield manifest("v1", "ConfigMap", metadata, binaryData=data)
+            spec["volumes"].append({"name": _volume_name(index), "configMap": {"name": config_map}})
+    steps = [_step(job, index, folders, share) for index in range(len(job.load_data))]
+    done = helper_pods.script(load_scripts.DONE, ())
+    spec |= {
+        "initContainers": steps,
+        "containers": [helper_pods.container(job, "done", done, steps[-1]["image"])],
     }
+    metadata = helper_pods.metadata(job, name(job.name), namespace)
+    template = {"metadata": {"labels": metadata["labels"]}, "spec": spec}
+    job_spec = {"backoffLimit": _MAX_ATTEMPTS - 1, "template": template}
+    yield manifest("batch/v1", "Job", metadata, spec=job_spec)
 
 
 def marker_paths(job: Job, folders: Mapping[str, Folder]) -> Iterator[str]:
     """Yield the paths of the marker files, which exist when all data is loaded."""
-    for at, entry in enumerate(job.load_data):
-        marker = next(word for word in _command(job, at, folders) if word.startswith(MARKER_PREFIX))
+    for index, entry in enumerate(job.load_data):
+        marker = next(word for word in _command(job, index, folders) if word.startswith(MARKER_PREFIX))
         yield f"{entry.to.rstrip('/')}/{marker}"
 
 
-def _packed(job: Job, folders: Mapping[str, Folder]) -> Iterator[tuple[int, bytes]]:
-    for at, entry in enumerate(job.load_data):
-        folder = folders[entry.folder] if entry.folder else None
-        if isinstance(folder, bytes):
-            yield at, folder
-
-
-def _step(job: Job, at: int, folders: Mapping[str, Folder], share: Share | None) -> Json:
-    entry = job.load_data[at]
+def _step(job: Job, index: int, folders: Mapping[str, Folder], share: Share | None) -> Json:
+    entry = job.load_data[index]
     mounts = helper_pods.mounts(job, share, are_written=True)
-    container = helper_pods.container(job, f"load-{at}", _command(job, at, folders), entry.image)
+    container = helper_pods.container(job, f"load-{index}", _command(job, index, folders), entry.image)
     if entry.folder and isinstance(folders[entry.folder], bytes):
-        mounts.append({"name": _volume_name(at), "mountPath": _archive_folder(at), "readOnly": True})
+        mounts.append({"name": _volume_name(index), "mountPath": _archive_folder(index), "readOnly": True})
     if entry.command is not None:
         container.update(_variables(job))
     return {**container, "volumeMounts": mounts}
 
 
-def _command(job: Job, at: int, folders: Mapping[str, Folder]) -> list[str]:
-    entry = job.load_data[at]
+def _command(job: Job, index: int, folders: Mapping[str, Folder]) -> list[str]:
+    entry = job.load_data[index]
     if entry.url:
-        what = (entry.url, entry.sha256.lower(), web_addresses.file_of(entry.url))
-        return helper_pods.script(
-            load_scripts.URLS[_kind(entry.url)], (entry.to, _marker("url", *what), *what)
-        )
+        source = (entry.url, entry.sha256.lower(), web_addresses.file_of(entry.url))
+        script = load_scripts.URLS[_kind(entry.url)]
+        return helper_pods.script(script, (entry.to, _marker("url", *source), *source))
     if entry.command is not None:
         # Variables in the words are left for Kubernetes to expand.
         words = commands.words(entry.command, {*job.secrets, *job.env})
@@ -124,10 +102,8 @@ def _command(job: Job, at: int, folders: Mapping[str, Folder]) -> list[str]:
     if isinstance(folder, LocalFolder):
         marker = _marker("here", folder.path, folder.version)
         return helper_pods.script(load_scripts.LOCAL_FOLDER, (entry.to, marker, folder.path))
-    marker = _marker("folder", sha256(folder).hexdigest())
-    return helper_pods.script(
-        load_scripts.ARCHIVED_FOLDER, (entry.to, marker, f"{_archive_folder(at)}/{_ARCHIVE}")
-    )
+    marker, archive = _marker("folder", sha256(folder).hexdigest()), f"{_archive_folder(index)}/{_ARCHIVE}"
+    return helper_pods.script(load_scripts.ARCHIVED_FOLDER, (entry.to, marker, archive))
 
 
 def _kind(url: str) -> str:
@@ -146,13 +122,9 @@ def _variables(job: Job) -> Json:
     return {field: task[field] for field in ("env", "envFrom") if task.get(field)}
 
 
-def _config_map_name(job: Job, at: int) -> str:
-    return f"{name(job.name)}-{at}"
+def _volume_name(index: int) -> str:
+    return f"windlass-folder-{index}"
 
 
-def _volume_name(at: int) -> str:
-    return f"windlass-folder-{at}"
-
-
-def _archive_folder(at: int) -> str:
-    return f"{_ARCHIVES}/{at}"
+def _archive_folder(index: int) -> str:
+    return f"{_ARCHIVES}/{index}"

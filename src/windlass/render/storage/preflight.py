@@ -6,7 +6,7 @@ A message about a missing file names the server and the path on it.
 from collections.abc import Iterator
 
 from windlass.jobfile import volumes
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.job import Job, Volume
 from windlass.render import helper_pods
 from windlass.render.storage import nfs_shares
@@ -46,12 +46,8 @@ def is_needed(job: Job) -> bool:
 
 def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
     """Return a pod that exits at once: with 1 and a line for each missing path if there is one."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": helper_pods.metadata(job, name(job.name), namespace),
-        "spec": {**helper_pods.pod_spec(job, share), "containers": [container(job, share)]},
-    }
+    spec = {**helper_pods.pod_spec(job, share), "containers": [container(job, share)]}
+    return manifest("v1", "Pod", helper_pods.metadata(job, name(job.name), namespace), spec=spec)
 
 
 def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json:
@@ -77,20 +73,15 @@ def place_of(volume: Volume, name: str, share: Share | None = None, below: str =
     if volume.share:
         server = f" at {share.address}" if isinstance(share, nfs_shares.Served) else ""
         return f"{_path(volume.share, inside)} on the job's NFS server{server}"
-    if volume.cephfs is not None:
-        ceph = volume.cephfs
-        return (
-            f"{_path(ceph.path, inside)} on the Ceph file system {ceph.fs_name} (cluster {ceph.cluster_id})"
-        )
+    if (ceph := volume.cephfs) is not None:
+        path = _path(ceph.path, inside)
+        return f"{path} on the Ceph file system {ceph.fs_name} (cluster {ceph.cluster_id})"
     if volume.host_path:
         return f"{_path(volume.host_path, inside)} on the node"
-    kinds = {
-        f"the claim {volume.pvc}": volume.pvc,
-        f"the ConfigMap {volume.config_map}": volume.config_map,
-        f"the Secret {volume.secret}": volume.secret,
-    }
-    kind = next((words for words, is_it in kinds.items() if is_it), f"the volume {name}")
-    return f"/{inside} in {kind}" if inside else kind
+    kinds = {"claim": volume.pvc, "ConfigMap": volume.config_map, "Secret": volume.secret}
+    sources = (f"the {kind} {source}" for kind, source in kinds.items() if source)
+    source = next(sources, f"the volume {name}")
+    return f"/{inside} in {source}" if inside else source
 
 
 def _required_paths(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:

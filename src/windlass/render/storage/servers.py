@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from windlass import __version__
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.job import CephFs, Job, NfsServer
 from windlass.render import helper_pods
 from windlass.render.storage import nfs_shares
@@ -27,8 +27,15 @@ _CONFIGURATION_FOLDER = "/etc/ganesha"
 _TEMPORARY = "/tmp"  # noqa: S108 — a folder of the container
 _RECOVERY = f"{_DISK}/.ganesha"
 """Client state, stored next to the files so that clients can continue after a restart of the server."""
-_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "SETGID", "SETUID")
-"""Capabilities to open files by handle as the requesting user."""
+_SECURITY_CONTEXT: Json = {
+    "allowPrivilegeEscalation": False,
+    # To open files by handle as the requesting user.
+    "capabilities": {
+        "drop": ["ALL"],
+        "add": ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "SETGID", "SETUID"],
+    },
+    "runAsUser": 0,
+}
 _MAKE_FOLDERS = """\
 for folder; do
   [ -d "$folder" ] || { mkdir -p "$folder" && chmod 0777 "$folder"; } || exit 1
@@ -46,63 +53,56 @@ exec ganesha.nfsd "$@"
 
 def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
     """Yield a PersistentVolume and a claim for each CephFS volume, bound to each other."""
-    place = job.namespace or namespace or names.DEFAULT_NAMESPACE
+    volume_namespace = job.namespace or namespace or names.DEFAULT_NAMESPACE
     for name, volume in job.volumes.items():
         if volume.cephfs is not None:
-            yield _ceph_volume(job, name, volume.cephfs, place)
-            yield _ceph_claim(job, name, namespace, place)
+            claim, volume_name = (
+                mounting.claim_name(job.name, name),
+                _volume_name(job, name, volume_namespace),
+            )
+            # PersistentVolumes are not namespaced.
+            metadata = {"name": volume_name, "labels": helper_pods.metadata(job, volume_name)["labels"]}
+            spec = _ceph_volume_spec(volume.cephfs, volume_name, claim, volume_namespace)
+            yield manifest("v1", "PersistentVolume", metadata, spec=spec)
+            spec = {
+                "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": _CEPH_SIZE}},
+                "storageClassName": "",
+                "volumeName": volume_name,
+            }
+            metadata = helper_pods.metadata(job, claim, namespace)
+            yield manifest("v1", "PersistentVolumeClaim", metadata, spec=spec)
 
 
-def volume_name(namespace: str, job: str, volume: str) -> str:
+def _volume_name(job: Job, volume: str, namespace: str) -> str:
     """Return the name of a PersistentVolume. It includes the namespace: PersistentVolumes have none."""
-    return f"{namespace}-{mounting.claim_name(job, volume)}"
+    return f"{namespace}-{mounting.claim_name(job.name, volume)}"
 
 
-def _ceph_volume(job: Job, name: str, ceph: CephFs, namespace: str) -> Json:
-    called = volume_name(namespace, job.name, name)
-    metadata = {key: value for key, value in helper_pods.metadata(job, called).items() if key != "namespace"}
+def _ceph_volume_spec(ceph: CephFs, name: str, claim: str, namespace: str) -> Json:
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": metadata,
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "capacity": {"storage": _CEPH_SIZE},
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "name": mounting.claim_name(job.name, name),
-                "namespace": namespace,
-            },
-            "csi": {
-                "driver": DRIVER,
-                "nodeStageSecretRef": {"name": ceph.secret, "namespace": ceph.secret_namespace or namespace},
-                "volumeAttributes": {
-                    "clusterID": ceph.cluster_id,
-                    "fsName": ceph.fs_name,
-                    "rootPath": ceph.path,
-                    "staticVolume": "true",
-                },
-                "volumeHandle": called,
-            },
-            "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",
-            "volumeMode": "Filesystem",
+        "accessModes": ["ReadWriteMany"],
+        "capacity": {"storage": _CEPH_SIZE},
+        "claimRef": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "name": claim,
+            "namespace": namespace,
         },
-    }
-
-
-def _ceph_claim(job: Job, name: str, namespace: str, place: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": helper_pods.metadata(job, mounting.claim_name(job.name, name), namespace),
-        "spec": {
-            "accessModes": ["ReadWriteMany"],
-            "resources": {"requests": {"storage": _CEPH_SIZE}},
-            "storageClassName": "",
-            "volumeName": volume_name(place, job.name, name),
+        "csi": {
+            "driver": DRIVER,
+            "nodeStageSecretRef": {"name": ceph.secret, "namespace": ceph.secret_namespace or namespace},
+            "volumeAttributes": {
+                "clusterID": ceph.cluster_id,
+                "fsName": ceph.fs_name,
+                "rootPath": ceph.path,
+                "staticVolume": "true",
+            },
+            "volumeHandle": name,
         },
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "",
+        "volumeMode": "Filesystem",
     }
 
 
@@ -114,18 +114,16 @@ def server(job: Job, namespace: str = "", share: Share | None = None) -> Iterato
     if job.nfs_server is None:
         return
     metadata = helper_pods.metadata(job, nfs_shares.server_name(job.name), namespace)
-    yield _claim(job.nfs_server, metadata)
+    yield manifest("v1", "PersistentVolumeClaim", metadata, spec=_claim_spec(job.nfs_server))
     if isinstance(share, nfs_shares.Direct):
         return
     configuration = ganesha_configuration(job)
-    yield {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {_CONFIGURATION: configuration},
-    }
-    yield _service(job, metadata)
-    yield _deployment(job, job.nfs_server, metadata, sha256(configuration.encode()).hexdigest())
+    yield manifest("v1", "ConfigMap", metadata, data={_CONFIGURATION: configuration})
+    ports = [{"name": "nfs", "port": PORT, "protocol": "TCP", "targetPort": PORT}]
+    service = {"type": "ClusterIP", "selector": _pod_labels(job), "ports": ports}
+    yield manifest("v1", "Service", metadata, spec=service)
+    deployment = _deployment_spec(job, job.nfs_server, sha256(configuration.encode()).hexdigest())
+    yield manifest("apps/v1", "Deployment", metadata, spec=deployment)
 
 
 def folders_of(job: Job) -> tuple[str, ...]:
@@ -185,47 +183,27 @@ EXPORT {{
 """
 
 
-def _claim(server: NfsServer, metadata: Json) -> Json:
+def _claim_spec(server: NfsServer) -> Json:
     spec: Json = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": mounting.amount(server.size)}},
+        "resources": {"requests": {"storage": str(server.size)}},
     }
     if server.storage_class:
         spec["storageClassName"] = server.storage_class
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    return spec
 
 
-def _service(job: Job, metadata: Json) -> Json:
+def _deployment_spec(job: Job, server: NfsServer, digest: str) -> Json:
+    labels = _pod_labels(job)
     return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata,
-        "spec": {
-            "type": "ClusterIP",
-            "selector": _pod_labels(job),
-            "ports": [{"name": "nfs", "port": PORT, "protocol": "TCP", "targetPort": PORT}],
-        },
-    }
-
-
-def _deployment(job: Job, server: NfsServer, metadata: Json, digest: str) -> Json:
-    """Return the Deployment. Its strategy is Recreate, because two servers on one disk would corrupt it."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata,
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": _pod_labels(job)},
-            "template": {
-                # A changed configuration replaces the pod.
-                "metadata": {
-                    "labels": _pod_labels(job),
-                    "annotations": {names.CONFIGURATION_ANNOTATION: digest},
-                },
-                "spec": _pod(job, server),
-            },
+        "replicas": 1,
+        # Two servers on one disk would corrupt it.
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels},
+        "template": {
+            # A changed configuration replaces the pod.
+            "metadata": {"labels": labels, "annotations": {names.CONFIGURATION_ANNOTATION: digest}},
+            "spec": _pod(job, server),
         },
     }
 
@@ -239,63 +217,42 @@ def _pod(job: Job, server: NfsServer) -> Json:
     image = server.image or NFS_IMAGE
     disk: Json = {"name": "disk", "mountPath": _DISK}
     folders = [f"{_DISK}{folder}" for folder in folders_of(job)]
-    making: Json = {
+    init_container: Json = {
         "name": "folders",
         "image": image,
         "command": helper_pods.script(_MAKE_FOLDERS, (_RECOVERY, *folders)),
-        "securityContext": _security_context(),
+        "securityContext": _SECURITY_CONTEXT,
         "volumeMounts": [disk],
     }
-    claim = {"persistentVolumeClaim": {"claimName": nfs_shares.server_name(job.name)}}
-    configuration = {"name": nfs_shares.server_name(job.name)}
+    name = nfs_shares.server_name(job.name)
+    secrets = [{"name": secret} for secret in job.image_pull_secrets]
     return {
         "automountServiceAccountToken": False,
-        **(
-            {"imagePullSecrets": [{"name": name} for name in job.image_pull_secrets]}
-            if job.image_pull_secrets
-            else {}
-        ),
-        "initContainers": [making],
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        "initContainers": [init_container],
         "containers": [_server(image, disk)],
         "volumes": [
-            {"name": "disk", **claim},
+            {"name": "disk", "persistentVolumeClaim": {"claimName": name}},
             # A read-only mount of a device makes the server treat the whole device as read-only: both are in memory.
-            {"name": "configuration", "projected": {"sources": [{"configMap": configuration}]}},
+            {"name": "configuration", "projected": {"sources": [{"configMap": {"name": name}}]}},
             {"name": "temporary", "emptyDir": {"medium": "Memory"}},
         ],
     }
 
 
 def _server(image: str, disk: Json) -> Json:
+    pid_file, configuration = f"{_TEMPORARY}/ganesha.pid", f"{_CONFIGURATION_FOLDER}/{_CONFIGURATION}"
+    options = ("-F", "-L", "STDOUT", "-p", pid_file, "-f", configuration)
     return {
         "name": "nfs-ganesha",
         "image": image,
-        "command": helper_pods.script(
-            _SERVE,
-            (
-                "-F",
-                "-L",
-                "STDOUT",
-                "-p",
-                f"{_TEMPORARY}/ganesha.pid",
-                "-f",
-                f"{_CONFIGURATION_FOLDER}/{_CONFIGURATION}",
-            ),
-        ),
+        "command": helper_pods.script(_SERVE, options),
         "ports": [{"name": "nfs", "containerPort": PORT, "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 2},
-        "securityContext": _security_context(),
+        "securityContext": _SECURITY_CONTEXT,
         "volumeMounts": [
             disk,
             {"name": "configuration", "mountPath": _CONFIGURATION_FOLDER, "readOnly": True},
             {"name": "temporary", "mountPath": _TEMPORARY},
         ],
-    }
-
-
-def _security_context() -> Json:
-    return {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"], "add": list(_CAPABILITIES)},
-        "runAsUser": 0,
     }
