@@ -41,7 +41,7 @@ def watch_of_maps(since: int | None = None) -> Watch:
         selection=selection.parse("", "", kind),
         since=since,
         with_bookmarks=False,
-        seconds=60,
+        timeout_seconds=60,
     )
 
 

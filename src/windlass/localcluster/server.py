@@ -55,7 +55,7 @@ class ApiServer:
     def __init__(
         self,
         data: Path,
-        body_seconds: float = 60,
+        body_timeout_seconds: float = 60,
         history: int = HISTORY_LENGTH,
     ) -> None:
         self._data = data
@@ -73,7 +73,9 @@ class ApiServer:
         self.url = ""
         # Called when a write fails, e.g. to free disk space.
         self.on_store_failure: Callable[[], None] = lambda: None
-        self._api = ResourceHandlers(self.lifecycle, self.watches, body_seconds, self._wait_for_commit)
+        self._api = ResourceHandlers(
+            self.lifecycle, self.watches, body_timeout_seconds, self._wait_for_commit
+        )
         self._meta_endpoints = MetaEndpoints(self.registry, lambda: urlsplit(self.url).netloc)
         self._pod_metrics: PodMetrics | None = None
         self._runners: list[web.ServerRunner] = []

@@ -34,7 +34,7 @@ def watch(since: int | None = None, labels: str = "", namespace: str = "") -> Wa
         selection=selection.parse(labels, "", KIND),
         since=since,
         with_bookmarks=False,
-        seconds=60,
+        timeout_seconds=60,
     )
 
 

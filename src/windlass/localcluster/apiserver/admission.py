@@ -84,15 +84,19 @@ def check_identity(kind: Kind, given: Object) -> None:
             name = field[0].upper() + field[1:]
             raise api_errors.bad_request(f"Object '{name}' is missing in the object provided")
         if found and found != expected and field == "kind" and kind.is_custom:
-            meta = given.get("metadata")
-            name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
             error = api_errors.invalid_value("kind", found, f"must be {expected}")
-            raise api_errors.invalid(kind.group, str(found), name, [error])
+            raise api_errors.invalid(kind.group, str(found), name_of(given), [error])
         if found and found != expected:
-            what = "API version" if field == "apiVersion" else field
+            label = "API version" if field == "apiVersion" else field
             raise api_errors.bad_request(
-                f"the {what} in the data ({found}) does not match the expected {what} ({expected})"
+                f"the {label} in the data ({found}) does not match the expected {label} ({expected})"
             )
+
+
+def name_of(given: Object) -> str:
+    """Return the name of an object that has not been validated; "" if it has none."""
+    meta = given.get("metadata")
+    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
 
 
 def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
@@ -132,12 +136,6 @@ def check_resource_version(kind: Kind, meta: Object, old: Object) -> None:
         raise api_errors.conflict(kind.group, kind.plural, name, why)
     if version and version != old["resourceVersion"]:
         raise api_errors.conflict(kind.group, kind.plural, name, _STALE)
-
-
-def carry_over(new: Object, old: Object) -> None:
-    metadata.carry_over(new, old)
-    for field in ("managedFields", "selfLink"):
-        new["metadata"].pop(field, None)
 
 
 def schema_errors(kind: Kind, new: Object) -> list[FieldError]:
@@ -211,12 +209,13 @@ def raise_if_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
 
 
 def check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
-    pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
-    for what, required, found in pairs:
+    for field, required, found, change in (
+        ("UID", options.uid, meta["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.resource_version, meta["resourceVersion"], "modified"),
+    ):
         if required and required != found:
-            change = "deleted and then recreated" if what == "UID" else "modified"
             why = (
-                f"the {what} in the precondition ({required}) does not match the {what} in record ({found})."
+                f"the {field} in the precondition ({required}) does not match the {field} in record ({found})."
+                f" The object might have been {change}"
             )
-            why += f" The object might have been {change}"
             raise api_errors.conflict(kind.group, kind.kind, meta["name"], why)

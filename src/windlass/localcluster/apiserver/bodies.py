@@ -27,12 +27,8 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 # The limit of kube-apiserver.
 MAX_BYTES = 3 * 1024 * 1024
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-
-
-def encode(value: Any) -> bytes:
-    return _encode(value)
 
 
 def decode_stored(body: bytes) -> Object:
@@ -97,8 +93,8 @@ class RequestBody(msgspec.Struct, frozen=True):
 EMPTY = RequestBody("", b"")
 
 
-async def read(request: web.BaseRequest, seconds: float) -> RequestBody:
-    """Read the body of a request. Reject one that is too large or not complete within `seconds`."""
+async def read(request: web.BaseRequest, timeout_seconds: float) -> RequestBody:
+    """Read the body of a request. Reject a body that is too large or not complete within the timeout."""
     content_type = request.headers.get("Content-Type", "")
     if (request.content_length or 0) > MAX_BYTES:
         raise api_errors.too_large(MAX_BYTES)
@@ -112,7 +108,7 @@ async def read(request: web.BaseRequest, seconds: float) -> RequestBody:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout_seconds):
             async for part in request.content.iter_any():
                 parts.append(part)
                 size += len(part)
@@ -121,7 +117,7 @@ async def read(request: web.BaseRequest, seconds: float) -> RequestBody:
     except web.RequestPayloadError as error:
         raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
     except TimeoutError as error:
-        message = f"the body of the request did not arrive within {seconds:.0f} seconds"
+        message = f"the body of the request did not arrive within {timeout_seconds:.0f} seconds"
         raise api_errors.ApiError(408, "Timeout", message) from error
     return RequestBody(content_type, b"".join(parts))
 
@@ -148,11 +144,9 @@ def _decode_json(body: bytes) -> Any:
 def _decode_yaml(body: bytes) -> Any:
     parsed = yaml_parse.parse(body)
     found = (
-        [parsed.failure]
-        if parsed.failure
-        else [error for one in parsed.documents for error in one.diagnostics]
+        [parsed.failure] if parsed.failure else [each for one in parsed.documents for each in one.diagnostics]
     )
-    errors = [error for error in found if error.severity == diagnostics.Severity.ERROR]
+    errors = [each for each in found if each.severity == diagnostics.Severity.ERROR]
     if errors:
         raise api_errors.bad_request(
             f"error converting YAML to JSON: yaml: line {errors[0].line}: {errors[0].message}"

@@ -28,7 +28,7 @@ LOOPBACK = ("127.0.0.1", "::1")
 # The address of the server for pods with an isolated network.
 GATEWAY = "10.86.0.1"
 ADDRESSES = (*LOOPBACK, GATEWAY)
-_DAYS = 3650
+_VALIDITY_DAYS = 3650
 # A shorter token comes from a truncated file and is replaced.
 _MIN_TOKEN_LENGTH = 32
 
@@ -46,11 +46,11 @@ class Credentials(msgspec.Struct, frozen=True):
         return context
 
 
-def load_or_create(folder: Path) -> Credentials:
+def load_or_create(directory: Path) -> Credentials:
     """Return the credentials in a data directory, and create those that are missing."""
-    certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
+    certificate, key, token = directory / "server.crt", directory / "server.key", directory / "token"
     if not (certificate.exists() and key.exists()):
-        _make_certificate(certificate, key)
+        _create_certificate(certificate, key)
     if not token.exists() or len(token.read_text()) < _MIN_TOKEN_LENGTH:
         write_private(token, secrets.token_urlsafe(32).encode())
     return Credentials(certificate, key, token.read_text())
@@ -73,18 +73,18 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
 def write_private(path: Path, content: bytes) -> None:
     """Write a file atomically, readable by its owner only from the moment it exists."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
+    temporary.replace(path)
 
 
-def _make_certificate(certificate: Path, key: Path) -> None:
+def _create_certificate(certificate: Path, key: Path) -> None:
     # Imported here because the import is slow and needed once per data directory.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -106,7 +106,7 @@ def _make_certificate(certificate: Path, key: Path) -> None:
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=_DAYS))
+        .not_valid_after(now + timedelta(days=_VALIDITY_DAYS))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(

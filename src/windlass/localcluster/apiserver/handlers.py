@@ -5,7 +5,6 @@ Corresponds to `endpoints/handlers` of kube-apiserver.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -61,21 +60,21 @@ class ResourceHandlers:
         self,
         lifecycle: Lifecycle,
         watches: Watches,
-        body_seconds: float,
+        body_timeout_seconds: float,
         wait_committed: WaitCommitted,
     ) -> None:
         self._lifecycle = lifecycle
         self._watches = watches
         self.runtime: PodRuntime | None = None
-        self._body_seconds = body_seconds
+        self._body_timeout_seconds = body_timeout_seconds
         self._wait_committed = wait_committed
-        self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+        self._object_handlers: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._get,
             "PUT": self._update,
             "PATCH": self._patch,
             "DELETE": self._delete,
         }
-        self._on_list: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+        self._collection_handlers: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._list_or_watch,
             "POST": self._create,
             "DELETE": self._delete_collection,
@@ -87,12 +86,16 @@ class ResourceHandlers:
             raise api_errors.no_such_path()
         _check_name(info.name)
         _check_name(info.namespace)
-        query = _query_of(request.query_string) if request.query_string else {}
-        call = Call(request, kind, info, query, await self._receive(request))
+        # The first value of a repeated parameter counts.
+        query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
+        body = bodies.EMPTY
+        if request.method != "GET":
+            body = await bodies.read(request, self._body_timeout_seconds)
+        call = Call(request, kind, info, query, body)
         if info.subresource:
             return await self._on_subresource(call)
-        methods = self._on_object if info.name else self._on_list
-        handler = methods.get(request.method)
+        handlers = self._object_handlers if info.name else self._collection_handlers
+        handler = handlers.get(request.method)
         is_list_of_all_namespaces = kind.namespaced and not info.namespace and not info.name
         is_unsupported = (is_list_of_all_namespaces and request.method != "GET") or (
             request.method == "DELETE" and not info.name and "deletecollection" not in discovery.verbs(kind)
@@ -101,15 +104,20 @@ class ResourceHandlers:
             raise api_errors.method_not_allowed()
         return await handler(call)
 
-    async def _receive(self, request: web.BaseRequest) -> RequestBody:
-        return bodies.EMPTY if request.method == "GET" else await bodies.read(request, self._body_seconds)
+    def _object_response(
+        self,
+        code: int,
+        call: Call,
+        body: bytes,
+        representation: Representation,
+        warnings: tuple[str, ...] = (),
+    ) -> web.StreamResponse:
+        content = responses.object_body(call.kind, body, representation, self._lifecycle.clock())
+        return responses.response(code, content, representation, warnings)
 
     async def _get(self, call: Call) -> web.StreamResponse:
         body = self._lifecycle.get(call.kind, call.info.namespace, call.info.name)
-        representation = call.representation
-        return responses.response(
-            200, responses.object_body(call.kind, body, representation, self._now()), representation
-        )
+        return self._object_response(200, call, body, call.representation)
 
     async def _list_or_watch(self, call: Call) -> web.StreamResponse:
         selected = _selection(call)
@@ -119,54 +127,55 @@ class ResourceHandlers:
         listed = lists.list_objects(
             self._lifecycle.store, call.kind, call.info.namespace, selected, call.query
         )
-        return responses.response(
-            200, responses.list_body(call.kind, listed, representation, self._now()), representation
-        )
+        return self._list_response(call.kind, listed, representation)
+
+    def _list_response(
+        self, kind: Kind, listed: lists.ListResult, representation: Representation
+    ) -> web.StreamResponse:
+        content = responses.list_body(kind, listed, representation, self._lifecycle.clock())
+        return responses.response(200, content, representation)
 
     async def _create(self, call: Call) -> web.StreamResponse:
         return self._store_new(call, call.body.as_object(), "CreateOptions")
 
-    def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
+    def _store_new(self, call: Call, new: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
+        # Before the write: an unacceptable representation rejects the request.
         representation = call.representation
-        written = self._lifecycle.create(call.kind, call.info.namespace, given, options)
-        shown = responses.object_body(call.kind, written.body, representation, self._now())
-        return responses.response(201, shown, representation, written.warnings)
+        written = self._lifecycle.create(call.kind, call.info.namespace, new, options)
+        return self._object_response(201, call, written.body, representation, written.warnings)
 
     async def _update(self, call: Call) -> web.StreamResponse:
-        given = call.body.as_object()
+        new = call.body.as_object()
         if call.kind.strategy.allows_create_on_update and not call.info.subresource:
             key = object_key(call.info.namespace, call.info.name)
             if self._lifecycle.store.get(call.kind.resource, key) is None:
-                meta = given.get("metadata")
+                meta = new.get("metadata")
                 if isinstance(meta, dict | None):
                     admission.check_path(call.kind, dict(meta or {}), call.info.namespace, call.info.name)
-                return self._store_new(call, given, "UpdateOptions")
-        return self._write(call, lambda _: given, "UpdateOptions")
+                return self._store_new(call, new, "UpdateOptions")
+        return self._store_changed(call, lambda _: new, "UpdateOptions")
 
     async def _patch(self, call: Call) -> web.StreamResponse:
-        return self._write(call, call.body.as_patch(call.kind.type_name), "PatchOptions")
+        return self._store_changed(call, call.body.as_patch(call.kind.type_name), "PatchOptions")
 
-    def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
+    def _store_changed(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
         representation, info = call.representation, call.info
         written = self._lifecycle.update(
             call.kind, info.namespace, info.name, change, options, info.subresource
         )
-        shown = responses.object_body(call.kind, written.body, representation, self._now())
-        return responses.response(200, shown, representation, written.warnings)
+        return self._object_response(200, call, written.body, representation, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
         representation, info, kind = call.representation, call.info, call.kind
         deleted = self._lifecycle.delete(kind, info.namespace, info.name, options)
         if deleted.is_gone and not kind.strategy.returns_deleted_object:
-            return responses.response(
-                200, bodies.encode(_deletion_status(kind, deleted.body)), representation
-            )
+            content = bodies.encode(_deletion_status(kind, deleted.body))
+            return responses.response(200, content, representation)
         is_accepted = not deleted.is_gone and options.orphan is False
-        shown = responses.object_body(kind, deleted.body, representation, self._now())
-        return responses.response(202 if is_accepted else 200, shown, representation)
+        return self._object_response(202 if is_accepted else 200, call, deleted.body, representation)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
@@ -179,9 +188,7 @@ class ResourceHandlers:
             except api_errors.ApiError as error:
                 if error.code != 404:
                     raise
-        return responses.response(
-            200, responses.list_body(kind, listed, representation, self._now()), representation
-        )
+        return self._list_response(kind, listed, representation)
 
     async def _on_subresource(self, call: Call) -> web.StreamResponse:
         name, method = call.info.subresource, call.request.method
@@ -190,7 +197,7 @@ class ResourceHandlers:
                 raise api_errors.not_found(call.kind.group, call.kind.plural, call.info.name)
             raise api_errors.no_such_path()
         if name in ("status", "finalize"):
-            handler = self._on_object.get(method)
+            handler = self._object_handlers.get(method)
             if handler is None or method == "DELETE":
                 raise api_errors.method_not_allowed()
             return await handler(call)
@@ -204,19 +211,17 @@ class ResourceHandlers:
         return await subresource.handle(subresource_call)
 
     async def _watch(self, call: Call, selected: selection.Selection) -> web.StreamResponse:
-        watch = _watch_of(call, selected)
+        watch = _parse_watch(call, selected)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        transform = responses.event_transform(call.kind, call.representation, self._now)
+        transform = responses.event_transform(call.kind, call.representation, self._lifecycle.clock)
         try:
             stream = self._watches.open(watch, transform)
         except CompactedError:
             await response.prepare(call.request)
-            await response.write(
-                watches.error_line(watches.expired_status(watch.since or 0, self._lifecycle.store))
-            )
+            await response.write(watches.expired_line(watch.since or 0, self._lifecycle.store))
             await response.write_eof()
             return response
         transport = call.request.transport
@@ -238,10 +243,10 @@ class ResourceHandlers:
 
     async def _send(self, watch: Watch, stream: watches.WatchStream, response: web.StreamResponse) -> None:
         clock = asyncio.get_running_loop().time
-        end = clock() + watch.seconds
-        pause = watches.BOOKMARK_INTERVAL_SECONDS if watch.with_bookmarks else watch.seconds
+        end = clock() + watch.timeout_seconds
+        max_wait = watches.BOOKMARK_INTERVAL_SECONDS if watch.with_bookmarks else watch.timeout_seconds
         while not stream.is_closed and not stream.is_overflowed:
-            lines = await stream.take(min(pause, end - clock()))
+            lines = await stream.take(min(max_wait, end - clock()))
             if not lines and watch.with_bookmarks and not stream.is_closed:
                 lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed_version)
             if lines:
@@ -249,17 +254,6 @@ class ResourceHandlers:
                     await response.write(lines)
             if clock() >= end:
                 return
-
-    def _now(self) -> datetime:
-        return self._lifecycle.clock()
-
-
-def _query_of(text: str) -> dict[str, str]:
-    """Return the query parameters. The first value of a repeated parameter counts."""
-    query: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        query.setdefault(name, value)
-    return query
 
 
 def _check_name(name: str) -> None:
@@ -277,33 +271,28 @@ def _selection(call: Call) -> selection.Selection:
     return selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind)
 
 
-def _watch_of(call: Call, selected: selection.Selection) -> Watch:
+def _parse_watch(call: Call, selected: selection.Selection) -> Watch:
     query = call.query
     text = query.get("resourceVersion") or "0"
     version = parse_resource_version(text)
-    seconds = min(
-        parse_integer("timeoutSeconds", query.get("timeoutSeconds") or "0"),
-        10 * watches.DEFAULT_TIMEOUT_SECONDS,
-    )
-    sends_initial = query.get("sendInitialEvents", "")
+    timeout_seconds = parse_integer("timeoutSeconds", query.get("timeoutSeconds") or "0")
+    if timeout_seconds <= 0:
+        timeout_seconds = watches.DEFAULT_TIMEOUT_SECONDS
     with_bookmarks = parse_boolean(query.get("allowWatchBookmarks", ""))
-    begins_with_all = text == "0" or parse_boolean(sends_initial)
-    if sends_initial and not parse_boolean(sends_initial):
-        begins_with_all = False
+    sends_initial_events = parse_boolean(query.get("sendInitialEvents", ""))
+    starts_with_all = sends_initial_events if query.get("sendInitialEvents") else text == "0"
     return Watch(
         kind=call.kind,
         namespace=call.info.namespace,
         selection=selected,
-        since=None if begins_with_all else version,
+        since=None if starts_with_all else version,
         with_bookmarks=with_bookmarks,
-        seconds=float(seconds) if seconds > 0 else watches.DEFAULT_TIMEOUT_SECONDS,
-        sends_initial_events=parse_boolean(sends_initial) and with_bookmarks,
+        timeout_seconds=float(min(timeout_seconds, 10 * watches.DEFAULT_TIMEOUT_SECONDS)),
+        sends_initial_events=sends_initial_events and with_bookmarks,
     )
 
 
 def _deletion_status(kind: Kind, body: bytes) -> Object:
     meta = bodies.decode_stored(body)["metadata"]
-    details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
-    if not kind.group:
-        del details["group"]
+    details = api_errors.details_of(kind.group, kind.plural, meta["name"]) | {"uid": meta["uid"]}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

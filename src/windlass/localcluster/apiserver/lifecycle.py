@@ -61,20 +61,19 @@ class Lifecycle:
         self._new_uid = new_uid
         self._randomness = randomness
         # Every namespace, and whether it is terminating: looked up when an object is created.
-        self._namespaces: dict[str, bool] = {}
-        for body in store.all("namespaces"):
-            self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
+        self._namespaces: dict[str, bool] = {
+            bodies.decode_stored(body)["metadata"]["name"]: metadata.is_terminating(body)
+            for body in store.all("namespaces")
+        }
         store.listen(self._on_change)
 
     def _on_change(self, change: store_types.Change) -> None:
-        if change.resource == "namespaces":
-            self._note_namespace(change.key, change.after)
-
-    def _note_namespace(self, name: str, body: bytes | None) -> None:
-        if body is None:
-            del self._namespaces[name]
+        if change.resource != "namespaces":
+            return
+        if change.after is None:
+            del self._namespaces[change.key]
         else:
-            self._namespaces[name] = metadata.is_terminating(body)
+            self._namespaces[change.key] = metadata.is_terminating(change.after)
 
     # ClusterView, for strategies
 
@@ -100,14 +99,16 @@ class Lifecycle:
     def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> WriteResult:
         if kind.is_terminating:
             why = "create not allowed while custom resource definition is terminating"
-            raise api_errors.forbidden(kind.group, kind.plural, _name_of(given), why)
+            raise api_errors.forbidden(kind.group, kind.plural, admission.name_of(given), why)
         new, warnings = admission.decode(kind, given, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
         self._check_namespace_accepts(kind, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-        self._generate_name(meta)
+        if not meta.get("name") and meta.get("generateName"):
+            suffix = metadata.random_suffix(self._randomness)
+            meta["name"] = metadata.generate_name(meta["generateName"], suffix)
         for field in _SERVER_SET_FIELDS:
             meta.pop(field, None)
         meta["uid"] = self._new_uid()
@@ -168,7 +169,7 @@ class Lifecycle:
         meta = new["metadata"]
         admission.check_path(kind, meta, namespace, name)
         admission.check_resource_version(kind, meta, old["metadata"])
-        admission.carry_over(new, old)
+        metadata.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
             errors = admission.schema_errors(kind, new)
@@ -288,11 +289,6 @@ class Lifecycle:
         if kind.strategy.has_generation and not is_terminating:
             meta["generation"] = meta.get("generation", 0) + 1
 
-    def _generate_name(self, meta: Object) -> None:
-        base = meta.get("generateName")
-        if not meta.get("name") and base:
-            meta["name"] = metadata.generate_name(base, metadata.random_suffix(self._randomness))
-
     def _check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
@@ -311,17 +307,12 @@ class Lifecycle:
         raise ApiError(403, error.reason, error.message, {**(error.details or {}), "causes": [cause]})
 
 
-def _name_of(given: Object) -> str:
-    meta = given.get("metadata")
-    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
-
-
 def format_time(time: datetime) -> str:
-    return _written_second(int(time.timestamp()))
+    return _format_second(int(time.timestamp()))
 
 
 @functools.lru_cache(maxsize=4)
-def _written_second(second: int) -> str:
+def _format_second(second: int) -> str:
     return times.format_time(datetime.fromtimestamp(second, UTC))
 
 
@@ -347,5 +338,5 @@ def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
 
 def _is_removable(kind: Kind, obj: Object) -> bool:
     meta = obj["metadata"]
-    is_held = bool(meta.get("finalizers")) or kind.strategy.blocks_removal(obj)
-    return "deletionTimestamp" in meta and not is_held and meta.get("deletionGracePeriodSeconds", 0) == 0
+    is_blocked = bool(meta.get("finalizers")) or kind.strategy.blocks_removal(obj)
+    return "deletionTimestamp" in meta and not is_blocked and meta.get("deletionGracePeriodSeconds", 0) == 0

@@ -41,20 +41,25 @@ def list_objects(
         raise api_errors.bad_request("invalid continue token: it belongs to another list")
     version = token.version if token else _exact_version(store, query)
     try:
-        page = _selected(store, kind, namespace, selection, token.after if token else "", limit, version)
+        page = _page(store, kind, namespace, selection, token.after if token else "", limit, version)
     except CompactedError as error:
-        raise _too_old(kind, is_continued=token is not None) from error
-    metadata: dict[str, object] = {"resourceVersion": str(page.version)}
+        what = "resourceVersion" if token is None else "continue parameter"
+        raise api_errors.expired(
+            f"The provided {what} is too old to display a consistent list of {kind.plural}:"
+            " begin a new list without it."
+        ) from error
+    list_meta: dict[str, object] = {"resourceVersion": str(page.version)}
     if kind.is_custom:
-        metadata["continue"] = ""
+        list_meta["continue"] = ""
     if page.last is not None:
-        metadata["continue"] = _encode_token(_Token(page.version, page.last))
+        token_json = msgspec.json.encode(_Token(page.version, page.last))
+        list_meta["continue"] = base64.urlsafe_b64encode(token_json).decode().rstrip("=")
         if selection.is_everything:
-            metadata["remainingItemCount"] = page.remaining
-    return ListResult(page.bodies, metadata)
+            list_meta["remainingItemCount"] = page.remaining
+    return ListResult(page.bodies, list_meta)
 
 
-def _selected(
+def _page(
     store: Store,
     kind: Kind,
     namespace: str,
@@ -69,27 +74,17 @@ def _selected(
         page = store.page(kind.resource, namespace, after=after, version=version)
         return Page([body for body in page.bodies if selection.matches(body)], page.version)
     version = store.version if version is None else version
-    return _some_selected(store, kind, namespace, selection, after, limit, version)
-
-
-def _some_selected(
-    store: Store, kind: Kind, namespace: str, selection: Selection, after: str, limit: int, version: int
-) -> Page:
-    """Return a page of matching objects. Reads until one more than `limit` matches, to know whether more follow."""
-    found: list[tuple[str, bytes]] = []
+    selected: list[bytes] = []
     last: str | None = after
-    while last is not None and len(found) <= limit:
+    # One more object than `limit` shows whether another page follows.
+    while last is not None and len(selected) <= limit:
         page = store.page(kind.resource, namespace, after=last, limit=_BATCH, version=version)
-        found.extend((_place(body), body) for body in page.bodies if selection.matches(body))
+        selected += [body for body in page.bodies if selection.matches(body)]
         last = page.last
-    if len(found) <= limit:
-        return Page([body for _, body in found], version)
-    return Page([body for _, body in found[:limit]], version, last=found[limit - 1][0])
-
-
-def _place(body: bytes) -> str:
-    meta = metadata.decode_name(body).metadata
-    return object_key(meta.namespace, meta.name)
+    if len(selected) <= limit:
+        return Page(selected, version)
+    meta = metadata.decode_name(selected[limit - 1]).metadata
+    return Page(selected[:limit], version, last=object_key(meta.namespace, meta.name))
 
 
 _MATCHES = ("Exact", "NotOlderThan", "")
@@ -128,20 +123,9 @@ def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     return version if is_exact else None
 
 
-def _encode_token(token: _Token) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
-
-
 def _decode_token(text: str) -> _Token:
     try:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
     except (binascii.Error, msgspec.DecodeError, ValueError) as error:
         raise api_errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
-
-
-def _too_old(kind: Kind, *, is_continued: bool) -> api_errors.ApiError:
-    what = "continue parameter" if is_continued else "resourceVersion"
-    return api_errors.expired(
-        f"The provided {what} is too old to display a consistent list of {kind.plural}: begin a new list without it."
-    )

@@ -89,18 +89,20 @@ def with_metadata_list(obj: Object, field: str, items: list[object]) -> Object:
 
 
 def without_finalizer(obj: Object, finalizer: str) -> Object:
-    kept = [one for one in obj["metadata"].get("finalizers", ()) if one != finalizer]
-    return with_metadata_list(obj, "finalizers", kept)
+    others = [one for one in obj["metadata"].get("finalizers", ()) if one != finalizer]
+    return with_metadata_list(obj, "finalizers", others)
 
 
 def without_owners(obj: Object, uids: Container[str]) -> Object:
-    kept = [one for one in obj["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
-    return with_metadata_list(obj, "ownerReferences", kept)
+    others = [one for one in obj["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
+    return with_metadata_list(obj, "ownerReferences", others)
 
 
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:
-    """Copy server-set metadata from the old object, whatever the client sent."""
+    """Copy server-set metadata from the old object, whatever the client sent, and remove unsupported fields."""
     metadata, former = new.setdefault("metadata", {}), old["metadata"]
+    for key in ("managedFields", "selfLink"):
+        metadata.pop(key, None)
     for key in ("creationTimestamp", "deletionTimestamp", "generation"):
         if key in former:
             metadata[key] = former[key]
@@ -236,9 +238,9 @@ def _finalizer_errors(finalizers: list[str], is_custom: bool) -> Iterator[FieldE
 def _added_finalizer_errors(new: list[str], old: list[str]) -> Iterator[FieldError]:
     added = sorted(set(new) - set(old))
     if added:
-        shown = ", ".join(f'"{name}"' for name in added)
+        names = ", ".join(f'"{name}"' for name in added)
         problem = (
             "no new finalizers can be added if the object is being deleted, found new finalizers"
-            f" []string{{{shown}}}"
+            f" []string{{{names}}}"
         )
         yield api_errors.forbidden_field("metadata.finalizers", problem)

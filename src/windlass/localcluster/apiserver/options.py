@@ -20,15 +20,13 @@ class WriteOptions(msgspec.Struct, frozen=True):
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 
-def write_options(query: Mapping[str, str], what: str = "UpdateOptions") -> WriteOptions:
+def write_options(query: Mapping[str, str], options_kind: str = "UpdateOptions") -> WriteOptions:
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        error = api_errors.not_supported("dryRun", [dry_run], ["All"])
-        raise api_errors.invalid("meta.k8s.io", what, "", [error])
+        raise _invalid(options_kind, api_errors.not_supported("dryRun", [dry_run], ["All"]))
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
-        error = api_errors.not_supported("fieldValidation", validation, _VALIDATIONS)
-        raise api_errors.invalid("meta.k8s.io", what, "", [error])
+        raise _invalid(options_kind, api_errors.not_supported("fieldValidation", validation, _VALIDATIONS))
     return WriteOptions(is_dry_run=dry_run == "All", field_validation=validation)
 
 
@@ -41,7 +39,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     orphan: bool | None = None
     # Preconditions: the object must have this UID and resourceVersion; "" for any.
     uid: str = ""
-    version: str = ""
+    resource_version: str = ""
 
 
 class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,33 +62,34 @@ _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
     """Return the options in the body of the request or, without a body, in its query."""
     try:
-        given = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
+        sent = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
     except msgspec.ValidationError as error:
         raise api_errors.bad_request(f"invalid DeleteOptions: {error}") from error
-    if given.kind not in (None, "", "DeleteOptions"):
-        raise api_errors.bad_request(f"the body of a delete request must be DeleteOptions, not {given.kind}")
-    propagation = given.propagation_policy or ""
+    if sent.kind not in (None, "", "DeleteOptions"):
+        raise api_errors.bad_request(f"the body of a delete request must be DeleteOptions, not {sent.kind}")
+    propagation = sent.propagation_policy or ""
     if propagation and propagation not in _PROPAGATIONS:
-        detail = api_errors.not_supported("propagationPolicy", propagation, [*_PROPAGATIONS, "nil"])
-        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
-    if propagation and given.orphan_dependents is not None:
-        detail = api_errors.invalid_value(
-            "propagationPolicy", propagation, "orphanDependents and deletionPropagation cannot be both set"
-        )
-        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
-    dry_run = [*(given.dry_run or ()), *filter(None, [query.get("dryRun")])]
+        choices = [*_PROPAGATIONS, "nil"]
+        raise _invalid("DeleteOptions", api_errors.not_supported("propagationPolicy", propagation, choices))
+    if propagation and sent.orphan_dependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise _invalid("DeleteOptions", api_errors.invalid_value("propagationPolicy", propagation, why))
+    dry_run = [*(sent.dry_run or ()), *filter(None, [query.get("dryRun")])]
     if any(value != "All" for value in dry_run):
-        detail = api_errors.not_supported("dryRun", dry_run, ["All"])
-        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
-    preconditions = given.preconditions or _Preconditions()
+        raise _invalid("DeleteOptions", api_errors.not_supported("dryRun", dry_run, ["All"]))
+    preconditions = sent.preconditions or _Preconditions()
     return DeleteOptions(
         is_dry_run=bool(dry_run),
-        grace_seconds=given.grace_period_seconds,
+        grace_seconds=sent.grace_period_seconds,
         propagation=propagation,
-        orphan=given.orphan_dependents,
+        orphan=sent.orphan_dependents,
         uid=preconditions.uid or "",
-        version=preconditions.resource_version or "",
+        resource_version=preconditions.resource_version or "",
     )
+
+
+def _invalid(options_kind: str, error: api_errors.FieldError) -> api_errors.ApiError:
+    return api_errors.invalid("meta.k8s.io", options_kind, "", [error])
 
 
 def _from_query(query: Mapping[str, str]) -> dict[str, object]:

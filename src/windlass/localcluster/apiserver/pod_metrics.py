@@ -111,13 +111,17 @@ def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, 
 def _head(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
     moment = format_time(at)
     windows = [container.window_seconds for pod in pods for container in pod.containers]
-    known = {"namespace": meta.namespace, "labels": meta.labels}
     metadata = {
         "name": meta.name,
-        **{name: value for name, value in known.items() if value},
+        "namespace": meta.namespace,
+        "labels": meta.labels,
         "creationTimestamp": moment,
     }
-    return {"metadata": metadata, "timestamp": moment, "window": f"{max(windows, default=0.0):.3f}s"}
+    return {
+        "metadata": {key: value for key, value in metadata.items() if value},
+        "timestamp": moment,
+        "window": f"{max(windows, default=0.0):.3f}s",
+    }
 
 
 def _amounts(nanocores: int, memory_bytes: int) -> dict[str, str]:

@@ -32,12 +32,12 @@ _POINTER_FIELDS = frozenset(
         *("ttlSecondsAfterFinished",),
     )
 )
-_GROUPS = {
+# The protobuf packages of the API groups.
+_PACKAGES = {
     "": "core.v1",
     "apps": "apps.v1",
     "batch": "batch.v1",
     "coordination.k8s.io": "coordination.v1",
-} | {
     "rbac.authorization.k8s.io": "rbac.v1",
     "autoscaling": "autoscaling.v1",
     "policy": "policy.v1beta1",
@@ -57,35 +57,27 @@ def decode(body: bytes) -> Object:
     if not body.startswith(_MAGIC):
         raise api_errors.bad_request("the body is not Kubernetes' protobuf: it does not start with k8s\\0")
     try:
-        kind, api_version, raw = _envelope(body[len(_MAGIC) :])
-        name = _message_name(api_version, kind)
+        # The message runtime.Unknown: a TypeMeta and the encoded object.
+        envelope = dict(_entries(body[len(_MAGIC) :]))
+        type_meta = dict(_entries(_bytes(envelope, 1)))
+        api_version, kind = _bytes(type_meta, 1).decode(), _bytes(type_meta, 2).decode()
         obj: Object = {"apiVersion": api_version, "kind": kind}
-        return obj | _message(raw, name, 0)
+        return obj | _message(_bytes(envelope, 2), _message_name(api_version, kind), 0)
     except (_MalformedError, IndexError, UnicodeDecodeError, OverflowError, ValueError) as error:
         raise api_errors.bad_request(f"cannot decode the protobuf body: {error}") from error
 
 
 def _message_name(api_version: str, kind: str) -> str:
     group = api_version.rpartition("/")[0]
-    name = "meta.v1.DeleteOptions" if kind == "DeleteOptions" else f"{_GROUPS.get(group, '')}.{kind}"
+    name = "meta.v1.DeleteOptions" if kind == "DeleteOptions" else f"{_PACKAGES.get(group, '')}.{kind}"
     if name not in _fields():
         raise api_errors.unsupported_media_type(["application/json", "application/yaml"])
     return name
 
 
-def _envelope(data: bytes) -> tuple[str, str, bytes]:
-    kind = api_version = ""
-    raw = b""
-    for number, value in _entries(data):
-        if number == 1 and isinstance(value, bytes):
-            for inner, text in _entries(value):
-                if isinstance(text, bytes) and inner == 1:
-                    api_version = text.decode()
-                elif isinstance(text, bytes):
-                    kind = text.decode()
-        elif number == 2 and isinstance(value, bytes):
-            raw = value
-    return kind, api_version, raw
+def _bytes(fields: dict[int, int | bytes], number: int) -> bytes:
+    value = fields.get(number, b"")
+    return value if isinstance(value, bytes) else b""
 
 
 def _message(data: bytes, name: str, depth: int) -> Object:
@@ -99,17 +91,17 @@ def _message(data: bytes, name: str, depth: int) -> Object:
             if value and not name.endswith("Status"):
                 raise _MalformedError(f"unknown field {number} in {name}. Send JSON instead.")
             continue
-        field, shape, kind = fields[str(number)]
-        if shape == "map":
-            found.setdefault(field, {}).update([_pair(value, kind, depth)])
-        elif shape == "repeated":
-            found.setdefault(field, []).append(_value(value, kind, depth))
+        field, label, field_type = fields[str(number)]
+        if label == "map":
+            found.setdefault(field, {}).update([_pair(value, field_type, depth)])
+        elif label == "repeated":
+            found.setdefault(field, []).append(_value(value, field_type, depth))
         else:
-            _put(found, name, field, kind, _value(value, kind, depth))
+            _put(found, name, field, field_type, _value(value, field_type, depth))
     return found
 
 
-def _put(found: Object, name: str, field: str, kind: str, value: Any) -> None:
+def _put(found: Object, name: str, field: str, field_type: str, value: Any) -> None:
     if value is None or (
         value in ("", 0, False) and not isinstance(value, dict) and field not in _POINTER_FIELDS
     ):
@@ -117,48 +109,40 @@ def _put(found: Object, name: str, field: str, kind: str, value: Any) -> None:
     if isinstance(value, dict) and field not in _json_fields(name):
         # A Go-embedded message: its fields belong to the parent in JSON.
         found.update(value)
-    elif field in _json_fields(name) or kind not in _fields():
+    elif field in _json_fields(name) or field_type not in _fields():
         found[field] = value
 
 
-def _pair(value: Any, kind: str, depth: int) -> tuple[str, Any]:
-    key, held = "", _empty(kind)
-    for number, part in _entries(value):
-        if number == 1:
-            key = part.decode() if isinstance(part, bytes) else ""
-        else:
-            held = _value(part, kind, depth)
-    return key, held
+def _pair(value: Any, field_type: str, depth: int) -> tuple[str, Any]:
+    parts = dict(_entries(value))
+    empty: Any = "" if field_type in ("string", "bytes", "resource.Quantity") else {}
+    return _bytes(parts, 1).decode(), _value(parts[2], field_type, depth) if 2 in parts else empty
 
 
-def _empty(kind: str) -> Any:
-    return "" if kind in ("string", "bytes", "resource.Quantity") else {}
-
-
-def _value(value: int | bytes, kind: str, depth: int) -> Any:
+def _value(value: int | bytes, field_type: str, depth: int) -> Any:
     if isinstance(value, int):
-        return _number(value, kind)
-    match kind:
+        return _number(value, field_type)
+    match field_type:
         case "string":
             return value.decode()
         case "bytes":
             return base64.b64encode(value).decode()
         case "meta.v1.Time" | "meta.v1.MicroTime":
-            return _time(value, is_micro=kind.endswith("MicroTime"))
+            return _time(value, is_micro=field_type.endswith("MicroTime"))
         case "resource.Quantity":
             return next((part.decode() for _, part in _entries(value) if isinstance(part, bytes)), "0")
         case "intstr.IntOrString":
             return _int_or_string(value)
-        case _ if kind in _fields():
-            return _message(value, kind, depth + 1)
+        case _ if field_type in _fields():
+            return _message(value, field_type, depth + 1)
     # A type that is not needed, e.g. managedFields.
     return None
 
 
-def _number(value: int, kind: str) -> int | bool:
-    if kind == "bool":
+def _number(value: int, field_type: str) -> int | bool:
+    if field_type == "bool":
         return bool(value)
-    return value - 2**64 if kind in _SIGNED and value >= 2**63 else value
+    return value - 2**64 if field_type in _SIGNED and value >= 2**63 else value
 
 
 def _time(data: bytes, *, is_micro: bool) -> str | None:
@@ -172,9 +156,8 @@ def _time(data: bytes, *, is_micro: bool) -> str | None:
 
 def _int_or_string(data: bytes) -> int | str:
     parts = dict(_entries(data))
-    text = parts.get(3, b"")
-    if parts.get(1, 0) and isinstance(text, bytes):
-        return text.decode()
+    if parts.get(1, 0):
+        return _bytes(parts, 3).decode()
     number = parts.get(2, 0)
     return _number(number, "int32") if isinstance(number, int) else 0
 
@@ -186,15 +169,15 @@ def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        number, form = tag >> 3, tag & 7
-        if form == 0:
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == 0:
             value, at = _varint(data, at)
             yield number, value
             continue
-        if form == 2:
+        if wire_type == 2:
             size, at = _varint(data, at)
         else:
-            size = {1: 8, 5: 4}.get(form, len(data))
+            size = {1: 8, 5: 4}.get(wire_type, len(data))
         if at + size > len(data):
             raise _MalformedError("truncated")
         yield number, data[at : at + size]

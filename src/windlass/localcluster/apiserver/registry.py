@@ -1,5 +1,6 @@
 """The registry of kinds: the built-in ones and those of custom resource definitions."""
 
+import itertools
 from collections.abc import Iterable
 
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -48,7 +49,7 @@ class Registry:
 
     def _index(self) -> None:
         # The first of two kinds with one name wins, so that no custom resource replaces a built-in kind.
-        rows = [*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds)][::-1]
-        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in rows if kind.is_served}
-        self._by_name = {(kind.api_version, kind.kind): kind for kind in rows if kind.is_served}
-        self._by_resource = {kind.resource: kind for kind in rows}
+        kinds = [*self._built_in, *itertools.chain.from_iterable(self._custom.values())][::-1]
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds if kind.is_served}
+        self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds if kind.is_served}
+        self._by_resource = {kind.resource: kind for kind in kinds}

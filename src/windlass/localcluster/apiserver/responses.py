@@ -46,13 +46,10 @@ def as_kind(kind: Kind, body: bytes) -> bytes:
     if not kind.is_custom:
         return body
     # Usually only the version can differ, and apiVersion is the first field of every stored object.
-    if not kind.reads_through_schema and body.startswith(_opening(kind)):
+    opening = f'{{"apiVersion":"{kind.api_version}"'.encode()
+    if not kind.reads_through_schema and body.startswith(opening):
         return body
     return bodies.encode(admission.convert_to_version(kind, bodies.decode_stored(body)))
-
-
-def _opening(kind: Kind) -> bytes:
-    return f'{{"apiVersion":"{kind.api_version}"'.encode()
 
 
 def object_body(kind: Kind, body: bytes, representation: Representation, now: datetime) -> bytes:
@@ -67,8 +64,7 @@ def list_body(kind: Kind, listed: ListResult, representation: Representation, no
     if representation.table is not None:
         objects = [bodies.decode_stored(as_kind(kind, body)) for body in listed.bodies]
         metadata = {name: value for name, value in listed.metadata.items() if value != ""}
-        shown = tables.convert_list(representation.table, kind, objects, metadata, now=now)
-        return bodies.encode(shown)
+        return bodies.encode(tables.convert_list(representation.table, kind, objects, metadata, now=now))
     head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
     return b"".join(
         [head, bodies.encode(listed.metadata), b',"items":[', b",".join(_items(kind, listed)), b"]}"]
@@ -85,7 +81,7 @@ def _items(kind: Kind, listed: ListResult) -> list[bytes]:
 
 
 def event_transform(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> Transform:
-    """Return how watch events encode objects. Only the first event of a table has column definitions."""
+    """Return a function that encodes objects for watch events. Only the first event of a table defines columns."""
     table = representation.table
     if table is None:
         return lambda body: as_kind(kind, body)
@@ -96,8 +92,8 @@ def event_transform(kind: Kind, representation: Representation, clock: Callable[
         nonlocal is_first
         with_columns, is_first = is_first, False
         obj = bodies.decode_stored(as_kind(kind, body))
-        shown = tables.convert_object(table, kind, obj, with_columns=with_columns, now=clock())
-        return bodies.encode(shown)
+        row = tables.convert_object(table, kind, obj, with_columns=with_columns, now=clock())
+        return bodies.encode(row)
 
     return transform
 
@@ -109,15 +105,15 @@ def response(
         body = msgspec.json.format(body, indent=2) + b"\n"
     if representation.media_type == bodies.JSON and not warnings:
         return web.Response(status=code, body=body, headers=_HEADERS)
-    answer = web.Response(status=code, headers={"Cache-Control": "no-cache, private"})
-    answer.headers["Content-Type"] = representation.media_type
-    answer.body = body if representation.media_type == bodies.JSON else bodies.to_yaml(body)
+    content = body if representation.media_type == bodies.JSON else bodies.to_yaml(body)
+    headers = {**_HEADERS, "Content-Type": representation.media_type}
+    response = web.Response(status=code, body=content, headers=headers)
     for warning in warnings[:_MAX_WARNINGS]:
-        answer.headers.add("Warning", f'299 - "{_quotable(warning)}"')
-    return answer
+        response.headers.add("Warning", f'299 - "{_escape_warning(warning)}"')
+    return response
 
 
-def _quotable(text: str) -> str:
-    """Return the text as a header value: short, on one line, and quoted."""
-    shown = "".join(character if character.isprintable() else "?" for character in text[:_MAX_WARNING_LENGTH])
-    return shown.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')
+def _escape_warning(text: str) -> str:
+    """Return the text for a quoted header value: ASCII, short, and on one line."""
+    line = "".join(character if character.isprintable() else "?" for character in text[:_MAX_WARNING_LENGTH])
+    return line.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')

@@ -48,13 +48,13 @@ async def _scale(call: SubresourceCall) -> web.StreamResponse:
         raise api_errors.no_such_path()
     method = call.request.method
     if method == "GET":
-        return _respond(200, scales.scale_of(call.obj, paths))
+        return responses.response(200, bodies.encode(scales.scale_of(call.obj, paths)))
     if method == "PUT":
         given = call.body.as_object()
     else:
         given = call.body.as_patch("V1Scale")(scales.scale_of(call.obj, paths))
     changed = call.update(lambda old: scales.with_scale(old, paths, given))
-    return _respond(200, scales.scale_of(changed, paths))
+    return responses.response(200, bodies.encode(scales.scale_of(changed, paths)))
 
 
 async def _binding(call: SubresourceCall) -> web.StreamResponse:
@@ -76,7 +76,7 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
         lambda pod: pods.bind(pod, node, annotations, call.lifecycle),
         options,
     )
-    return _respond(201, _success())
+    return _success()
 
 
 async def _eviction(call: SubresourceCall) -> web.StreamResponse:
@@ -84,7 +84,7 @@ async def _eviction(call: SubresourceCall) -> web.StreamResponse:
     given = call.body.as_object()
     options = delete_options(call.query, given.get("deleteOptions"))
     call.lifecycle.delete(call.kind, call.namespace, call.name, options)
-    return _respond(201, _success())
+    return _success()
 
 
 _Serve = Callable[[web.BaseRequest, Object, handlers.PodRuntime | None], Awaitable[web.StreamResponse]]
@@ -126,9 +126,6 @@ def _name_in(reference: Any) -> str:
     return str(reference.get("name") or "") if isinstance(reference, dict) else ""
 
 
-def _success() -> Object:
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-
-def _respond(code: int, obj: Object) -> web.Response:
-    return responses.response(code, bodies.encode(obj))
+def _success() -> web.Response:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return responses.response(201, bodies.encode(status))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from windlass.k8s import api_errors
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.selection import Selection
@@ -20,7 +21,7 @@ from windlass.localcluster.store_types import Change
 
 logger = logging.getLogger(__name__)
 
-# The limit of queued events of a slow client.
+# The limit of the queue of a slow client.
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
 # The size of a single write to the connection.
 _WRITE_BYTES = 256 * 1024
@@ -42,7 +43,7 @@ class Watch(msgspec.Struct, frozen=True):
     # Events after this resourceVersion; None sends all existing objects first.
     since: int | None
     with_bookmarks: bool
-    seconds: float
+    timeout_seconds: float
     # sendInitialEvents: existing objects, then a bookmark that marks their end.
     sends_initial_events: bool = False
 
@@ -50,65 +51,61 @@ class Watch(msgspec.Struct, frozen=True):
 class WatchStream:
     """The queued events of one client."""
 
-    def __init__(self, watch: Watch, transform: Transform, began: int) -> None:
+    def __init__(self, watch: Watch, transform: Transform, version: int) -> None:
         self._watch = watch
         # The initial events include all changes up to this version.
-        self._began = max(began, watch.since or 0)
+        self._initial_version = max(version, watch.since or 0)
         self._transform = transform
         self._prefix = f"{watch.namespace}/" if watch.namespace else ""
         self._lines: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._allowed_bytes = MAX_QUEUED_BYTES
-        self._news = asyncio.Event()
+        self._queued_bytes = 0
+        self._max_queued_bytes = MAX_QUEUED_BYTES
+        self._has_lines = asyncio.Event()
         self.is_overflowed = False
         self.is_closed = False
         # Closes the connection of a client whose queue is full.
         self.abort: Callable[[], None] = lambda: None
 
     def add_change(self, change: Change) -> None:
-        is_news = change.version > self._began and change.key.startswith(self._prefix)
-        if not is_news or self.is_overflowed or self.is_closed:
+        is_new = change.version > self._initial_version and change.key.startswith(self._prefix)
+        if not is_new or self.is_overflowed or self.is_closed:
             return
         line = event_line(change, self._watch.selection, self._transform)
-        if line is not None:
-            self._add(line)
-            self._abort_if_overflowed()
-
-    def add_initial(self, line: bytes) -> None:
-        """Queue an initial event, which does not count towards the limit."""
-        self._lines.append(line)
-        self._waiting_bytes += len(line)
-        self._allowed_bytes += len(line)
-        self._news.set()
-
-    def _add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._waiting_bytes += len(line)
-        self._news.set()
-
-    def _abort_if_overflowed(self) -> None:
-        if self._waiting_bytes > self._allowed_bytes:
+        if line is None:
+            return
+        self._add(line)
+        if self._queued_bytes > self._max_queued_bytes:
             self.is_overflowed = True
             self._lines.clear()
             self.abort()
 
+    def add_initial(self, line: bytes) -> None:
+        """Queue an initial event, which does not count towards the limit."""
+        self._add(line)
+        self._max_queued_bytes += len(line)
+
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._queued_bytes += len(line)
+        self._has_lines.set()
+
     def close(self) -> None:
         self.is_closed = True
-        self._news.set()
+        self._has_lines.set()
 
     async def take(self, seconds: float) -> bytes:
         """Return the queued events, or nothing if none arrives in time."""
         if not self._lines and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):
-                    await self._news.wait()
-        self._news.clear()
+                    await self._has_lines.wait()
+        self._has_lines.clear()
         taken: list[bytes] = []
         size = 0
         while self._lines and size < _WRITE_BYTES:
             taken.append(self._lines.popleft())
             size += len(taken[-1])
-        self._waiting_bytes -= size
+        self._queued_bytes -= size
         return b"".join(taken)
 
 
@@ -122,7 +119,7 @@ class Watches:
 
     def open(self, watch: Watch, transform: Transform) -> WatchStream:
         stream = WatchStream(watch, transform, self._store.version)
-        for line in self._begin(watch, transform):
+        for line in self._initial_lines(watch, transform):
             stream.add_initial(line)
         self._streams.setdefault(watch.kind.resource, set()).add(stream)
         return stream
@@ -137,7 +134,7 @@ class Watches:
                 for stream in streams:
                     stream.close()
 
-    def _begin(self, watch: Watch, transform: Transform) -> Iterator[bytes]:
+    def _initial_lines(self, watch: Watch, transform: Transform) -> Iterator[bytes]:
         if watch.since is None:
             for body in self._store.all(watch.kind.resource, watch.namespace):
                 if watch.selection.matches(body):
@@ -161,20 +158,16 @@ class Watches:
 
 
 def event_line(change: Change, selection: Selection, transform: Transform) -> bytes | None:
-    """Return the event of a change as the selection shows it: leaving the selection is DELETED."""
-    was_seen = change.before is not None and selection.matches(change.before)
-    if change.after is None:
-        return (
-            _deleted_line(change.before, change.version, transform)
-            if was_seen and change.before is not None
-            else None
-        )
-    is_seen = selection.matches(change.after)
-    if is_seen:
-        return _line(b"MODIFIED" if was_seen else b"ADDED", transform(change.after))
-    if was_seen and change.before is not None:
-        return _deleted_line(change.before, change.version, transform)
-    return None
+    """Return the event of a change. An object that is no longer selected is DELETED, as one that was deleted."""
+    was_selected = change.before is not None and selection.matches(change.before)
+    if change.after is not None and selection.matches(change.after):
+        return _line(b"MODIFIED" if was_selected else b"ADDED", transform(change.after))
+    if change.before is None or not was_selected:
+        return None
+    # The event has the last state that was selected and the version of the change.
+    obj = bodies.decode_stored(change.before)
+    obj["metadata"]["resourceVersion"] = str(change.version)
+    return _line(b"DELETED", transform(bodies.encode(obj)))
 
 
 def bookmark_line(kind: Kind, version: int, *, is_initial_end: bool = False) -> bytes:
@@ -185,28 +178,10 @@ def bookmark_line(kind: Kind, version: int, *, is_initial_end: bool = False) -> 
     return _line(b"BOOKMARK", bodies.encode(obj))
 
 
-def error_line(status: dict[str, object]) -> bytes:
-    return _line(b"ERROR", bodies.encode(status))
+def expired_line(since: int, store: Store) -> bytes:
+    error = api_errors.expired(f"too old resource version: {since} ({store.compacted_version})")
+    return _line(b"ERROR", bodies.encode(error.status()))
 
 
-def expired_status(since: int, store: Store) -> dict[str, object]:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": f"too old resource version: {since} ({store.compacted_version})",
-        "reason": "Expired",
-        "code": 410,
-    }
-
-
-def _line(kind: bytes, body: bytes) -> bytes:
-    return b'{"type":"' + kind + b'","object":' + body + b"}\n"
-
-
-def _deleted_line(body: bytes, version: int, transform: Transform) -> bytes:
-    """Return a DELETED event with the last state of the object and the version of the change."""
-    obj = bodies.decode_stored(body)
-    obj["metadata"]["resourceVersion"] = str(version)
-    return _line(b"DELETED", transform(bodies.encode(obj)))
+def _line(event_type: bytes, body: bytes) -> bytes:
+    return b'{"type":"' + event_type + b'","object":' + body + b"}\n"

@@ -90,13 +90,13 @@ async def _send_log(
     chunks: AsyncGenerator[bytes, None],
     limit: int | None,
 ) -> None:
-    left = limit
+    remaining = limit
     try:
         async with contextlib.aclosing(_while_connected(request, chunks)) as pieces:
             async for chunk in pieces:
-                await response.write(chunk[:left])
-                left = None if left is None else max(left - len(chunk), 0)
-                if left == 0:
+                await response.write(chunk[:remaining])
+                remaining = None if remaining is None else max(remaining - len(chunk), 0)
+                if remaining == 0:
                     break
         await response.write_eof()
     except (OSError, api_errors.ApiError):
@@ -131,30 +131,30 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime | None) -> web.StreamResponse:
     namespace, name, container = _running_container(request, pod)
-    wanted = requests.streams(request.query)
+    streams = requests.streams(request.query)
     command = request.query.getall("command", [])
     if not command:
         raise api_errors.bad_request('query parameter "command" is required')
     live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
-        return await live.exec(namespace, name, container, command, tty=wanted.tty, stdin=wanted.stdin)
+        return await live.exec(namespace, name, container, command, tty=streams.tty, stdin=streams.stdin)
 
-    return await _serve_process(request, protocol, wanted, start, "error executing command in container")
+    return await _serve_process(request, protocol, streams, start, "error executing command in container")
 
 
 async def serve_attach(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
 ) -> web.StreamResponse:
     namespace, name, container = _running_container(request, pod)
-    wanted = requests.streams(request.query)
+    streams = requests.streams(request.query)
     live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
-        return await live.attach(namespace, name, container, tty=wanted.tty, stdin=wanted.stdin)
+        return await live.attach(namespace, name, container, tty=streams.tty, stdin=streams.stdin)
 
     return await _serve_process(
-        request, protocol, wanted, start, "error attaching to container", sends_exit_code=False
+        request, protocol, streams, start, "error attaching to container", sends_exit_code=False
     )
 
 
@@ -176,7 +176,7 @@ def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
 async def _serve_process(
     request: web.BaseRequest,
     protocol: Subprotocol,
-    wanted: Streams,
+    streams: Streams,
     start: Callable[[], Awaitable[Process]],
     failure: str,
     *,
@@ -191,7 +191,7 @@ async def _serve_process(
                 websockets.ERROR, websockets.failure_status(protocol, f"{failure}: {error}")
             )
         else:
-            code = await _copy_streams(connection, wanted, process)
+            code = await _copy_streams(connection, streams, process)
             status = websockets.exit_status(protocol, code if sends_exit_code else 0)
             if status is not None:
                 await connection.send(websockets.ERROR, status)
@@ -199,13 +199,13 @@ async def _serve_process(
     return connection.websocket
 
 
-async def _copy_streams(connection: Connection, wanted: Streams, process: Process) -> int:
+async def _copy_streams(connection: Connection, streams: Streams, process: Process) -> int:
     """Copy input and output until the process ends, and return its exit code.
 
     Raises ConnectionError if the client disconnects before.
     """
-    sending = asyncio.ensure_future(_send_output(connection, wanted, process))
-    receiving = asyncio.ensure_future(_receive_input(connection, wanted, process))
+    sending = asyncio.ensure_future(_send_output(connection, streams, process))
+    receiving = asyncio.ensure_future(_receive_input(connection, streams, process))
     pinging = asyncio.ensure_future(connection.ping_until_disconnected())
     code = None
     try:
@@ -219,9 +219,9 @@ async def _copy_streams(connection: Connection, wanted: Streams, process: Proces
     return code
 
 
-async def _send_output(connection: Connection, wanted: Streams, process: Process) -> int:
-    channels = ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
-    open_channels = {channel for channel, is_wanted in channels if is_wanted}
+async def _send_output(connection: Connection, streams: Streams, process: Process) -> int:
+    channels = ((websockets.STDOUT, streams.stdout), (websockets.STDERR, streams.stderr))
+    open_channels = {channel for channel, is_requested in channels if is_requested}
     # An empty message signals that the connection is established.
     await connection.send(min(open_channels, default=websockets.ERROR), b"")
     async for channel, data in process.output():
@@ -230,14 +230,14 @@ async def _send_output(connection: Connection, wanted: Streams, process: Process
     return await process.wait()
 
 
-async def _receive_input(connection: Connection, wanted: Streams, process: Process) -> None:
+async def _receive_input(connection: Connection, streams: Streams, process: Process) -> None:
     async for message in connection.messages():
         # Input for a process that does not read any more is discarded.
         with contextlib.suppress(OSError):
             match message:
-                case websockets.Data(channel=websockets.STDIN, data=data) if wanted.stdin:
+                case websockets.Data(channel=websockets.STDIN, data=data) if streams.stdin:
                     await process.write_stdin(data)
-                case websockets.Closed(channel=websockets.STDIN) if wanted.stdin:
+                case websockets.Closed(channel=websockets.STDIN) if streams.stdin:
                     await process.close_stdin()
                 case websockets.Data(channel=websockets.RESIZE, data=data):
                     size = websockets.size(data)

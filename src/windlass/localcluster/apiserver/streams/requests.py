@@ -70,15 +70,15 @@ def _log_errors(options: LogOptions) -> list[api_errors.FieldError]:
 def streams(query: Mapping[str, str]) -> Streams:
     tty = _flag(query, "tty")
     # A terminal has a single output.
-    wanted = Streams(
+    requested = Streams(
         stdin=_flag(query, "stdin"),
         stdout=_flag(query, "stdout"),
         stderr=_flag(query, "stderr") and not tty,
         tty=tty,
     )
-    if not (wanted.stdin or wanted.stdout or wanted.stderr):
+    if not (requested.stdin or requested.stdout or requested.stderr):
         raise api_errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
-    return wanted
+    return requested
 
 
 def ports(values: Sequence[str]) -> tuple[int, ...]:
@@ -123,19 +123,17 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
     return moment
 
 
-def container_name(pod: Object, asked: str) -> str:
+def container_name(pod: Object, requested: str) -> str:
     """Return the requested container, or the only one."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
-    known = [each["name"] for each in spec.get("initContainers") or []] + main
-    if asked and asked not in known:
-        raise api_errors.bad_request(f"container {asked} is not valid for pod {name}")
-    if not asked and len(main) > 1:
-        choices = " ".join(known)
-        raise api_errors.bad_request(
-            f"a container name must be specified for pod {name}, choose one of: [{choices}]"
-        )
-    return asked or main[0]
+    choices = [each["name"] for each in spec.get("initContainers") or []] + main
+    if requested and requested not in choices:
+        raise api_errors.bad_request(f"container {requested} is not valid for pod {name}")
+    if not requested and len(main) > 1:
+        message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(choices)}]"
+        raise api_errors.bad_request(message)
+    return requested or main[0]
 
 
 def is_scheduled(pod: Object) -> bool:
@@ -171,8 +169,8 @@ def _waiting_reason(state: Object) -> str:
     if "waiting" not in state:
         return " - no logs yet"
     reason = accessors.text(state, "waiting", "reason")
-    words = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
-    return f": {words.get(reason, reason)}"
+    texts = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
+    return f": {texts.get(reason, reason)}"
 
 
 def _container_status(pod: Object, name: str) -> Object | None:

@@ -69,16 +69,16 @@ PORT_FORWARD = (
 )
 
 
-def choose_subprotocol(asked: Iterable[str], offered: tuple[Subprotocol, ...]) -> Subprotocol:
+def choose_subprotocol(requested: Iterable[str], offered: tuple[Subprotocol, ...]) -> Subprotocol:
     """Return the first requested subprotocol that is supported; the oldest one if none is requested."""
     by_name = {each.name: each for each in offered}
-    names = [name.strip() for name in asked] or [""]
+    names = [name.strip() for name in requested] or [""]
     for name in names:
         if name in by_name:
             return by_name[name]
-    known = " ".join(name for name in by_name if name)
+    supported = " ".join(name for name in by_name if name)
     raise api_errors.bad_request(
-        f"requested protocol(s) are not supported: [{' '.join(names)}]; supports [{known}]"
+        f"requested protocol(s) are not supported: [{' '.join(names)}]; supports [{supported}]"
     )
 
 

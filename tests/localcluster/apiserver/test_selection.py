@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.k8s import api_errors
-from windlass.localcluster.apiserver import field_selectors
+from windlass.localcluster.apiserver import selection
 
 POD = {
     "metadata": {"name": "a,b=c\\d", "namespace": "default"},
@@ -49,7 +49,7 @@ POD_FIELDS = (
     ],
 )
 def test_fields_match(text: str, expected: bool) -> None:
-    assert field_selectors.parse(text, POD_FIELDS).matches(POD) is expected
+    assert selection.parse_fields(text, POD_FIELDS).matches(POD) is expected
 
 
 @pytest.mark.parametrize(
@@ -64,18 +64,18 @@ def test_fields_match(text: str, expected: bool) -> None:
     ],
 )
 def test_missing_field_is_empty(obj: dict[str, Any], expected: bool) -> None:
-    assert field_selectors.parse("spec.nodeName=", POD_FIELDS).matches(obj) is expected
+    assert selection.parse_fields("spec.nodeName=", POD_FIELDS).matches(obj) is expected
 
 
 @pytest.mark.parametrize(("succeeded", "text"), [({}, "0"), ({"succeeded": 2}, "2")])
 def test_job_status_successful_selector(succeeded: dict[str, int], text: str) -> None:
-    selector = field_selectors.parse(f"status.successful={text}", ("status.successful",))
+    selector = selection.parse_fields(f"status.successful={text}", ("status.successful",))
     assert selector.matches({"status": succeeded})
     assert not selector.matches({"status": {"succeeded": 1}})
 
 
 def test_parsed_requirements() -> None:
-    requirements = field_selectors.parse(r"status.phase!=A\,B,metadata.name=x", POD_FIELDS).requirements
+    requirements = selection.parse_fields(r"status.phase!=A\,B,metadata.name=x", POD_FIELDS).requirements
     assert [(each.field, each.equal, each.value) for each in requirements] == [
         ("metadata.name", True, "x"),
         ("status.phase", False, "A,B"),
@@ -98,7 +98,7 @@ def test_parsed_requirements() -> None:
 )
 def test_invalid_selector_is_rejected(text: str, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
-        field_selectors.parse(text, POD_FIELDS)
+        selection.parse_fields(text, POD_FIELDS)
     assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
 
 
@@ -113,11 +113,11 @@ def test_invalid_selector_is_rejected(text: str, message: str) -> None:
 )
 def test_unsupported_field_is_rejected(selectable: tuple[str, ...], is_custom: bool, message: str) -> None:
     with pytest.raises(api_errors.ApiError) as raised:
-        field_selectors.parse("foo=bar", selectable, is_custom=is_custom)
+        selection.parse_fields("foo=bar", selectable, is_custom=is_custom)
     assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
 
 
 @given(st.text(max_size=10))
 def test_escaped_value_round_trips(value: str) -> None:
     escaped = value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-    assert field_selectors.parse(f"metadata.name={escaped}", ()).requirements[0].value == value
+    assert selection.parse_fields(f"metadata.name={escaped}", ()).requirements[0].value == value
