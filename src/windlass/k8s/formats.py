@@ -69,9 +69,9 @@ def _cached(rule: Rule) -> Rule:
 
 @_cached
 def dns_label(value: str) -> Problems:
-    has_dots_only = "." in value and re.fullmatch(_SUBDOMAIN, value)
-    wrong = _mismatch(value, _LABEL, _LABEL_MESSAGE, "my-name", "123-abc")
-    return _too_long(value, 63) + (("must not contain dots",) if has_dots_only else wrong)
+    is_subdomain = "." in value and re.fullmatch(_SUBDOMAIN, value)
+    mismatch = _mismatch(value, _LABEL, _LABEL_MESSAGE, "my-name", "123-abc")
+    return _too_long(value, 63) + (("must not contain dots",) if is_subdomain else mismatch)
 
 
 @_cached
@@ -91,8 +91,8 @@ def is_object_name(value: str) -> bool:
 
 def search_domain(value: str) -> Problems:
     """Check a search domain of a resolver, which may contain underscores."""
-    wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _UNDERSCORED_SUBDOMAIN_MESSAGE, "example.com")
-    return _too_long(value, 253) + wrong
+    mismatch = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _UNDERSCORED_SUBDOMAIN_MESSAGE, "example.com")
+    return _too_long(value, 253) + mismatch
 
 
 @_cached
@@ -105,20 +105,23 @@ def qualified_name(value: str) -> Problems:
             f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         )
     problems: Problems = ()
-    if slash:
-        problems += _each("prefix part ", _prefix_problems(prefix) if prefix else ("must be non-empty",))
+    if slash and not prefix:
+        problems = ("prefix part must be non-empty",)
+    elif slash:
+        mismatch = _mismatch(prefix, _SUBDOMAIN, _SUBDOMAIN_MESSAGE, "example.com")
+        problems = _with_prefix("prefix part ", _too_long(prefix, 253, "bytes") + mismatch)
     if not name:
         problems += ("name part must be non-empty",)
-    wrong = _too_long(name, 63, "bytes") + _mismatch(
+    mismatch = _too_long(name, 63, "bytes") + _mismatch(
         name, _QUALIFIED, _QUALIFIED_NAME_MESSAGE, "MyName", "my.name", "123-abc"
     )
-    return problems + _each("name part ", wrong)
+    return problems + _with_prefix("name part ", mismatch)
 
 
 @_cached
 def label_value(value: str) -> Problems:
-    wrong = _mismatch(value, f"({_QUALIFIED})?", _LABEL_VALUE_MESSAGE, "MyValue", "my_value", "12345")
-    return _too_long(value, 63, "bytes") + wrong
+    mismatch = _mismatch(value, f"({_QUALIFIED})?", _LABEL_VALUE_MESSAGE, "MyValue", "my_value", "12345")
+    return _too_long(value, 63, "bytes") + mismatch
 
 
 @_cached
@@ -132,8 +135,8 @@ def environment_name(value: str) -> Problems:
 @_cached
 def data_key(value: str) -> Problems:
     """Check a key of a ConfigMap or Secret, which becomes a file name."""
-    wrong = _mismatch(value, _KEY, _KEY_MESSAGE, "key.name", "KEY_NAME", "key-name")
-    return _too_long(value, 253) + wrong + _leaves_the_folder(value)
+    mismatch = _mismatch(value, _KEY, _KEY_MESSAGE, "key.name", "KEY_NAME", "key-name")
+    return _too_long(value, 253) + mismatch + _parent_directory_problems(value)
 
 
 def http_header(value: str) -> Problems:
@@ -189,10 +192,6 @@ def path_segment_prefix(value: str) -> Problems:
     return tuple(f"may not contain '{character}'" for character in "/%" if character in value)
 
 
-def _prefix_problems(value: str) -> Problems:
-    return _too_long(value, 253, "bytes") + _mismatch(value, _SUBDOMAIN, _SUBDOMAIN_MESSAGE, "example.com")
-
-
 def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:
     """Check the length in bytes. Kubernetes writes "bytes" only for label keys and values."""
     return () if len(value.encode()) <= limit else (f"must be no more than {limit} {unit}",)
@@ -201,15 +200,15 @@ def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:
 def _mismatch(value: str, pattern: str, rule: str, *examples: str) -> Problems:
     if re.fullmatch(pattern, value):
         return ()
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return (f"{rule} (e.g. {shown}regex used for validation is '{pattern}')",)
+    quoted = " or ".join(f"'{example}', " for example in examples)
+    return (f"{rule} (e.g. {quoted}regex used for validation is '{pattern}')",)
 
 
-def _leaves_the_folder(value: str) -> Problems:
+def _parent_directory_problems(value: str) -> Problems:
     if value in (".", ".."):
         return (f"must not be '{value}'",)
     return ("must not start with '..'",) if value.startswith("..") else ()
 
 
-def _each(prefix: str, problems: Problems) -> Problems:
+def _with_prefix(prefix: str, problems: Problems) -> Problems:
     return tuple(prefix + problem for problem in problems)

@@ -54,7 +54,7 @@ def deep_copy(value: Any) -> Any:
 def json_patch(obj: Any, operations: Any) -> Any:
     """Return the object after all operations. Reject the patch if one of them cannot be applied."""
     document = _Document(deep_copy(obj))
-    for operation in _checked(deep_copy(operations)):
+    for operation in _check_operations(deep_copy(operations)):
         document.apply(operation)
     return document.root
 
@@ -83,7 +83,7 @@ def _merged(target: Any, patch: Any) -> Any:
     return result
 
 
-def _checked(operations: Any) -> list[dict[str, Any]]:
+def _check_operations(operations: Any) -> list[dict[str, Any]]:
     if operations is None:
         return []
     if not isinstance(operations, list):

@@ -153,14 +153,14 @@ class _Parser:
         operator = self._take()
         if operator not in _OPERATORS:
             _reject_requirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
-        values = self._several_values() if operator in ("in", "notin") else {self._one_value()}
+        values = self._value_list() if operator in ("in", "notin") else {self._one_value()}
         for index, value in enumerate(sorted(values)):
             if operator in ("<", ">") and _integer(value) is None:
                 why = "for 'Gt', 'Lt' operators, the value must be an integer"
                 _reject_requirement(f"values[0]: Invalid value: {api_errors.format_value(value)}: {why}")
             if problems := formats.label_value(value):
-                shown = api_errors.format_value(value)
-                _reject_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(problems)}")
+                quoted = api_errors.format_value(value)
+                _reject_requirement(f"values[{index}][{key}]: Invalid value: {quoted}: {'; '.join(problems)}")
         return LabelRequirement(key, _OPERATORS[operator], frozenset(values))
 
     def _one_value(self) -> str:
@@ -171,7 +171,7 @@ class _Parser:
             _reject_requirement(f"found '{value}', expected: identifier")
         return value
 
-    def _several_values(self) -> set[str]:
+    def _value_list(self) -> set[str]:
         opening = self._take()
         if opening != "(":
             _reject_requirement(f"found '{opening}' expected: '('")

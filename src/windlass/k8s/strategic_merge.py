@@ -207,9 +207,9 @@ def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_n
         _reject_type(order)
     if not slash:
         raise api_errors.bad_request("invalid patch format of setElementOrder list")
-    for holder in (original, patch):
-        if not isinstance(holder.get(field, []), list):
-            _reject_type(holder[field])
+    for document in (original, patch):
+        if not isinstance(document.get(field, []), list):
+            _reject_type(document[field])
     item_type, rule = _item_type(type_name, field), _rule(type_name, field)
     if field not in original and field not in patch:
         return
@@ -228,7 +228,9 @@ def _check_order(items: list[Any], order: list[Any], rule: Rule) -> None:
     changed = [item for item in items if not (isinstance(item, dict) and _DIRECTIVE in item)]
     # `in` consumes the iterator, so each item is searched for after the previous one.
     if not all(identity(item) in remaining for item in changed):
-        _reject(f"The order in patch list:\n{_go(items)}\n doesn't match {_SET_ORDER} list:\n{_go(order)}\n")
+        _reject(
+            f"The order in patch list:\n{_go_text(items)}\n doesn't match {_SET_ORDER} list:\n{_go_text(order)}\n"
+        )
 
 
 def _merged_list(original: list[Any], patch: list[Any], item_type: str, rule: Rule) -> list[Any]:
@@ -299,7 +301,7 @@ def _identity(rule: Rule) -> Callable[[Any], Hashable]:
             if not isinstance(item, dict):
                 _reject(f"expected a map[string]interface {{}}, but received a {_go_type(item)}")
             if rule.key not in item:
-                _reject(f"map: {_go(item)} does not contain declared merge key: {rule.key}")
+                _reject(f"map: {_go_text(item)} does not contain declared merge key: {rule.key}")
             value = item[rule.key]
         if isinstance(value, dict | list):
             _reject("cannot merge lists without merge key for struct")
@@ -314,7 +316,7 @@ def _check_items(*lists: list[Any]) -> None:
     if item_types and item_types[0] is list:
         raise json_patch.inapplicable()
     if len(set(item_types)) > 1:
-        _reject(f"list element types are not identical: {_go(list(lists))}")
+        _reject(f"list element types are not identical: {_go_text(list(lists))}")
 
 
 def _plain(value: Any) -> Any:
@@ -381,15 +383,15 @@ def _reject(message: str) -> NoReturn:
 
 
 def _reject_directive(directive: Any, patch: Object) -> NoReturn:
-    shown = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={_go(directive)})"
-    _reject(f"unknown patch type: {shown} in map: {_go(patch)}")
+    shown = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={_go_text(directive)})"
+    _reject(f"unknown patch type: {shown} in map: {_go_text(patch)}")
 
 
 def _reject_type(value: Any) -> NoReturn:
     _reject(f"expected a []interface {{}}, but received a {_go_type(value)}")
 
 
-def _go(value: Any) -> str:
+def _go_text(value: Any) -> str:
     """Return a value as Go prints it in messages."""
     match value:
         case None:
@@ -397,9 +399,9 @@ def _go(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case dict():
-            return f"map[{' '.join(f'{key}:{_go(value[key])}' for key in sorted(value))}]"
+            return f"map[{' '.join(f'{key}:{_go_text(value[key])}' for key in sorted(value))}]"
         case list():
-            return f"[{' '.join(map(_go, value))}]"
+            return f"[{' '.join(map(_go_text, value))}]"
         case _:
             return str(value)
 

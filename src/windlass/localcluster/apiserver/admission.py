@@ -30,14 +30,14 @@ def convert_to_version(kind: Kind, obj: Object) -> Object:
     return {**obj, "apiVersion": kind.api_version}
 
 
-def decode(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
     """Return the object as one of this kind, pruned and defaulted, and warnings about unknown fields."""
-    check_identity(kind, given)
-    meta = given.get("metadata")
+    check_identity(kind, client_object)
+    meta = client_object.get("metadata")
     if not isinstance(meta, dict | None):
         _reject_metadata(kind, meta)
     new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
-    new.update(item for item in given.items() if item[0] not in new)
+    new.update(item for item in client_object.items() if item[0] not in new)
     if isinstance(kind.schema, typed.TypedSchema):
         kind.schema.check_types(new, kind.kind, kind.version)
         dropped = kind.schema.prune(new)
@@ -76,16 +76,16 @@ def _reject_metadata(kind: Kind, meta: object) -> NoReturn:
     raise AssertionError("metadata of a wrong type was accepted")
 
 
-def check_identity(kind: Kind, given: Object) -> None:
+def check_identity(kind: Kind, client_object: Object) -> None:
     """Reject an object of another kind. A built-in kind and its version may be omitted: the path names them."""
     for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
-        found = given.get(field)
+        found = client_object.get(field)
         if not found and kind.is_custom:
             name = field[0].upper() + field[1:]
             raise api_errors.bad_request(f"Object '{name}' is missing in the object provided")
         if found and found != expected and field == "kind" and kind.is_custom:
             error = api_errors.invalid_value("kind", found, f"must be {expected}")
-            raise api_errors.invalid(kind.group, str(found), name_of(given), [error])
+            raise api_errors.invalid(kind.group, str(found), name_of(client_object), [error])
         if found and found != expected:
             label = "API version" if field == "apiVersion" else field
             raise api_errors.bad_request(
@@ -93,9 +93,9 @@ def check_identity(kind: Kind, given: Object) -> None:
             )
 
 
-def name_of(given: Object) -> str:
+def name_of(client_object: Object) -> str:
     """Return the name of an object that has not been validated; "" if it has none."""
-    meta = given.get("metadata")
+    meta = client_object.get("metadata")
     return str(meta.get("name", "")) if isinstance(meta, dict) else ""
 
 

@@ -171,10 +171,10 @@ class ResourceHandlers:
         options = delete_options(call.query, call.body.as_options())
         representation, info, kind = call.representation, call.info, call.kind
         deleted = self._lifecycle.delete(kind, info.namespace, info.name, options)
-        if deleted.is_gone and not kind.strategy.returns_deleted_object:
+        if deleted.is_removed and not kind.strategy.returns_deleted_object:
             content = bodies.encode(_deletion_status(kind, deleted.body))
             return responses.response(200, content, representation)
-        is_accepted = not deleted.is_gone and options.orphan is False
+        is_accepted = not deleted.is_removed and options.orphan is False
         return self._object_response(202 if is_accepted else 200, call, deleted.body, representation)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
@@ -275,7 +275,7 @@ def _parse_watch(call: Call, selected: selection.Selection) -> Watch:
     query = call.query
     text = query.get("resourceVersion") or "0"
     version = parse_resource_version(text)
-    timeout_seconds = parse_integer("timeoutSeconds", query.get("timeoutSeconds") or "0")
+    timeout_seconds: float = parse_integer("timeoutSeconds", query.get("timeoutSeconds") or "0")
     if timeout_seconds <= 0:
         timeout_seconds = watches.DEFAULT_TIMEOUT_SECONDS
     with_bookmarks = parse_boolean(query.get("allowWatchBookmarks", ""))
@@ -287,7 +287,7 @@ def _parse_watch(call: Call, selected: selection.Selection) -> Watch:
         selection=selected,
         since=None if starts_with_all else version,
         with_bookmarks=with_bookmarks,
-        timeout_seconds=float(min(timeout_seconds, 10 * watches.DEFAULT_TIMEOUT_SECONDS)),
+        timeout_seconds=min(timeout_seconds, 10 * watches.DEFAULT_TIMEOUT_SECONDS),
         sends_initial_events=sends_initial_events and with_bookmarks,
     )
 

@@ -42,7 +42,7 @@ class WriteResult(msgspec.Struct, frozen=True):
 class DeleteResult(msgspec.Struct, frozen=True):
     """The last state of an object that was deleted or marked for deletion."""
 
-    is_gone: bool
+    is_removed: bool
     body: bytes
 
 
@@ -96,11 +96,11 @@ class Lifecycle:
 
     # Writing
 
-    def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> WriteResult:
+    def create(self, kind: Kind, namespace: str, client_object: Object, options: WriteOptions) -> WriteResult:
         if kind.is_terminating:
             why = "create not allowed while custom resource definition is terminating"
-            raise api_errors.forbidden(kind.group, kind.plural, admission.name_of(given), why)
-        new, warnings = admission.decode(kind, given, options)
+            raise api_errors.forbidden(kind.group, kind.plural, admission.name_of(client_object), why)
+        new, warnings = admission.decode(kind, client_object, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
         self._check_namespace_accepts(kind, namespace, meta.get("name", ""))

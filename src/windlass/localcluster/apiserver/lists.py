@@ -43,9 +43,9 @@ def list_objects(
     try:
         page = _page(store, kind, namespace, selection, token.after if token else "", limit, version)
     except CompactedError as error:
-        what = "resourceVersion" if token is None else "continue parameter"
+        parameter = "resourceVersion" if token is None else "continue parameter"
         raise api_errors.expired(
-            f"The provided {what} is too old to display a consistent list of {kind.plural}:"
+            f"The provided {parameter} is too old to display a consistent list of {kind.plural}:"
             " begin a new list without it."
         ) from error
     list_meta: dict[str, object] = {"resourceVersion": str(page.version)}

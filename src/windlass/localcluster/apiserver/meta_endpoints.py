@@ -20,14 +20,14 @@ _HEALTH = ("healthz", "livez", "readyz")
 class MetaEndpoints:
     def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
         self._registry = registry
-        self._added: tuple[Kind, ...] = ()
+        self._computed_kinds: tuple[Kind, ...] = ()
         self._address = address
         self._revision = -1
         self._documents: dict[str, bytes] = {}
 
     def add(self, kinds: tuple[Kind, ...]) -> None:
         """Add kinds to discovery that are not in the registry because their objects are not stored."""
-        self._added = kinds
+        self._computed_kinds = kinds
         self._documents.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:
@@ -50,30 +50,31 @@ class MetaEndpoints:
             case ["api", version]:
                 return self._resources("", version)
             case ["apis", group]:
-                return self._cached(f"group {group}", lambda: discovery.group(self._discovered, group))
+                return self._cached(f"group {group}", lambda: discovery.group(self._discovered_kinds, group))
             case ["apis", group, version]:
                 return self._resources(group, version)
         raise api_errors.no_such_path()
 
     @property
-    def _discovered(self) -> tuple[Kind, ...]:
-        return (*self._registry.kinds, *self._added)
+    def _discovered_kinds(self) -> tuple[Kind, ...]:
+        return (*self._registry.kinds, *self._computed_kinds)
 
     def _groups(self, root: str, accept: str) -> web.Response:
         version = discovery.aggregated_version(accept)
         if version is not None:
             return self._cached(
                 f"aggregated {root} {version}",
-                lambda: discovery.aggregated(self._discovered, root == "api", version),
+                lambda: discovery.aggregated(self._discovered_kinds, root == "api", version),
                 discovery.aggregated_content_type(version),
             )
         if root == "api":
             return responses.response(200, bodies.encode(discovery.core_versions(self._address())))
-        return self._cached("groups", lambda: discovery.group_list(self._discovered))
+        return self._cached("groups", lambda: discovery.group_list(self._discovered_kinds))
 
     def _resources(self, group: str, version: str) -> web.Response:
         return self._cached(
-            f"resources {group} {version}", lambda: discovery.resources(self._discovered, group, version)
+            f"resources {group} {version}",
+            lambda: discovery.resources(self._discovered_kinds, group, version),
         )
 
     def _openapi_v2(self, accept: str) -> web.Response:

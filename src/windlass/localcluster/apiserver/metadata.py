@@ -66,7 +66,7 @@ def validate_metadata(
     return [
         *_name_errors(metadata, name_rule),
         *_namespace_errors(metadata, namespaced),
-        *_generation_errors(metadata),
+        *_generation_errors(metadata.get("generation") or 0),
         *label_errors(metadata.get("labels"), "metadata.labels"),
         *annotation_errors(metadata.get("annotations"), "metadata.annotations"),
         *_owner_errors(metadata.get("ownerReferences") or []),
@@ -187,12 +187,10 @@ def _namespace_errors(metadata: Mapping[str, Any], namespaced: bool) -> Iterator
         yield api_errors.invalid_value("metadata.namespace", namespace, problem)
 
 
-def _generation_errors(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
-    generation = metadata.get("generation") or 0
+def _generation_errors(generation: int) -> Iterator[FieldError]:
     if generation < 0:
-        yield api_errors.invalid_value(
-            "metadata.generation", generation, "must be greater than or equal to 0"
-        )
+        problem = "must be greater than or equal to 0"
+        yield api_errors.invalid_value("metadata.generation", generation, problem)
 
 
 def _owner_errors(owners: list[dict[str, Any]]) -> Iterator[FieldError]:

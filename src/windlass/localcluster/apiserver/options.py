@@ -62,27 +62,27 @@ _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
     """Return the options in the body of the request or, without a body, in its query."""
     try:
-        sent = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
+        parsed = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
     except msgspec.ValidationError as error:
         raise api_errors.bad_request(f"invalid DeleteOptions: {error}") from error
-    if sent.kind not in (None, "", "DeleteOptions"):
-        raise api_errors.bad_request(f"the body of a delete request must be DeleteOptions, not {sent.kind}")
-    propagation = sent.propagation_policy or ""
+    if parsed.kind not in (None, "", "DeleteOptions"):
+        raise api_errors.bad_request(f"the body of a delete request must be DeleteOptions, not {parsed.kind}")
+    propagation = parsed.propagation_policy or ""
     if propagation and propagation not in _PROPAGATIONS:
         choices = [*_PROPAGATIONS, "nil"]
         raise _invalid("DeleteOptions", api_errors.not_supported("propagationPolicy", propagation, choices))
-    if propagation and sent.orphan_dependents is not None:
+    if propagation and parsed.orphan_dependents is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         raise _invalid("DeleteOptions", api_errors.invalid_value("propagationPolicy", propagation, why))
-    dry_run = [*(sent.dry_run or ()), *filter(None, [query.get("dryRun")])]
+    dry_run = [*(parsed.dry_run or ()), *filter(None, [query.get("dryRun")])]
     if any(value != "All" for value in dry_run):
         raise _invalid("DeleteOptions", api_errors.not_supported("dryRun", dry_run, ["All"]))
-    preconditions = sent.preconditions or _Preconditions()
+    preconditions = parsed.preconditions or _Preconditions()
     return DeleteOptions(
         is_dry_run=bool(dry_run),
-        grace_seconds=sent.grace_period_seconds,
+        grace_seconds=parsed.grace_period_seconds,
         propagation=propagation,
-        orphan=sent.orphan_dependents,
+        orphan=parsed.orphan_dependents,
         uid=preconditions.uid or "",
         resource_version=preconditions.resource_version or "",
     )

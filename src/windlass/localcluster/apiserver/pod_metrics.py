@@ -66,15 +66,17 @@ class PodMetrics:
         if request.method != "GET" or is_watch:
             raise api_errors.method_not_allowed()
         representation = responses.negotiate(request.headers.get("Accept", ""), query)
-        measured = self._lifecycle.registry.find("", "v1", info.plural)
-        assert measured is not None  # noqa: S101 — both are built-in kinds
+        measured_kind = self._lifecycle.registry.find("", "v1", info.plural)
+        assert measured_kind is not None  # noqa: S101 — both are built-in kinds
         if info.name:
             return responses.response(
-                200, bodies.encode(await self._one(kind, measured, info)), representation
+                200, bodies.encode(await self._object_metrics(kind, measured_kind, info)), representation
             )
-        selected = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
+        selected = selection.parse(
+            query.get("labelSelector", ""), query.get("fieldSelector", ""), measured_kind
+        )
         reading = await self._meter.reading()
-        listed = lists.list_objects(self._lifecycle.store, measured, info.namespace, selected, {})
+        listed = lists.list_objects(self._lifecycle.store, measured_kind, info.namespace, selected, {})
         items = [_metrics(kind, decode_meta(body).metadata, reading) for body in listed.bodies]
         document = {
             "kind": kind.list_kind,
@@ -84,10 +86,10 @@ class PodMetrics:
         }
         return responses.response(200, bodies.encode(document), representation)
 
-    async def _one(self, kind: Kind, measured: Kind, info: RequestInfo) -> dict[str, Any]:
+    async def _object_metrics(self, kind: Kind, measured_kind: Kind, info: RequestInfo) -> dict[str, Any]:
         reading = await self._meter.reading()
         key = object_key(info.namespace, info.name)
-        body = self._lifecycle.store.get(measured.resource, key)
+        body = self._lifecycle.store.get(measured_kind.resource, key)
         found = None if body is None else _metrics(kind, decode_meta(body).metadata, reading)
         if found is None:
             raise api_errors.not_found(GROUP, kind.kind.lower(), key)
@@ -98,31 +100,31 @@ def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, 
     """Return the metrics of a pod or node, or None for a pod that has not been measured."""
     if kind is _NODES:
         pods = [pod for pod in reading.pods.values() if pod.node == meta.name]
-        return {**_head(meta, reading.at, pods), "usage": _amounts(*usage.total(pods))}
+        return {**_common_fields(meta, reading.at, pods), "usage": _usage(*usage.total(pods))}
     pod = reading.pods.get(meta.uid)
     if pod is None:
         return None
     containers = [
-        {"name": each.name, "usage": _amounts(each.nanocores, each.memory_bytes)} for each in pod.containers
+        {"name": each.name, "usage": _usage(each.nanocores, each.memory_bytes)} for each in pod.containers
     ]
-    return {**_head(meta, reading.at, [pod]), "containers": containers}
+    return {**_common_fields(meta, reading.at, [pod]), "containers": containers}
 
 
-def _head(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
-    moment = format_time(at)
+def _common_fields(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
+    timestamp = format_time(at)
     windows = [container.window_seconds for pod in pods for container in pod.containers]
     metadata = {
         "name": meta.name,
         "namespace": meta.namespace,
         "labels": meta.labels,
-        "creationTimestamp": moment,
+        "creationTimestamp": timestamp,
     }
     return {
         "metadata": {key: value for key, value in metadata.items() if value},
-        "timestamp": moment,
+        "timestamp": timestamp,
         "window": f"{max(windows, default=0.0):.3f}s",
     }
 
 
-def _amounts(nanocores: int, memory_bytes: int) -> dict[str, str]:
+def _usage(nanocores: int, memory_bytes: int) -> dict[str, str]:
     return {"cpu": f"{nanocores}n" if nanocores else "0", "memory": f"{memory_bytes // 1024}Ki"}

@@ -17,7 +17,7 @@ _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, priv
 # Clients limit the number of headers.
 _MAX_WARNINGS = 20
 _MAX_WARNING_LENGTH = 256
-_PLAIN = ("", "*/*", "application/json")
+_JSON_ACCEPT = ("", "*/*", "application/json")
 
 
 class Representation(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ DEFAULT = Representation()
 
 
 def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
-    if accept in _PLAIN and not query:
+    if accept in _JSON_ACCEPT and not query:
         return DEFAULT
     is_pretty = parse_boolean(query.get("pretty", ""))
     table = tables.table_request(accept)

@@ -50,23 +50,23 @@ async def _scale(call: SubresourceCall) -> web.StreamResponse:
     if method == "GET":
         return responses.response(200, bodies.encode(scales.scale_of(call.obj, paths)))
     if method == "PUT":
-        given = call.body.as_object()
+        scale = call.body.as_object()
     else:
-        given = call.body.as_patch("V1Scale")(scales.scale_of(call.obj, paths))
-    changed = call.update(lambda old: scales.with_scale(old, paths, given))
+        scale = call.body.as_patch("V1Scale")(scales.scale_of(call.obj, paths))
+    changed = call.update(lambda old: scales.with_scale(old, paths, scale))
     return responses.response(200, bodies.encode(scales.scale_of(changed, paths)))
 
 
 async def _binding(call: SubresourceCall) -> web.StreamResponse:
-    given = call.body.as_object()
-    if not isinstance(given.get("metadata"), dict | None):
+    binding = call.body.as_object()
+    if not isinstance(binding.get("metadata"), dict | None):
         raise api_errors.bad_request("metadata must be an object")
-    if (_name_in(given.get("metadata")) or call.name) != call.name:
+    if (_name_in(binding.get("metadata")) or call.name) != call.name:
         raise api_errors.bad_request("name in URL does not match name in Binding object")
-    node = _name_in(given.get("target"))
+    node = _name_in(binding.get("target"))
     if not node:
         raise api_errors.bad_request("target.name: Required value")
-    annotations = (given.get("metadata") or {}).get("annotations") or {}
+    annotations = (binding.get("metadata") or {}).get("annotations") or {}
     _check_binding(node, annotations)
     options = write_options(call.query)
     call.lifecycle.amend(
@@ -81,8 +81,8 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
 
 async def _eviction(call: SubresourceCall) -> web.StreamResponse:
     """Delete the pod. There are no PodDisruptionBudgets that could prevent it."""
-    given = call.body.as_object()
-    options = delete_options(call.query, given.get("deleteOptions"))
+    eviction = call.body.as_object()
+    options = delete_options(call.query, eviction.get("deleteOptions"))
     call.lifecycle.delete(call.kind, call.namespace, call.name, options)
     return _success()
 

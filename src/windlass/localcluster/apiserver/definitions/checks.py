@@ -176,12 +176,12 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
 
 def _storage_errors(versions: list[Object]) -> Iterator[FieldError]:
     names = [version.get("name", "") for version in versions]
-    shown = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
+    summaries = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
     if len(set(names)) < len(names):
-        yield api_errors.invalid_value("spec.versions", shown, "must contain unique version names")
+        yield api_errors.invalid_value("spec.versions", summaries, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        yield api_errors.invalid_value("spec.versions", shown, why)
+        yield api_errors.invalid_value("spec.versions", summaries, why)
     # Kubernetes copies the name of the first version to an internal field and validates it there again.
     if names and names[0] and (problems := formats.dns_1035_label(names[0])):
         yield api_errors.invalid_value("spec.version", names[0], ",".join(problems))
@@ -224,22 +224,22 @@ def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]
 
 
 def _root_errors(schema: Object, path: str, has_status: bool) -> Iterator[FieldError]:
-    others = [key for key in schema if key not in _ROOT_KEYS_WITH_STATUS]
-    if has_status and others:
-        why = f"{others[0]} is not allowed at the root of the schema if the status subresource is enabled"
-        yield api_errors.invalid_value(path, others[0], why)
+    disallowed = [key for key in schema if key not in _ROOT_KEYS_WITH_STATUS]
+    if has_status and disallowed:
+        why = f"{disallowed[0]} is not allowed at the root of the schema if the status subresource is enabled"
+        yield api_errors.invalid_value(path, disallowed[0], why)
     if schema.get("nullable"):
         yield api_errors.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root")
     yield from schemas.schema_errors(schema, path)
 
 
 def _scale_errors(scale: Object | None, path: str) -> Iterator[FieldError]:
-    places = {
+    path_rules = {
         "specReplicasPath": ((".spec.",), "should be a json path under .spec"),
         "statusReplicasPath": ((".status.",), "should be a json path under .status"),
         "labelSelectorPath": ((".spec.", ".status."), "should be a json path under either .spec or .status"),
     }
-    for field, (prefixes, why) in places.items():
+    for field, (prefixes, why) in path_rules.items():
         value = (scale or {}).get(field)
         if not value:
             continue

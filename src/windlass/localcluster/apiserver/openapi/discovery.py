@@ -35,7 +35,7 @@ _STAGES = {None: 3, "beta": 2, "alpha": 1}
 
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _READING_VERBS = ("get", "list")
-_AMD_AND_ARM = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
+_GO_ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
 class Subresource(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ def version() -> Document:
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": sys.implementation.name,
-        "platform": f"{sys.platform}/{_AMD_AND_ARM.get(machine, machine)}",
+        "platform": f"{sys.platform}/{_GO_ARCHITECTURES.get(machine, machine)}",
     }
 
 
@@ -209,10 +209,12 @@ def _resources(kind: Kind) -> list[Document]:
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": list(verbs(kind)),
+        **_names(kind),
     }
-    main |= _names(kind)
     if not kind.is_custom:
-        main["storageVersionHash"] = _storage_version_hash(kind)
+        stored = f"{kind.group}/{kind.version}/{kind.kind}"
+        digest = hashlib.sha256(stored.encode()).digest()[:8]
+        main["storageVersionHash"] = base64.b64encode(digest).decode()
     return [main] + [_subresource(kind, name) for name in subresources_in_order(kind)]
 
 
@@ -240,11 +242,6 @@ def _names(kind: Kind) -> Document:
     return {key: value for key, value in names.items() if value}
 
 
-def _storage_version_hash(kind: Kind) -> str:
-    stored = f"{kind.group}/{kind.version}/{kind.kind}"
-    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
-
-
 def _aggregated_group(kinds: Sequence[Kind], name: str) -> Document:
     versions = [
         {
@@ -264,8 +261,8 @@ def _aggregated_resource(kind: Kind) -> Document:
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": list(verbs(kind)),
+        **_names(kind),
     }
-    document |= _names(kind)
     if kind.subresources:
         found = {name: subresource(kind, name) for name in subresources_in_order(kind)}
         document["subresources"] = [

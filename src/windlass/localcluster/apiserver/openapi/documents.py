@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.openapi import discovery, schemas
 from windlass.localcluster.apiserver.openapi.schemas import Dialect
@@ -21,9 +22,6 @@ _STATUS = schemas.definition_name("V1Status")
 _TEXT = {"type": "string"}
 _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header"}
 
-_JSON_PATCH = "application/json-patch+json"
-_MERGE_PATCH = "application/merge-patch+json"
-_STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _JSON_PATCH_SCHEMA: Document = {
     "type": "array",
     "items": {
@@ -231,18 +229,19 @@ def _add_object_content(
         "delete": [_STATUS, definition],
         "deletecollection": [_STATUS, list_definition],
     }
-    media_types = ["application/json", "application/yaml"]
+    media_types = [bodies.JSON, bodies.YAML]
     match verb:
         case "create" | "update":
             _add_body(document, definition, media_types, True, dialect)
         case "patch":
             # Custom resources have no strategic merge patch.
-            patch_types = [_JSON_PATCH, _MERGE_PATCH] + ([] if kind.is_custom else [_STRATEGIC_MERGE_PATCH])
+            strategic = [] if kind.is_custom else [bodies.STRATEGIC_MERGE_PATCH]
+            patch_types = [bodies.JSON_PATCH, bodies.MERGE_PATCH, *strategic]
             _add_body(document, schemas.PATCH, patch_types, True, dialect)
         case "delete" | "deletecollection":
             _add_body(document, schemas.definition_name("V1DeleteOptions"), media_types, False, dialect)
     codes = _SUCCESSES.get(verb, (200,))
-    _add_responses(document, codes, responses.get(verb, [definition]), "application/json", dialect)
+    _add_responses(document, codes, responses.get(verb, [definition]), bodies.JSON, dialect)
 
 
 def _add_body(
@@ -255,7 +254,7 @@ def _add_body(
         document["parameters"].append(parameter)
         return
     content = {
-        name: {"schema": _JSON_PATCH_SCHEMA if name == _JSON_PATCH else schema} for name in media_types
+        name: {"schema": _JSON_PATCH_SCHEMA if name == bodies.JSON_PATCH else schema} for name in media_types
     }
     document["requestBody"] = {"required": is_required, "content": content}
 
@@ -273,7 +272,7 @@ def _add_responses(
         schema = references[0] if len(references) == 1 else {"anyOf": references}
         success, failure = (
             {"content": {media_type: {"schema": schema}}},
-            {"content": {"application/json": failure}},
+            {"content": {bodies.JSON: failure}},
         )
     document["responses"] = {str(code): {"description": "OK"} | success for code in codes} | {
         "401": {"description": "Unauthorized"},

@@ -164,12 +164,12 @@ _SWAGGER_KEYS = frozenset(
 def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
     """Return all schemas that a document about these kinds can refer to, by name."""
     roots = [kind.type_name for kind in kinds if not kind.is_custom]
-    below = [
+    subresource_types = [
         _SUBRESOURCE_TYPES[name] for kind in kinds for name in kind.subresources if name in _SUBRESOURCE_TYPES
     ]
     found = {
         definition_name(name): type_schema(name, dialect)
-        for name in _reachable_types([*roots, *below, *_ALWAYS])
+        for name in _reachable_types([*roots, *subresource_types, *_ALWAYS])
     }
     found |= _common(dialect)
     for kind in kinds:
@@ -217,8 +217,8 @@ def type_schema(name: str, dialect: Dialect) -> Schema:
         schema["required"] = list(declared.required)
     if declared.fields:
         schema["properties"] = {
-            field: _field(holds, dialect, _merge_extensions(name, field))
-            for field, holds in declared.fields.items()
+            field: _field(field_type, dialect, _merge_extensions(name, field))
+            for field, field_type in declared.fields.items()
         }
     return _with_group_version_kind(schema, *_SHARED_KINDS[name]) if name in _SHARED_KINDS else schema
 
@@ -230,25 +230,25 @@ def _types() -> dict[str, Type]:
 
 def _reachable_types(roots: Iterable[str]) -> set[str]:
     found: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
         if name in found:
             continue
         found.add(name)
-        held = (holds.lstrip("[]{}") for holds in _types()[name].fields.values())
-        waiting.extend(type_name for type_name in held if type_name in _types())
+        field_types = (field_type.lstrip("[]{}") for field_type in _types()[name].fields.values())
+        pending.extend(type_name for type_name in field_types if type_name in _types())
     return found
 
 
-def _field(holds: str, dialect: Dialect, extensions: Schema) -> Schema:
-    if holds.startswith("[]"):
-        return {"type": "array", "items": _field(holds[2:], dialect, {}), **extensions}
-    if holds.startswith("{}"):
-        return {"type": "object", "additionalProperties": _field(holds[2:], dialect, {}), **extensions}
-    if holds in _SCALARS:
-        return _SCALARS[holds] | extensions
-    target = reference(_NAMED_SCALARS.get(holds) or definition_name(holds), dialect)
+def _field(field_type: str, dialect: Dialect, extensions: Schema) -> Schema:
+    if field_type.startswith("[]"):
+        return {"type": "array", "items": _field(field_type[2:], dialect, {}), **extensions}
+    if field_type.startswith("{}"):
+        return {"type": "object", "additionalProperties": _field(field_type[2:], dialect, {}), **extensions}
+    if field_type in _SCALARS:
+        return _SCALARS[field_type] | extensions
+    target = reference(_NAMED_SCALARS.get(field_type) or definition_name(field_type), dialect)
     # OpenAPI 3.0 ignores the siblings of a reference.
     if extensions and dialect is Dialect.OPENAPI:
         return {"allOf": [target], **extensions}

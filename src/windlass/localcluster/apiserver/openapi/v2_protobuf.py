@@ -191,11 +191,11 @@ _EXTENSIONS = {"Schema": 31, "Operation": 13, "PathItem": 10}
 
 
 def _fields(name: str, value: Mapping[str, Any]) -> bytes:
-    known = _MESSAGES[name]
+    fields = _MESSAGES[name]
     encoded = []
     for key, part in value.items():
-        if key in known:
-            number, encoder = known[key]
+        if key in fields:
+            number, encoder = fields[key]
             encoded.append(encoder(number, part))
         elif key.startswith("x-"):
             encoded.append(_named(_EXTENSIONS[name], [(key, part)], _any))

@@ -55,8 +55,8 @@ def _accepts(read: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _is_date(text: str) -> bool:
-    has_the_form = re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None
-    return has_the_form and _accepts(datetime.date.fromisoformat)(text)
+    has_date_form = re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None
+    return has_date_form and _accepts(datetime.date.fromisoformat)(text)
 
 
 def _is_uri(text: str) -> bool:
@@ -73,13 +73,16 @@ def _is_email(text: str) -> bool:
 
 
 def _is_hostname(text: str) -> bool:
-    fits = len(text.encode()) <= 255 and all(len(label.encode()) <= 63 for label in text.split("."))
+    has_valid_lengths = len(text.encode()) <= 255 and all(
+        len(label.encode()) <= 63 for label in text.split(".")
+    )
     return (
-        fits and _HOSTNAME.fullmatch("".join(_kind_of_character(character) for character in text)) is not None
+        has_valid_lengths
+        and _HOSTNAME.fullmatch("".join(_character_class(character) for character in text)) is not None
     )
 
 
-def _kind_of_character(character: str) -> str:
+def _character_class(character: str) -> str:
     if character in "0123456789":
         return "1"
     return {"L": "a", "S": "+"}.get(unicodedata.category(character)[0], character)
@@ -100,7 +103,7 @@ def _is_mac(text: str) -> bool:
 
 
 def _is_base64(text: str) -> bool:
-    return bool(text) and _accepts(lambda given: base64.b64decode(given, validate=True))(text)
+    return bool(text) and _accepts(lambda encoded: base64.b64decode(encoded, validate=True))(text)
 
 
 def _is_duration(text: str) -> bool:

@@ -47,7 +47,7 @@ class Scalar(msgspec.Struct, frozen=True):
     go_type: str
     types: tuple[type, ...]
     zero: object = None
-    fits: Callable[[Any], bool] | None = None
+    is_valid: Callable[[Any], bool] | None = None
     problem: Callable[[Any], str] | None = None
     has_own_decoder: bool = False
 
@@ -68,8 +68,8 @@ def go_integer(field: str) -> str:
 def _time_problem(text: str) -> str:
     if is_date_time(text):
         return ""
-    shown = msgspec.json.encode(text).decode()
-    return f'parsing time {shown} as "{_LAYOUT}": cannot parse {shown} as "2006"'
+    quoted = msgspec.json.encode(text).decode()
+    return f'parsing time {quoted} as "{_LAYOUT}": cannot parse {quoted} as "2006"'
 
 
 def _quantity_problem(value: object) -> str:
@@ -95,7 +95,7 @@ def _bytes_problem(text: str) -> str:
 SCALARS = {
     "string": Scalar("string", (str,), zero=""),
     "boolean": Scalar("bool", (bool,), zero=False),
-    "integer": Scalar("int32", (int,), zero=0, fits=_INT64.__contains__),
+    "integer": Scalar("int32", (int,), zero=0, is_valid=_INT64.__contains__),
     "number": Scalar("float64", (int, float), zero=0),
     "object": Scalar("map[string]interface {}", (dict,)),
     "any": Scalar("interface {}", _ANY_TYPE),

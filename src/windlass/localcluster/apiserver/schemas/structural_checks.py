@@ -61,7 +61,7 @@ def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]
 
     def validate(obj: Any) -> list[FieldError]:
         problems = [problem for check in checks if check is not None for problem in check(obj)]
-        return list(dict.fromkeys(make(path.removeprefix(".")) for path, make in problems))
+        return list(dict.fromkeys(make_error(path.removeprefix(".")) for path, make_error in problems))
 
     return validate
 
@@ -158,11 +158,11 @@ def _type_check(schema: JsonSchema) -> Check:
 
 
 def _junctor_check(
-    schema: JsonSchema, junctor: str, judge: Callable[[list[list[Problem]]], list[Problem]]
+    schema: JsonSchema, junctor: str, combine: Callable[[list[list[Problem]]], list[Problem]]
 ) -> Check | None:
-    """Compile a check that judges the problems that each branch finds."""
+    """Compile a check that combines the problems that each branch finds."""
     branches = [_check_of(_compile(branch)) for branch in schema.get(junctor) or ()]
-    return (lambda value: judge([branch(value) for branch in branches])) if branches else None
+    return (lambda value: combine([branch(value) for branch in branches])) if branches else None
 
 
 def _any_of(results: list[list[Problem]]) -> list[Problem]:
@@ -289,7 +289,7 @@ def _array_check(schema: JsonSchema) -> Check | None:
         for index, one in enumerate(() if accepts_any_item else value):
             check_one = item[type(one)]
             if check_one is not None and (found := check_one(one)):
-                problems += [(f"[{index}]{path}", make) for path, make in found]
+                problems += [(f"[{index}]{path}", make_error) for path, make_error in found]
         if minimum is not None and len(value) < minimum:
             problems += _in_body(len(value), f"should have at least {minimum} items")
         if maximum is not None and len(value) > maximum:
@@ -309,8 +309,8 @@ def _enum_check(schema: JsonSchema) -> Check | None:
     def check(value: Any) -> list[Problem]:
         if _identity(value) in allowed:
             return []
-        shown = "null" if value is None else value
-        return [("", lambda path: api_errors.not_supported(path, shown, names))]
+        reported = "null" if value is None else value
+        return [("", lambda path: api_errors.not_supported(path, reported, names))]
 
     return check
 
@@ -338,7 +338,7 @@ def _object_check(schema: JsonSchema) -> Check | None:
         for key, one in value.items():
             check_one = fields.get(key, other)[type(one)]
             if check_one is not None and (found := check_one(one)):
-                problems += [(f".{key}{path}", make) for path, make in found]
+                problems += [(f".{key}{path}", make_error) for path, make_error in found]
         problems += [(f".{key}", api_errors.required) for key in required if key not in value]
         return problems
 
@@ -372,14 +372,16 @@ def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | Non
         problems = own_check(value) if own_check is not None else []
         if type(value) is list and items is not None:
             problems += [
-                (f"[{index}]{path}", make) for index, one in enumerate(value) for path, make in items(one)
+                (f"[{index}]{path}", make_error)
+                for index, one in enumerate(value)
+                for path, make_error in items(one)
             ]
         elif type(value) is dict:
             for key, one in value.items():
                 if key in children:
-                    problems += [(f".{key}{path}", make) for path, make in children[key](one)]
+                    problems += [(f".{key}{path}", make_error) for path, make_error in children[key](one)]
                 elif others is not None:
-                    problems += [(f"[{key}]{path}", make) for path, make in others(one)]
+                    problems += [(f"[{key}]{path}", make_error) for path, make_error in others(one)]
         return problems
 
     return check

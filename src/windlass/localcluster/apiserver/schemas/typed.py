@@ -75,8 +75,8 @@ class _TypeMismatchError(Exception):
             return str(found)
         if not self.path:
             return f"json: cannot unmarshal {found} into Go value of type {go_type}"
-        where = f"{self.struct}.{'.'.join(reversed(self.path))}"
-        return f"json: cannot unmarshal {found} into Go struct field {where} of type {go_type}"
+        field_path = f"{self.struct}.{'.'.join(reversed(self.path))}"
+        return f"json: cannot unmarshal {found} into Go struct field {field_path} of type {go_type}"
 
 
 class _Node:
@@ -137,7 +137,7 @@ class _Leaf(_Node):
 
     def check(self, value: Any) -> None:
         scalar = self._scalar
-        if type(value) in self._types and (scalar.fits is None or scalar.fits(value)):
+        if type(value) in self._types and (scalar.is_valid is None or scalar.is_valid(value)):
             if scalar.problem is not None and (problem := scalar.problem(value)):
                 raise _TypeMismatchError(problem, "")
             return

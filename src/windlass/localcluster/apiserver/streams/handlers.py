@@ -6,7 +6,7 @@ supported.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from aiohttp import web
@@ -15,7 +15,7 @@ from windlass.k8s import api_errors
 from windlass.localcluster.apiserver.printing.accessors import Object
 from windlass.localcluster.apiserver.streams import requests, websockets
 from windlass.localcluster.apiserver.streams.requests import LogOptions, Streams
-from windlass.localcluster.apiserver.streams.websockets import Connection, Subprotocol
+from windlass.localcluster.apiserver.streams.websockets import Connection
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -110,15 +110,15 @@ async def _while_connected(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the chunks until the client disconnects, also while the log is silent."""
     while True:
-        coming = asyncio.ensure_future(_next(chunks))
+        next_chunk = asyncio.ensure_future(_next(chunks))
         try:
-            while not coming.done():
-                await asyncio.wait({coming}, timeout=websockets.HEARTBEAT_SECONDS)
+            while not next_chunk.done():
+                await asyncio.wait({next_chunk}, timeout=websockets.HEARTBEAT_SECONDS)
                 if request.transport is None or request.transport.is_closing():
                     return
         finally:
-            await websockets.stop([coming])
-        chunk = coming.result()
+            await websockets.cancel_and_wait([next_chunk])
+        chunk = next_chunk.result()
         if chunk is None:
             return
         if chunk:
@@ -130,40 +130,13 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 
 async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime | None) -> web.StreamResponse:
-    namespace, name, container = _running_container(request, pod)
-    streams = requests.streams(request.query)
-    command = request.query.getall("command", [])
-    if not command:
-        raise api_errors.bad_request('query parameter "command" is required')
-    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
-
-    async def start() -> Process:
-        return await live.exec(namespace, name, container, command, tty=streams.tty, stdin=streams.stdin)
-
-    return await _serve_process(request, protocol, streams, start, "error executing command in container")
+    return await _serve_process(request, pod, runtime, is_exec=True)
 
 
 async def serve_attach(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
 ) -> web.StreamResponse:
-    namespace, name, container = _running_container(request, pod)
-    streams = requests.streams(request.query)
-    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
-
-    async def start() -> Process:
-        return await live.attach(namespace, name, container, tty=streams.tty, stdin=streams.stdin)
-
-    return await _serve_process(
-        request, protocol, streams, start, "error attaching to container", sends_exit_code=False
-    )
-
-
-def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str, str]:
-    container = requests.container_name(pod, request.query.get("container", ""))
-    requests.require_scheduled(pod)
-    websockets.require_upgrade(request)
-    requests.require_running(pod, container)
-    return pod["metadata"]["namespace"], pod["metadata"]["name"], container
+    return await _serve_process(request, pod, runtime, is_exec=False)
 
 
 def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
@@ -174,25 +147,35 @@ def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
 
 
 async def _serve_process(
-    request: web.BaseRequest,
-    protocol: Subprotocol,
-    streams: Streams,
-    start: Callable[[], Awaitable[Process]],
-    failure: str,
-    *,
-    sends_exit_code: bool = True,
+    request: web.BaseRequest, pod: Object, runtime: PodRuntime | None, *, is_exec: bool
 ) -> web.StreamResponse:
+    """Start a process, or attach to that of the container, and copy its streams."""
+    container = requests.container_name(pod, request.query.get("container", ""))
+    requests.require_scheduled(pod)
+    websockets.require_upgrade(request)
+    requests.require_running(pod, container)
+    streams = requests.streams(request.query)
+    command = request.query.getall("command", [])
+    if is_exec and not command:
+        raise api_errors.bad_request('query parameter "command" is required')
+    runtime = _require_runtime(runtime)
+    protocol = websockets.negotiate(request, websockets.REMOTE_COMMAND)
     connection = await websockets.accept(request, protocol)
+    target = pod["metadata"]["namespace"], pod["metadata"]["name"], container
     with contextlib.suppress(ConnectionError):
         try:
-            process = await start()
+            if is_exec:
+                process = await runtime.exec(*target, command, tty=streams.tty, stdin=streams.stdin)
+            else:
+                process = await runtime.attach(*target, tty=streams.tty, stdin=streams.stdin)
         except (OSError, api_errors.ApiError) as error:
-            await connection.send(
-                websockets.ERROR, websockets.failure_status(protocol, f"{failure}: {error}")
-            )
+            failure = "error executing command in container" if is_exec else "error attaching to container"
+            message = websockets.failure_status(protocol, f"{failure}: {error}")
+            await connection.send(websockets.ERROR, message)
         else:
             code = await _copy_streams(connection, streams, process)
-            status = websockets.exit_status(protocol, code if sends_exit_code else 0)
+            # A client that is attached does not get the exit code.
+            status = websockets.exit_status(protocol, code if is_exec else 0)
             if status is not None:
                 await connection.send(websockets.ERROR, status)
         await connection.websocket.close()
@@ -250,51 +233,52 @@ async def serve_port_forward(
 ) -> web.StreamResponse:
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)
-    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.PORT_FORWARD)
+    runtime = _require_runtime(runtime)
+    protocol = websockets.negotiate(request, websockets.PORT_FORWARD)
     ports = requests.ports(request.query.getall("ports", []))
     connection = await websockets.accept(request, protocol)
-    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+    open_ports: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
     try:
         with contextlib.suppress(ConnectionError):
             for index, port in enumerate(ports):
-                await _open(connection, pod, live, 2 * index, port, opened)
-            await _forward(connection, opened)
+                await _open_port(connection, pod, runtime, 2 * index, port, open_ports)
+            await _forward(connection, open_ports)
             await connection.websocket.close()
     finally:
-        for _, writer in opened.values():
+        for _, writer in open_ports.values():
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
     return connection.websocket
 
 
-async def _open(
+async def _open_port(
     connection: Connection,
     pod: Object,
     runtime: PodRuntime,
     channel: int,
     port: int,
-    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]],
+    open_ports: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]],
 ) -> None:
     """Open a port, which has two channels: one for data and one for errors."""
     metadata = pod["metadata"]
     for each in (channel, channel + 1):
         await connection.send(each, websockets.port_announcement(port))
     try:
-        opened[channel] = await runtime.open_port(metadata["namespace"], metadata["name"], port)
+        open_ports[channel] = await runtime.open_port(metadata["namespace"], metadata["name"], port)
     except (OSError, api_errors.ApiError) as error:
         subject = f"port {port} to pod {metadata['name']}, uid {metadata.get('uid', '')}"
         await connection.send(channel + 1, f"error forwarding {subject}: {error}".encode())
 
 
 async def _forward(
-    connection: Connection, opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+    connection: Connection, open_ports: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 ) -> None:
     """Copy data until the pod has closed every port or the client disconnects."""
     sending = asyncio.gather(
-        *(_send_port_data(connection, channel, reader) for channel, (reader, _) in opened.items())
+        *(_send_port_data(connection, channel, reader) for channel, (reader, _) in open_ports.items())
     )
-    writers = {channel: writer for channel, (_, writer) in opened.items()}
+    writers = {channel: writer for channel, (_, writer) in open_ports.items()}
     receiving = asyncio.ensure_future(_receive_port_data(connection, writers))
     pinging = asyncio.ensure_future(connection.ping_until_disconnected())
     await websockets.wait_first_and_cancel(sending, receiving, pinging)

@@ -200,14 +200,14 @@ async def wait_first_and_cancel(*tasks: asyncio.Future[Any]) -> None:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await stop(tasks)
+        await cancel_and_wait(tasks)
     for task in tasks:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, ConnectionError):
             raise error
 
 
-async def stop(tasks: Iterable[asyncio.Future[Any]]) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]]) -> None:
     tasks = list(tasks)
     for task in tasks:
         task.cancel()
