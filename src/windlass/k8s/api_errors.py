@@ -94,7 +94,7 @@ def _escaped(character: str) -> str:
 
 
 class ApiError(Exception):
-    """A request is rejected. The server answers with `status()`."""
+    """The error of a rejected request. `status()` returns the body of the response."""
 
     def __init__(
         self,

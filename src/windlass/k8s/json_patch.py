@@ -29,7 +29,7 @@ def require_version(resource_version: str) -> dict[str, str]:
 
 
 def limit_depth(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Return HTTP 400 for documents that are nested too deeply for the interpreter."""
+    """Reject documents that are nested too deeply for the interpreter with HTTP 400."""
 
     @functools.wraps(function)
     def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:

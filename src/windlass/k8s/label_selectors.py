@@ -24,7 +24,7 @@ _OPERATORS = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn"
 
 
 class LabelRequirement(msgspec.Struct, frozen=True):
-    """A requirement on one label. `operator` is that of a matchExpression, or that of a node affinity: Gt, Lt."""
+    """A requirement on one label. `operator` is one of matchExpressions, or Gt or Lt of a node affinity."""
 
     key: str
     operator: str

@@ -13,7 +13,7 @@ _OPTIONS.log_errors = False  # RE2 would write to stderr
 
 
 class PatternError(ValueError):
-    """RE2 rejects an expression. `reason` is its message, without the expression."""
+    """An expression that RE2 rejects. `reason` is the message of RE2, without the expression."""
 
     def __init__(self, expression: str, reason: str) -> None:
         super().__init__(f"invalid regular expression `{expression}`: {reason}")

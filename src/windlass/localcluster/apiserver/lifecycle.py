@@ -256,7 +256,7 @@ class Lifecycle:
             if not kind.strategy.is_graceful:
                 return DeleteResult(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
-                # It was terminating already, so this deletion is a second change.
+                # The object was already terminating, so this deletion is a second change.
                 meta["resourceVersion"] = str(self.store.version)
             return DeleteResult(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:

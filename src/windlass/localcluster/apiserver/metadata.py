@@ -9,7 +9,7 @@ from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
 NameRule = Callable[[str, bool], formats.Problems]
-"""Returns the problems of a name, or of a generateName prefix."""
+"""Return the problems of a name or, if the second argument is true, of a generateName prefix."""
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")

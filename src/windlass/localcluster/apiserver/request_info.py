@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-# Subresources of a namespace: other paths below a namespace name a resource in it.
+# The subresources of a namespace. Any other name after that of a namespace is a resource in it.
 _NAMESPACE_SUBRESOURCES = (["status"], ["finalize"])
 
 

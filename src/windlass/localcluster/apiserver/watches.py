@@ -158,7 +158,7 @@ class Watches:
 
 
 def event_line(change: Change, selection: Selection, transform: Transform) -> bytes | None:
-    """Return the event of a change. An object that is no longer selected is DELETED, as one that was deleted."""
+    """Return the event of a change, DELETED if the object is no longer selected, or None if it was not selected."""
     was_selected = change.before is not None and selection.matches(change.before)
     if change.after is not None and selection.matches(change.after):
         return _line(b"MODIFIED" if was_selected else b"ADDED", transform(change.after))

@@ -203,7 +203,7 @@ def _value_validations(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSche
         yield schema["not"], f"{path}.not"
 
 
-# Second pass: is the schema structural
+# Second pass: structure
 
 
 def _structural_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:

@@ -24,7 +24,7 @@ class Process(Protocol):
     """A process that was started for a client or to which a client is attached."""
 
     async def write_stdin(self, data: bytes) -> None:
-        """Write, and return when there is room for more. Raises OSError if the process does not read any more."""
+        """Write to stdin. Wait while its buffer is full. Raises OSError if the process no longer reads."""
         ...
 
     async def close_stdin(self) -> None: ...
@@ -108,7 +108,7 @@ async def _send_log(
 async def _while_connected(
     request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks until the client disconnects, also while the log is silent."""
+    """Yield the chunks until the client disconnects, even while the log has no new lines."""
     while True:
         next_chunk = asyncio.ensure_future(_next(chunks))
         try:
@@ -149,7 +149,7 @@ def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
 async def _serve_process(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None, *, is_exec: bool
 ) -> web.StreamResponse:
-    """Start a process, or attach to that of the container, and copy its streams."""
+    """Start a process or attach to that of the container, then copy its streams until it ends."""
     container = requests.container_name(pod, request.query.get("container", ""))
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)
@@ -174,7 +174,7 @@ async def _serve_process(
             await connection.send(websockets.ERROR, message)
         else:
             code = await _copy_streams(connection, streams, process)
-            # A client that is attached does not get the exit code.
+            # An attached client does not receive the exit code.
             status = websockets.exit_status(protocol, code if is_exec else 0)
             if status is not None:
                 await connection.send(websockets.ERROR, status)
@@ -215,7 +215,7 @@ async def _send_output(connection: Connection, streams: Streams, process: Proces
 
 async def _receive_input(connection: Connection, streams: Streams, process: Process) -> None:
     async for message in connection.messages():
-        # Input for a process that does not read any more is discarded.
+        # Input for a process that no longer reads is discarded.
         with contextlib.suppress(OSError):
             match message:
                 case websockets.Data(channel=websockets.STDIN, data=data) if streams.stdin:

@@ -113,7 +113,7 @@ def size(data: bytes) -> Size | None:
 
 
 def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
-    """Return the message on the error channel after a process has ended; None if there is none."""
+    """Return the message on the error channel after a process has ended, or None if the protocol has none."""
     if code == 0:
         return msgspec.json.encode({"metadata": {}, "status": "Success"}) if protocol.sends_status else None
     message = f"command terminated with non-zero exit code: exit status {code}"
@@ -164,7 +164,7 @@ class Connection:
         self.protocol = protocol
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send, and return when there is room for more. Raises ConnectionError if the client has disconnected."""
+        """Send a message. Wait while the buffer is full. Raises ConnectionError if the client has disconnected."""
         message = encode(self.protocol, channel, data)
         if isinstance(message, str):
             await self.websocket.send_str(message)
