@@ -69,7 +69,7 @@ def test_crds_stay_while_frameworks_exist(cluster: Cluster, place: Place) -> Non
     refused = cluster.windlass("uninstall", "--crds", "--yes", is_expected_to_work=False)
     assert refused.returncode == 1
     assert f"{place.name}/job" in refused.stderr
-    assert "Nothing was removed" in refused.stderr
+    assert "Nothing was deleted" in refused.stderr
     staying = {
         name for name, pod in cluster.controllers().items() if "deletionTimestamp" not in pod["metadata"]
     }
