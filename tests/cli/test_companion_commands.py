@@ -23,6 +23,7 @@ from in_process_cluster import InProcessCluster
 
 from windlass.cli.commands import run
 from windlass.cli.main import main
+from windlass.cli.run_options import RunArguments
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
 from windlass.render.companions.password_files import ALL_USERS
@@ -229,7 +230,8 @@ def test_companion_of_a_file_is_started_on_this_machine(
     options = ["--port", "7", "--address", "::1", "--browser", "--timeout", "7s"]
     result = CliRunner().invoke(main, [str(companion), name, *options])
     assert (result.exit_code, result.output) == (0, "")
-    assert asked == [(name, companion, ForwardOptions("::1", 7, opens_browser=True), 7.0)]
+    forward = ForwardOptions("::1", 7, opens_browser=True)
+    assert asked == [(name, RunArguments(timeout=7.0), (companion,), forward)]
 
 
 @pytest.mark.parametrize("words", [("jupyter", "--new-password"), ("hub", "--new-password", "ada")])

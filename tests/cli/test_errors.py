@@ -13,7 +13,6 @@ import pytest
 
 from windlass.cli import errors, main
 from windlass.cli.errors import CommandError
-from windlass.cli.main import LazyCommand
 from windlass.runner import exit_codes
 
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
@@ -64,8 +63,8 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> type:
         def fail() -> None:
             raise Failing.error
 
-    monkeypatch.setitem(sys.modules, "failing", Failing)
-    monkeypatch.setitem(main.COMMANDS, "fail", LazyCommand("failing", "Fail."))
+    monkeypatch.setitem(sys.modules, "windlass.cli.commands.fail", Failing)
+    monkeypatch.setitem(main.COMMANDS, "fail", "Fail.")
     return Failing
 
 

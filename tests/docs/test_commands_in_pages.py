@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from windlass.cli import commands
 from windlass.cli.main import COMMANDS, SECTIONS, main
 
 TOP = Path(__file__).parents[2]
@@ -175,9 +176,11 @@ def test_pages_contain_commands() -> None:
 
 
 def test_every_command_is_in_one_section_of_the_help() -> None:
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+    names = [name for section in SECTIONS.values() for name in section]
+    modules = [each.stem.replace("_", "-") for each in Path(commands.__path__[0]).glob("[!_]*.py")]
+    assert sorted(names) == sorted(modules)
 
 
 def test_command_summaries_fit_on_a_line() -> None:
     room = 80 - 2 - max(map(len, COMMANDS)) - 2
-    assert [name for name, command in COMMANDS.items() if len(command.summary) > room] == []
+    assert [name for name, summary in COMMANDS.items() if len(summary) > room] == []

@@ -237,7 +237,7 @@ def test_port_in_use_is_reported(home: Home) -> None:
         done = local.tell("up", "--listen", address).expect(1)
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
-    assert message.startswith("Error: the cluster cannot start: ")
+    assert message.startswith("windlass: the cluster cannot start: ")
     assert address in message
     local.tell("status").expect(3)
     wait_for("nothing to be left", lambda: not machine.marked(home.mark))
@@ -263,7 +263,7 @@ def test_unavailable_network_is_reported() -> None:
         done = Local(home).tell("up", "--network", "isolated").expect(1)
         assert done.stdout == ""
         (message,) = done.stderr.splitlines()
-        assert message.startswith("Error: the cluster cannot start: ")
+        assert message.startswith("windlass: the cluster cannot start: ")
         assert "cannot isolate the network of pods" in message
         wait_for("nothing to be left", lambda: not machine.marked(home.mark))
 
@@ -276,5 +276,5 @@ def test_unreadable_database_is_reported(home: Home) -> None:
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
     words = f"the cluster cannot start: cannot read {local.data}/cluster.db: it is not a Windlass database"
-    assert message.startswith(f"Error: {words}")
+    assert message.startswith(f"windlass: {words}")
     wait_for("nothing to be left", lambda: not machine.marked(home.mark))

@@ -1,5 +1,6 @@
 """Convert a command to a job: `windlass run --ps 2 --workers 2 -- python train.py`."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
@@ -17,6 +18,8 @@ from windlass.render.documents import Submission
 
 _INVALID_CHARACTERS = re.compile(r"[^a-z0-9]+")
 _MAX_NAME_LENGTH = 40
+_MAX_BYTES = 1024 * 1024
+"""Size of the part of a script that is inspected."""
 _INTERPRETERS = re.compile(r"(python[0-9.]*|sh|bash|torchrun|mpirun|mpiexec|uv|run|env)$")
 _ROLES = {"chief": "chief", "ps": "ps", "workers": "worker"}
 """Roles by the option that sets their number of tasks."""
@@ -36,27 +39,27 @@ class JobOptions(msgspec.Struct, frozen=True):
     has_barrier: bool = False
 
     @property
-    def given(self) -> list[str]:
-        """Names of the given options that require a command."""
+    def set_options(self) -> list[str]:
+        """Names of the options that are set. They require a command."""
         options = {
-            "--name": bool(self.name),
+            "--name": self.name,
             "--runtime": self.runtime is not None,
             **{f"--{option}": True for option in self.numbers},
-            "--role": bool(self.roles),
-            "--env": bool(self.env),
+            "--role": self.roles,
+            "--env": self.env,
             "--barrier": self.has_barrier,
         }
-        return [option for option, is_given in options.items() if is_given]
+        return [option for option, value in options.items() if value]
 
 
-def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submission:
+def submission(command: Sequence[str], options: JobOptions, folder: Path) -> Submission:
     """Return the job that runs the command in `folder`. Raises UsageError."""
     roles = _roles(options)
     job = Job(
-        name=options.name or _name(words),
-        runtime=options.runtime or _runtime(words, roles, folder),
+        name=options.name or _name(command),
+        runtime=options.runtime or _runtime(command, roles, folder),
         code=str(folder),
-        command=tuple(words),
+        command=tuple(command),
         roles={name: Role(tasks=tasks) for name, tasks in roles.items()},
         env=dict(_pair("--env", each, "NAME=VALUE") for each in options.env),
         barrier=options.has_barrier,
@@ -67,11 +70,12 @@ def submission(words: Sequence[str], options: JobOptions, folder: Path) -> Submi
     return Submission(job=job)
 
 
-def missing_script(words: Sequence[str], folder: Path) -> Path | None:
+def missing_script(command: Sequence[str], folder: Path) -> Path | None:
     """Return the path of the script if it does not exist; None if it exists or cannot be determined."""
-    is_a_script = len(words) > 1 and words[1].endswith(".py")
-    is_certain = is_a_script and re.fullmatch(r"python[0-9.]*", PurePath(words[0]).name) is not None
-    return folder / words[1] if is_certain and not (folder / words[1]).exists() else None
+    runs_script = len(command) > 1 and command[1].endswith(".py")
+    if not runs_script or re.fullmatch(r"python[0-9.]*", PurePath(command[0]).name) is None:
+        return None
+    return None if (folder / command[1]).exists() else folder / command[1]
 
 
 def _roles(options: JobOptions) -> dict[str, int]:
@@ -81,8 +85,8 @@ def _roles(options: JobOptions) -> dict[str, int]:
         if not re.fullmatch("[0-9]{1,5}", number):
             raise click.UsageError(f"--role: found {each!r}, expected NAME=N, e.g. evaluator=1")
         roles[name] = int(number)
-    has_workers = bool(options.roles) or roles.keys() & {"chief", "worker"}
-    return roles if has_workers else {**roles, "worker": 1}
+    has_trainers = bool(options.roles) or roles.keys() & {"chief", "worker"}
+    return roles if has_trainers else {**roles, "worker": 1}
 
 
 def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
@@ -92,45 +96,37 @@ def _pair(option: str, written: str, expected: str) -> tuple[str, str]:
     return name, value
 
 
-def _name(words: Sequence[str]) -> str:
+def _name(command: Sequence[str]) -> str:
     """Return a job name from the name of the script or the program."""
-    meant = next((PurePath(word).stem for word in words if word.endswith((".py", ".sh"))), "")
-    if not meant:
-        plain = (PurePath(word).name for word in words if not word.startswith("-"))
-        meant = next((word for word in plain if not _INTERPRETERS.match(word)), "")
-    label = _INVALID_CHARACTERS.sub("-", meant.lower())[:_MAX_NAME_LENGTH].strip("-")
+    name = next((PurePath(word).stem for word in command if word.endswith((".py", ".sh"))), "")
+    if not name:
+        programs = (PurePath(word).name for word in command if not word.startswith("-"))
+        name = next((program for program in programs if not _INTERPRETERS.match(program)), "")
+    label = _INVALID_CHARACTERS.sub("-", name.lower())[:_MAX_NAME_LENGTH].strip("-")
     return label if re.match(names.DNS_LABEL_PATTERN, label) else "job"
 
 
-# Runtime
-
-_MAX_BYTES = 1024 * 1024
-
-
-def _runtime(words: Sequence[str], roles: Mapping[str, int], folder: Path) -> Runtime:
+def _runtime(command: Sequence[str], roles: Mapping[str, int], folder: Path) -> Runtime:
     if "ps" in roles:
         return Runtime.TENSORFLOW
-    meant = _hints(words, folder).runtime
+    runtime = _hints(command, folder).runtime
     # With MPI, one task starts the others. This is used only if it is requested with --runtime.
-    return meant if meant is not None and meant is not Runtime.MPI else Runtime.PLAIN
+    return runtime if runtime is not None and runtime is not Runtime.MPI else Runtime.PLAIN
 
 
-def missing_options(words: Sequence[str], folder: Path) -> tuple[str, ...]:
+def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
     """Return the options for peers that the script has and the command does not set, e.g. --ps_hosts=$(PS_HOSTS)."""
-    given = {word.partition("=")[0].lstrip("-") for word in words}
-    wanted = _hints(words, folder).arguments
-    return tuple(each for each in wanted if each.partition("=")[0].lstrip("-") not in given)
+
+    def name(argument: str) -> str:
+        return argument.partition("=")[0].lstrip("-")
+
+    names_set = set(map(name, command))
+    return tuple(each for each in _hints(command, folder).arguments if name(each) not in names_set)
 
 
-def _hints(words: Sequence[str], folder: Path) -> Hints:
-    script = next((word for word in words if word.endswith(".py")), None)
-    return script_hints.inspect_script(_beginning(folder / script)) if script is not None else Hints()
-
-
-def _beginning(script: Path) -> bytes:
-    """Return the first bytes of the script; none if it cannot be read, which the command itself will report."""
-    try:
-        with script.open("rb") as stream:
-            return stream.read(_MAX_BYTES)
-    except OSError:
-        return b""
+def _hints(command: Sequence[str], folder: Path) -> Hints:
+    """Return the hints in the beginning of the script; none if it cannot be read, which the command will report."""
+    for script in [word for word in command if word.endswith(".py")][:1]:
+        with contextlib.suppress(OSError), (folder / script).open("rb") as stream:
+            return script_hints.inspect_script(stream.read(_MAX_BYTES))
+    return Hints()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from windlass.client.companions.status import CompanionView
     from windlass.client.connection import Connection
 
-_SIGNS_OF_A_FILE = (".", "/")
-
 
 class ForwardRequest(NamedTuple):
     companion: Companion
@@ -33,7 +32,7 @@ class ForwardRequest(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        return any(sign in self.name for sign in _SIGNS_OF_A_FILE)
+        return "." in self.name or "/" in self.name
 
 
 Before = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
@@ -45,51 +44,39 @@ Meanwhile = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add NAME and the common options. The command gets a `request`."""
 
-    def added(command: Callable[..., Any]) -> Callable[..., Any]:
-        def with_request(
-            name: str,
-            port: int | None,
-            address: str,
-            opens_browser: bool,
-            timeout: float,
-            cluster: ClusterOptions,
-            **others: Any,
-        ) -> Any:
-            request = ForwardRequest(companion, name, port, address, opens_browser, timeout, cluster)
-            return command(request=request, **others)
+    def add_options(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.argument("name", metavar="NAME|FILE", shell_complete=name_completion.jobs)
+        @click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            metavar="PORT",
+            help="Local port (default: the companion's port, or the next free one).",
+        )
+        @click.option(
+            "--address",
+            default="127.0.0.1",
+            show_default=True,
+            metavar="ADDRESS",
+            help="Local address to listen on. 0.0.0.0 accepts connections from other machines.",
+        )
+        @click.option("--browser", "opens_browser", is_flag=True, help="Open the URL in a browser.")
+        @click.option(
+            "--timeout",
+            default="5m",
+            show_default=True,
+            metavar="DURATION",
+            callback=parameters.positive_duration,
+            help="How long to wait until the companion responds.",
+        )
+        @cluster_options.options
+        @functools.wraps(command)
+        def with_request(**options: Any) -> Any:
+            values = {name: options.pop(name) for name in ForwardRequest._fields if name in options}
+            return command(request=ForwardRequest(companion=companion, **values), **options)
 
-        with_request.__name__, with_request.__doc__ = command.__name__, command.__doc__
-        with_request.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-        placed = cluster_options.options(with_request)
-        for add in (
-            click.option(
-                "--timeout",
-                default="5m",
-                show_default=True,
-                metavar="DURATION",
-                callback=parameters.positive_duration,
-                help="How long to wait until the companion responds.",
-            ),
-            click.option("--browser", "opens_browser", is_flag=True, help="Open the URL in a browser."),
-            click.option(
-                "--address",
-                default="127.0.0.1",
-                show_default=True,
-                metavar="ADDRESS",
-                help="Local address to listen on. 0.0.0.0 accepts connections from other machines.",
-            ),
-            click.option(
-                "--port",
-                type=click.IntRange(0, 65535),
-                metavar="PORT",
-                help="Local port (default: the companion's port, or the next free one).",
-            ),
-            click.argument("name", metavar="NAME|FILE", shell_complete=name_completion.jobs),
-        ):
-            add(placed)
-        return placed
+        return with_request
 
-    return added
+    return add_options
 
 
 def open_companion(
@@ -98,10 +85,10 @@ def open_companion(
     """Forward until Ctrl-C. Raises CommandError."""
     if request.is_file:
         sys.exit(_run_file(request))
-    cluster_options.run(request.cluster, lambda connection: _open(connection, request, before, meanwhile))
+    cluster_options.run(request.cluster, _open, request, before, meanwhile)
 
 
-def say(message: str) -> None:
+def print_line(message: str) -> None:
     """Print and flush, for programs that read the output."""
     click.echo(message)
     sys.stdout.flush()
@@ -111,24 +98,26 @@ def note(message: str) -> None:
     click.echo(f"windlass: {message}", err=True)
 
 
-def renewal(user: str = "") -> Before:
-    """Return a step that changes the password of a user of a hub, or of a Jupyter, and prints it."""
+def password_renewal(user: str = "") -> Before:
+    """Return a step that changes the password of a hub's user, or that of a Jupyter, and prints it."""
 
     async def renew(connection: "Connection", view: "CompanionView") -> None:
         from windlass.client.companions import passwords, resolution
 
         password = await passwords.renew(connection, view, user)
-        say(resolution.password_notice(f"new password of {user or view.companion}", password))
+        print_line(resolution.password_notice(f"new password of {user or view.companion}", password))
 
     return renew
 
 
 def _run_file(request: ForwardRequest) -> int:
     from windlass.cli.commands import run
+    from windlass.cli.run_options import RunArguments
     from windlass.runner.options import ForwardOptions
 
     forward = ForwardOptions(request.address, request.port, request.opens_browser)
-    return run.run_companions(request.name, request.companion, forward, request.timeout)
+    arguments = RunArguments(timeout=request.timeout)
+    return run.run_companions(request.name, arguments, (request.companion,), forward)
 
 
 async def _open(
@@ -145,26 +134,22 @@ async def _open(
             f"waiting until {request.companion} of {request.name} is ready{f': {view.reason}' if view.reason else ''}"
         )
     view = await companion_status.until_ready(connection, request.name, request.companion, request.timeout)
-    leading = companion_status.forward(
+    forwarding = companion_status.forward(
         connection, view, port=request.port, address=request.address, note=note
     )
     with _until_interrupted() as interrupted:
-        async with leading as forward:
-            stays = f"Ctrl-C stops forwarding, not the {request.companion}"
-            say(f"{request.companion} of {request.name}: {forward.url}  ({stays})")
+        async with forwarding as forward:
+            hint = f"Ctrl-C stops forwarding, not the {request.companion}"
+            print_line(f"{request.companion} of {request.name}: {forward.url}  ({hint})")
             if request.opens_browser:
                 await browser.open_at(forward.url, note)
-            await _while_open(interrupted, meanwhile(forward.url, view) if meanwhile is not None else None)
-
-
-async def _while_open(interrupted: asyncio.Event, doing: Coroutine[Any, Any, None] | None) -> None:
-    work = asyncio.create_task(doing) if doing is not None else None
-    try:
-        await interrupted.wait()
-    finally:
-        if work is not None:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            tasks = [asyncio.create_task(meanwhile(forward.url, view))] if meanwhile is not None else []
+            try:
+                await interrupted.wait()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.contextmanager

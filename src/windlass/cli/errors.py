@@ -73,8 +73,16 @@ def run_reporting_errors(*, is_debugging: bool) -> Iterator[None]:
 
 def describe_error(error: Exception) -> tuple[str, int]:
     """Return the message and the exit code."""
+    # Imported here: these imports are slow.
+    from windlass.client.errors import ClientError
+    from windlass.runner.local.data_folders import LocalClusterError
+
     if isinstance(error, CommandError):
         return str(error), error.code
+    if isinstance(error, ClientError):
+        return str(error), exit_codes.of_client_error(error)
+    if isinstance(error, LocalClusterError):
+        return str(error), exit_codes.FAILED
     if isinstance(error, OSError):
         return os_error_message(error), exit_codes.FAILED
     failure = f"internal error: {type(error).__name__}: {error}"

@@ -18,11 +18,10 @@ STDIN = "-"
 
 
 def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Source":
-    """Print the diagnostics of a file, and exit if it has errors. Raises CommandError.
+    """Print the diagnostics of a file, and exit if it has errors. Raises CommandError and ClientError.
 
     `namespace` is that of jobs that name none, if it is known.
     """
-    from windlass.client.errors import InvalidJobError
     from windlass.client.submit import sources
 
     if file.endswith(".py"):
@@ -32,18 +31,16 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
             exit_codes.USAGE,
         )
     try:
-        found = sources.decode(read(file), called(file), Path(file).parent, namespace)
+        found = sources.decode(read(file), display_name(file), Path(file).parent, namespace)
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
-    except InvalidJobError as error:
-        raise CommandError(str(error), exit_codes.USAGE) from error
     for diagnostic in found.contents.diagnostics:
         click.echo(str(diagnostic), err=True)
     if found.contents.errors:
         sys.exit(exit_codes.USAGE)
     if needs_a_job and not found.contents.submissions:
-        raise CommandError(f"{called(file)}: {sources.NO_JOB}", exit_codes.USAGE)
+        raise CommandError(f"{display_name(file)}: {sources.NO_JOB}", exit_codes.USAGE)
     return found
 
 
@@ -51,25 +48,21 @@ def require_namespace(file: str, submission: "Submission", namespace: str) -> No
     """Raise CommandError if a job names another namespace than the option --namespace."""
     if namespace and submission.namespace not in ("", namespace):
         raise CommandError(
-            f"{called(file)}: the job {submission.name} has the namespace {submission.namespace}, and --namespace is "
-            f"{namespace}: remove one of them",
+            f"{display_name(file)}: the job {submission.name} has the namespace {submission.namespace}, and "
+            f"--namespace is {namespace}: remove one of them",
             exit_codes.USAGE,
         )
 
 
 def templates(file: str, data: bytes) -> dict[str, str]:
-    """Return the files that a config imports, by path. Raises CommandError."""
+    """Return the files that a config imports, by path. Raises FaultyJobError."""
     from windlass.render import documents
 
     if not documents.template_paths(data):
         return {}
-    from windlass.client.errors import InvalidJobError
     from windlass.client.submit import sources
 
-    try:
-        return sources.read_templates(data, Path(file).parent)
-    except InvalidJobError as error:
-        raise CommandError(str(error), exit_codes.USAGE) from error
+    return sources.read_templates(data, Path(file).parent)
 
 
 def read(file: str) -> bytes:
@@ -89,6 +82,5 @@ def check_out(file: str, out: str) -> None:
         raise click.UsageError(f"--out is the input file {file}: choose another one.")
 
 
-def called(file: str) -> str:
-    """Return the name of the file in messages."""
+def display_name(file: str) -> str:
     return "<stdin>" if file == STDIN else file

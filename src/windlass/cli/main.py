@@ -6,7 +6,7 @@ Every error ends here, as one message and an exit code: see `exit_codes`.
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,84 +17,58 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class LazyCommand(NamedTuple):
-    module: str
-    """Module with a function of the same name as the command."""
-    summary: str
-    """Text in `windlass --help`."""
-
-
-COMMANDS = {
-    "barrier": LazyCommand(
-        "windlass.cli.commands.barrier", "Wait until every task of this pod's job has an address."
-    ),
-    "controller": LazyCommand(
-        "windlass.cli.commands.controller", "Run the controller, in a cluster or outside of it."
-    ),
-    "init": LazyCommand("windlass.cli.commands.init", "Write a job file for a training script."),
-    "install": LazyCommand(
-        "windlass.cli.commands.install", "Print or apply the manifests of the controller."
-    ),
-    "lint": LazyCommand("windlass.cli.commands.lint", "Check job files and Frameworks, and fix errors."),
-    "local": LazyCommand(
-        "windlass.cli.commands.local", "Manage a cluster on this machine, without Docker or root."
-    ),
-    "env": LazyCommand("windlass.cli.commands.env", "Print the discovery variables of a task for a shell."),
-    "plan": LazyCommand("windlass.cli.commands.plan", "Simulate failures and show what a job would do."),
-    "render": LazyCommand(
-        "windlass.cli.commands.render", "Print the Kubernetes objects of jobs for kubectl."
-    ),
-    "run": LazyCommand("windlass.cli.commands.run", "Run jobs or a command on this machine."),
-    "delete": LazyCommand("windlass.cli.commands.delete", "Delete jobs and the objects they own."),
-    "describe": LazyCommand(
-        "windlass.cli.commands.describe",
-        "Show the details of a job, its pods and its events.",
-    ),
-    "list": LazyCommand("windlass.cli.commands.list", "List jobs and their status."),
-    "resume": LazyCommand("windlass.cli.commands.resume", "Resume suspended jobs."),
-    "scale": LazyCommand("windlass.cli.commands.scale", "Change the number of tasks of a running job."),
-    "schema": LazyCommand(
-        "windlass.cli.commands.schema", "Print the JSON Schema of the job file for editors."
-    ),
-    "status": LazyCommand("windlass.cli.commands.status", "Show the status of a job and its tasks."),
-    "stop": LazyCommand("windlass.cli.commands.stop", "Stop jobs permanently."),
-    "submit": LazyCommand("windlass.cli.commands.submit", "Submit jobs to a cluster."),
-    "suspend": LazyCommand(
-        "windlass.cli.commands.suspend", "Suspend jobs: delete their pods, keep the jobs."
-    ),
-    "upload": LazyCommand("windlass.cli.commands.upload", "Upload files to a share or a volume."),
-    "wait": LazyCommand("windlass.cli.commands.wait", "Wait for a job and return its exit code."),
-    "template": LazyCommand(
-        "windlass.cli.commands.template", "Render a Jinja template of Kubernetes objects."
-    ),
-    "tf-server": LazyCommand(
-        "windlass.cli.commands.tf_server",
-        "Run an idle TensorFlow server for a notebook.",
-    ),
-    "uninstall": LazyCommand("windlass.cli.commands.uninstall", "Remove the controller from a cluster."),
-    "completion": LazyCommand(
-        "windlass.cli.commands.completion", "Print the completion script for bash, zsh or fish."
-    ),
-    "events": LazyCommand("windlass.cli.commands.events", "Show the events of a job and its pods."),
-    "exec": LazyCommand("windlass.cli.commands.exec", "Run a command in a task's container."),
-    "logs": LazyCommand("windlass.cli.commands.logs", "Show the logs of a job's tasks."),
-    "hub": LazyCommand("windlass.cli.commands.hub", "Open the JupyterHub of a job."),
-    "jupyter": LazyCommand("windlass.cli.commands.jupyter", "Open the JupyterLab of a job."),
-    "tensorboard": LazyCommand("windlass.cli.commands.tensorboard", "Open the TensorBoard of a job."),
-    "why": LazyCommand("windlass.cli.commands.why", "Explain why a job failed or is pending."),
-}
-
 SECTIONS = {
-    "On this machine": ("run", "local"),
-    "Job files": ("init", "lint", "plan", "render", "schema", "template"),
-    "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete", "upload"),
-    "Inspect jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
-    "Companions": ("tensorboard", "jupyter", "hub"),
-    "For operators": ("install", "uninstall", "controller"),
-    "In pods": ("barrier", "tf-server"),
-    "Shell": ("completion",),
+    "On this machine": {
+        "run": "Run jobs or a command on this machine.",
+        "local": "Manage a cluster on this machine, without Docker or root.",
+    },
+    "Job files": {
+        "init": "Write a job file for a training script.",
+        "lint": "Check job files and Frameworks, and fix errors.",
+        "plan": "Simulate failures and show what a job would do.",
+        "render": "Print the Kubernetes objects of jobs for kubectl.",
+        "schema": "Print the JSON Schema of the job file for editors.",
+        "template": "Render a Jinja template of Kubernetes objects.",
+    },
+    "On a cluster": {
+        "submit": "Submit jobs to a cluster.",
+        "list": "List jobs and their status.",
+        "wait": "Wait for a job and return its exit code.",
+        "scale": "Change the number of tasks of a running job.",
+        "stop": "Stop jobs permanently.",
+        "suspend": "Suspend jobs: delete their pods, keep the jobs.",
+        "resume": "Resume suspended jobs.",
+        "delete": "Delete jobs and the objects they own.",
+        "upload": "Upload files to a share or a volume.",
+    },
+    "Inspect jobs": {
+        "status": "Show the status of a job and its tasks.",
+        "logs": "Show the logs of a job's tasks.",
+        "why": "Explain why a job failed or is pending.",
+        "events": "Show the events of a job and its pods.",
+        "describe": "Show the details of a job, its pods and its events.",
+        "exec": "Run a command in a task's container.",
+        "env": "Print the discovery variables of a task for a shell.",
+    },
+    "Companions": {
+        "tensorboard": "Open the TensorBoard of a job.",
+        "jupyter": "Open the JupyterLab of a job.",
+        "hub": "Open the JupyterHub of a job.",
+    },
+    "For operators": {
+        "install": "Print or apply the manifests of the controller.",
+        "uninstall": "Remove the controller from a cluster.",
+        "controller": "Run the controller, in a cluster or outside of it.",
+    },
+    "In pods": {
+        "barrier": "Wait until every task of this pod's job has an address.",
+        "tf-server": "Run an idle TensorFlow server for a notebook.",
+    },
+    "Shell": {"completion": "Print the completion script for bash, zsh or fish."},
 }
-"""The sections of `windlass --help`. Every command is in one of them."""
+"""The commands with their summaries, by section of `windlass --help`."""
+
+COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 
 
 class LazyGroup(click.Group):
@@ -119,7 +93,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"windlass.cli.commands.{name}"), name)
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
@@ -128,17 +103,17 @@ class LazyGroup(click.Group):
         from click.shell_completion import CompletionItem
 
         found = [
-            CompletionItem(name, help=command.summary)
-            for name, command in sorted(COMMANDS.items())
+            CompletionItem(name, help=summary)
+            for name, summary in sorted(COMMANDS.items())
             if name.startswith(incomplete)
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         width = max(map(len, COMMANDS))
-        for title, names in SECTIONS.items():
+        for title, commands in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), COMMANDS[name].summary) for name in names])
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

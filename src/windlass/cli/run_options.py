@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.cli import fault_options, parameters, preflight_options
+from windlass.cli import fault_options, parameters
 from windlass.cli.command_job import JobOptions
 from windlass.model.feature_annotations import Runtime
 
@@ -19,7 +19,7 @@ class RunArguments(msgspec.Struct, frozen=True):
 
     nodes: int = 1
     network: str = "auto"
-    form: str = "text"
+    output: str = "text"
     timeout: float | None = None
     images: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
@@ -99,9 +99,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default=None,
         help="Show the tasks' log lines instead of the live table, or hide them.",
     ),
-    click.option(
-        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-    ),
+    parameters.output("text", "json"),
     click.option(
         "--timeout",
         metavar="DURATION",
@@ -146,8 +144,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         help="ConfigMap to create from a file or a directory. Repeatable.",
     ),
-    preflight_options.no_preflight,
-    preflight_options.preflight_timeout,
+    parameters.no_preflight,
+    parameters.preflight_timeout,
     click.option(
         "--verbose", is_flag=True, help="Print the logs of the cluster and the controller to stderr."
     ),

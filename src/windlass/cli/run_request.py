@@ -1,10 +1,12 @@
 """Plan a run from the arguments of `windlass run`: the jobs of a file, a command, or only companions."""
 
+import base64
+import re
 from pathlib import Path
 
 import click
 
-from windlass.cli import command_job, config_map_files, errors, fault_options, job_files
+from windlass.cli import command_job, errors, fault_options, job_files
 from windlass.cli.command_job import JobOptions
 from windlass.cli.errors import CommandError
 from windlass.cli.run_options import RunArguments
@@ -18,6 +20,10 @@ from windlass.model.base import Json
 from windlass.render.documents import Contents
 from windlass.runner import exit_codes
 
+MAX_CONFIG_MAP_BYTES = 1024 * 1024
+
+_is_valid_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
+
 
 def source(
     file: str | None, command: tuple[str, ...] = (), job_options: JobOptions | None = None
@@ -29,16 +35,18 @@ def source(
         return _command_source(command, job_options or JobOptions()), "command"
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
-    if job_options is not None and job_options.given:
+    if job_options is not None and job_options.set_options:
         raise click.UsageError(
-            f"{job_options.given[0]} requires a command after --: set it in {file} instead"
+            f"{job_options.set_options[0]} requires a command after --: set it in {file} instead"
         )
-    return job_files.source(file, names.DEFAULT_NAMESPACE), job_files.called(file)
+    return job_files.source(file, names.DEFAULT_NAMESPACE), job_files.display_name(file)
 
 
-def plan(given: tuple[Source, str], options: SubmitOptions, config_maps: tuple[str, ...]) -> SubmitPlan:
+def plan(
+    named_source: tuple[Source, str], options: SubmitOptions, config_maps: tuple[str, ...]
+) -> SubmitPlan:
     """Plan a run on a cluster of this machine. Raises UsageError and CommandError."""
-    source, name = given
+    source, name = named_source
     try:
         planned = planner.plan(source, Target(is_embedded=True), options)
     except ClientError as error:
@@ -53,15 +61,15 @@ def companions_file(
     file: str | None, command: tuple[str, ...], job_options: JobOptions, arguments: RunArguments
 ) -> str:
     """Raise UsageError if an option is given that requires a job."""
-    others = {
+    job_arguments = {
         "a command after --": command,
-        **dict.fromkeys(job_options.given, True),
+        **dict.fromkeys(job_options.set_options, True),
         fault_options.OPTION: arguments.injected,
         "--logs": arguments.logs,
     }
-    for other, is_given in others.items():
-        if is_given:
-            raise click.UsageError(f"--companions-only and {other} are mutually exclusive: no job is started")
+    for name, is_set in job_arguments.items():
+        if is_set:
+            raise click.UsageError(f"--companions-only and {name} are mutually exclusive: no job is started")
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a job file that has companions")
     return file
@@ -72,11 +80,11 @@ def _command_source(command: tuple[str, ...], job_options: JobOptions) -> Source
     missing = command_job.missing_script(command, folder)
     if missing is not None:
         raise CommandError(f"the script {missing} does not exist", exit_codes.USAGE)
-    unanswered = command_job.missing_options(command, folder)
-    if unanswered:
-        words = " ".join(f"'{word}'" for word in unanswered)
+    missing_options = command_job.missing_options(command, folder)
+    if missing_options:
+        options = " ".join(f"'{option}'" for option in missing_options)
         click.echo(
-            f"the script has options for its peers that the command does not set: add {words}", err=True
+            f"the script has options for its peers that the command does not set: add {options}", err=True
         )
     submission = command_job.submission(command, job_options, folder)
     return Source(Contents((submission,), (), ()), folder)
@@ -88,9 +96,35 @@ def _config_maps(option: str, namespaces: tuple[str, ...]) -> list[Json]:
     if not name or not path:
         raise click.UsageError(f"--config-map: found {option!r}, expected NAME=PATH")
     try:
-        folder = paths.expanded(path)
-        return [config_map_files.config_map(name, namespace, folder) for namespace in namespaces]
+        expanded = paths.expanded(path)
+        return [config_map(name, namespace, expanded) for namespace in namespaces]
     except OSError as error:
         raise click.UsageError(f"--config-map: {errors.os_error_message(error, path)}") from error
     except ValueError as error:
         raise click.UsageError(f"--config-map: {error}") from error
+
+
+def config_map(name: str, namespace: str, path: Path) -> Json:
+    """Return a ConfigMap with a file or the files of a directory, like `kubectl create configmap --from-file`.
+
+    Raises OSError and ValueError.
+    """
+    candidates = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
+    files = [file for file in candidates if _is_valid_key(file.name)]
+    if not files:
+        raise ValueError(f"{path} contains no file whose name is valid in a ConfigMap")
+    # Checked before anything is read: the directory may contain training data.
+    size = sum(file.stat().st_size for file in files)
+    if size > MAX_CONFIG_MAP_BYTES:
+        raise ValueError(
+            f"{path} has {size} bytes, but a ConfigMap has at most {MAX_CONFIG_MAP_BYTES}: use a volume instead"
+        )
+    metadata = {"name": name, "namespace": namespace}
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    for file in files:
+        content = file.read_bytes()
+        try:
+            body.setdefault("data", {})[file.name] = content.decode()
+        except UnicodeDecodeError:
+            body.setdefault("binaryData", {})[file.name] = base64.b64encode(content).decode()
+    return body

@@ -79,7 +79,7 @@ def test_job_file_passes_lint(
     assert (job["name"], job["runtime"], job["code"]) == ("digits", runtime, ".")
     assert {role: of_role["tasks"] for role, of_role in job["roles"].items()} == tasks
     assert job.get("command", "") == command
-    assert lint.check_files(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"], is_fixing=False).faults == ()
     assert f"the job: digits, {runtime}, " in result.stderr
 
 
@@ -117,7 +117,7 @@ def test_commented_fields_are_valid(here: Path, runtime: str) -> None:
     job = yaml.safe_load((here / "job.yaml").read_text())
     assert {"env", "volumes", "image"} <= set(job)
     assert job["roles"]["worker"]["resources"]["gpus"] == 1
-    assert lint.check_files(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"], is_fixing=False).faults == ()
 
 
 NAMES = {
@@ -139,7 +139,7 @@ def test_name_is_derived_from_the_script(here: Path, script: str, expected: tupl
 
     job = yaml.safe_load((here / "job.yaml").read_text())
     assert (job["name"], job["code"], job["command"]) == expected
-    assert lint.check_files(["job.yaml"]).faults == ()
+    assert lint.check_files(["job.yaml"], is_fixing=False).faults == ()
 
 
 def test_code_path_is_relative_to_the_job_file(here: Path) -> None:

@@ -378,7 +378,7 @@ def test_second_daemon_is_rejected(clusters: type[fake_cluster.LocalCluster], da
 def test_failed_start_is_one_message(clusters: type[fake_cluster.LocalCluster]) -> None:
     clusters.trouble = "the disk is full"
     result = windlass("up", "--foreground")
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: the disk is full\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "windlass: the disk is full\n")
 
 
 @pytest.mark.usefixtures("clusters")

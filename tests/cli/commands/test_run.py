@@ -297,7 +297,7 @@ OUTPUT_MODES = {
     "verbose": (RunArguments(verbose=True), True, {"TERM": "xterm"}, OutputMode.TEXT),
     "dumb": (RunArguments(), True, {"TERM": "dumb"}, OutputMode.TEXT),
     "no-terminal-at-all": (RunArguments(), True, {}, OutputMode.TEXT),
-    "json": (RunArguments(form="json"), True, {"TERM": "xterm"}, OutputMode.JSON),
+    "json": (RunArguments(output="json"), True, {"TERM": "xterm"}, OutputMode.JSON),
 }
 
 

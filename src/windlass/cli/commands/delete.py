@@ -40,11 +40,7 @@ def delete(
         windlass delete digits letters --no-wait
         windlass delete digits --keep-companions
     """
-
-    async def use(connection: "Connection") -> None:
-        await _delete(connection, names, timeout, waits=not no_wait, keeps_companions=keep_companions)
-
-    cluster_options.run(cluster, use)
+    cluster_options.run(cluster, _delete, names, timeout, waits=not no_wait, keeps_companions=keep_companions)
 
 
 async def _delete(
@@ -64,7 +60,7 @@ async def _delete(
     for each in deletions:
         if waits:
             await delete.wait_for_deletion(connection, each, timeout)
-        click.echo(f"{each.name} is {'deleted' if waits else 'being deleted'}")
+        click.echo(f"{each.name} {'deleted' if waits else 'is being deleted'}")
         if each.kept_companions:
             click.echo(delete.kept_companions_message(each.kept_companions, each.name, connection.namespace))
         if each.kept:

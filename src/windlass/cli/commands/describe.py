@@ -55,7 +55,7 @@ def describe(name: str, cluster: ClusterOptions) -> None:
     \b
         windlass describe digits
     """
-    cluster_options.run(cluster, lambda connection: _describe(connection, name))
+    cluster_options.run(cluster, _describe, name)
 
 
 async def _describe(connection: "Connection", name: str) -> None:

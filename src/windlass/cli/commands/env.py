@@ -3,15 +3,11 @@
 import json
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import click
 
 from windlass.cli import cluster_options, name_completion
 from windlass.cli.cluster_options import ClusterOptions
-
-if TYPE_CHECKING:
-    from windlass.client.connection import Connection
 
 
 def _fish(name: str, value: str) -> str:
@@ -51,11 +47,7 @@ def env(task: str, shell: str, cluster: ClusterOptions) -> None:
         job, parsed_task = tasks.parse_task(task)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-    async def read(connection: "Connection") -> dict[str, str]:
-        return await client_env.read(connection, job, parsed_task)
-
-    variables = cluster_options.run(cluster, read)
+    variables = cluster_options.run(cluster, client_env.read, job, parsed_task)
     if shell == "json":
         click.echo(json.dumps(variables, indent=2))
         return

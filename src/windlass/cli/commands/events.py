@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import cluster_options, name_completion
+from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 @click.command()
 @click.argument("name", shell_complete=name_completion.jobs)
 @click.option("--watch", "-w", is_flag=True, help="Watch for new events until Ctrl-C.")
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@parameters.output("text", "json")
 @cluster_options.options
 def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None:
     """Show the events of the job NAME and its pods, oldest first. Repeated events are shown once with their count.

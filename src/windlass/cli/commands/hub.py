@@ -26,4 +26,6 @@ def hub(request: ForwardRequest, user: str | None) -> None:
     """
     if user is not None and request.is_file:
         raise click.UsageError("--new-password requires the name of a job: with FILE, all passwords are new")
-    companion_forward.open_companion(request, companion_forward.renewal(user) if user is not None else None)
+    companion_forward.open_companion(
+        request, companion_forward.password_renewal(user) if user is not None else None
+    )

@@ -1,47 +1,45 @@
 """The command `windlass install`."""
 
 import asyncio
-import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from windlass.cli import cluster_options, parameters
 from windlass.cli.errors import CommandError
 from windlass.install import apply, manifests, uninstall
 from windlass.install.errors import InstallError, NoAnswerError
 from windlass.install.options import DEFAULT_IMAGE, DEFAULT_NAMESPACE, InstallOptions
-from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.runner import exit_codes
 from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
-
-def namespace_name(
-    _: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]
-) -> str | tuple[str, ...]:
-    """Validate one namespace or several."""
-    for name in (value,) if isinstance(value, str) else value:
-        if not re.fullmatch(names.DNS_LABEL_PATTERN, name):
-            raise click.BadParameter(
-                f'found "{name}", expected lower-case letters, digits and hyphens, at most 63',
-                param=parameter,
-            )
-    return value
-
-
-@click.command()
-@click.option(
+namespace_option = click.option(
     "--namespace",
     "-n",
     metavar="NAME",
     default=DEFAULT_NAMESPACE,
     show_default=True,
-    callback=namespace_name,
+    callback=parameters.namespace,
     help="Namespace of the controller.",
 )
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Raises CommandError for an InstallError."""
+    try:
+        asyncio.run(work)
+    except InstallError as error:
+        code = exit_codes.NO_ANSWER if isinstance(error, NoAnswerError) else exit_codes.FAILED
+        raise CommandError(str(error), code) from error
+
+
+@click.command()
+@namespace_option
 @click.option(
     "--image", default=DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Image of the controller."
 )
@@ -58,7 +56,7 @@ def namespace_name(
     "watched",
     metavar="NAMESPACE",
     multiple=True,
-    callback=namespace_name,
+    callback=parameters.namespace,
     help="Namespace to which the controller and its permissions are limited (default: all). Repeatable.",
 )
 @click.option(
@@ -77,15 +75,8 @@ def namespace_name(
 )
 @click.option("--crds-only", is_flag=True, help="Print or apply only the CustomResourceDefinitions.")
 @click.option("--apply", "is_applied", is_flag=True, help="Apply the manifests instead of printing them.")
-@click.option(
-    "--kubeconfig",
-    default="",
-    metavar="FILE",
-    help="Path of the kubeconfig (default: the one that kubectl uses).",
-)
-@click.option(
-    "--context", default="", metavar="NAME", help="Context of the kubeconfig (default: the current context)."
-)
+@cluster_options.kubeconfig_option
+@cluster_options.context_option
 def install(
     namespace: str,
     image: str,
@@ -109,7 +100,7 @@ def install(
         windlass install --image registry.example/windlass --apply
     """
     data = config_file.read_bytes() if config_file else b""
-    wanted = InstallOptions(
+    options = InstallOptions(
         namespace=namespace,
         image=image,
         replicas=replicas,
@@ -118,18 +109,13 @@ def install(
         has_pod_monitor=pod_monitor,
         priority_class=priority_class,
     )
-    if replicas > 1 and not wanted.settings.leader_election:
+    if replicas > 1 and not options.settings.leader_election:
         raise click.ClickException("the configuration disables leaderElection: use --replicas 1")
-    made = manifests.definitions() if crds_only else manifests.all_of(wanted)
-    if not is_applied:
-        click.echo(manifests.dump(made), nl=False)
-        return
-    try:
-        asyncio.run(_apply(made, "" if crds_only else namespace, kubeconfig, context))
-    except NoAnswerError as failure:
-        raise CommandError(str(failure), exit_codes.NO_ANSWER) from failure
-    except InstallError as failure:
-        raise click.ClickException(str(failure)) from failure
+    objects = manifests.definitions() if crds_only else manifests.all_of(options)
+    if is_applied:
+        run(_apply(objects, "" if crds_only else namespace, kubeconfig, context))
+    else:
+        click.echo(manifests.dump(objects), nl=False)
 
 
 def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bool) -> Settings:
@@ -137,18 +123,17 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
     flags = {"namespaces": tuple(dict.fromkeys(watched)), "manage_crds": manage_crds or None}
     try:
         return settings_file.load((data, file), {}, flags).settings
-    except InvalidFileError as faulty:
-        raise click.ClickException(f"the configuration is invalid:\n{faulty}") from faulty
+    except InvalidFileError as error:
+        raise click.ClickException(f"the configuration is invalid:\n{error}") from error
 
 
-async def _apply(made: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
-    from windlass.install.connection import (
-        connect,
-    )  # slow to import, and not needed for printing
+async def _apply(objects: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
+    # Imported here: the import is slow and not needed for printing.
+    from windlass.install.connection import connect
 
     async with connect(kubeconfig, context) as send:
-        async for applied in apply.apply_all(send, made, asyncio.sleep):
+        async for applied in apply.apply_all(send, objects, asyncio.sleep):
             click.echo(str(applied))
         if namespace:
-            async for line in uninstall.remove_obsolete(send, namespace, made):
+            async for line in uninstall.remove_obsolete(send, namespace, objects):
                 click.echo(line)

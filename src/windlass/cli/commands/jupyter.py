@@ -21,4 +21,4 @@ def jupyter(request: ForwardRequest, new_password: bool) -> None:
     """
     if new_password and request.is_file:
         raise click.UsageError("--new-password requires the name of a job: with FILE, the password is new")
-    companion_forward.open_companion(request, companion_forward.renewal() if new_password else None)
+    companion_forward.open_companion(request, companion_forward.password_renewal() if new_password else None)

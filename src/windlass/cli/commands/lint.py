@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from windlass.cli import job_files
-from windlass.cli.errors import CommandError
+from windlass.cli import job_files, parameters
+from windlass.client.errors import FaultyJobError
 from windlass.render import documents
 from windlass.runner import exit_codes
 from windlass.wire.diagnostics import Diagnostic
@@ -60,7 +60,7 @@ class Report(msgspec.Struct, frozen=True):
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--fix", is_flag=True, help="Fix errors that have only one possible fix.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@parameters.output("text", "json")
 def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
     """Check job files and Frameworks, in YAML or JSON. If FILE is -, it is read from standard input.
 
@@ -77,7 +77,7 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
         raise click.UsageError(
             "--output json cannot be combined with --fix and -, which print the fixed text"
         )
-    report = fix_files(files) if fix else check_files(files)
+    report = check_files(files, is_fixing=fix)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
@@ -96,22 +96,11 @@ def _print_report(report: Report, *, is_fixing: bool, to_stderr: bool) -> None:
     click.echo(report.summary, err=to_stderr)
 
 
-def check_files(files: Sequence[str]) -> Report:
+def check_files(files: Sequence[str], *, is_fixing: bool) -> Report:
+    """Check the files, or fix them. A file is written completely or left unchanged."""
     findings = _Findings()
     for file in files:
-        data = findings.read(file)
-        if data is not None:
-            findings.check(file, data)
-    return findings.report(len(files))
-
-
-def fix_files(files: Sequence[str]) -> Report:
-    """Fix the files. Each one is written completely or left unchanged."""
-    findings = _Findings()
-    for file in files:
-        data = findings.read(file)
-        if data is not None:
-            findings.fix(file, data)
+        findings.check(file, is_fixing=is_fixing)
     return findings.report(len(files))
 
 
@@ -126,38 +115,28 @@ class _Findings:
         self.unreadable: list[str] = []
         self.unwritable: list[str] = []
 
-    def read(self, file: str) -> bytes | None:
+    def check(self, file: str, *, is_fixing: bool) -> None:
+        name = job_files.display_name(file)
         try:
-            return job_files.read(file)
+            data = job_files.read(file)
+            templates = job_files.templates(file, data)
         except OSError as error:
             self.unreadable.append(f"cannot read {file}: {error.strerror or error}")
-            return None
-
-    def check(self, file: str, data: bytes) -> None:
-        templates = self._templates(file, data)
-        if templates is not None:
-            self.faults.extend(diagnose(data, job_files.called(file), templates))
-
-    def _templates(self, file: str, data: bytes) -> dict[str, str] | None:
-        try:
-            return job_files.templates(file, data)
-        except CommandError as error:
-            self.unreadable.append(str(error))
-            return None
-
-    def fix(self, file: str, data: bytes) -> None:
-        name = job_files.called(file)
-        templates = self._templates(file, data)
-        if templates is None:
             return
-        result = fixes.fix_file(data, lambda changed: diagnose(changed, name, templates))
-        try:
-            _write_fixed(file, data, result)
-        except OSError as error:
-            self.unwritable.append(f"cannot write {file}: {error.strerror or error}. The file is unchanged.")
-            result = FixResult(data)
-        self.fixed.extend(result.fixed)
-        self.faults.extend(diagnose(result.data, name, templates))
+        except FaultyJobError as error:
+            self.unreadable.append(str(error))
+            return
+        if is_fixing:
+            result = fixes.fix_file(data, lambda changed: diagnose(changed, name, templates))
+            try:
+                _write_fixed(file, data, result)
+                data = result.data
+                self.fixed.extend(result.fixed)
+            except OSError as error:
+                self.unwritable.append(
+                    f"cannot write {file}: {error.strerror or error}. The file is unchanged."
+                )
+        self.faults.extend(diagnose(data, name, templates))
 
     def report(self, files: int) -> Report:
         errors = sum(fault.is_error for fault in self.faults)

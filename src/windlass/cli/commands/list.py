@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster_options
+from windlass.cli import cluster_options, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
@@ -28,28 +28,26 @@ _WIDE_COLUMNS = (Column("ROLES", 0, can_shrink=True), Column("REASON", 0, can_sh
 
 @click.command()
 @click.option("--all-namespaces", "-A", is_flag=True, help="List the jobs of all namespaces.")
-@click.option(
-    "--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text", show_default=True
-)
+@parameters.output("text", "wide", "json")
 @cluster_options.options
-def list(all_namespaces: bool, form: str, cluster: ClusterOptions) -> None:  # noqa: A001 — the command's name
+def list(all_namespaces: bool, output: str, cluster: ClusterOptions) -> None:  # noqa: A001 — the command's name
     """List jobs and their status.
 
     \b
         windlass list
         windlass list -A -o wide      # all namespaces, with roles and reasons
     """
-    cluster_options.run(cluster, lambda connection: _list(connection, form, is_all=all_namespaces))
+    cluster_options.run(cluster, _list, output, is_all=all_namespaces)
 
 
-async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
+async def _list(connection: "Connection", output: str, *, is_all: bool) -> None:
     import msgspec
 
     from windlass.client import lookup, views
     from windlass.wire import codec
 
     items = await lookup.list_raw_frameworks(connection, in_all_namespaces=is_all)
-    if form == "json":
+    if output == "json":
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
         click.echo(msgspec.json.format(body))
         return
@@ -59,7 +57,7 @@ async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
         click.echo(f"no jobs found in {place}", err=True)
         return
     text = table(
-        jobs, datetime.now(UTC), tables.terminal_width(), has_namespaces=is_all, is_wide=form == "wide"
+        jobs, datetime.now(UTC), tables.terminal_width(), has_namespaces=is_all, is_wide=output == "wide"
     )
     click.echo(text)
 

@@ -3,23 +3,24 @@
 `windlass.runner.local` has the daemon and its control.
 """
 
+import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from windlass.cli import errors
+from windlass.cli import errors, parameters
+from windlass.cli.errors import CommandError
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.model.settings import LogFormat, LogLevel, parse_address
 from windlass.runner.local import data_folders, process, records
-from windlass.runner.local.data_folders import ForeignFolderError, InUseError, Lock
-from windlass.runner.local.process import DaemonError
+from windlass.runner.local.data_folders import InUseError, Lock
 from windlass.runner.local.records import Answer, DaemonOptions, Record
 
 NOT_RUNNING = 3
@@ -34,12 +35,6 @@ def with_data(command: F) -> F:
         type=click.Path(file_okay=False, path_type=Path),
         callback=lambda _context, _parameter, given: _absolute_path(given),
         help="Data directory of the cluster (default: $XDG_STATE_HOME/windlass/local).",
-    )(command)
-
-
-def with_output(command: F) -> F:
-    return click.option(
-        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
     )(command)
 
 
@@ -113,7 +108,7 @@ def up(
         raise click.BadParameter(str(error), param_hint="--listen") from error
     # A daemon adopts running pods only if it has the same options as the previous one.
     last = records.read(data)
-    wanted = DaemonOptions(
+    options = DaemonOptions(
         data,
         host or "127.0.0.1",
         port,
@@ -124,20 +119,17 @@ def up(
     try:
         data_folders.claim(data)
         if foreground:
-            _run_in_foreground(wanted, ready_descriptor)
+            _run_in_foreground(options, ready_descriptor)
             return
         with Lock.take(data / records.COMMANDS_LOCK):
-            record = process.running(data)
-            is_new = record is None
-            record = record or process.start(wanted)
+            running = process.running(data)
+            record = running or process.start(options)
     except OSError as error:
-        raise click.ClickException(errors.os_error_message(error, data)) from error
-    except (ForeignFolderError, InUseError, DaemonError) as error:
-        raise click.ClickException(str(error)) from error
-    _print_address(record, wanted, is_new=is_new)
+        raise CommandError(errors.os_error_message(error, data)) from error
+    _print_address(record, options, is_new=running is None)
 
 
-def _run_in_foreground(wanted: DaemonOptions, descriptor: int | None) -> None:
+def _run_in_foreground(options: DaemonOptions, descriptor: int | None) -> None:
     """Run the daemon in this process. With a descriptor, report the outcome of the start to the parent."""
     from windlass.controller.observe import logs
     from windlass.runner.local import daemon
@@ -149,31 +141,31 @@ def _run_in_foreground(wanted: DaemonOptions, descriptor: int | None) -> None:
 
     def ready(record: Record) -> None:
         if descriptor is None:
-            _print_address(record, wanted, is_new=True)
+            _print_address(record, options, is_new=True)
         else:
             process.answer(descriptor, Answer(record))
 
     try:
-        daemon.serve(wanted, ready)
+        daemon.serve(options, ready)
     except (CannotStartError, InUseError) as error:
         if descriptor is None:
-            raise click.ClickException(str(error)) from error
+            raise CommandError(str(error)) from error
         process.answer(descriptor, Answer(error=str(error)))
         sys.exit(1)
 
 
-def _print_address(record: Record, wanted: DaemonOptions, *, is_new: bool) -> None:
+def _print_address(record: Record, options: DaemonOptions, *, is_new: bool) -> None:
     nodes = "1 node" if record.nodes == 1 else f"{record.nodes} nodes"
     state = "is running" if is_new else "is already running"
     click.echo(f"the cluster {state}: {record.url}, {nodes}, {record.network} network", err=True)
     for note in record.notes:
         click.echo(note, err=True)
-    if not is_new and (other := records.differences(record, wanted)):
+    if not is_new and (differences := records.differences(record, options)):
         click.echo(
-            f"it was started with {' '.join(other)}. To change that, run `windlass local down` first.",
+            f"it was started with {' '.join(differences)}. To change that, run `windlass local down` first.",
             err=True,
         )
-    click.echo(f"pod logs: {wanted.data / 'pods'}, cluster log: {wanted.data / records.LOG}", err=True)
+    click.echo(f"pod logs: {options.data / 'pods'}, cluster log: {options.data / records.LOG}", err=True)
     click.echo(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
 
 
@@ -188,19 +180,16 @@ def _stop_cluster(data: Path) -> str:
     """Stop the cluster and return a message."""
     if not data_folders.is_ours(data):
         return "the cluster is not running"
-    try:
-        with Lock.take(data / records.COMMANDS_LOCK):
-            record = process.running(data)
-            if record is not None:
-                process.stop(data, record.pid)
-                return "the cluster has stopped"
-            if process.has_pods(data):
-                from windlass.runner.local import daemon
+    with Lock.take(data / records.COMMANDS_LOCK):
+        record = process.running(data)
+        if record is not None:
+            process.stop(data, record.pid)
+            return "the cluster has stopped"
+        if process.has_pods(data):
+            from windlass.runner.local import daemon
 
-                daemon.end_pods(data)
-                return "the cluster was not running; its remaining pods are stopped"
-    except (DaemonError, InUseError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+            daemon.end_pods(data)
+            return "the cluster was not running; its remaining pods were stopped"
     return "the cluster is not running"
 
 
@@ -213,29 +202,26 @@ def reset(data: Path, yes: bool) -> None:
         click.echo(f"{data} does not exist")
         return
     if not data_folders.is_ours(data):
-        raise click.ClickException(f"{data} is not a data directory of Windlass: nothing was deleted")
+        raise CommandError(f"{data} is not a data directory of Windlass: nothing was deleted")
     if not yes:
         click.confirm(f"Stop the cluster and delete {data} with all its contents?", abort=True)
     click.echo(_stop_cluster(data))
     try:
         data_folders.remove(data)
     except OSError as error:
-        raise click.ClickException(f"cannot delete {data}: {error}") from error
-    click.echo(f"{data} is deleted")
+        raise CommandError(f"cannot delete {data}: {error}") from error
+    click.echo(f"{data} deleted")
 
 
 @local.command()
 @with_data
-@with_output
-def status(data: Path, form: str) -> None:
+@parameters.output("text", "json")
+def status(data: Path, output: str) -> None:
     """Show the status of the cluster. The exit code is 0 if it is running, and 3 if it is not."""
     from windlass.runner.local import status as local_status
 
-    try:
-        found = local_status.look(data)
-    except DaemonError as error:
-        raise click.ClickException(str(error)) from error
-    if form == "json":
+    found = local_status.read(data)
+    if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
     else:
         click.echo("\n".join(local_status.lines(found)))
@@ -257,24 +243,20 @@ def image() -> None:
 def add(name: str, folder: str, data: Path) -> None:
     """Bind the image NAME to the directory DIR, for containers that start from now on."""
     path = _absolute_path(Path(folder))
-    try:
-        data_folders.claim(data)
-        _images(data).add(name, path)
-    except (ForeignFolderError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+    data_folders.claim(data)
+    with _raising_command_errors():
+        Images(data / IMAGES).add(name, path)
     click.echo(f"{name} is {path}")
 
 
 @image.command(name="list")
 @with_data
-@with_output
-def list_(data: Path, form: str) -> None:
+@parameters.output("text", "json")
+def list_(data: Path, output: str) -> None:
     """List the local images and their directories."""
-    try:
-        images = _images(data).all()
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    if form == "json":
+    with _raising_command_errors():
+        images = Images(data / IMAGES).all()
+    if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(images)).decode())
         return
     width = max(map(len, images), default=0)
@@ -288,13 +270,16 @@ def list_(data: Path, form: str) -> None:
 def remove(name: str, data: Path) -> None:
     """Remove the image NAME. Its directory is kept."""
     if not data_folders.is_ours(data):
-        raise click.ClickException(f"{data} has no local images")
+        raise CommandError(f"{data} has no local images")
+    with _raising_command_errors():
+        Images(data / IMAGES).remove(name)
+    click.echo(f"{name} removed; its directory is kept")
+
+
+@contextlib.contextmanager
+def _raising_command_errors() -> Iterator[None]:
+    """Raise the ValueError of an invalid image or image list as CommandError."""
     try:
-        _images(data).remove(name)
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(f"{name} is removed; its directory is kept")
-
-
-def _images(data: Path) -> Images:
-    return Images(data / IMAGES)
+        yield
+    except ValueError as error:
+        raise CommandError(str(error)) from error

@@ -44,7 +44,7 @@ MAX_LABEL_WIDTH = 40
 @click.option(
     "--container", "-c", default="", metavar="NAME", help="Container (default: all except init containers)."
 )
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@parameters.output("text", "json")
 @colours.option
 @cluster_options.options
 def logs(
@@ -93,12 +93,14 @@ def logs(
 
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, job)
-        width = _width(framework, selector)
+        width = _label_width(framework, selector)
         task_colours = colours.assign(tasks.task_names(framework)) if is_coloured else {}
-        form = _json if is_json else _text(selector, width, task_colours, has_times=timestamps)
+        format_line = (
+            _format_json if is_json else _text_formatter(selector, width, task_colours, has_times=timestamps)
+        )
         lines = reader.read(connection, framework, selector, options, note=_note)
         async with contextlib.aclosing(lines):
-            await _write(lines, form, sys.stdout.buffer, is_live=follow)
+            await _write(lines, format_line, sys.stdout.buffer, is_live=follow)
 
     cluster_options.run(cluster, show)
 
@@ -108,16 +110,20 @@ def _note(message: str) -> None:
 
 
 async def _write(
-    lines: "AsyncGenerator[Line, None]", form: "Callable[[Line], bytes]", out: BinaryIO, *, is_live: bool
+    lines: "AsyncGenerator[Line, None]",
+    format_line: "Callable[[Line], bytes]",
+    out: BinaryIO,
+    *,
+    is_live: bool,
 ) -> None:
     async for line in lines:
-        out.write(form(line))
+        out.write(format_line(line))
         if is_live:
             out.flush()
     out.flush()
 
 
-def _width(framework: "Framework", selector: "TaskSelector") -> int:
+def _label_width(framework: "Framework", selector: "TaskSelector") -> int:
     """Return the width of the label column: the longest task name, at most MAX_LABEL_WIDTH."""
     longest = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
@@ -127,27 +133,26 @@ def _width(framework: "Framework", selector: "TaskSelector") -> int:
     return min(MAX_LABEL_WIDTH, max(longest, default=0))
 
 
-class _JsonLine(msgspec.Struct, frozen=True):
-    time: str
-    task: str
-    attempt: int
-    container: str
-    line: str
-
-
 _encode = msgspec.json.Encoder().encode
 
 
-def _json(line: "Line") -> bytes:
-    return _encode(_JsonLine(line.time, line.task, line.attempt, line.container, line.text)) + b"\n"
+def _format_json(line: "Line") -> bytes:
+    fields = {
+        "time": line.time,
+        "task": line.task,
+        "attempt": line.attempt,
+        "container": line.container,
+        "line": line.text,
+    }
+    return _encode(fields) + b"\n"
 
 
-def _text(
+def _text_formatter(
     selector: "TaskSelector", width: int, task_colours: Mapping[str, int], *, has_times: bool
 ) -> "Callable[[Line], bytes]":
     """Return a formatter of text lines. It keeps escape sequences that the container wrote, e.g. colours."""
 
-    def form(line: "Line") -> bytes:
+    def format_line(line: "Line") -> bytes:
         is_single = selector.is_one and line.label == line.task
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_single:
@@ -155,4 +160,4 @@ def _text(
         label = colours.colour(f"{line.label:<{width}} |", task_colours.get(line.task))
         return label.encode() + b" " + time + line.data + b"\n"
 
-    return form
+    return format_line

@@ -1,40 +1,22 @@
 """The command `windlass plan`. `windlass.simulate` runs the simulation."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from windlass.cli import fault_options, job_files
+from windlass.cli import fault_options, job_files, parameters
 from windlass.cli.terminal import text as terminal_text
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.runner import exit_codes
 from windlass.wire import diagnostics, durations
-from windlass.wire.fault_injection import Injection
 
 if TYPE_CHECKING:
     from windlass.render.documents import Submission
-    from windlass.simulate.plan.pods import TaskBehavior
     from windlass.simulate.plan.simulation import Outcome, Plan
-
-
-class PlanArguments(msgspec.Struct, frozen=True):
-    """Options about the simulated tasks, and the time after which to stop."""
-
-    injected: tuple[str, ...]
-    task_times: tuple[str, ...]
-    start_time: str
-    endless: tuple[str, ...]
-    until: str
-
-
-class Job(msgspec.Struct, frozen=True):
-    framework: Framework
-    endless: frozenset[str]
-    """Roles whose tasks never exit on their own, according to the job file."""
 
 
 @click.command(
@@ -71,11 +53,9 @@ class Job(msgspec.Struct, frozen=True):
     metavar="DURATION",
     help="Simulated time after which to stop.",
 )
+@parameters.output("text", "json")
 @click.option(
-    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-@click.option(
-    "--exit-code", "is_exit_wanted", is_flag=True, help="Return the exit code that the job would have."
+    "--exit-code", "returns_exit_code", is_flag=True, help="Return the exit code that the job would have."
 )
 def plan(
     file: str,
@@ -84,8 +64,8 @@ def plan(
     start_time: str,
     endless: tuple[str, ...],
     until: str,
-    form: str,
-    is_exit_wanted: bool,
+    output: str,
+    returns_exit_code: bool,
 ) -> None:
     """Simulate failures and show what the jobs in FILE would do: states, retries, delays, completion code and created
     pods. - reads standard input.
@@ -96,75 +76,66 @@ def plan(
         windlass plan job.yaml --inject 'kill worker-1 after 5s'
         windlass plan job.yaml --inject 'exit 3 worker-0 every time' --exit-code
     """
-    wanted = PlanArguments(injected, task_times, start_time, endless, until)
+    from windlass.simulate.plan import simulation
+    from windlass.simulate.plan.pods import TaskBehavior
+
     submissions = job_files.source(file, names.DEFAULT_NAMESPACE).contents.submissions
-    jobs = tuple(map(_job, submissions))
-    plans = _plans(jobs, wanted)
+    frameworks = [_framework(submission) for submission in submissions]
+    roles = [{role.name: role.task_number for role in each.spec.task_roles} for each in frameworks]
+    injections = fault_options.parse(injected, roles)
+    role_names = tuple(dict.fromkeys(name for each in roles for name in each))
+    run_times = dict(_parse_task_time(written, role_names) for written in task_times)
+    for role in endless:
+        _require_role("--endless", role, role_names)
+    behavior = TaskBehavior(
+        starts_after=_seconds("--start-time", start_time),
+        runs_for=run_times.pop("", TaskBehavior().runs_for),
+        runs_for_of=run_times,
+        endless=frozenset(endless),
+    )
+    limit = _seconds("--until", until)
+    plans = [
+        simulation.plan(
+            framework,
+            # Other faults are for other jobs of the file.
+            [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)],
+            behavior.with_endless(_endless_roles(submission)),
+            until=limit,
+        )
+        for submission, framework, tasks in zip(submissions, frameworks, roles, strict=True)
+    ]
     for number, each in enumerate(plans):
-        if form == "json":
+        if output == "json":
             click.echo(msgspec.json.format(msgspec.json.encode(each)).decode())
         else:
             click.echo("\n".join((*([""] if number else []), *lines(each))))
-    codes = [exit_code(each.outcome) for each in plans] if is_exit_wanted else []
+    codes = [_exit_code(each.outcome) for each in plans] if returns_exit_code else []
     sys.exit(next((code for code in codes if code), exit_codes.SUCCESS))
 
 
-def _job(submission: "Submission") -> Job:
+def _framework(submission: "Submission") -> Framework:
     """Render a job as it is submitted, without a status that the file may have."""
     from windlass.client.submit import plan as planner
-    from windlass.render.framework import completion
     from windlass.wire import codec
 
     rendered = planner.render_framework(submission)
-    framework = codec.decode_framework(msgspec.json.encode({**rendered, "status": None}))
+    return codec.decode_framework(msgspec.json.encode({**rendered, "status": None}))
+
+
+def _endless_roles(submission: "Submission") -> frozenset[str]:
+    """Return the roles whose tasks never exit on their own, according to the job file."""
+    from windlass.render.framework import completion
+
     job = submission.job
-    endless = () if job is None else (role for role in job.roles if completion.is_endless(job, role))
-    return Job(framework, frozenset(endless))
+    return frozenset(role for role in job.roles if completion.is_endless(job, role)) if job else frozenset()
 
 
-def _plans(jobs: Sequence[Job], wanted: PlanArguments) -> "tuple[Plan, ...]":
-    from windlass.simulate.plan import simulation
-
-    roles = [{role.name: role.task_number for role in job.framework.spec.task_roles} for job in jobs]
-    injections = fault_options.parse(wanted.injected, roles)
-    behavior = _task_behavior(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
-    until = _seconds("--until", wanted.until)
-    return tuple(
-        simulation.plan(
-            job.framework,
-            _injections_for(job.framework, injections),
-            behavior.with_endless(job.endless),
-            until=until,
-        )
-        for job in jobs
-    )
-
-
-def _injections_for(framework: Framework, injections: Iterable[Injection]) -> list[Injection]:
-    """Return the faults for tasks of this job. The others are for other jobs of the file."""
-    tasks = {role.name: role.task_number for role in framework.spec.task_roles}
-    return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
-
-
-def _task_behavior(wanted: PlanArguments, roles: tuple[str, ...]) -> "TaskBehavior":
-    from windlass.simulate.plan.pods import TaskBehavior
-
-    runs_for, runs_for_of = TaskBehavior().runs_for, {}
-    for written in wanted.task_times:
-        role, equals, length = written.rpartition("=")
-        if equals:
-            _require_role("--task-time", role, roles)
-            runs_for_of[role] = _seconds("--task-time", length)
-        else:
-            runs_for = _seconds("--task-time", length)
-    for role in wanted.endless:
-        _require_role("--endless", role, roles)
-    return TaskBehavior(
-        starts_after=_seconds("--start-time", wanted.start_time),
-        runs_for=runs_for,
-        runs_for_of=runs_for_of,
-        endless=frozenset(wanted.endless),
-    )
+def _parse_task_time(written: str, roles: tuple[str, ...]) -> tuple[str, float]:
+    """Return the role, empty for all roles, and the seconds."""
+    role, equals, duration = written.rpartition("=")
+    if equals:
+        _require_role("--task-time", role, roles)
+    return role, _seconds("--task-time", duration)
 
 
 def _require_role(option: str, role: str, roles: tuple[str, ...]) -> None:
@@ -180,7 +151,7 @@ def _seconds(option: str, written: str) -> float:
         raise click.UsageError(f"{option}: {error}") from error
 
 
-def exit_code(outcome: "Outcome") -> int:
+def _exit_code(outcome: "Outcome") -> int:
     """Return the exit code that `windlass run` would have."""
     if outcome.code is None:
         return exit_codes.NO_ANSWER

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import atomic_files, cluster_options, errors, job_files, parameters
+from windlass.cli import atomic_files, errors, job_files, parameters
 from windlass.cli.errors import CommandError
 from windlass.model.companions import Companion
 from windlass.render.manifest_parts import COMPANIONS, Part
@@ -99,16 +99,23 @@ def render(
         windlass render --config job.yaml --out rendered.yaml --target plain
         windlass render job.yaml --only secrets --only code
     """
-    named = _one_of(file, config)
+    if file is not None and config is not None:
+        raise click.UsageError("FILE is given twice, as an argument and with --config: remove one of them.")
+    path = config if file is None else file
+    if path is None:
+        raise click.UsageError("Missing argument 'FILE': a job file, or - for standard input.")
     out = None if out == STDOUT else out
     if out is not None:
-        job_files.check_out(named, out)
-    source = job_files.source(named, namespace, needs_a_job=False)
-    usual = PLAIN if source.contents.is_config else FRAMEWORK
+        job_files.check_out(path, out)
+    source = job_files.source(path, namespace, needs_a_job=False)
+    if nfs_server and not _HOST.fullmatch(nfs_server):
+        message = f"found {nfs_server!r}, expected an address, e.g. 10.96.0.12"
+        raise click.BadParameter(message, param_hint="--nfs-server")
+    default_target = PLAIN if source.contents.is_config else FRAMEWORK
     arguments = RenderArguments(
-        job_files.called(named), target or usual, namespace, _address(nfs_server), only
+        job_files.display_name(path), target or default_target, namespace, nfs_server, only
     )
-    data = _written(_rendered(source, arguments), arguments)
+    data = _yaml(_rendered(source, arguments), arguments)
     if out is None:
         click.echo(data, nl=False)
         return
@@ -118,35 +125,8 @@ def render(
         raise CommandError(f"--out: {errors.os_error_message(error, out)}") from error
 
 
-# Arguments
-
-
-def _one_of(file: str | None, config: str | None) -> str:
-    if file is not None and config is not None:
-        raise click.UsageError("FILE is given twice, as an argument and with --config: remove one of them.")
-    named = config if file is None else file
-    if named is None:
-        raise click.UsageError("Missing argument 'FILE': a job file, or - for standard input.")
-    return named
-
-
-def _address(text: str) -> str:
-    if text and not _HOST.fullmatch(text):
-        raise click.BadParameter(
-            f"found {text!r}, expected an address, e.g. 10.96.0.12", param_hint="--nfs-server"
-        )
-    return text
-
-
-def _warn(arguments: RenderArguments, message: str) -> None:
-    _print(arguments, f"warning: {message}")
-
-
 def _print(arguments: RenderArguments, line: str) -> None:
     click.echo(f"{arguments.file}: {line}", err=True)
-
-
-# Rendering
 
 
 def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
@@ -160,7 +140,9 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
         *(
             piece
             for submission in submissions
-            for piece in sorted(_pieces(submission, source, arguments), key=_position)
+            for piece in sorted(
+                _pieces(submission, source, arguments), key=lambda each: list(Part).index(each.part)
+            )
         ),
         *(piece for piece in extra if piece.part is not Part.OTHERS),
     ]
@@ -169,17 +151,13 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     for part in arguments.only:
         if part not in found:
             parts = ", ".join(str(each) for each in Part if str(each) in found)
-            raise _refused(arguments, [f"--only {part}: unknown part. Parts: {parts}"])
+            raise _invalid(arguments, [f"--only {part}: unknown part. Parts: {parts}"])
     # A preflight pod has no use while the other objects are still being created.
     selected = set(arguments.only) or found - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in selected:
         for name, password in source.contents.generated_passwords.items():
             _print(arguments, resolution.password_notice(f"generated password of {name}", password))
     yield from (piece.body for piece in pieces if piece.part in selected)
-
-
-def _position(piece: "Piece") -> int:
-    return list(Part).index(piece.part)
 
 
 def _pieces(submission: "Submission", source: "Source", arguments: RenderArguments) -> "tuple[Piece, ...]":
@@ -194,32 +172,26 @@ def _pieces(submission: "Submission", source: "Source", arguments: RenderArgumen
             f"{submission.name} is a Framework, which needs a controller: use --target framework, or write a job file "
             "instead"
         )
-        raise _refused(arguments, [message])
+        raise _invalid(arguments, [message])
     return (Piece(Part.FRAMEWORK, planner.render_framework(submission, _target(arguments))),)
 
 
 def _job_pieces(
     submission: "Submission", job: "Job", source: "Source", arguments: RenderArguments
 ) -> "tuple[Piece, ...]":
-    from windlass.client.errors import ClientError
     from windlass.client.submit import plan as planner
     from windlass.client.submit.plan import SubmitOptions
     from windlass.render import bundle
 
-    refused = list(bundle.refusals(job, is_plain=arguments.is_plain, prefix=submission.plain_prefix))
-    if refused:
-        raise _refused(arguments, refused)
+    refusals = list(bundle.refusals(job, is_plain=arguments.is_plain, prefix=submission.plain_prefix))
+    if refusals:
+        raise _invalid(arguments, refusals)
     companions = tuple(each for each in Companion if not arguments.only or each in arguments.only)
-    try:
-        planned = planner.plan_job(
-            source, submission, _target(arguments), SubmitOptions(companions=companions)
-        )
-    except ClientError as error:
-        raise cluster_options.command_error(error) from error
+    planned = planner.plan_job(source, submission, _target(arguments), SubmitOptions(companions=companions))
     prerequisites = planned.prerequisites
     job = (planned.submission.job or job).with_companions(companions)
     for note in bundle.notes(job, is_plain=arguments.is_plain):
-        _warn(arguments, note)
+        _print(arguments, f"warning: {note}")
     for line in _passwords(job, prerequisites.resolved.generated if prerequisites is not None else {}):
         _print(arguments, line)
     return bundle.pieces(
@@ -239,7 +211,7 @@ def _target(arguments: RenderArguments) -> "Target":
     return Target(namespace=arguments.namespace, description="Kubernetes", nfs_address=arguments.nfs_server)
 
 
-def _refused(arguments: RenderArguments, messages: Iterable[str]) -> CommandError:
+def _invalid(arguments: RenderArguments, messages: Iterable[str]) -> CommandError:
     return CommandError("\n".join(f"{arguments.file}: {message}" for message in messages), exit_codes.USAGE)
 
 
@@ -265,34 +237,32 @@ def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
     if is_mounted:
         service = nfs_shares.server_name(job.name)
         namespace = f" -n {job.namespace}" if job.namespace else ""
-        _warn(
+        _print(
             arguments,
-            f"the address of the NFS server of the job {job.name} is the name {share.address}, which most nodes cannot "
-            "resolve. Create the server first (--only nfs), and render the rest with "
+            f"warning: the address of the NFS server of the job {job.name} is the name {share.address}, which most "
+            "nodes cannot resolve. Create the server first (--only nfs), and render the rest with "
             f"--nfs-server $(kubectl get service {service}{namespace} -o jsonpath='{{.spec.clusterIP}}')",
         )
     return share
 
 
-def _written(bodies: "Iterable[Json]", arguments: RenderArguments) -> bytes:
+def _yaml(bodies: "Iterable[Json]", arguments: RenderArguments) -> bytes:
     from windlass.wire.yaml import dump as yaml_dump
 
-    made: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
     for body in bodies:
-        called = _called(body)
-        if called in made:
-            message = f"two objects have the same name: {called}. Rename one of the jobs or roles"
-            raise _refused(arguments, [message])
+        name = _full_name(body)
+        if name in texts:
+            message = f"two objects have the same name: {name}. Rename one of the jobs or roles"
+            raise _invalid(arguments, [message])
         if _contains_nul(body):
-            message = (
-                f"a value in {called} contains a NUL character, which a program cannot receive: remove it"
-            )
-            raise _refused(arguments, [message])
-        made[called] = yaml_dump.dump(body)
-    return b"---\n".join(made.values())
+            message = f"a value in {name} contains a NUL character, which a program cannot receive: remove it"
+            raise _invalid(arguments, [message])
+        texts[name] = yaml_dump.dump(body)
+    return b"---\n".join(texts.values())
 
 
-def _called(body: "Json") -> str:
+def _full_name(body: "Json") -> str:
     """Return kind, name and namespace, which are unique in a cluster."""
     metadata = body["metadata"]
     namespace = f" in the namespace {metadata['namespace']}" if metadata.get("namespace") else ""

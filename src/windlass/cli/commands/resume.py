@@ -19,4 +19,4 @@ def resume(names: tuple[str, ...], cluster: ClusterOptions) -> None:
     """
     from windlass.client import lifecycle
 
-    cluster_options.run(cluster, lambda connection: job_changes.change(connection, names, lifecycle.resume))
+    cluster_options.run(cluster, job_changes.change, names, lifecycle.resume)

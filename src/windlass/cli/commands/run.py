@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli import errors, fault_options, preflight_options, run_options, run_request
+from windlass.cli import errors, fault_options, parameters, run_options, run_request
 from windlass.cli.command_job import JobOptions
 from windlass.cli.errors import CommandError
 from windlass.cli.run_options import RunArguments
@@ -22,10 +23,13 @@ from windlass.client import paths
 from windlass.client.submit.plan import SubmitOptions, SubmitPlan
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
+from windlass.model import names
 from windlass.model.companions import Companion
-from windlass.runner import exit_codes, keep_cluster
-from windlass.runner.local import data_folders
+from windlass.model.settings import LogFormat, LogLevel
+from windlass.runner import exit_codes
+from windlass.runner.local import data_folders, process
 from windlass.runner.local.process import DaemonError
+from windlass.runner.local.records import DaemonOptions, Record
 from windlass.runner.options import ForwardOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -66,8 +70,8 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
     arguments = RunArguments(**options)
     if arguments.companions_only:
         file = run_request.companions_file(file, command, job_options, arguments)
-        sys.exit(_run_companions(file, arguments))
-    seconds = preflight_options.seconds(arguments.preflight_timeout, is_wanted=not arguments.no_preflight)
+        sys.exit(run_companions(file, arguments))
+    seconds = parameters.preflight_seconds(arguments.preflight_timeout, is_skipped=arguments.no_preflight)
     source = run_request.source(file, command, job_options)
     plan = run_request.plan(source, SubmitOptions(preflight_seconds=seconds), arguments.config_maps)
     run_settings = RunOptions(
@@ -81,42 +85,41 @@ def run(file: str | None, command: tuple[str, ...], job_options: JobOptions, **o
     sys.exit(_run(plan, run_settings, arguments, mode))
 
 
-def run_companions(
-    file: str, companion: Companion, forward: ForwardOptions, timeout: float | None = None
-) -> int:
-    """Run one companion of the jobs in a file until Ctrl-C, and return the exit code.
-
-    `timeout` is the time limit until it is ready.
-    """
-    return _run_companions(file, RunArguments(timeout=timeout), (companion,), forward)
-
-
 def output_mode(arguments: RunArguments, *, is_terminal: bool, environment: Mapping[str, str]) -> OutputMode:
-    if arguments.form == OutputMode.JSON:
+    if arguments.output == OutputMode.JSON:
         return OutputMode.JSON
     can_draw = is_terminal and environment.get("TERM", "") not in ("", "dumb")
     wants_lines = arguments.logs is True or arguments.verbose
     return OutputMode.LIVE if can_draw and not wants_lines else OutputMode.TEXT
 
 
-def _run_companions(
+def run_companions(
     file: str,
     arguments: RunArguments,
     companions: tuple[Companion, ...] = tuple(Companion),
     forward: ForwardOptions = ForwardOptions(),  # noqa: B008 — it is frozen
 ) -> int:
+    """Run companions of the jobs in a file until Ctrl-C, and return the exit code.
+
+    The timeout of the arguments is the time limit until they are ready.
+    """
     options = SubmitOptions(preflight_seconds=None, companions=companions, companions_only=True)
     plan = run_request.plan(run_request.source(file), options, arguments.config_maps)
     run_settings = RunOptions(
         nodes=arguments.nodes, network=arguments.network, timeout=arguments.timeout, forward=forward
     )
     # Without tasks there is no table.
-    mode = OutputMode.JSON if arguments.form == OutputMode.JSON else OutputMode.TEXT
-    return _run(plan, run_settings, arguments, mode)
+    return _run(plan, run_settings, arguments, OutputMode(arguments.output))
 
 
 def _run(plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: OutputMode) -> int:
-    _log_to_stderr(is_wanted=arguments.verbose)
+    if arguments.verbose:
+        from windlass.controller.observe import logs
+
+        logs.configure(LogFormat.TEXT, LogLevel.INFO, sys.stderr)
+    else:
+        # Without a handler, Python prints warnings.
+        logging.getLogger().addHandler(logging.NullHandler())
     if arguments.keep:
         return _run_on_kept_cluster(plan, options, arguments, mode)
     return _run_on_temporary_cluster(plan, options, arguments, mode)
@@ -151,7 +154,7 @@ def _run_on_kept_cluster(
         data_folders.remove(data)
         raise
     try:
-        record = keep_cluster.start(data, options)
+        record = process.start_or_clean_up(DaemonOptions(data, nodes=options.nodes, network=options.network))
     except DaemonError as error:
         raise CommandError(str(error), exit_codes.NO_ANSWER) from error
     from windlass.runner import run as runner_run
@@ -160,16 +163,30 @@ def _run_on_kept_cluster(
         reporter = _reporter(plan, mode, arguments)
         return _finish(reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter))
     finally:
-        jobs = () if plan.companions_only else plan.jobs
-        for line in keep_cluster.instructions(record, data, jobs, plan.companions):
-            click.echo(line, err=True)
+        click.echo("\n".join(_instructions(plan, record, data)), err=True)
+
+
+def _instructions(plan: SubmitPlan, record: Record, data: Path) -> Iterator[str]:
+    """Yield the last lines of output: how to use the cluster, and how to end it."""
+    directory = shlex.quote(str(data))
+    yield "The cluster keeps running. To use it, and to end it:"
+    yield f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}"
+    for job in () if plan.companions_only else plan.jobs:
+        yield f"  windlass why {job.name}{_namespace_option(job.namespace)}"
+    for each in plan.companions:
+        yield f"  windlass {each.companion} {each.job}{_namespace_option(each.namespace)}"
+    yield f"  windlass local down --data-dir {directory}"
+    yield f"  windlass local reset --data-dir {directory}    # also deletes its data"
+
+
+def _namespace_option(namespace: str) -> str:
+    return f" --namespace {namespace}" if namespace != names.DEFAULT_NAMESPACE else ""
 
 
 def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
     """Copy the local images of `windlass local image`, and add those of this run."""
-    kept = data_folders.default_data(os.environ) / IMAGES
     with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(kept, data / IMAGES)
+        shutil.copyfile(data_folders.default_data(os.environ) / IMAGES, data / IMAGES)
     images = Images(data / IMAGES)
     for binding in bindings:
         name, equals, folder = binding.partition("=")
@@ -218,14 +235,3 @@ def _finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]])
         return exit_codes.INTERRUPTED
     finally:
         reporter.finish()
-
-
-def _log_to_stderr(*, is_wanted: bool) -> None:
-    if not is_wanted:
-        # Without a handler, Python prints warnings.
-        logging.getLogger().addHandler(logging.NullHandler())
-        return
-    from windlass.controller.observe import logs
-    from windlass.model.settings import LogFormat
-
-    logs.configure(LogFormat.TEXT, "INFO", sys.stderr)

@@ -1,16 +1,9 @@
 """The command `windlass scale`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from windlass.cli import cluster_options, name_completion
 from windlass.cli.cluster_options import ClusterOptions
-
-if TYPE_CHECKING:
-    from windlass.client.connection import Connection
-
-EXPECTED = "ROLE=NUMBER, e.g. worker=4"
 
 
 @click.command()
@@ -30,21 +23,18 @@ def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
     Running tasks keep the TF_CONFIG or WORLD_SIZE with which they started, and most libraries never read it again. To
     restart all tasks with the new numbers, use `windlass suspend`, `scale` and `resume`.
     """
+    # Slow imports are here, so that `windlass --help` stays fast.
+    from windlass.client import scale as client_scale
+
     numbers = dict(map(_parse_role, roles))
     if len(numbers) < len(roles):
         raise click.UsageError("a role is given twice")
-    cluster_options.run(cluster, lambda connection: _scale(connection, name, numbers))
-
-
-async def _scale(connection: "Connection", name: str, numbers: dict[str, int]) -> None:
-    from windlass.client import scale
-
-    click.echo((await scale.scale(connection, name, numbers)).message)
+    click.echo(cluster_options.run(cluster, client_scale.scale, name, numbers).message)
 
 
 def _parse_role(written: str) -> tuple[str, int]:
     role, _, number = written.partition("=")
     is_number = number.isascii() and number.isdecimal() and len(number) < 10
     if not role or not is_number:
-        raise click.UsageError(f"found {written!r}, expected {EXPECTED}")
+        raise click.UsageError(f"found {written!r}, expected ROLE=NUMBER, e.g. worker=4")
     return role, int(number)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster_options, name_completion
+from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import tables
 from windlass.cli.terminal.tables import Column
@@ -38,11 +38,9 @@ _IN_STATE = ("Complete", "Failed", "Suspended")
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
-@click.option(
-    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@parameters.output("text", "json")
 @cluster_options.options
-def status(name: str, form: str, cluster: ClusterOptions) -> None:
+def status(name: str, output: str, cluster: ClusterOptions) -> None:
     """Show the status of a job, its tasks and its companions. With -o json, print the Framework.
 
     Companions that are left over from a deleted job are shown too. Their URLs are valid in the cluster, or everywhere
@@ -52,17 +50,17 @@ def status(name: str, form: str, cluster: ClusterOptions) -> None:
         windlass status digits
         windlass status digits -o json | jq .status.state
     """
-    cluster_options.run(cluster, lambda connection: _status(connection, name, form))
+    cluster_options.run(cluster, _status, name, is_json=output == "json")
 
 
-async def _status(connection: "Connection", name: str, form: str) -> None:
+async def _status(connection: "Connection", name: str, *, is_json: bool) -> None:
     import msgspec
 
     from windlass.client import lookup
     from windlass.client.companions import status as companion_status
 
     framework = await lookup.find_or_none(connection, name)
-    if form == "json":
+    if is_json:
         framework = framework or await lookup.find(connection, name)
         click.echo(msgspec.json.format(await lookup.read_raw(connection, framework)))
         return

@@ -1,12 +1,14 @@
 """`windlass submit`: submit jobs to a cluster. `windlass.client.submit` does the work."""
 
+import base64
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from windlass.cli import cluster_options, created_objects, job_files, parameters, preflight_options
+from windlass.cli import cluster_options, job_files, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import wait
 from windlass.runner import exit_codes
@@ -39,11 +41,9 @@ if TYPE_CHECKING:
     help="Start only the jobs' companions (TensorBoard, Jupyter, hub).",
 )
 @click.option("--dry-run", is_flag=True, help="Print the objects without creating them.")
-@preflight_options.no_preflight
-@preflight_options.preflight_timeout
-@click.option(
-    "--output", "-o", "form", type=click.Choice(["text", "json", "name"]), default="text", show_default=True
-)
+@parameters.no_preflight
+@parameters.preflight_timeout
+@parameters.output("text", "json", "name")
 @cluster_options.options
 def submit(
     files: tuple[str, ...],
@@ -54,7 +54,7 @@ def submit(
     dry_run: bool,
     no_preflight: bool,
     preflight_timeout: float | None,
-    form: str,
+    output: str,
     cluster: ClusterOptions,
 ) -> None:
     """Submit the jobs in FILE to a cluster. If FILE is -, it is read from standard input.
@@ -74,7 +74,7 @@ def submit(
         raise click.UsageError(
             f"--companions-only and {'--rerun' if rerun else '--wait'} are mutually exclusive: no job is submitted"
         )
-    seconds = preflight_options.seconds(preflight_timeout, is_wanted=not no_preflight)
+    seconds = parameters.preflight_seconds(preflight_timeout, is_skipped=no_preflight)
     sources = [_read(file, cluster.namespace) for file in files]
 
     async def use(connection: "Connection") -> int:
@@ -84,10 +84,10 @@ def submit(
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=seconds, companions_only=companions_only)
         plans = await submission.plan(connection, sources, options)
         if dry_run:
-            _print_plans(plans, form)
+            _print_plans(plans, output)
             return exit_codes.SUCCESS
-        created = await _submit(connection, plans, form)
-        return await _follow(connection, created, form, timeout) if waits else exit_codes.SUCCESS
+        created = await _submit(connection, plans, output)
+        return await _follow(connection, created, output, timeout) if waits else exit_codes.SUCCESS
 
     sys.exit(cluster_options.run(cluster, use))
 
@@ -100,47 +100,39 @@ def _read(file: str, namespace: str) -> "Source":
     return source
 
 
-async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", form: str) -> "list[Framework]":
+async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", output: str) -> "list[Framework]":
     """Apply the plans. Everything was planned before anything is created."""
+    from windlass.client import lookup
     from windlass.client.submit import apply
 
     def report(progress: "Progress") -> None:
-        click.echo(str(progress), err=form != "text")
+        click.echo(str(progress), err=output != "text")
 
     jobs: list[AppliedJob] = []
     for plan in plans:
         async for applied in apply.apply(connection, plan, report):
             jobs.append(applied)
-            _print_applied(applied, form)
+            _print_applied(applied, output)
     created = [applied.framework for applied in jobs if applied.framework is not None]
     servers = [server.body for applied in jobs if applied.framework is None for server in applied.servers]
-    if form == "json":
-        await _print_json(connection, created, servers)
-    elif form == "name":
+    if output == "json":
+        bodies = [await lookup.read_raw(connection.at(each.namespace), each) for each in created]
+        click.echo(_json([*map(msgspec.json.decode, bodies), *servers]))
+    elif output == "name":
         _print_names(servers)
     return created
 
 
-def _print_applied(applied: "AppliedJob", form: str) -> None:
+def _print_applied(applied: "AppliedJob", output: str) -> None:
     job, framework = applied.job, applied.framework
-    if form == "text":
+    if output == "text":
         if framework is not None:
             click.echo(f"{framework.name} submitted to namespace {framework.namespace}")
         for each in job.companions:
-            click.echo(created_objects.how_to_open(each.companion, job.name, job.namespace))
-    elif form == "name" and framework is not None:
+            command = f"windlass {each.companion} {job.name} -n {job.namespace}"
+            click.echo(f"{job.name}: open {each.companion} with `{command}`")
+    elif output == "name" and framework is not None:
         click.echo(f"framework.{framework.group}/{framework.name}")
-
-
-async def _print_json(
-    connection: "Connection", created: "Sequence[Framework]", servers: "list[Json]"
-) -> None:
-    import msgspec
-
-    from windlass.client import lookup
-
-    bodies = [await lookup.read_raw(connection.at(each.namespace), each) for each in created]
-    click.echo(created_objects.as_json([*(msgspec.json.decode(body) for body in bodies), *servers]))
 
 
 def _print_names(servers: "Sequence[Json]") -> None:
@@ -148,11 +140,11 @@ def _print_names(servers: "Sequence[Json]") -> None:
         click.echo(f"deployment.apps/{each['metadata']['name']}")
 
 
-def _print_plans(plans: "Sequence[SubmitPlan]", form: str) -> None:
+def _print_plans(plans: "Sequence[SubmitPlan]", output: str) -> None:
     """Print the objects that would be created."""
-    if form == "json":
-        click.echo(created_objects.as_json([each for plan in plans for each in plan.objects]))
-    elif form == "text":
+    if output == "json":
+        click.echo(_json([each for plan in plans for each in plan.objects]))
+    elif output == "text":
         click.echo("---\n".join(text for plan in plans for text in _yaml(plan)), nl=False)
     else:
         for plan in plans:
@@ -163,12 +155,18 @@ def _print_plans(plans: "Sequence[SubmitPlan]", form: str) -> None:
                     click.echo(f"framework.{job.group}/{job.name}")
 
 
+def _json(bodies: "Sequence[Json]") -> bytes:
+    """Return JSON. Several objects become a List."""
+    body = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
+    return msgspec.json.format(msgspec.json.encode(body))
+
+
 def _yaml(plan: "SubmitPlan") -> list[str]:
     """Render the plan. Secrets and archives are shown by size; -o json has their contents."""
     from windlass.wire.yaml import dump as yaml_dump
 
     if plan.companions_only:
-        return list(map(created_objects.as_yaml, plan.objects))
+        return [yaml_dump.dump(_with_sizes(each)).decode() for each in plan.objects]
     texts = [yaml_dump.dump(each).decode() for each in plan.manifests]
     for job in plan.jobs:
         texts += [f"# replaces the finished job {old.metadata.name}\n" for old in job.replaced]
@@ -177,7 +175,7 @@ def _yaml(plan: "SubmitPlan") -> list[str]:
                 f"# the name of the Service {job.name}-nfs stands for its address, which is not known yet\n"
             )
         if job.prerequisites is not None:
-            texts += map(created_objects.as_yaml, job.prerequisites.objects)
+            texts += [yaml_dump.dump(_with_sizes(each)).decode() for each in job.prerequisites.objects]
         texts.append(yaml_dump.dump(job.created_framework).decode())
         config_map = job.config_map()
         if config_map is not None:
@@ -186,15 +184,30 @@ def _yaml(plan: "SubmitPlan") -> list[str]:
     return texts
 
 
+def _with_sizes(body: "Json") -> "Json":
+    """Replace the contents of Secrets and archives by their sizes."""
+
+    def size(field: str, value: str) -> int:
+        return len(value.encode()) if field == "stringData" else len(base64.b64decode(value))
+
+    fields = {"Secret": ("data", "stringData"), "ConfigMap": ("binaryData",)}.get(body["kind"], ())
+    sizes = {
+        field: {key: f"({size(field, value)} bytes)" for key, value in body[field].items()}
+        for field in fields
+        if body.get(field)
+    }
+    return {**body, **sizes}
+
+
 async def _follow(
-    connection: "Connection", created: "Sequence[Framework]", form: str, timeout: float | None
+    connection: "Connection", created: "Sequence[Framework]", output: str, timeout: float | None
 ) -> int:
     """Wait for all jobs, and return the exit code of the first that did not succeed."""
     from windlass.client.wait import Until
 
     codes = [
         await wait.follow(
-            connection.at(each.namespace), each, Until.COMPLETED, timeout, to_stderr=form != "text"
+            connection.at(each.namespace), each, Until.COMPLETED, timeout, to_stderr=output != "text"
         )
         for each in created
     ]

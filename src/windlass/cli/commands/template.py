@@ -144,7 +144,7 @@ def _source(file: str, mode: str) -> str:
         ) from error
     except OSError as error:
         raise CommandError(f"{file}: cannot be read: {error.strerror or error}", exit_codes.USAGE) from error
-    return _decoded(data, job_files.called(file))
+    return _decoded(data, job_files.display_name(file))
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -169,7 +169,7 @@ def _rendered(source: str, file: str, given: Mapping[str, Any], assigned: set[st
     for key in sorted(unused):
         click.echo(f"--set {key} has no effect: the template assigns it or does not use it", err=True)
     try:
-        return rendering.rendered(rendering.Template(source, job_files.called(file), given, others))
+        return rendering.rendered(rendering.Template(source, job_files.display_name(file), given, others))
     except TemplateError as error:
         advice = _advice(error.problem)
         raise CommandError(f"{error}{advice}", exit_codes.USAGE) from error

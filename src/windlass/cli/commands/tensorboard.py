@@ -29,4 +29,4 @@ def tensorboard(request: ForwardRequest) -> None:
 async def _report_runs(url: str, view: "CompanionView") -> None:
     from windlass.runner import tensorboard_runs
 
-    await tensorboard_runs.report(url, view.logdir, companion_forward.say)
+    await tensorboard_runs.report(url, view.logdir, companion_forward.print_line)

@@ -4,25 +4,15 @@ import asyncio
 
 import click
 
-from windlass.cli.commands.install import namespace_name
-from windlass.cli.errors import CommandError
-from windlass.install.errors import InstallError, NoAnswerError
-from windlass.install.options import DEFAULT_NAMESPACE
+from windlass.cli import cluster_options
+from windlass.cli.commands import install
+from windlass.install.errors import InstallError
 from windlass.install.uninstall import UninstallOptions, describe_live_frameworks, live_frameworks, remove
 from windlass.model import names
-from windlass.runner import exit_codes
 
 
 @click.command()
-@click.option(
-    "--namespace",
-    "-n",
-    metavar="NAME",
-    default=DEFAULT_NAMESPACE,
-    show_default=True,
-    callback=namespace_name,
-    help="Namespace of the controller.",
-)
+@install.namespace_option
 @click.option(
     "--crds",
     is_flag=True,
@@ -34,15 +24,8 @@ from windlass.runner import exit_codes
     is_flag=True,
     help=f"Restore FrameworkController's CRD of the group {names.CONTROLLER_GROUP}. Its Frameworks are kept.",
 )
-@click.option(
-    "--kubeconfig",
-    default="",
-    metavar="FILE",
-    help="Path of the kubeconfig (default: the one that kubectl uses).",
-)
-@click.option(
-    "--context", default="", metavar="NAME", help="Context of the kubeconfig (default: the current context)."
-)
+@cluster_options.kubeconfig_option
+@cluster_options.context_option
 @click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
 def uninstall(
     namespace: str,
@@ -63,20 +46,14 @@ def uninstall(
         if crds and not (restore_reference_crd and group == names.CONTROLLER_GROUP)
     )
     options = UninstallOptions(namespace, deleted_groups, restore_reference_crd)
-    try:
-        asyncio.run(_uninstall(options, kubeconfig, context, is_forced=force, is_sure=yes))
-    except NoAnswerError as failure:
-        raise CommandError(str(failure), exit_codes.NO_ANSWER) from failure
-    except InstallError as failure:
-        raise click.ClickException(str(failure)) from failure
+    install.run(_uninstall(options, kubeconfig, context, is_forced=force, is_confirmed=yes))
 
 
 async def _uninstall(
-    options: UninstallOptions, kubeconfig: str, context: str, *, is_forced: bool, is_sure: bool
+    options: UninstallOptions, kubeconfig: str, context: str, *, is_forced: bool, is_confirmed: bool
 ) -> None:
-    from windlass.install.connection import (
-        connect,
-    )  # slow to import, and not needed for --help
+    # Imported here: the import is slow and not needed for --help.
+    from windlass.install.connection import connect
 
     async with connect(kubeconfig, context) as send:
         live = await live_frameworks(send, options.definitions or names.GROUPS)
@@ -85,21 +62,18 @@ async def _uninstall(
                 f"{describe_live_frameworks(live)}. Nothing was deleted: deleting the definitions would delete them. "
                 "Wait for them, delete them, omit --crds, or use --force."
             )
-        if not is_sure:
-            click.confirm(_question(options), abort=True)
-        was_found = False
+        if not is_confirmed:
+            groups = " and ".join(options.definitions)
+            definitions = f", the definitions of {groups} and ALL their Frameworks" if groups else ""
+            question = f"Remove the controller in {options.namespace} and its roles{definitions}?"
+            click.confirm(question, abort=True)
+        is_installed = False
         async for line in remove(send, options, asyncio.sleep):
             click.echo(line)
-            was_found = True
-    if not was_found:
+            is_installed = True
+    if not is_installed:
         click.echo(f"Windlass is not installed in the namespace {options.namespace}: nothing was deleted")
     if live and not options.definitions:
         click.echo(
             f"{describe_live_frameworks(live)}. They are kept and continue when a controller is installed again."
         )
-
-
-def _question(options: UninstallOptions) -> str:
-    groups = " and ".join(options.definitions)
-    also = f", the definitions of {groups} and ALL their Frameworks" if groups else ""
-    return f"Remove the controller in {options.namespace} and its roles{also}?"

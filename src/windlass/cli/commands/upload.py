@@ -1,6 +1,7 @@
 """The command `windlass upload`."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import sys
@@ -16,27 +17,11 @@ from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from windlass.cli.terminal.progress_bar import ProgressBar
-    from windlass.client.connection import Connection
-    from windlass.client.upload.items import UploadItems
     from windlass.client.upload.shares import Share
     from windlass.client.upload.transfer import Uploaded, Watch
 
 SHARE = "WINDLASS_SHARE"
 """Environment variable with the default share."""
-
-
-class UploadRequest(msgspec.Struct, frozen=True):
-    """The parsed arguments."""
-
-    share: "Share"
-    items: "UploadItems"
-    label: str
-    """Job label of the loader pod."""
-
-
-class _LoaderOptions(msgspec.Struct, frozen=True):
-    image: str
-    timeout: float
 
 
 @click.command()
@@ -111,15 +96,41 @@ def upload(
     are skipped. To continue an interrupted upload, run the same command again. Other files on the share are not
     changed. CLAIM[:FOLDER] is short for pvc://CLAIM[/FOLDER].
     """
-    written = _share_argument(target, share, is_project=bool(sent_code or data))
-    request = _parse_request(what, written, sent_code, data)
-    bar = None if quiet else _progress_bar()
+    from windlass.client.upload import items as upload_items
+    from windlass.client.upload import pod_target, shares, transfer
+
+    is_project = bool(sent_code or data)
+    share_text = _share_argument(target, share, is_project=is_project)
+    name_error = shares.project_name_error(what) if is_project else None
+    if name_error:
+        raise click.UsageError(name_error)
     try:
-        done = _upload(request, _LoaderOptions(image, timeout), _progress_callbacks(bar), cluster)
+        parsed_share = shares.parse(share_text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
+    items = upload_items.gather(sources)
+    bar = None if quiet else _progress_bar()
+    watch = _progress_callbacks(bar)
+    try:
+        if isinstance(parsed_share, shares.OnDisk):
+            done = asyncio.run(transfer.to_folder(parsed_share, items, watch))
+        else:
+            done = cluster_options.run(
+                cluster,
+                pod_target.upload,
+                parsed_share,
+                items,
+                name=f"upload-{secrets.token_hex(4)}",
+                job=what if is_project else "",
+                image=image,
+                timeout=timeout,
+                watch=watch,
+            )
     finally:
         if bar is not None:
             bar.end()
-    click.echo(msgspec.json.encode(done).decode() if output == "json" else summary(done, request.share))
+    click.echo(msgspec.json.encode(done).decode() if output == "json" else summary(done, parsed_share))
 
 
 def summary(done: "Uploaded", share: "Share") -> str:
@@ -130,9 +141,6 @@ def summary(done: "Uploaded", share: "Share") -> str:
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
     details = f": {listed}, {code_archive.shown_size(done.bytes)} transferred" if listed else ""
     return f"uploaded {files} ({code_archive.shown_size(done.size)}) to {share}{details}"
-
-
-# Arguments
 
 
 def _share_argument(target: str | None, share: str | None, *, is_project: bool) -> str:
@@ -157,78 +165,20 @@ def _share_argument(target: str | None, share: str | None, *, is_project: bool) 
     return found
 
 
-def _parse_request(
-    what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Path, ...]
-) -> UploadRequest:
-    """Parse the arguments and check all files. Raises click.UsageError and CommandError."""
-    from windlass.client import errors
-    from windlass.client.upload import items as upload_items
-    from windlass.client.upload import shares, transfer
-
-    is_project = bool(sent_code or data)
-    error_message = shares.project_name_error(what) if is_project else None
-    if error_message:
-        raise click.UsageError(error_message)
-    try:
-        share = shares.parse(written)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
-    try:
-        return UploadRequest(share, upload_items.gather(sources), what if is_project else "")
-    except errors.ClientError as error:
-        raise cluster_options.command_error(error) from error
-
-
-# Upload
-
-
-def _upload(
-    request: UploadRequest, loader: _LoaderOptions, watch: "Watch", cluster: ClusterOptions
-) -> "Uploaded":
-    from windlass.client import errors
-    from windlass.client.upload import transfer
-    from windlass.client.upload.shares import OnDisk
-
-    share = request.share
-    if isinstance(share, OnDisk):
-        try:
-            return asyncio.run(transfer.to_folder(share, request.items, watch))
-        except errors.ClientError as error:
-            raise cluster_options.command_error(error) from error
-
-    async def use(connection: "Connection") -> "Uploaded":
-        from windlass.client.upload import pod_target
-
-        return await pod_target.upload(
-            connection,
-            share,
-            request.items,
-            name=f"upload-{secrets.token_hex(4)}",
-            job=request.label,
-            image=loader.image,
-            timeout=loader.timeout,
-            watch=watch,
-        )
-
-    return cluster_options.run(cluster, use)
-
-
 def _progress_bar() -> "ProgressBar":
     from windlass.cli.terminal.progress_bar import ProgressBar
 
     columns = None
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        try:
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        except OSError:
-            columns = 80
+        columns = 80
+        with contextlib.suppress(OSError):
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or columns
 
     def write(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
-    return ProgressBar(write, time.monotonic, columns or (80 if columns == 0 else None))
+    return ProgressBar(write, time.monotonic, columns)
 
 
 def _progress_callbacks(bar: "ProgressBar | None") -> "Watch":
@@ -241,5 +191,5 @@ def _progress_callbacks(bar: "ProgressBar | None") -> "Watch":
         compared=bar.compared,
         planned=lambda plan: bar.begin(plan.left),
         moved=bar.moved,
-        noted=lambda words: bar.note(f"windlass: {terminal_text.printable(words)}"),
+        noted=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
     )

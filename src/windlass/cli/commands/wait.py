@@ -42,7 +42,7 @@ def wait(name: str, until: str, timeout: float | None, cluster: ClusterOptions) 
         windlass wait digits
         windlass wait digits --for running --timeout 10m
     """
-    sys.exit(cluster_options.run(cluster, lambda connection: _wait(connection, name, until, timeout)))
+    sys.exit(cluster_options.run(cluster, _wait, name, until, timeout))
 
 
 async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
@@ -91,7 +91,7 @@ async def follow(
     except CompletedError as error:
         raise CommandError(str(error), exit_codes.of_job(error.code, has_succeeded=False)) from error
     if until is Until.DELETED:
-        click.echo(f"{framework.name} is deleted")
+        click.echo(f"{framework.name} deleted")
     if until is Until.COMPLETED:
         return exit_codes.of_job(view.code, has_succeeded=view.has_succeeded)
     return exit_codes.SUCCESS

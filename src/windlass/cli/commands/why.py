@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import cluster_options, name_completion
+from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.commands import events as event_lines
 
 if TYPE_CHECKING:
-    from windlass.client.connection import Connection
     from windlass.client.explain.explanation import Explanation
     from windlass.client.explain.failures import Failure
     from windlass.client.explain.retries import Retries
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Number of log lines to show.",
 )
-@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@parameters.output("text", "json")
 @cluster_options.options
 def why(name: str, lines: int, output: str, cluster: ClusterOptions) -> None:
     """Explain why the job NAME failed: the first failed task, its exit code, its last log lines, and the retries.
@@ -42,10 +41,7 @@ def why(name: str, lines: int, output: str, cluster: ClusterOptions) -> None:
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client.explain import explanation as client_explain
 
-    async def read(connection: "Connection") -> "Explanation":
-        return await client_explain.read(connection, name, lines=lines)
-
-    found = cluster_options.run(cluster, read)
+    found = cluster_options.run(cluster, client_explain.read, name, lines=lines)
     if output == "json":
         click.echo(msgspec.json.encode(found))
         return

@@ -24,11 +24,15 @@ POLL_SECONDS = 0.02
 _KEPT = "kept"
 
 
-class ForeignFolderError(Exception):
+class LocalClusterError(Exception):
+    """Base class of the errors of `windlass local`. The message is for users."""
+
+
+class ForeignFolderError(LocalClusterError):
     """The folder is not empty and does not belong to Windlass."""
 
 
-class InUseError(Exception):
+class InUseError(LocalClusterError):
     """Another process uses the folder."""
 
 

@@ -20,7 +20,7 @@ STOP_SECONDS = 120.0
 _SHOWN_LINES = 10
 
 
-class DaemonError(Exception):
+class DaemonError(data_folders.LocalClusterError):
     """The daemon did not start or did not stop."""
 
 
@@ -52,6 +52,33 @@ def start(options: DaemonOptions) -> Record:
         return answer.record
     os.waitpid(child, 0)
     raise DaemonError(f"the cluster cannot start: {answer.error or _last_lines(_log(options.data))}")
+
+
+def start_or_clean_up(options: DaemonOptions) -> Record:
+    """Start a daemon. After a DaemonError or KeyboardInterrupt, nothing of it is left, not even its data directory."""
+    try:
+        with _deferred_interrupts():
+            return start(options)
+    except (DaemonError, KeyboardInterrupt):
+        with contextlib.suppress(DaemonError):
+            if (record := running(options.data)) is not None:
+                stop(options.data, record.pid)
+        with contextlib.suppress(OSError):
+            data_folders.remove(options.data)
+        raise
+
+
+@contextlib.contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C, which would otherwise leave a daemon behind that has not written its record yet."""
+    signals: list[int] = []
+    old = signal.signal(signal.SIGINT, lambda number, _frame: signals.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+    if signals:
+        raise KeyboardInterrupt
 
 
 def stop(data: Path, pid: int) -> None:

@@ -44,7 +44,7 @@ class _Object(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def look(data: Path) -> Status:
+def read(data: Path) -> Status:
     """Return the status. Raises DaemonError if a daemon does not become ready."""
     record = process.running(data)
     if record is None:

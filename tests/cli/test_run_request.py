@@ -8,13 +8,13 @@ import yaml
 from click.testing import CliRunner
 from pods.commands import framework, role
 
-from windlass.cli import config_map_files
+from windlass.cli import run_request
 from windlass.cli.main import main
 from windlass.model.base import Json
 
 
 def made(path: Path) -> Json:
-    return config_map_files.config_map("code", "research", path)
+    return run_request.config_map("code", "research", path)
 
 
 def test_folder_contributes_its_own_files(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_binary_file_becomes_binary_data(tmp_path: Path) -> None:
 def test_size_limit(size: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (size - 1))
     (tmp_path / "b").write_bytes(b"x")
-    if size <= config_map_files.MAX_BYTES:
+    if size <= run_request.MAX_CONFIG_MAP_BYTES:
         assert len(made(tmp_path)["data"]["a"]) == size - 1
     else:
         with pytest.raises(ValueError, match=f"has {size} bytes, but a ConfigMap has at most 1048576"):
