@@ -112,9 +112,9 @@ async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple
 
     async def changes() -> None:
         for number in range(10**9):
-            screen.framework(job, codec.decode_framework(told[number % len(told)][0]))
+            screen.update_status(job, codec.decode_framework(told[number % len(told)][0]))
             if number % round(USAGE_SECONDS / CHANGES_SECONDS) == 0:
-                screen.usage(usage.answered(told[number % len(told)][1]))
+                screen.update_usage(usage.decode(told[number % len(told)][1]))
             await asyncio.sleep(CHANGES_SECONDS)
 
     async def lines() -> None:
@@ -124,10 +124,10 @@ async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple
                 f"windlass progress {step}/1000 loss=0.{number % 1000:03}" if number % 2 else f"line {number}"
             )
             now = datetime.now(UTC)
-            screen.say(LogLine(Topic.LOG, now, task, "main", line))
+            screen.report(LogLine(Topic.LOG, now, task, "main", line))
             found = progress.parse_line(line)
             if found is not None:
-                screen.say(
+                screen.report(
                     Advance(Topic.PROGRESS, now, task, step, found.total, found.values, Source.LOG, 12.0)
                 )
             if number % 10 == 9:

@@ -27,7 +27,7 @@ from windlass.cli.run_options import RunArguments
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
 from windlass.render.companions.password_files import ALL_USERS
-from windlass.runner import tensorboard_runs
+from windlass.runner import companions
 from windlass.runner.options import ForwardOptions
 
 POD_PORTS = PodPorts()
@@ -299,6 +299,6 @@ def test_invalid_options_are_rejected(words: tuple[str, ...]) -> None:
 def test_server_that_is_not_a_tensorboard_has_no_runs(program: FakeCompanion) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
         closed = f"http://127.0.0.1:{one.getsockname()[1]}/"
-    assert asyncio.run(tensorboard_runs.first(closed)) is None
+    assert asyncio.run(companions.tensorboard_runs(closed)) is None
     program.runs = {"a": 1}  # type: ignore[assignment]
-    assert asyncio.run(tensorboard_runs.first(f"http://127.0.0.1:{program.port}/")) is None
+    assert asyncio.run(companions.tensorboard_runs(f"http://127.0.0.1:{program.port}/")) is None

@@ -122,7 +122,7 @@ def test_invalid_scale_is_rejected(case: str, running: ClusterNamespace) -> None
 def test_delete_removes_jobs_and_their_pods(running: ClusterNamespace) -> None:
     running.submit(jobs.framework("other", jobs.role(life=jobs.SUCCEEDS)))
     result = run(running, "delete", "digits", "missing", "other", code=1)
-    assert result.stdout == "digits is deleted\nother is deleted\n"
+    assert result.stdout == "digits deleted\nother deleted\n"
     assert 'there is no job "missing"' in result.stderr
     assert not running.pods("digits")
     assert run(running, "wait", "digits", "--for", "deleted").stdout.startswith("there is no job")
@@ -144,7 +144,7 @@ def test_delete_times_out(place: ClusterNamespace) -> None:
         place.client.patch(place.path("pods", "digits-worker-0"), {"metadata": {"annotations": goes}})
         said = waits.result(timeout=120).stdout
     # The job may have been deleted before the wait began.
-    assert said.endswith("digits is deleted\n") or said.startswith("there is no job")
+    assert said.endswith("digits deleted\n") or said.startswith("there is no job")
 
 
 ENDS = {"success": (0, 0), "exit code": (3, 3), "large exit code": (255, 255)}

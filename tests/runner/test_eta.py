@@ -11,7 +11,7 @@ import pytest
 from windlass.client.pods import Pod
 from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.runner import eta
-from windlass.runner.eta import Files, Pace
+from windlass.runner.eta import Pace, ProgressFiles
 from windlass.wire.progress import Progress
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
@@ -48,14 +48,14 @@ def test_estimated_remaining_time(steps: list[tuple[int, int, int]], expected: f
 
 
 def test_progress_file_is_read_only_after_a_change(tmp_path: Path) -> None:
-    file, files = tmp_path / "progress", Files()
-    assert list(files.look([file])) == []
+    file, files = tmp_path / "progress", ProgressFiles()
+    assert list(files.changes([file])) == []
     file.write_text("1/10\n")
-    assert list(files.look([file])) == [(file, Progress(1, 10))]
-    assert list(files.look([file])) == []
+    assert list(files.changes([file])) == [(file, Progress(1, 10))]
+    assert list(files.changes([file])) == []
     with file.open("a") as stream:
         stream.write("2/10\n")
-    assert list(files.look([file])) == [(file, Progress(2, 10))]
+    assert list(files.changes([file])) == [(file, Progress(2, 10))]
 
 
 def test_progress_file_that_is_not_a_file_is_ignored(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_progress_file_that_is_not_a_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "nonsense").write_bytes(b"\xff" * 100_000)
     names = ("link", "pipe", "folder", "nonsense", "missing")
-    assert list(Files().look([tmp_path / name for name in names])) == []
+    assert list(ProgressFiles().changes([tmp_path / name for name in names])) == []
 
 
 def pod(mounts: list[dict[str, Any]], volumes: list[dict[str, Any]], value: str) -> Pod:
@@ -102,5 +102,5 @@ PLACES = {
 
 @pytest.mark.parametrize(("given", "expected"), PLACES.values(), ids=PLACES.keys())
 def test_path_of_progress_file_on_machine(given: Pod, expected: str | None) -> None:
-    found = eta.file_of(given, PodFolder(Path("/pods/u")))
+    found = eta.progress_file(given, PodFolder(Path("/pods/u")))
     assert found == (Path(expected) if expected is not None else None)

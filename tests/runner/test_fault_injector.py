@@ -31,7 +31,7 @@ def pod(task: str = "worker-0", uid: str = "1", phase: str = "Running", framewor
 Seen = list[tuple[Json, list[str]]]
 """Pods in the order of observation, with their faults."""
 
-HITS: dict[str, tuple[list[str], Seen]] = {
+FAULTS: dict[str, tuple[list[str], Seen]] = {
     "one-task": (
         ["kill worker-1 after 5s"],
         [(pod("worker-0", "1"), []), (pod("worker-1", "2"), ["kill worker-1"]), (pod("ps-0", "3"), [])],
@@ -74,13 +74,13 @@ HITS: dict[str, tuple[list[str], Seen]] = {
 }
 
 
-@pytest.mark.parametrize(("written", "seen"), HITS.values(), ids=HITS)
+@pytest.mark.parametrize(("written", "seen"), FAULTS.values(), ids=FAULTS)
 def test_faults_of_observed_pods(written: list[str], seen: Seen) -> None:
     aims = FaultTargets(map(fault_injection.parse, written))
     for body, expected in seen:
-        hits = aims.hits(msgspec.convert(body, Pod))
-        assert [hit.text for hit in hits] == expected
-        assert {(hit.pod, hit.uid) for hit in hits} <= {
+        faults = aims.faults(msgspec.convert(body, Pod))
+        assert [fault.text for fault in faults] == expected
+        assert {(fault.pod, fault.uid) for fault in faults} <= {
             (body["metadata"]["name"], body["metadata"].get("uid"))
         }
 
@@ -89,7 +89,7 @@ def test_delay_applies_to_starting_pods() -> None:
     aims = FaultTargets(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
     first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
     second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
-    assert [(hit.text, hit.injection.seconds) for hit in aims.delays(first)] == [
+    assert [(fault.text, fault.injection.seconds) for fault in aims.delays(first)] == [
         ("delay worker-0 by 30s", 30.0)
     ]
     assert aims.delays(second) == ()
@@ -222,7 +222,7 @@ def test_stopped_injector_injects_nothing() -> None:
     async def main() -> None:
         async with Transport(access.unix("/nonexistent/socket")) as transport:
             wanted = map(fault_injection.parse, ["kill worker", "delete worker"])
-            injector = Injector(wanted, cluster, transport, lambda _: None)
+            injector = Injector(wanted, cluster, transport, lambda _: None, {})
             see(pod())(injector)
             await injector.stop()
             see(pod("worker-1", "2"))(injector)

@@ -10,7 +10,7 @@ from windlass.client.pods import Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model.companions import Companion
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Event, Line, Report, Topic
+from windlass.runner.report import Event, Line, LineSelector, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 
@@ -84,8 +84,8 @@ WAITING = {"reason": "CreateContainerError", "message": "no such command"}
     ],
 )
 def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
-    report = Report([job()])
-    told = [line for one in pods for line in report.pod(one, NOW)]
+    report = LineSelector([job()])
+    told = [line for one in pods for line in report.pod_lines(one, NOW)]
     assert [line.message for line in told] == expected
     assert {(line.object, line.event) for line in told} <= {("worker-0", Topic.POD)}
 
@@ -94,9 +94,9 @@ def test_lines_about_a_pod(pods: list[Pod], expected: list[str]) -> None:
     ("before", "expected"), [("Running", ["deleted"]), ("Succeeded", []), ("Failed", [])]
 )
 def test_lines_about_a_deleted_pod(before: str, expected: list[str]) -> None:
-    report = Report([job()])
-    list(report.pod(pod(before), NOW))
-    assert [line.message for line in report.deleted_pod(pod(before), NOW)] == expected
+    report = LineSelector([job()])
+    list(report.pod_lines(pod(before), NOW))
+    assert [line.message for line in report.deleted_pod_lines(pod(before), NOW)] == expected
 
 
 def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
@@ -127,9 +127,9 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     ],
 )
 def test_lines_about_events(given: Event, expected: Line | None) -> None:
-    report = Report([job()])
-    list(report.pod(pod(node=""), NOW))
-    told = [*report.event(given, NOW), *report.event(given, NOW)]
+    report = LineSelector([job()])
+    list(report.pod_lines(pod(node=""), NOW))
+    told = [*report.event_lines(given, NOW), *report.event_lines(given, NOW)]
     assert told == ([expected] if expected is not None else [])
 
 
@@ -144,7 +144,7 @@ def test_lines_about_events(given: Event, expected: Line | None) -> None:
 def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
     """A companion that is starting is not reported as unhealthy."""
     beside = CompanionRef(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
-    told = Report([job()], [beside]).event(event("Pod", name, "Warning", reason, "said"), NOW)
+    told = LineSelector([job()], [beside]).event_lines(event("Pod", name, "Warning", reason, "said"), NOW)
     assert [line.object for line in told] == expected
 
 
@@ -152,14 +152,14 @@ def test_lines_about_pod_of_a_companion(name: str, reason: str, expected: list[s
 
 
 def test_tasks_of_several_jobs_are_prefixed_with_job() -> None:
-    report = Report([job("another", "another/"), job("job", "job/")])
-    (line,) = report.pod(pod("Running"), NOW)
+    report = LineSelector([job("another", "another/"), job("job", "job/")])
+    (line,) = report.pod_lines(pod("Running"), NOW)
     assert line.object == "job/worker-0"
-    (warning,) = report.event(event("Pod", "job-worker-0", "Warning", "Slow", "is it"), NOW)
+    (warning,) = report.event_lines(event("Pod", "job-worker-0", "Warning", "Slow", "is it"), NOW)
     assert warning.object == "job/worker-0"
 
 
 def test_completion_of_one_of_several_jobs_is_reported() -> None:
-    report = Report([job("another", "another/"), job("job", "job/")])
-    told = report.event(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
+    report = LineSelector([job("another", "another/"), job("job", "job/")])
+    told = report.event_lines(event("Framework", "job", "Normal", "FrameworkCompleted", "completed"), NOW)
     assert [(line.object, line.message) for line in told] == [("job", "completed")]

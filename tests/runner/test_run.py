@@ -23,7 +23,7 @@ def test_timeout_applies_to_jobs_but_not_to_kept_companions(is_in_time: bool, co
 
         async def work() -> list[Verdict]:
             if is_in_time:
-                interrupts.no_hurry.set()
+                interrupts.without_timeout.set()
             await asyncio.sleep(4 * SECONDS)
             return [Verdict(Topic.COMPLETED, datetime.now(UTC), "job", "has completed", exit=3)]
 

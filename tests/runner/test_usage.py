@@ -15,9 +15,9 @@ def test_usage_of_containers_is_added() -> None:
         {"name": "b", "usage": {"cpu": "1500000n", "memory": "512Ki"}},
     ]
     body = {"items": [{"metadata": {"name": "p", "namespace": "n"}, "containers": containers}]}
-    assert usage.answered(json.dumps(body).encode()) == {("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)}
+    assert usage.decode(json.dumps(body).encode()) == {("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)}
 
 
 def test_invalid_metrics_are_rejected() -> None:
     with pytest.raises(msgspec.DecodeError):
-        usage.answered(b"<html>")
+        usage.decode(b"<html>")

@@ -92,16 +92,28 @@ def test_verdict_of_a_job(framework: Framework | None, was_interrupted: bool, ex
     assert verdict.of_job(framework, "job", NOW, was_interrupted=was_interrupted) == expected
 
 
-def test_success_names_duration_and_tasks() -> None:
+RESULTS = {
+    "all": (Summary(tasks=2, succeeded=2), "succeeded in 25 s (2 of 2 tasks)"),
+    "stopped": (Summary(tasks=4, succeeded=2), "succeeded in 25 s (2 tasks succeeded, 2 stopped)"),
+    "failed": (
+        Summary(tasks=4, succeeded=1, failed=2),
+        "succeeded in 25 s (1 task succeeded, 2 failed, 1 stopped)",
+    ),
+    "none": (Summary(), "succeeded in 25 s"),
+}
+
+
+@pytest.mark.parametrize(("summary", "expected"), RESULTS.values(), ids=RESULTS)
+def test_success_names_duration_and_tasks(summary: Summary, expected: str) -> None:
     framework = observed(completion(0, is_failed=False))
     assert framework.status is not None
     status = msgspec.structs.replace(
         framework.status,
         completion_time=NOW + timedelta(seconds=25),
-        summary=Summary(tasks=2, succeeded=2),
+        summary=summary,
     )
     found = verdict.of_job(framework.with_status(status), "job", NOW, was_interrupted=False)
-    assert found.message == "succeeded in 25 s (2 of 2 tasks)"
+    assert found.message == expected
 
 
 CAUSES = {

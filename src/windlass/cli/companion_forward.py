@@ -13,7 +13,6 @@ import click
 from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.model.companions import Companion
-from windlass.runner import browser
 
 if TYPE_CHECKING:
     from windlass.client.companions.status import CompanionView
@@ -125,6 +124,7 @@ async def _open(
 ) -> None:
     from windlass.client.companions import status as companion_status
     from windlass.client.companions.status import State
+    from windlass.runner import companions as runner_companions
 
     view = await companion_status.find(connection, request.name, request.companion, note)
     if before is not None:
@@ -142,7 +142,7 @@ async def _open(
             hint = f"Ctrl-C stops forwarding, not the {request.companion}"
             print_line(f"{request.companion} of {request.name}: {forward.url}  ({hint})")
             if request.opens_browser:
-                await browser.open_at(forward.url, note)
+                await runner_companions.open_browser(forward.url, note)
             tasks = [asyncio.create_task(meanwhile(forward.url, view))] if meanwhile is not None else []
             try:
                 await interrupted.wait()

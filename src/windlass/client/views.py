@@ -214,7 +214,9 @@ def _reason(state: JobState, status: FrameworkStatus) -> str:
         return ""
     trigger = completion.trigger
     if not completion.type.is_failed:
-        return f"{status.summary.succeeded} of {status.summary.tasks} tasks succeeded"
+        summary = status.summary
+        results = task_results(summary.succeeded, summary.failed, summary.tasks)
+        return f"{results} succeeded" if summary.succeeded == summary.tasks else results
     if trigger is not None and trigger.task_role_name and trigger.task_index >= 0:
         return failure_text(
             f"{trigger.task_role_name}-{trigger.task_index}", completion.code, completion.phrase
@@ -222,6 +224,16 @@ def _reason(state: JobState, status: FrameworkStatus) -> str:
     message = completion.diagnostics if trigger is None else trigger.message
     code = f"{completion.phrase} ({completion.code})"
     return f"{code}: {message}" if message else code
+
+
+def task_results(succeeded: int, failed: int, total: int) -> str:
+    """Return the results of the tasks of a completed job: `2 of 2 tasks` or `2 tasks succeeded, 2 stopped`."""
+    if succeeded == total:
+        return f"{total} of {total} tasks"
+    stopped = total - succeeded - failed
+    results = f"{succeeded} task{'' if succeeded == 1 else 's'} succeeded"
+    results += f", {failed} failed" if failed else ""
+    return results + (f", {stopped} stopped" if stopped else "")
 
 
 def failure_text(task: str, code: int, phrase: str) -> str:

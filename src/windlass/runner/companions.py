@@ -1,8 +1,10 @@
 """Forward local ports to the companions of a run while it lasts. They do not affect the results of jobs."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+import webbrowser
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import aiohttp
 
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
@@ -10,16 +12,23 @@ from windlass.client.submit.plan import CompanionRef
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.transport import Transport
 from windlass.model.companions import Companion
+from windlass.runner import report as reports
 from windlass.runner.options import ForwardOptions
 from windlass.runner.report import Line, Opened, Topic
 
-Tell = Callable[[Line], None]
+POLL_SECONDS = 3.0
+"""Interval of requests to a TensorBoard without runs."""
+_RESPONSE_SECONDS = 30.0
+
+Report = Callable[[Line], None]
+Note = Callable[[str], None]
+Sleep = Callable[[float], Awaitable[object]]
 
 
 class Companions:
-    def __init__(self, transport: Transport, tell: Tell, options: ForwardOptions) -> None:
+    def __init__(self, transport: Transport, report: Report, options: ForwardOptions) -> None:
         self._transport = transport
-        self._tell = tell
+        self._report = report
         self._options = options
         self._urls: dict[CompanionRef, str] = {}
         self._decided: dict[CompanionRef, asyncio.Event] = {}
@@ -68,17 +77,16 @@ class Companions:
         except (ClientError, ApiError) as error:
             # The message includes the last lines of its log.
             for line in str(error).splitlines():
-                self._tell(Line(Topic.COMPANION, _now(), ref.name, "Failed", line))
+                self._report(Line(Topic.COMPANION, reports.now(), ref.name, "Failed", line))
         finally:
             self._decided[ref].set()
 
     async def _forward(self, ref: CompanionRef) -> None:
         # Imported here: few runs have companions.
         from windlass.client.companions import status as companion_status
-        from windlass.runner import browser, tensorboard_runs
 
         def note(message: str) -> None:
-            self._tell(Line(Topic.COMPANION, _now(), ref.name, "Note", message))
+            self._report(Line(Topic.COMPANION, reports.now(), ref.name, "Note", message))
 
         options = self._options
         connection = Connection(self._transport, ref.namespace, has_answered=True)
@@ -88,14 +96,42 @@ class Companions:
         )
         async with forwarding as forward:
             url = self._urls[ref] = forward.url
-            self._tell(Opened(Topic.COMPANION, _now(), ref.name, "Ready", f"ready at {url}", url))
+            self._report(Opened(Topic.COMPANION, reports.now(), ref.name, "Ready", f"ready at {url}", url))
             self._decided[ref].set()
             if options.opens_browser:
-                await browser.open_at(url, note)
+                await open_browser(url, note)
             if ref.companion is Companion.TENSORBOARD:
-                await tensorboard_runs.report(url, view.logdir, note)
+                await report_tensorboard_runs(url, view.logdir, note)
             await asyncio.Event().wait()
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+async def open_browser(url: str, note: Note) -> None:
+    """Open a URL, or note that there is no browser."""
+    if not await asyncio.to_thread(webbrowser.open, url):
+        note(f"no browser found: open {url} yourself")
+
+
+async def report_tensorboard_runs(url: str, logdir: str, note: Note, sleep: Sleep = asyncio.sleep) -> None:
+    """Note that a TensorBoard has no runs yet, and the names of the runs when the first appears."""
+    runs = await tensorboard_runs(url)
+    if runs is None or runs:
+        return
+    note(f"{logdir or 'its log directory'} has no runs yet: they appear as soon as tasks write them")
+    # TensorBoard itself scans its directory every few seconds.
+    while not (runs := await tensorboard_runs(url)):
+        await sleep(POLL_SECONDS)
+    note(f"found runs: {', '.join(runs)}")
+
+
+async def tensorboard_runs(url: str) -> list[str] | None:
+    """Return the runs of a TensorBoard, or None if the response is not that of a TensorBoard."""
+    timeout = aiohttp.ClientTimeout(total=_RESPONSE_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{url}data/runs") as response,
+        ):
+            runs = await response.json()
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return None
+    return [str(each) for each in runs] if isinstance(runs, list) else None

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-import msgspec
-
 from windlass.client.pods import Container, Pod
 from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.wire import progress
@@ -17,8 +15,8 @@ from windlass.wire.progress import Progress
 
 VARIABLE = "WINDLASS_PROGRESS"
 _SAMPLES = 20
-LONGEST_REMAINING = 10 * 365 * 86400.0
-"""Maximum estimate in seconds. Longer ones are not shown."""
+MAX_REMAINING_SECONDS = 10 * 365 * 86400.0
+"""Longer estimates are not shown."""
 
 
 class Pace:
@@ -30,7 +28,7 @@ class Pace:
     def remaining(self, found: Progress, now: datetime) -> float | None:
         """Return the estimated remaining seconds, or None if they are not known."""
         if self._samples and found.step < self._samples[-1][1]:
-            # It has restarted.
+            # The task has restarted.
             self._samples.clear()
         if not self._samples or found.step > self._samples[-1][1]:
             self._samples.append((now, found.step))
@@ -38,20 +36,20 @@ class Pace:
         seconds, steps = (now - since).total_seconds(), found.step - first
         if not found.total or steps <= 0 or seconds <= 0:
             return None
-        left = max(found.total - found.step, 0) * seconds / steps
-        return round(left, 1) if left <= LONGEST_REMAINING else None
+        remaining = max(found.total - found.step, 0) * seconds / steps
+        return round(remaining, 1) if remaining <= MAX_REMAINING_SECONDS else None
 
 
-def file_of(pod: Pod, folder: PodFolder) -> Path | None:
+def progress_file(pod: Pod, folder: PodFolder) -> Path | None:
     """Return the path of a pod's progress file on this machine, if it is in a volume of this machine."""
     for container in pod.spec.containers:
         for variable in container.env:
             if variable.name == VARIABLE and variable.value:
-                return _on_machine(pod, container, PurePosixPath(variable.value), folder)
+                return _local_path(pod, container, PurePosixPath(variable.value), folder)
     return None
 
 
-def _on_machine(pod: Pod, container: Container, file: PurePosixPath, folder: PodFolder) -> Path | None:
+def _local_path(pod: Pod, container: Container, file: PurePosixPath, folder: PodFolder) -> Path | None:
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     mounts = [mount for mount in container.volume_mounts if file.is_relative_to(mount.mount_path)]
     if not mounts:
@@ -66,19 +64,14 @@ def _on_machine(pod: Pod, container: Container, file: PurePosixPath, folder: Pod
     return Path(volume.host_path.path, inner) if volume.host_path is not None else None
 
 
-class _Version(msgspec.Struct, frozen=True):
-    inode: int
-    size: int
-    changed: int
-
-
-class Files:
-    """The files of running pods. One that has not changed is not read again."""
+class ProgressFiles:
+    """The progress files of running pods. A file that has not changed is not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, _Version] = {}
+        self._versions: dict[Path, tuple[int, int, int]] = {}
+        """Inode, size and modification time when the file was last read."""
 
-    def look(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Progress]]:
+    def changes(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Progress]]:
         """Yield the files with new progress."""
         for path in paths:
             with contextlib.suppress(OSError):
@@ -87,15 +80,15 @@ class Files:
                     yield path, found
 
     def _read(self, path: Path) -> Progress | None:
-        # A pod wrote it: it may be a link, or a pipe without a writer.
+        # A pod created the file, so it may be a link, or a pipe without a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            seen = os.fstat(descriptor)
-            version = _Version(seen.st_ino, seen.st_size, seen.st_mtime_ns)
-            if not stat.S_ISREG(seen.st_mode) or self._known.get(path) == version:
+            status = os.fstat(descriptor)
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if not stat.S_ISREG(status.st_mode) or self._versions.get(path) == version:
                 return None
-            self._known[path] = version
-            start = max(seen.st_size - progress.MAX_BYTES, 0)
+            self._versions[path] = version
+            start = max(status.st_size - progress.MAX_BYTES, 0)
             return progress.parse_file(os.pread(descriptor, progress.MAX_BYTES, start))
         finally:
             os.close(descriptor)

@@ -1,14 +1,13 @@
 """Inject the faults of `--inject` into pods of the embedded cluster.
 
-injector = Injector(injections, cluster, transport, tell)     # before there is a pod
-injector.on_pod(pod)                                          # whenever one is seen
-await injector.finish()                                       # when the jobs are over
-await injector.stop()                                         # in any case
+injector = Injector(injections, cluster, transport, report)   # before the first pod exists
+injector.on_pod(pod)                                          # for each observed pod
+await injector.finish()                                       # when the jobs have completed
+await injector.stop()                                         # always
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -19,6 +18,7 @@ from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
 from windlass.kubeapi.resources import PODS
 from windlass.model.base import Json
 from windlass.model.pods import PodPhase
+from windlass.runner import report as reports
 from windlass.runner.report import Line, Topic
 from windlass.wire import fault_injection
 from windlass.wire.fault_injection import Action, Injection
@@ -31,7 +31,7 @@ JobKey = tuple[str, str]
 """The namespace and the name of a job."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class PodFault(msgspec.Struct, frozen=True):
     """A fault for one pod, injected `injection.seconds` after the pod has started. A delay precedes the start."""
 
     injection: Injection
@@ -47,8 +47,10 @@ class Hit(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The fault in the syntax of `--inject`."""
-        now = msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False)
-        return str(now if now.action is Action.DELAY else msgspec.structs.replace(now, seconds=0.0))
+        seconds = self.injection.seconds if self.injection.action is Action.DELAY else 0.0
+        return str(
+            msgspec.structs.replace(self.injection, index=self.task.index, is_repeated=False, seconds=seconds)
+        )
 
 
 class FaultTargets:
@@ -59,27 +61,27 @@ class FaultTargets:
         self._first: dict[tuple[JobKey, Task], str] = {}
         self._running: set[str] = set()
 
-    def delays(self, pod: Pod) -> tuple[Hit, ...]:
+    def delays(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the delays of a pod that is about to start."""
-        return tuple(hit for hit in self._of(pod) if hit.injection.action is Action.DELAY)
+        return tuple(fault for fault in self._faults_of(pod) if fault.injection.action is Action.DELAY)
 
-    def hits(self, pod: Pod) -> tuple[Hit, ...]:
+    def faults(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the faults of a pod when it is first observed to run."""
-        found = tuple(hit for hit in self._of(pod) if hit.injection.action is not Action.DELAY)
+        found = tuple(fault for fault in self._faults_of(pod) if fault.injection.action is not Action.DELAY)
         uid = pod.uid
         if pod.status.phase != PodPhase.RUNNING or uid in self._running:
             return ()
         self._running.add(uid)
         return found
 
-    def _of(self, pod: Pod) -> Iterator[Hit]:
+    def _faults_of(self, pod: Pod) -> Iterator[PodFault]:
         if not pod.is_task:
             return
         job, task, uid = pod.job_key, pod.task, pod.uid
         first = self._first.setdefault((job, task), uid)
         for injection in self._injections:
             if injection.matches(task.role, task.index) and (injection.is_repeated or first == uid):
-                yield Hit(injection, job, pod.name, uid, task)
+                yield PodFault(injection, job, pod.name, uid, task)
 
 
 class Cluster(Protocol):
@@ -103,36 +105,36 @@ class Injector:
 
     def __init__(
         self,
-        wanted: Iterable[Injection],
+        injections: Iterable[Injection],
         cluster: Cluster,
         transport: "Transport",
-        tell: Callable[[Line], None],
-        prefixes: Mapping[JobKey, str] | None = None,
+        report: Callable[[Line], None],
+        prefixes: Mapping[JobKey, str],
     ) -> None:
         """`prefixes` are the display prefixes of jobs."""
-        self._wanted = tuple(wanted)
-        self._targets = FaultTargets(self._wanted)
+        self._injections = tuple(injections)
+        self._targets = FaultTargets(self._injections)
         self._cluster = cluster
         self._transport = transport
-        self._tell = tell
-        self._prefixes = prefixes or {}
+        self._report = report
+        self._prefixes = prefixes
         self._done: set[Injection] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._deletions: set[asyncio.Task[None]] = set()
-        self._is_over = False
-        if any(injection.action is Action.DELAY for injection in self._wanted):
+        self._is_stopped = False
+        if any(injection.action is Action.DELAY for injection in self._injections):
             cluster.delay_pods(self._delay_of)
 
     def on_pod(self, pod: Pod) -> None:
-        if self._is_over:
+        if self._is_stopped:
             return
         loop = asyncio.get_running_loop()
-        for hit in self._targets.hits(pod):
-            self._timers.add(loop.call_later(hit.injection.seconds, self._do, hit))
+        for fault in self._targets.faults(pod):
+            self._timers.add(loop.call_later(fault.injection.seconds, self._inject, fault))
 
     async def stop(self) -> None:
         """Cancel the remaining faults."""
-        self._is_over = True
+        self._is_stopped = True
         for timer in self._timers:
             timer.cancel()
         deletions = tuple(self._deletions)
@@ -143,44 +145,44 @@ class Injector:
     async def finish(self) -> None:
         """Stop after the jobs have ended, and report the faults that were not injected."""
         await self.stop()
-        for injection in dict.fromkeys(self._wanted):
+        for injection in dict.fromkeys(self._injections):
             if injection not in self._done:
                 message = f"not injected: {injection}: the task ended before, or never ran"
-                self._tell(Line(Topic.NOTE, _now(), injection.task, "NotInjected", message))
+                self._report(Line(Topic.NOTE, reports.now(), injection.task, "NotInjected", message))
 
     def _delay_of(self, pod: Json) -> float:
-        hits = self._targets.delays(msgspec.convert(pod, Pod))
-        for hit in hits:
-            self._say(hit)
-        return sum(hit.injection.seconds for hit in hits)
+        faults = self._targets.delays(msgspec.convert(pod, Pod))
+        for fault in faults:
+            self._report_injected(fault)
+        return sum(fault.injection.seconds for fault in faults)
 
-    def _do(self, hit: Hit) -> None:
-        if hit.injection.action is Action.DELETE:
-            deletion = asyncio.create_task(self._delete(hit))
+    def _inject(self, fault: PodFault) -> None:
+        if fault.injection.action is Action.DELETE:
+            deletion = asyncio.create_task(self._delete(fault))
             self._deletions.add(deletion)
             deletion.add_done_callback(self._deletions.discard)
-        elif self._cluster.end_container(hit.namespace, hit.pod, uid=hit.uid, code=hit.injection.code):
-            self._say(hit)
+        elif self._cluster.end_container(
+            fault.namespace, fault.pod, uid=fault.uid, code=fault.injection.code
+        ):
+            self._report_injected(fault)
 
-    async def _delete(self, hit: Hit) -> None:
+    async def _delete(self, fault: PodFault) -> None:
         try:
-            await self._transport.send(requests.delete(PODS, hit.namespace, hit.pod, uid=hit.uid))
+            await self._transport.send(requests.delete(PODS, fault.namespace, fault.pod, uid=fault.uid))
         except (NotFoundError, ConflictError):
             return
         except ApiError as error:
-            message = f"not injected: {hit.text}: {error}"
-            self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "NotInjected", message))
+            message = f"not injected: {fault.text}: {error}"
+            self._report(Line(Topic.NOTE, reports.now(), self._name_of(fault), "NotInjected", message))
             return
-        self._say(hit)
+        self._report_injected(fault)
 
-    def _say(self, hit: Hit) -> None:
-        self._done.add(hit.injection)
-        self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "Injected", f"injected: {hit.text}"))
+    def _report_injected(self, fault: PodFault) -> None:
+        self._done.add(fault.injection)
+        self._report(
+            Line(Topic.NOTE, reports.now(), self._name_of(fault), "Injected", f"injected: {fault.text}")
+        )
 
-    def _name_of(self, hit: Hit) -> str:
+    def _name_of(self, fault: PodFault) -> str:
         """Return the display name of the task."""
-        return f"{self._prefixes.get(hit.job, '')}{hit.task}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+        return f"{self._prefixes.get(fault.job, '')}{fault.task}"

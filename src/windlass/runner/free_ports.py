@@ -1,6 +1,7 @@
 """Free ports of this machine, for the tasks of pods that share its network."""
 
 import contextlib
+import itertools
 import random
 import socket
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from windlass.model.framework import Framework
 
 _RANGE = range(15_000, 32_000)
 """Ports above those of services, below those of outgoing connections."""
-_ROOM = 8
-"""Minimum number of additional tasks that a role can be scaled up by."""
+_MIN_SPARE_PORTS = 8
+"""Minimum number of ports per role that are reserved for scaling up."""
 _TRIES = 200
 
 
@@ -27,18 +28,16 @@ def choose(
     """Return the first port of each role; its tasks have consecutive ports. None if the Framework needs no ports."""
     if not requested_features(framework.metadata.annotations).uses_dns_names:
         return None
-    wanted = {
-        role.name: role.task_number + max(role.task_number, _ROOM) for role in framework.spec.task_roles
+    counts = {
+        role.name: role.task_number + max(role.task_number, _MIN_SPARE_PORTS)
+        for role in framework.spec.task_roles
     }
-    first = _first_of(sum(wanted.values()), pick)
-    chosen = {}
-    for role, count in wanted.items():
-        chosen[role] = first
-        first += count
-    return chosen
+    first = _find_range(sum(counts.values()), pick)
+    # Each role starts after the ports of the previous ones.
+    return dict(zip(counts, itertools.accumulate(counts.values(), initial=first), strict=False))
 
 
-def _first_of(count: int, pick: Callable[[range], int]) -> int:
+def _find_range(count: int, pick: Callable[[range], int]) -> int:
     """Return the first of `count` consecutive free ports."""
     starts = _RANGE[: max(0, len(_RANGE) - count + 1)]
     for _ in range(_TRIES if starts else 0):

@@ -10,8 +10,8 @@ class Interrupts:
         self.end = asyncio.Event()
         self.can_be_graceful = False
         """Whether a graceful stop is possible."""
-        self.no_hurry = asyncio.Event()
-        """Set when the timeout no longer applies: the run is open until Ctrl-C."""
+        self.without_timeout = asyncio.Event()
+        """Set when the timeout no longer applies, because the run stays open until Ctrl-C."""
 
     def request(self) -> None:
         if self.can_be_graceful and not self.stop.is_set():

@@ -1,8 +1,10 @@
-"""Decide which lines a run outputs: changes of objects in, lines out. Each line is output once."""
+"""The lines of a run: `LineSelector` derives them from changes of objects, a `Reporter` shows them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -10,8 +12,10 @@ from windlass.client.pods import ContainerStatus, Pod
 from windlass.client.submit.plan import CompanionRef
 from windlass.model import names
 from windlass.model.base import Sparse
+from windlass.model.framework import Framework
 from windlass.model.pods import TERMINAL_PHASES, PodPhase
 from windlass.render.manifest import Manifest
+from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
 _WARNING = "Warning"
@@ -99,7 +103,35 @@ class Verdict(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-# Events as they are read
+Reported = Line | LogLine | Advance | Verdict
+
+
+class Reporter(Protocol):
+    """Shows a run. `cli.terminal` implements it."""
+
+    shows_usage: bool
+    """Whether it shows the CPU and memory usage of tasks."""
+
+    def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
+        """Connect the reporter to the event loop. It calls `when_closed` when the reader closes the stream."""
+
+    def report(self, item: Reported) -> None:
+        """Report without blocking."""
+
+    def update_status(self, job: Manifest, framework: Framework) -> None: ...
+
+    def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+        """Update the usage of pods, given by namespace and name."""
+
+    async def wait_for_reader(self) -> None:
+        """Wait until the reader of the stream has caught up."""
+
+    def finish(self) -> None:
+        """Wait until everything is written. Raises OSError if that fails."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Involved(Sparse, frozen=True):
@@ -116,8 +148,8 @@ class Event(Sparse, frozen=True):
     message: str = ""
 
 
-class Report:
-    """Tracks which lines were output."""
+class LineSelector:
+    """Returns the lines about changes of objects, each line once."""
 
     def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
@@ -125,7 +157,7 @@ class Report:
         # The completion of the only job is its last line.
         self._skipped_reasons = (_COMPLETED,) if len(jobs) == 1 else ()
         self._stages: dict[str, str] = {}
-        self._trouble: dict[tuple[str, str], str] = {}
+        self._waiting_messages: dict[tuple[str, str], str] = {}
         self._restarts: dict[tuple[str, str], int] = {}
         self._display_names: dict[tuple[str, str], str] = {}
         self._events: set[tuple[str, str]] = set()
@@ -136,33 +168,31 @@ class Report:
         job = self._jobs.get(pod.job_key)
         return f"{job.display_prefix}{name}" if job is not None else name
 
-    def pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
+    def pod_lines(self, pod: Pod, now: datetime) -> Iterator[Line]:
         """Yield lines about changes of a pod."""
         uid, name = pod.metadata.uid, self.name_of(pod)
         self._display_names[pod.metadata.namespace, pod.metadata.name] = name
         for container in pod.container_statuses:
-            yield from self._container(uid, name, container, now)
+            yield from self._container_lines(uid, name, container, now)
         stage = _stage(pod)
         if stage is None or self._stages.get(uid) == stage:
             return
         self._stages[uid] = stage
         yield Line(Topic.POD, now, name, stage, _pod_message(pod, stage))
 
-    def deleted_pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
-        uid = pod.metadata.uid
-        was_over = self._stages.pop(uid, "") in (*TERMINAL_PHASES, _STOPPED)
-        if not was_over:
+    def deleted_pod_lines(self, pod: Pod, now: datetime) -> Iterator[Line]:
+        if self._stages.pop(pod.metadata.uid, "") not in (*TERMINAL_PHASES, _STOPPED):
             yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "deleted")
 
-    def event(self, event: Event, now: datetime) -> Iterator[Line]:
+    def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
         """Yield lines about events of Frameworks, and about warnings. Other changes of pods are read from the pods."""
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):
             return
-        companion = self._companion(involved)
-        if companion and event.reason == _UNHEALTHY:
-            # It is still starting.
+        companion = self._companion_name(involved)
+        is_starting = companion and event.reason == _UNHEALTHY
+        if is_starting:
             return
         key = (involved.uid, event.message or event.reason)
         if key in self._events:
@@ -175,32 +205,31 @@ class Report:
         name = companion or self._display_names.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
 
-    def _companion(self, involved: Involved) -> str:
+    def _companion_name(self, involved: Involved) -> str:
         """Return the display name of the companion that a pod belongs to. Empty for any other object."""
-        for each in self._companions:
-            is_named_so = involved.name.startswith(f"{each.server}-")
-            if involved.kind == "Pod" and involved.namespace == each.namespace and is_named_so:
+        for each in self._companions if involved.kind == "Pod" else ():
+            if involved.namespace == each.namespace and involved.name.startswith(f"{each.server}-"):
                 return each.name
         return ""
 
-    def _container(self, uid: str, name: str, container: ContainerStatus, now: datetime) -> Iterator[Line]:
+    def _container_lines(
+        self, uid: str, name: str, container: ContainerStatus, now: datetime
+    ) -> Iterator[Line]:
         key = (uid, container.name)
         if container.restart_count > self._restarts.get(key, 0):
             self._restarts[key] = container.restart_count
             times = f" ({container.restart_count} times)" if container.restart_count > 1 else ""
             yield Line(Topic.POD, now, name, "Restarted", f"container {container.name} restarted{times}")
         waiting = container.state.waiting
-        is_in_trouble = waiting is not None and bool(waiting.message)
-        trouble = f"{waiting.reason}: {waiting.message}" if waiting is not None and is_in_trouble else ""
-        if trouble and self._trouble.get(key) != trouble:
-            yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} is waiting: {trouble}")
-        self._trouble[key] = trouble
+        message = f"{waiting.reason}: {waiting.message}" if waiting is not None and waiting.message else ""
+        if message and self._waiting_messages.get(key) != message:
+            yield Line(Topic.POD, now, name, "Waiting", f"container {container.name} is waiting: {message}")
+        self._waiting_messages[key] = message
 
 
 def _stage(pod: Pod) -> str | None:
-    is_stopped = pod.status.phase == PodPhase.FAILED and pod.is_deleting
-    if is_stopped:
-        # Its exit code is that of the termination.
+    if pod.status.phase == PodPhase.FAILED and pod.is_deleting:
+        # It failed because of the termination.
         return _STOPPED
     if pod.status.phase != PodPhase.PENDING:
         return pod.status.phase

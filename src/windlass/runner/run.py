@@ -4,8 +4,7 @@ The cluster belongs to the run and ends with it, or it is that of a daemon and s
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,10 @@ from windlass.runner import exit_codes, verdict
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.local.records import Record
 from windlass.runner.options import RunOptions
-from windlass.runner.report import Line, Topic, Verdict
-from windlass.runner.reporter import Reporter
+from windlass.runner.report import Line, Reporter, Topic, Verdict, now
 
 if TYPE_CHECKING:
-    from windlass.kubeapi.transport import Transport
-    from windlass.runner.session import MakeInjector, RunCluster
+    from windlass.runner.session import RunCluster
 
 START_SECONDS = 60.0
 """Time limit for the start of a cluster."""
@@ -49,8 +46,8 @@ async def run_on_daemon(
     interrupts = _listen(reporter)
     _report_notes(record.notes, reporter)
     cluster = RunCluster(data, Path(record.socket), record.network == "shared", has_controller=True)
-    fitting = plan if record.has_mounts else plan.without_mounts()
-    work = _run_session(fitting, options, cluster, interrupts, reporter)
+    supported_plan = plan if record.has_mounts else plan.without_mounts()
+    work = _run_session(supported_plan, options, cluster, interrupts, reporter)
     return await run_with_timeout(work, plan, options, interrupts, reporter)
 
 
@@ -71,15 +68,16 @@ async def run_with_timeout(
     """Wait for the results, a second Ctrl-C or the timeout; report the results and return the exit code."""
     task = asyncio.create_task(work)
     end = asyncio.create_task(interrupts.end.wait())
-    no_hurry = asyncio.create_task(interrupts.no_hurry.wait())
-    await asyncio.wait({task, end, no_hurry}, timeout=options.timeout, return_when=asyncio.FIRST_COMPLETED)
-    if no_hurry.done():
+    without_timeout = asyncio.create_task(interrupts.without_timeout.wait())
+    tasks = (task, end, without_timeout)
+    await asyncio.wait(tasks, timeout=options.timeout, return_when=asyncio.FIRST_COMPLETED)
+    if without_timeout.done():
         await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
-    is_over = task.done()
-    for each in (task, end, no_hurry):
+    is_done = task.done()
+    for each in tasks:
         each.cancel()
-    await asyncio.gather(task, end, no_hurry, return_exceptions=True)
-    if is_over:
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if is_done:
         verdicts = task.result()
     elif interrupts.end.is_set():
         verdicts = [_error(plan, "ended at once", exit_codes.INTERRUPTED)]
@@ -88,9 +86,9 @@ async def run_with_timeout(
         message = f"timed out: not {state} after {options.timeout:g} s"
         verdicts = [_error(plan, message, exit_codes.NO_ANSWER)]
     if len(verdicts) > 1:
-        verdicts.append(verdict.of_all(plan.name, verdicts, datetime.now(UTC)))
+        verdicts.append(verdict.of_all(plan.name, verdicts, now()))
     for result in verdicts:
-        reporter.say(result)
+        reporter.report(result)
     return verdicts[-1].exit
 
 
@@ -101,7 +99,6 @@ async def _run_on_new_cluster(
     try:
         await asyncio.sleep(0)
         # Imported while the cluster starts its processes: the controller takes a while to import.
-        from windlass.runner.fault_injector import Injector
         from windlass.runner.session import RunCluster
 
         async with asyncio.timeout(START_SECONDS):
@@ -112,18 +109,13 @@ async def _run_on_new_cluster(
         message = f"the cluster did not start within {START_SECONDS:g} s"
         return [_error(plan, message, exit_codes.NO_ANSWER)]
 
-    def make_injector(transport: "Transport", tell: Callable[[Line], None]) -> Injector:
-        prefixes = {job.key: job.display_prefix for job in plan.jobs}
-        return Injector(options.injections, cluster, transport, tell, prefixes)
-
     _report_notes(cluster.notes, reporter)
     return await _run_session(
         plan if cluster.has_mounts else plan.without_mounts(),
         options,
-        RunCluster(cluster.data, cluster.socket, cluster.network == "shared"),
+        RunCluster(cluster.data, cluster.socket, cluster.network == "shared", fault_target=cluster),
         interrupts,
         reporter,
-        make_injector if options.injections else None,
     )
 
 
@@ -133,7 +125,6 @@ async def _run_session(
     cluster: "RunCluster",
     interrupts: Interrupts,
     reporter: Reporter,
-    make_injector: "MakeInjector | None" = None,
 ) -> list[Verdict]:
     """Return the results of the jobs, or an error as the only result."""
     from windlass.client.submit.apply import ManifestRejectedError
@@ -142,15 +133,7 @@ async def _run_session(
     try:
         if plan.companions_only:
             return await run_companions(plan, cluster, interrupts, reporter, options.forward)
-        session = Session(
-            plan,
-            cluster,
-            interrupts,
-            reporter,
-            reads_logs=options.reads_logs,
-            make_injector=make_injector,
-        )
-        return await session.run()
+        return await Session(plan, options, cluster, interrupts, reporter).run()
     except ManifestRejectedError as error:
         return [_error(plan, str(error), exit_codes.USAGE)]
     except ClusterFailedError as error:
@@ -161,8 +144,8 @@ async def _run_session(
 
 def _report_notes(notes: tuple[str, ...], reporter: Reporter) -> None:
     for note in notes:
-        reporter.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
+        reporter.report(Line(Topic.NOTE, now(), "cluster", "Note", note))
 
 
 def _error(plan: SubmitPlan, message: str, code: int) -> Verdict:
-    return Verdict(Topic.ERROR, datetime.now(UTC), plan.name, message, exit=code)
+    return Verdict(Topic.ERROR, now(), plan.name, message, exit=code)

@@ -1,33 +1,39 @@
 """Run jobs, or only their companions, on a cluster that has started: controller, submission, observation, result."""
 
 import asyncio
+import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from windlass.client.pods import Pod
+from windlass.client.connection import Connection
+from windlass.client.submit import apply
 from windlass.client.submit.plan import SubmitPlan
+from windlass.client.submit.progress import ObjectApplied, PasswordGenerated, Progress
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
 from windlass.controller.operator import Operator
 from windlass.kubeapi import access, requests
-from windlass.kubeapi.errors import ApiError
-from windlass.kubeapi.resources import frameworks
+from windlass.kubeapi.errors import AlreadyExistsError, ApiError
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, frameworks
 from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import ExecutionType
 from windlass.model.settings import OFF, Settings
-from windlass.runner import exit_codes, free_ports, submission, verdict
+from windlass.render.manifest import Manifest
+from windlass.runner import exit_codes, free_ports, verdict
 from windlass.runner.companions import Companions
+from windlass.runner.fault_injector import Cluster, Injector
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.options import ForwardOptions
-from windlass.runner.report import Line, Topic, Verdict
-from windlass.runner.reporter import Reporter
+from windlass.runner.options import ForwardOptions, RunOptions
+from windlass.runner.report import Line, Reporter, Topic, Verdict, now
 from windlass.runner.watcher import WatchedJob, Watcher
+from windlass.wire.crd import manifests
 
 NOTICE_SECONDS = 60.0
 """Time limit for the controller to notice a Framework."""
@@ -43,24 +49,13 @@ class RunCluster(msgspec.Struct, frozen=True):
     is_network_shared: bool
     has_controller: bool = False
     """Whether a daemon runs a controller on it. Otherwise the session does."""
+    fault_target: Cluster | None = None
+    """The cluster itself, for injecting faults. None if a daemon runs it."""
 
     @property
     def is_ephemeral(self) -> bool:
         """Whether it ends with the run. The cluster of a daemon does not."""
         return not self.has_controller
-
-
-class Injector(Protocol):
-    """Injects the faults of `--inject`."""
-
-    def on_pod(self, pod: Pod) -> None: ...
-
-    async def finish(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-MakeInjector = Callable[[Transport, Callable[[Line], None]], Injector]
 
 
 class ClusterFailedError(Exception):
@@ -71,22 +66,26 @@ class Session:
     def __init__(
         self,
         plan: SubmitPlan,
+        options: RunOptions,
         cluster: RunCluster,
         interrupts: Interrupts,
         reporter: Reporter,
-        *,
-        reads_logs: bool,
-        make_injector: MakeInjector | None = None,
     ) -> None:
         self._plan = plan
         self._cluster = cluster
         self._interrupts = interrupts
         self._access = access.unix(cluster.socket)
         self._transport = Transport(self._access, user_agent=_USER_AGENT)
-        self._watcher = Watcher(plan, self._transport, reporter, cluster.data, reads_logs=reads_logs)
-        self._companions = Companions(self._transport, self._watcher.tell, ForwardOptions())
-        self._make_injector = make_injector
+        self._watcher = Watcher(plan, self._transport, reporter, cluster.data, reads_logs=options.reads_logs)
+        self._report = reporter.report
+        self._companions = Companions(self._transport, self._report, ForwardOptions())
         self._injector: Injector | None = None
+        if options.injections and cluster.fault_target is not None:
+            prefixes = {job.key: job.display_prefix for job in plan.jobs}
+            self._injector = Injector(
+                options.injections, cluster.fault_target, self._transport, self._report, prefixes
+            )
+            self._watcher.on_pod = self._injector.on_pod
         self._stop_controller = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
         """Tasks that run until they are cancelled. It is an error if one ends before."""
@@ -103,19 +102,25 @@ class Session:
             raise ClusterFailedError(f"the cluster failed: {error}") from error
 
     async def _run(self) -> list[Verdict]:
-        await submission.define_resources(self._transport, self._plan)
-        controller = None if self._cluster.has_controller else self._begin(self._run_controller())
-        if self._make_injector is not None:
-            self._injector = self._make_injector(self._transport, self._watcher.tell)
-            self._watcher.on_pod = self._injector.on_pod
+        await _create_definitions(self._transport, self._plan)
+        controller = None if self._cluster.has_controller else self._start(self._run_controller())
         for task in self._watcher.watch_tasks():
-            self._begin(task)
-        await self._submit()
+            self._start(task)
+        await _submit(
+            self._transport,
+            self._plan,
+            self._companions,
+            self._report,
+            is_ephemeral=self._cluster.is_ephemeral,
+        )
+        self._interrupts.can_be_graceful = True
         await self._wait()
         if self._injector is not None:
             await self._injector.finish()
         if controller is not None:
-            await self._end(controller)
+            self._background.discard(controller)
+            self._stop_controller.set()
+            await controller
         await self._watcher.drain()
         verdicts = [self._verdict(watched) for watched in self._watcher.jobs.values()]
         await self._stay_open(verdicts)
@@ -126,16 +131,6 @@ class Session:
         await _cancel({*self._background, *self._watcher.log_tasks})
         if self._injector is not None:
             await self._injector.stop()
-
-    async def _submit(self) -> None:
-        await submission.submit(
-            self._transport,
-            self._plan,
-            self._companions,
-            self._watcher.tell,
-            is_ephemeral=self._cluster.is_ephemeral,
-        )
-        self._interrupts.can_be_graceful = True
 
     async def _wait(self) -> None:
         watcher = self._watcher
@@ -155,10 +150,10 @@ class Session:
         was_stopped = self._interrupts.stop.is_set()
         if was_stopped or not self._cluster.is_ephemeral or not self._companions.is_any_kept:
             return
-        self._interrupts.no_hurry.set()
+        self._interrupts.without_timeout.set()
         self._interrupts.can_be_graceful = True
         message = verdict.with_companions(verdicts, self._companions.urls)
-        self._watcher.tell(Line(Topic.COMPANION, _now(), self._plan.name, "GoesOn", message))
+        self._report(Line(Topic.COMPANION, now(), self._plan.name, "GoesOn", message))
         await _wait_for_first(
             self._companions.wait_until_all_failed(only_kept=True), self._interrupts.stop.wait()
         )
@@ -167,14 +162,12 @@ class Session:
         job = watched.job
         watched.was_stopped = True
         message = "stopping; pods have their grace period. Press Ctrl-C again to end them at once"
-        self._watcher.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Stopping", message))
+        self._report(Line(Topic.FRAMEWORK, now(), job.name, "Stopping", message))
         body = msgspec.json.encode({"spec": {"executionType": ExecutionType.STOP}})
         await self._transport.send(requests.merge_patch(frameworks(job.group), job.namespace, job.name, body))
 
     def _verdict(self, watched: WatchedJob) -> Verdict:
-        return verdict.of_job(
-            watched.framework, watched.job.name, _now(), was_interrupted=watched.was_stopped
-        )
+        return verdict.of_job(watched.framework, watched.job.name, now(), was_interrupted=watched.was_stopped)
 
     # Background tasks
 
@@ -191,15 +184,10 @@ class Session:
         )
         await operator.run(self._stop_controller)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._background.add(task)
         return task
-
-    async def _end(self, controller: "asyncio.Task[None]") -> None:
-        self._background.discard(controller)
-        self._stop_controller.set()
-        await controller
 
     async def _wait_for_any(self, *events: asyncio.Event, seconds: float | None = None) -> bool:
         """Return whether one of the events was set in time. Raises ClusterFailedError if a background task ends."""
@@ -229,17 +217,15 @@ async def run_companions(
     interrupts.can_be_graceful = True
     try:
         async with Transport(access.unix(cluster.socket), user_agent=_USER_AGENT) as transport:
-            companions = Companions(transport, reporter.say, options)
+            companions = Companions(transport, reporter.report, options)
 
             async def start_and_wait() -> None:
                 # No controller runs, but a notebook may list Frameworks.
-                await submission.define_resources(transport, plan)
-                await submission.submit(
-                    transport, plan, companions, reporter.say, is_ephemeral=cluster.is_ephemeral
-                )
+                await _create_definitions(transport, plan)
+                await _submit(transport, plan, companions, reporter.report, is_ephemeral=cluster.is_ephemeral)
                 await companions.wait_until_decided()
                 if cluster.is_ephemeral:
-                    interrupts.no_hurry.set()
+                    interrupts.without_timeout.set()
                     await companions.wait_until_all_failed()
 
             try:
@@ -253,10 +239,67 @@ async def run_companions(
 
 def _companion_verdict(name: str, companions: Companions, *, was_stopped: bool) -> Verdict:
     if was_stopped:
-        return Verdict(Topic.COMPANION, _now(), name, "companions stopped", exit=exit_codes.SUCCESS)
+        return Verdict(Topic.COMPANION, now(), name, "companions stopped", exit=exit_codes.SUCCESS)
     if companions.urls:
-        return Verdict(Topic.COMPANION, _now(), name, "companions are running", exit=exit_codes.SUCCESS)
-    return Verdict(Topic.ERROR, _now(), name, "all companions failed to start", exit=exit_codes.FAILED)
+        return Verdict(Topic.COMPANION, now(), name, "companions are running", exit=exit_codes.SUCCESS)
+    return Verdict(Topic.ERROR, now(), name, "all companions failed to start", exit=exit_codes.FAILED)
+
+
+# Submission
+
+
+async def _create_definitions(transport: Transport, plan: SubmitPlan) -> None:
+    """Create the CustomResourceDefinitions that the jobs need: each takes about 50 ms. Raises ApiError."""
+    groups = dict.fromkeys(job.group for job in plan.jobs)
+    gangs = (manifests.gang_crd(),) if any(map(_uses_gang, plan.jobs)) else ()
+    for definition in (*map(manifests.framework_crd, groups), *gangs):
+        body = msgspec.json.encode(definition)
+        # The controller of the cluster may have created it already.
+        with contextlib.suppress(AlreadyExistsError):
+            await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+
+
+def _uses_gang(job: Manifest) -> bool:
+    return requested_features(job.framework["metadata"].get("annotations") or {}).uses_gang
+
+
+async def _submit(
+    transport: Transport,
+    plan: SubmitPlan,
+    companions: Companions,
+    report: Callable[[Line], None],
+    *,
+    is_ephemeral: bool,
+) -> None:
+    """Create all objects of the plan, and forward ports to companions as soon as they exist. Raises ClientError."""
+
+    def report_progress(progress: Progress) -> None:
+        line = _progress_line(plan, progress)
+        if line is not None:
+            report(line)
+
+    connection = Connection(transport, names.DEFAULT_NAMESPACE, has_answered=True)
+    await apply.apply_manifests(connection, plan, report_progress, creates_namespaces=True)
+    companions.open(plan.manifest_companions)
+    async for applied in apply.apply_jobs(connection, plan, report_progress, is_ephemeral=is_ephemeral):
+        if applied.framework is not None:
+            report(Line(Topic.FRAMEWORK, now(), applied.job.name, "Submitted", "submitted"))
+        companions.open(applied.job.companions)
+
+
+def _progress_line(plan: SubmitPlan, progress: Progress) -> Line | None:
+    match progress:
+        case PasswordGenerated(companion=""):
+            name = next(each.name for each in plan.manifest_companions if each.job == progress.job)
+            return Line(Topic.COMPANION, now(), name, "Password", progress.message)
+        case PasswordGenerated():
+            return Line(Topic.COMPANION, now(), progress.job, "Password", progress.message)
+        case ObjectApplied(job=""):
+            return None
+    return Line(Topic.FRAMEWORK, now(), progress.job, "Preparing", progress.message)
+
+
+# Tasks
 
 
 async def _wait_for_first(*coroutines: Coroutine[Any, Any, Any]) -> None:
@@ -274,7 +317,3 @@ async def _cancel(tasks: "Iterable[asyncio.Task[Any]]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

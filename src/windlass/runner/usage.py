@@ -1,6 +1,7 @@
 """CPU and memory usage of tasks from the metrics API, which a cluster may not have."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import msgspec
 
@@ -21,18 +22,21 @@ class Usage(msgspec.Struct, frozen=True):
     """Bytes."""
 
 
-class _Amounts(msgspec.Struct, frozen=True):
-    cpu: str = "0"
-    memory: str = "0"
-
-
 class _Container(msgspec.Struct, frozen=True):
-    usage: _Amounts = _Amounts()
+    usage: dict[str, str] = {}
+
+    def amount(self, resource: str) -> Decimal:
+        return quantities.parse(self.usage.get(resource, "0"))
 
 
 class _Pod(msgspec.Struct, frozen=True):
     metadata: ObjectName
     containers: tuple[_Container, ...] = ()
+
+    @property
+    def usage(self) -> Usage:
+        cpu = sum(container.amount("cpu") for container in self.containers)
+        return Usage(float(cpu), int(sum(container.amount("memory") for container in self.containers)))
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -47,12 +51,6 @@ def request() -> Request:
     return requests.list_page(POD_METRICS, label_selector=names.FRAMEWORK_NAME, limit=0)
 
 
-def answered(body: bytes) -> Mapping[tuple[str, str], Usage]:
+def decode(body: bytes) -> Mapping[tuple[str, str], Usage]:
     """Return the usage by namespace and pod. Raises msgspec.DecodeError."""
-    return {(pod.metadata.namespace, pod.metadata.name): _sum(pod) for pod in _decode(body).items}
-
-
-def _sum(pod: _Pod) -> Usage:
-    cpu = sum(quantities.parse(container.usage.cpu) for container in pod.containers)
-    memory = sum(quantities.parse(container.usage.memory) for container in pod.containers)
-    return Usage(float(cpu), int(memory))
+    return {(pod.metadata.namespace, pod.metadata.name): pod.usage for pod in _decode(body).items}

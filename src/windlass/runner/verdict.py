@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from windlass.client import views
 from windlass.model import names
 from windlass.model.completion import CompletionCode, CompletionTrigger
 from windlass.model.framework import Framework
@@ -58,13 +59,13 @@ def with_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) 
 
 
 def _success(status: FrameworkStatus) -> str:
-    taken = ""
+    duration = ""
     if status.completion_time is not None:
         seconds = (status.completion_time - status.start_time).total_seconds()
-        taken = f" in {durations.format_seconds(int(seconds)) if seconds >= 60 else f'{seconds:.0f} s'}"
+        duration = f" in {durations.format_seconds(int(seconds)) if seconds >= 60 else f'{seconds:.0f} s'}"
     summary = status.summary
-    tasks = f" ({summary.succeeded} of {summary.tasks} tasks)" if summary.tasks else ""
-    return f"succeeded{taken}{tasks}"
+    results = views.task_results(summary.succeeded, summary.failed, summary.tasks)
+    return f"succeeded{duration} ({results})" if summary.tasks else f"succeeded{duration}"
 
 
 def _failure(framework: Framework, status: FrameworkStatus) -> str:

@@ -1,14 +1,14 @@
 """Watch the jobs of a run: Frameworks, pods, events, logs, progress and usage. `report` selects the lines."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from windlass.client import pods
+from windlass.client.logs.lines import Splitter
 from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
 from windlass.kubeapi import answers, requests
@@ -16,18 +16,24 @@ from windlass.kubeapi.errors import ApiError, NotFoundError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
+from windlass.localcluster.cluster import PODS as PODS_DIRECTORY
+from windlass.localcluster.kubelet import log_reader
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.sandbox import log_format
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.render.manifest import Manifest
-from windlass.runner import container_logs, eta, usage
-from windlass.runner.report import Advance, Event, Line, LogLine, Report, Source, Topic
-from windlass.runner.reporter import Reporter
+from windlass.runner import eta, usage
+from windlass.runner.report import Advance, Event, Line, LineSelector, LogLine, Reporter, Source, Topic, now
 from windlass.wire import codec, progress
 from windlass.wire.progress import Progress
 
 LAST_LOGS_SECONDS = 5.0
 """Time limit for the remaining output of containers after the jobs have completed."""
+MAX_LINE_BYTES = 64 * 1024
+"""Longer lines are split."""
 POLL_SECONDS = 2.0
 """Interval for reading progress files and usage."""
 
@@ -61,10 +67,10 @@ class Watcher:
         self._reporter = reporter
         self._data = data
         self._reads_logs = reads_logs
-        self._report = Report(plan.jobs, plan.companions)
+        self._lines = LineSelector(plan.jobs, plan.companions)
         self._logs: dict[Run, asyncio.Task[None]] = {}
         self._paces: dict[str, eta.Pace] = {}
-        self._files = eta.Files()
+        self._files = eta.ProgressFiles()
         self._progress_files: dict[Path, Pod] = {}
         """Progress files of pods that still run."""
 
@@ -75,7 +81,7 @@ class Watcher:
         yield self._watch(PODS, self._on_pod, self._on_deleted_pod, names.FRAMEWORK_NAME)
         yield self._watch(EVENTS, self._on_event, _ignore)
         yield self._poll_files()
-        if self._reporter.wants_usage:
+        if self._reporter.shows_usage:
             yield self._poll_usage()
 
     async def drain(self) -> None:
@@ -91,15 +97,15 @@ class Watcher:
     def log_tasks(self) -> "Iterable[asyncio.Task[None]]":
         return self._logs.values()
 
-    def tell(self, *lines: Line) -> None:
+    def _report(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            self._reporter.say(line)
+            self._reporter.report(line)
 
     async def _watch(
         self, resource: Resource, changed: Receive, deleted: Receive, selector: str = ""
     ) -> None:
-        def receive(news: ResourceEvent) -> None:
-            match news:
+        def receive(event: ResourceEvent) -> None:
+            match event:
                 case Listed(items=items):
                     for item in items:
                         changed(item)
@@ -112,7 +118,7 @@ class Watcher:
 
     # Jobs
 
-    def _on_framework(self, body: msgspec.Raw, *, is_gone: bool = False) -> None:
+    def _on_framework(self, body: msgspec.Raw, *, is_deleted: bool = False) -> None:
         framework = codec.decode_framework(body)
         watched = self.jobs.get((framework.metadata.namespace, framework.name))
         if watched is None or names.group_of(framework.api_version) != watched.job.group:
@@ -120,15 +126,15 @@ class Watcher:
         if framework.status is not None:
             watched.framework = framework
             watched.is_over |= framework.status.state is State.COMPLETED
-            self._reporter.framework(watched.job, framework)
-        watched.is_over |= is_gone
+            self._reporter.update_status(watched.job, framework)
+        watched.is_over |= is_deleted
         if all(each.framework is not None or each.is_over for each in self.jobs.values()):
             self.were_noticed.set()
         if all(each.is_over for each in self.jobs.values()):
             self.are_over.set()
 
     def _on_deleted_framework(self, body: msgspec.Raw) -> None:
-        self._on_framework(body, is_gone=True)
+        self._on_framework(body, is_deleted=True)
 
     # Pods and events
 
@@ -137,8 +143,8 @@ class Watcher:
         if pod.job_key not in self.jobs:
             return
         self.on_pod(pod)
-        self.tell(*self._report.pod(pod, _now()))
-        file = eta.file_of(pod, container_logs.folder(self._data, pod.metadata.uid))
+        self._report(self._lines.pod_lines(pod, now()))
+        file = eta.progress_file(pod, self._pod_directory(pod.metadata.uid))
         if file is not None:
             self._progress_files[file] = pod
         for status in pod.container_statuses if self._reads_logs else ():
@@ -149,30 +155,37 @@ class Watcher:
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:
         pod = pods.decode(body)
         if pod.job_key in self.jobs:
-            self.tell(*self._report.deleted_pod(pod, _now()))
+            self._report(self._lines.deleted_pod_lines(pod, now()))
 
     def _on_event(self, body: msgspec.Raw) -> None:
-        self.tell(*self._report.event(_decode_event(body), _now()))
+        self._report(self._lines.event_lines(_decode_event(body), now()))
 
     # Logs and progress
 
     async def _read_log(self, pod: Pod, run: Run) -> None:
         meta, container = pod.metadata, run.container
         try:
-            async for line in container_logs.follow(self._transport, meta.namespace, meta.name, container):
-                await self._reporter.room()
+            async for line in follow_log(self._transport, meta.namespace, meta.name, container):
+                await self._reporter.wait_for_reader()
                 self._on_line(pod, container, line)
         except NotFoundError:
             # The pod was deleted before its log could be requested. The log file still exists.
-            for line in container_logs.kept(self._data, run):
-                self._on_line(pod, container, line)
+            text = log_reader.all_text(
+                self._pod_directory(run.pod).logs(container), log_format.file_name(run.restart_count)
+            )
+            splitter = Splitter(MAX_LINE_BYTES)
+            for piece in (*splitter.feed(text), *splitter.end()):
+                self._on_line(pod, container, piece.data.decode("utf-8", "replace"))
         except ApiError as error:
             message = f"cannot read the output of container {container}: {error}"
-            self.tell(Line(Topic.POD, _now(), self._report.name_of(pod), "NoLog", message))
+            self._reporter.report(Line(Topic.POD, now(), self._lines.name_of(pod), "NoLog", message))
+
+    def _pod_directory(self, uid: str) -> PodFolder:
+        return directory.of(self._data / PODS_DIRECTORY, uid)
 
     def _on_line(self, pod: Pod, container: str, line: str) -> None:
         found = progress.parse_line(line)
-        self._reporter.say(LogLine(Topic.LOG, _now(), self._report.name_of(pod), container, line))
+        self._reporter.report(LogLine(Topic.LOG, now(), self._lines.name_of(pod), container, line))
         if found is not None:
             self._advance(pod, found, Source.LOG)
 
@@ -182,30 +195,42 @@ class Watcher:
             self._read_files()
 
     def _read_files(self) -> None:
-        for file, found in self._files.look(tuple(self._progress_files)):
+        for file, found in self._files.changes(tuple(self._progress_files)):
             self._advance(self._progress_files[file], found, Source.FILE)
         self._progress_files = {file: pod for file, pod in self._progress_files.items() if not pod.is_over}
 
     def _advance(self, pod: Pod, found: Progress, source: Source) -> None:
-        now = _now()
-        remaining = self._paces.setdefault(pod.metadata.uid, eta.Pace()).remaining(found, now)
-        name = self._report.name_of(pod)
-        advance = Advance(Topic.PROGRESS, now, name, found.step, found.total, found.values, source, remaining)
-        self._reporter.say(advance)
+        time = now()
+        remaining = self._paces.setdefault(pod.metadata.uid, eta.Pace()).remaining(found, time)
+        name = self._lines.name_of(pod)
+        self._reporter.report(
+            Advance(Topic.PROGRESS, time, name, found.step, found.total, found.values, source, remaining)
+        )
 
     async def _poll_usage(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
-                self._reporter.usage(usage.answered(await self._transport.send(usage.request())))
+                self._reporter.update_usage(usage.decode(await self._transport.send(usage.request())))
             except NotFoundError:
                 await asyncio.Event().wait()  # this cluster has no metrics
             except (ApiError, msgspec.DecodeError):
                 continue
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+async def follow_log(transport: Transport, namespace: str, pod: str, container: str) -> AsyncIterator[str]:
+    """Yield the lines of a container until it ends. Raises ApiError.
+
+    Unlike `windlass.client.logs`, it does not reconnect: the run and its cluster are on the same machine.
+    """
+    request = requests.log(namespace, pod, container=container, follow="true")
+    splitter = Splitter(MAX_LINE_BYTES)
+    async with transport.stream(request) as chunks:
+        async for chunk in chunks:
+            for piece in splitter.feed(chunk):
+                yield piece.data.decode("utf-8", "replace")
+    for piece in splitter.end():
+        yield piece.data.decode("utf-8", "replace")
 
 
 def _ignore(_: object) -> None:

@@ -391,7 +391,7 @@ def test_daemon_runs_a_controller(data: Path) -> None:
 
     def look() -> None:
         try:
-            found.append(local_status.look(data))
+            found.append(local_status.read(data))
         finally:
             os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -410,7 +410,7 @@ def test_down_stops_pods_of_a_killed_daemon(clusters: type[fake_cluster.LocalClu
     result = windlass("down")
     assert (result.exit_code, result.output) == (
         0,
-        "the cluster was not running; its remaining pods are stopped\n",
+        "the cluster was not running; its remaining pods were stopped\n",
     )
     assert [cluster.ended_pods for cluster in clusters.made] == [True]
 

@@ -83,7 +83,7 @@ def framework(
 def board(*frameworks: Framework) -> Board:
     found = Board([job()], BEGAN)
     for each in frameworks:
-        found.framework(job(), each)
+        found.update_status(job(), each)
     return found
 
 
@@ -140,15 +140,15 @@ LINES = {
 def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
     found = board(RUNNING)
     for line in lines:
-        found.line(log(line))
-    found.line(log("of a pod that runs no task", "sidecar"))
+        found.add_log_line(log(line))
+    found.add_log_line(log("of a pod that runs no task", "sidecar"))
     assert [row.line for row in rows(found)] == [expected, ""]
 
 
 def test_progress_is_shown() -> None:
     found = board(RUNNING)
-    found.line(log("windlass progress 3/10 loss=0.5"))
-    found.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
+    found.add_log_line(log("windlass progress 3/10 loss=0.5"))
+    found.update_progress(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
     (row, _) = rows(found)
     assert (row.progress, row.remaining, row.line) == (Progress(3, 10, {"loss": "0.5"}), 7.0, "loss=0.5")
 
@@ -162,9 +162,9 @@ AGAIN = {
 @pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN.keys())
 def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
     found = board(RUNNING)
-    found.line(log("last words"))
-    found.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
-    found.framework(job(), again)
+    found.add_log_line(log("last words"))
+    found.update_progress(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
+    found.update_status(job(), again)
     (row, _) = rows(found)
     assert (row.progress, row.line) == (None, "last words")
 
@@ -172,9 +172,9 @@ def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
 def test_usage_is_shown_for_running_tasks() -> None:
     found = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
     used = {("default", f"job-worker-{index}"): Usage(0.5, 1024) for index in range(2)}
-    found.usage(used)
+    found.update_usage(used)
     assert [(row.cpu, row.memory) for row in rows(found)] == [(0.5, 1024), (None, None)]
-    found.usage({})
+    found.update_usage({})
     assert [(row.cpu, row.memory) for row in rows(found)] == [(None, None), (None, None)]
 
 
@@ -184,13 +184,13 @@ def reason(word: str, message: str) -> Line:
 
 def test_problem_is_shown_until_the_task_runs() -> None:
     found = board(framework(task(0, State.ATTEMPT_PREPARING)))
-    found.reason(reason("Scheduled", "is scheduled to laptop"))
+    found.show_problem(reason("Scheduled", "is scheduled to laptop"))
     assert rows(found)[0].problem == ""
-    found.reason(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
+    found.show_problem(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
     assert rows(found)[0].problem == "FailedScheduling: 0/1 nodes"
-    found.framework(job(), RUNNING)
+    found.update_status(job(), RUNNING)
     assert rows(found)[0].problem == ""
-    found.reason(reason("Unhealthy", "Unhealthy: a probe failed"))
+    found.show_problem(reason("Unhealthy", "Unhealthy: a probe failed"))
     assert rows(found)[0].problem == "", "a running task has no problem"
 
 
@@ -231,8 +231,8 @@ def test_summary_of_a_job(frameworks: list[Framework], expected: JobSummary) -> 
 def test_tasks_of_several_jobs_are_prefixed() -> None:
     first, second = job("job/"), job("other/", "other")
     found = Board([first, second], BEGAN)
-    found.framework(first, RUNNING)
-    found.line(log("mine", "other/worker-1"))
+    found.update_status(first, RUNNING)
+    found.add_log_line(log("mine", "other/worker-1"))
     assert [(row.name, row.phase, row.line) for row in rows(found)] == [
         ("job/worker-0", Phase.RUNNING, ""),
         ("job/worker-1", Phase.RUNNING, ""),
@@ -246,5 +246,5 @@ def test_removed_task_disappears() -> None:
     spec = msgspec.structs.replace(RUNNING.spec, task_roles=(role,))
     smaller = framework(task(0, State.ATTEMPT_RUNNING))
     found = board(RUNNING, msgspec.structs.replace(smaller, spec=spec))
-    found.line(log("of one that is gone", "worker-1"))
+    found.add_log_line(log("of one that is gone", "worker-1"))
     assert [row.name for row in rows(found)] == ["worker-0"]

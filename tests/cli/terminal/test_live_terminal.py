@@ -28,7 +28,7 @@ class EmulatedTerminal:
         self.canvas = Canvas()
 
     def draw(self, lines: list[str], *reasons: str) -> str:
-        written = self.canvas.drawn(lines, reasons, self.size)
+        written = self.canvas.update(lines, reasons, self.size)
         self.stream.feed(written)
         return written
 
@@ -99,18 +99,18 @@ def test_table_fits_after_the_terminal_shrinks(size: Size) -> None:
 )
 def test_lasting_lines_are_shown_again_after_a_clear(size: Size, expected: list[str]) -> None:
     terminal = EmulatedTerminal()
-    terminal.canvas.keep("the password")
+    terminal.canvas.pin("the password")
     terminal.draw(["a", "b"], "one", "the password", "two", "three", "four")
     terminal.resize(size)
     terminal.draw(["a", "b"])
     assert terminal.lines == expected
 
 
-def test_lasting_lines_without_room_go_to_the_scrollback() -> None:
+def test_pinned_lines_that_do_not_fit_go_to_the_scrollback() -> None:
     canvas = Canvas()
-    canvas.keep("the password")
-    canvas.drawn(["a", "b"], ["the password"], Size(20, 4))
-    assert "the password\r\na\r\nb\r\n" in canvas.drawn(["a", "b"], [], Size(20, 3))
+    canvas.pin("the password")
+    canvas.update(["a", "b"], ["the password"], Size(20, 4))
+    assert "the password\r\na\r\nb\r\n" in canvas.update(["a", "b"], [], Size(20, 3))
 
 
 def test_table_fits_after_the_terminal_grows() -> None:
@@ -126,7 +126,7 @@ def test_output_of_other_programs_is_kept() -> None:
     terminal = EmulatedTerminal()
     terminal.draw(["a"])
     terminal.stream.feed("stopped\r\n")
-    terminal.canvas.forget()
+    terminal.canvas.restart()
     terminal.draw(["b"])
     assert terminal.lines == ["a", "stopped", "b"]
 
@@ -160,7 +160,7 @@ def test_final_table_and_verdict_are_shown() -> None:
     stream = io.BytesIO()
     made = screen(stream)
     for said in (LOG, ROUTINE, FAILED, VERDICT):
-        made.say(said)
+        made.report(said)
     made.finish()
     reason, head, _, row, verdict = shown(stream)
     assert reason.endswith("worker-0  has failed\\x1b[2J")
@@ -172,7 +172,7 @@ def test_final_table_and_verdict_are_shown() -> None:
 def test_output_is_ascii_without_utf8() -> None:
     stream = io.BytesIO()
     made = screen(stream, has_utf8=False, size=lambda: Size(30, 10))
-    made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is"))
+    made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is"))
     made.finish()
     assert b"tr?s" in stream.getvalue()
     assert b"~" in stream.getvalue()
@@ -196,7 +196,7 @@ def test_many_reports_are_one_drawing() -> None:
     async def happen() -> None:
         made.attach(asyncio.get_running_loop(), lambda: None)
         for number in range(1000):
-            made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
             if number % 100 == 0:
                 await asyncio.sleep(0)
 
@@ -230,9 +230,9 @@ def test_blocked_terminal_does_not_block_the_run() -> None:
         made.attach(asyncio.get_running_loop(), lambda: None)
         await asyncio.to_thread(stream.was_given_something.wait)
         for number in range(100):
-            made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
-            made.say(FAILED)
-            await made.room()
+            made.report(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            made.report(FAILED)
+            await made.wait_for_reader()
             made.draw()
 
     asyncio.run(happen())

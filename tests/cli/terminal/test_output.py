@@ -11,9 +11,8 @@ import pytest
 
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
-from windlass.runner import reporter
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.report import Advance, Line, LogLine, Opened, Source, Topic
+from windlass.runner.report import Advance, Line, LogLine, Opened, Reported, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -26,7 +25,7 @@ def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more:
 
 # Format
 
-TEXT, JSON = Style(width=NAMES), Style(form="json")
+TEXT, JSON = Style(width=NAMES), Style(is_json=True)
 COLOURED = Style(width=NAMES, colours={"ps-0": 36})
 TIME = '"time":"2026-01-02T03:04:05.678900Z"'
 
@@ -88,9 +87,7 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
         ),
     ],
 )
-def test_line_format(
-    monkeypatch: pytest.MonkeyPatch, said: reporter.Reported, style: Style, expected: str
-) -> None:
+def test_line_format(monkeypatch: pytest.MonkeyPatch, said: Reported, style: Style, expected: str) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert output.format_line(said, style).decode() == expected
@@ -118,11 +115,11 @@ def test_slow_reader_delays_only_logs() -> None:
 
     async def write() -> bool:
         lines.attach(asyncio.get_running_loop(), lambda: None)
-        lines.say(line)
+        lines.report(line)
         stream.was_given_something.wait()
         for _ in range(number):
-            lines.say(line)
-        waiting = asyncio.create_task(lines.room())
+            lines.report(line)
+        waiting = asyncio.create_task(lines.wait_for_reader())
         await asyncio.sleep(0)
         was_held_up = not waiting.done()
         stream.may_go_on.set()
@@ -145,9 +142,9 @@ def test_closed_output_is_reported() -> None:
     async def write() -> None:
         told = asyncio.Event()
         lines.attach(asyncio.get_running_loop(), told.set)
-        lines.say(Line(Topic.NOTE, NOW, "cluster", "Note", "said"))
+        lines.report(Line(Topic.NOTE, NOW, "cluster", "Note", "said"))
         await told.wait()
-        await lines.room()
+        await lines.wait_for_reader()
 
     asyncio.run(write())
     with pytest.raises(BrokenPipeError):
@@ -162,7 +159,7 @@ PROGRESS = {
     ),
     "hidden-with-logs": (Style(), [advance(1, Source.LOG)], []),
     "shown-without-logs": (Style(shows_logs=False), [advance(1, Source.LOG)], [1]),
-    "json-has-all": (Style(form="json"), [advance(1, Source.LOG), advance(2)], [1, 2]),
+    "json-has-all": (Style(is_json=True), [advance(1, Source.LOG), advance(2)], [1, 2]),
 }
 
 
@@ -171,7 +168,7 @@ def test_progress_lines_are_limited(style: Style, said: list[Advance], steps: li
     stream = io.BytesIO()
     lines = Output(stream, style)
     for each in said:
-        lines.say(each)
+        lines.report(each)
     lines.finish()
     assert stream.getvalue() == b"".join(
         output.format_line(each, style) for each in said if each.step in steps

@@ -48,7 +48,7 @@ FITS = {
 def test_truncate_to_a_width(text: str, columns: int, clipped: str, fitted: str, right: str) -> None:
     assert terminal_text.truncate(text, columns) == clipped
     assert terminal_text.pad(text, columns) == fitted
-    assert terminal_text.pad_left(text, columns) == right
+    assert terminal_text.pad(text, columns, is_right_aligned=True) == right
 
 
 @given(st.text(), st.integers(0, 30))

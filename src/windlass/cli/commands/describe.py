@@ -65,25 +65,25 @@ async def _describe(connection: "Connection", name: str) -> None:
     click.echo("\n".join(lines(found, datetime.now(UTC), tables.terminal_width())))
 
 
-def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str]:
+def lines(found: "Description", now: datetime, width: int | None) -> Iterator[str]:
     framework = found.framework
-    yield from status.lines(framework, now, room)
+    yield from status.lines(framework, now, width)
     yield "\nspec"
     for title, text in _spec_lines(found):
-        yield tables.paragraph(f"  {title}", text, room, indent=16)
-    yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], room)
+        yield tables.paragraph(f"  {title}", text, width, indent=16)
+    yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], width)
     if found.pods:
         yield "\npods"
-        yield tables.table(_PODS, [_pod(pod, now) for pod in found.pods], room)
+        yield tables.table(_PODS, [_pod(pod, now) for pod in found.pods], width)
     if found.companions:
         yield "\ncompanions"
-        yield from status.companion_lines(found.companions, room)
+        yield from status.companion_lines(found.companions, width)
     if found.events:
         left_out = len(found.events) - MAX_EVENTS
         yield f"\nevents, the last {MAX_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
-        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MAX_EVENTS:]], room)
+        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MAX_EVENTS:]], width)
     for message in found.unreadable:
-        yield tables.paragraph("not readable", message, room, indent=14)
+        yield tables.paragraph("not readable", message, width, indent=14)
 
 
 def _spec_lines(found: "Description") -> Iterator[tuple[str, str]]:

@@ -63,11 +63,11 @@ async def _list(connection: "Connection", output: str, *, is_all: bool) -> None:
 
 
 def table(
-    jobs: "Sequence[JobView]", now: datetime, room: int | None, *, has_namespaces: bool, is_wide: bool
+    jobs: "Sequence[JobView]", now: datetime, width: int | None, *, has_namespaces: bool, is_wide: bool
 ) -> str:
     columns = (*([_NAMESPACE] if has_namespaces else ()), *_COLUMNS, *(_WIDE_COLUMNS if is_wide else ()))
     rows = [_row(job, now, has_namespaces=has_namespaces, is_wide=is_wide) for job in jobs]
-    return tables.table(columns, rows, room)
+    return tables.table(columns, rows, width)
 
 
 def _row(job: "JobView", now: datetime, *, has_namespaces: bool, is_wide: bool) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from windlass.runner.local.records import DaemonOptions, Record
 from windlass.runner.options import ForwardOptions, RunOptions
 
 if TYPE_CHECKING:
-    from windlass.runner.reporter import Reporter
+    from windlass.runner.report import Reporter
 
 
 class OutputMode(StrEnum):
@@ -215,7 +215,7 @@ def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "R
     has_colours = colours.is_enabled(colours.AUTO, is_terminal=sys.stdout.isatty())
     tasks = tuple(name for job in plan.jobs for name in job.display_names)
     style = output.Style(
-        form=output.JSON if mode is OutputMode.JSON else output.TEXT,
+        is_json=mode is OutputMode.JSON,
         width=max(map(len, plan.display_names)),
         colours=colours.assign(tasks) if has_colours else {},
         shows_logs=arguments.logs is not False,

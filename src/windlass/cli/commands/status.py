@@ -80,17 +80,17 @@ async def _status(connection: "Connection", name: str, *, is_json: bool) -> None
         click.echo(note, err=True)
 
 
-def lines(framework: "Framework", now: datetime, room: int | None) -> Iterator[str]:
+def lines(framework: "Framework", now: datetime, width: int | None) -> Iterator[str]:
     from windlass.client import views
 
     view = views.job_view(framework)
-    yield from head(framework, view, now, room)
+    yield from head(framework, view, now, width)
     if view.tasks:
         yield ""
-        yield tasks_table(view, room)
+        yield tasks_table(view, width)
 
 
-def head(framework: "Framework", view: "JobView", now: datetime, room: int | None) -> Iterator[str]:
+def head(framework: "Framework", view: "JobView", now: datetime, width: int | None) -> Iterator[str]:
     """Yield the lines about the job itself."""
     entered = tables.age(view.changed, now)
     state = f"{view.state} for {entered}" if entered else f"{view.state}"
@@ -104,10 +104,10 @@ def head(framework: "Framework", view: "JobView", now: datetime, room: int | Non
         ("hint", _hint(framework, view, now)),
     ):
         if text:
-            yield tables.paragraph(title, text, room)
+            yield tables.paragraph(title, text, width)
     for condition in framework.status.conditions if framework.status is not None else ():
         if condition.is_true and condition.type not in _IN_STATE and condition.message not in view.reason:
-            yield tables.paragraph("condition", f"{condition.type}: {condition.message}", room)
+            yield tables.paragraph("condition", f"{condition.type}: {condition.message}", width)
 
 
 def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
@@ -122,17 +122,17 @@ def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
     }.get(view.state, "")
 
 
-def tasks_table(view: "JobView", room: int | None) -> str:
-    return tables.table(_TASKS, [_row(task) for task in view.tasks], room)
+def tasks_table(view: "JobView", width: int | None) -> str:
+    return tables.table(_TASKS, [_row(task) for task in view.tasks], width)
 
 
-def companion_lines(found: "Sequence[CompanionView]", room: int | None) -> Iterator[str]:
+def companion_lines(found: "Sequence[CompanionView]", width: int | None) -> Iterator[str]:
     """Yield the table of companions, and the commands that open those that are not exposed."""
     rows = [[str(each.companion), each.state.value, each.url, each.reason] for each in found]
-    yield tables.table(_COMPANIONS, rows, room)
+    yield tables.table(_COMPANIONS, rows, width)
     for each in found:
         if not each.is_exposed:
-            yield tables.paragraph("hint", f"{each.open_command} -n {each.namespace}", room)
+            yield tables.paragraph("hint", f"{each.open_command} -n {each.namespace}", width)
 
 
 def _row(task: "TaskView") -> list[str]:

@@ -27,6 +27,6 @@ def tensorboard(request: ForwardRequest) -> None:
 
 
 async def _report_runs(url: str, view: "CompanionView") -> None:
-    from windlass.runner import tensorboard_runs
+    from windlass.runner import companions
 
-    await tensorboard_runs.report(url, view.logdir, companion_forward.print_line)
+    await companions.report_tensorboard_runs(url, view.logdir, companion_forward.print_line)

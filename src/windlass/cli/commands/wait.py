@@ -75,17 +75,17 @@ async def follow(
     from windlass.client.errors import CompletedError, ObjectDeletedError
     from windlass.client.wait import Until
 
-    last = ""
+    last_line = ""
 
-    def say(view: "JobView") -> None:
-        nonlocal last
+    def print_change(view: "JobView") -> None:
+        nonlocal last_line
         line = status_line(view)
-        if line != last:
+        if line != last_line:
             click.echo(line, err=to_stderr)
-        last = line
+        last_line = line
 
     try:
-        view = await wait.wait_for(connection, framework, until, timeout, say)
+        view = await wait.wait_for(connection, framework, until, timeout, print_change)
     except ObjectDeletedError as error:
         raise CommandError(str(error), exit_codes.OTHER_CODE) from error
     except CompletedError as error:
@@ -109,12 +109,15 @@ def status_line(view: "JobView") -> str:
 
 def _verdict(view: "JobView") -> str:
     """Return `digits succeeded in 25 s (2 of 2 tasks)` or `digits failed in 25 s: worker-1 exited with code 3`."""
+    from windlass.client import views
     from windlass.client.explain import explanation
 
-    length = ""
+    duration = ""
     if view.created is not None and view.completed is not None:
-        length = f" in {explanation.duration((view.completed - view.created).total_seconds())}"
+        duration = f" in {explanation.duration((view.completed - view.created).total_seconds())}"
     if view.has_succeeded:
-        return f"{view.name} succeeded{length} ({view.succeeded} of {view.total} tasks)"
+        return (
+            f"{view.name} succeeded{duration} ({views.task_results(view.succeeded, view.failed, view.total)})"
+        )
     retries = f" (attempt {view.attempt + 1})" if view.attempt else ""
-    return f"{view.name} {view.state.lower()}{length}: {view.reason}{retries}"
+    return f"{view.name} {view.state.lower()}{duration}: {view.reason}{retries}"

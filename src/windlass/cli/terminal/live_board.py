@@ -41,57 +41,57 @@ _STOPPED_CODES = frozenset(
         CompletionCode.FRAMEWORK_SUSPENDED,
     }
 )
-ROUTINE = ("Scheduled", "Running", "Succeeded", "Stopped")
+REASONS_IN_TABLE = ("Scheduled", "Running", "Succeeded", "Stopped")
 """Reasons of lines about pods that repeat what the table shows."""
-_ORDINARY = (*ROUTINE, "Failed", "Deleted", "Restarted")
+_NORMAL_REASONS = (*REASONS_IN_TABLE, "Failed", "Deleted", "Restarted")
 """Reasons of normal lines about pods. All others are warnings."""
 
 
 class Board:
-    def __init__(self, jobs: Sequence[Manifest], began: datetime) -> None:
+    def __init__(self, jobs: Sequence[Manifest], start: datetime) -> None:
         self._jobs = jobs
-        self._began = began
+        self._start = start
         self._frameworks: dict[tuple[str, str], Framework] = {}
         self._rows = {job.key: {name: Row(name) for name in job.display_names} for job in jobs}
         self._attempts: dict[str, tuple[int, int]] = {}
         """Attempts of the job and of the task, by task name."""
         self._job_of = {name: job.key for job in jobs for name in job.display_names}
 
-    def framework(self, job: Manifest, framework: Framework) -> None:
+    def update_status(self, job: Manifest, framework: Framework) -> None:
         status = framework.status
         if status is None:
             return
         self._frameworks[job.key] = framework
-        old = self._rows[job.key]
-        seen = {
-            name: _updated(self._kept(name, old, status, task), task) for name, task in _tasks(job, status)
-        }
-        waiting = {name: Row(name) for name in _spec_task_names(job, framework) if name not in seen}
-        self._rows[job.key] = seen | waiting
+        rows = {name: Row(name) for name in _spec_task_names(job, framework)}
+        started = {}
+        for role in status.attempt_status.roles:
+            for task in role.task_statuses:
+                name = f"{job.display_prefix}{names.host_name(role.name, task.index)}"
+                started[name] = _updated_row(self._previous_row(job, name, status, task), task)
+        self._rows[job.key] = started | {name: row for name, row in rows.items() if name not in started}
         self._job_of.update((name, job.key) for name in self._rows[job.key])
 
-    def line(self, said: LogLine) -> None:
-        text = said.line
+    def add_log_line(self, item: LogLine) -> None:
+        text = item.line
         if len(text) > MAX_LINE_LENGTH:
             # The latest state of a progress bar is at the end of the line.
             text = text[-MAX_LINE_LENGTH:] if "\r" in text else text[:MAX_LINE_LENGTH]
-        if shown := terminal_text.printable(text).strip():
-            self._change(said.object, line=shown)
+        if line := terminal_text.printable(text).strip():
+            self._change(item.object, line=line)
 
-    def reason(self, said: Line) -> None:
+    def show_problem(self, item: Line) -> None:
         """Show a problem in the row of the task until the task runs."""
-        is_trouble = said.event is Topic.POD and said.reason not in _ORDINARY
-        row = self._row(said.object)
-        has_begun = row is None or row.phase not in (Phase.WAITING, Phase.STARTING)
-        if is_trouble and not has_begun:
-            self._change(said.object, problem=terminal_text.printable(said.message[:MAX_LINE_LENGTH]))
+        is_problem = item.event is Topic.POD and item.reason not in _NORMAL_REASONS
+        row = self._row(item.object)
+        if is_problem and row is not None and row.phase.is_starting:
+            self._change(item.object, problem=terminal_text.printable(item.message[:MAX_LINE_LENGTH]))
 
-    def advance(self, said: Advance) -> None:
-        told = terminal_text.printable(" ".join(f"{name}={value}" for name, value in said.values.items()))
-        words = {"line": told} if told else {}
-        self._change(said.object, progress=said.progress, remaining=said.remaining, **words)
+    def update_progress(self, item: Advance) -> None:
+        values = terminal_text.printable(" ".join(f"{name}={value}" for name, value in item.values.items()))
+        line = {"line": values} if values else {}
+        self._change(item.object, progress=item.progress, remaining=item.remaining, **line)
 
-    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+    def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
         """Update the resource usage, given by namespace and name of the pods."""
         for job in self._jobs:
             for name, row in self._rows[job.key].items():
@@ -105,9 +105,9 @@ class Board:
         rows = tuple(row for job in self._jobs for row in self._rows[job.key].values())
         return View(tuple(self._job_summary(job, now) for job in self._jobs), rows, has_colours)
 
-    def _kept(self, name: str, old: Mapping[str, Row], status: FrameworkStatus, task: TaskStatus) -> Row:
-        """Return the row to update: after a new attempt, only the last log line is kept."""
-        row = old.get(name) or Row(name)
+    def _previous_row(self, job: Manifest, name: str, status: FrameworkStatus, task: TaskStatus) -> Row:
+        """Return the row to update: in a new attempt, a row with only the last log line."""
+        row = self._rows[job.key].get(name) or Row(name)
         attempt = (status.attempt_status.id, task.attempt_status.id)
         is_new_attempt = self._attempts.get(name, attempt) != attempt
         self._attempts[name] = attempt
@@ -118,16 +118,10 @@ class Board:
         framework = self._frameworks.get(job.key)
         status = framework.status if framework is not None else None
         if status is None:
-            return JobSummary(job.name, "submitted", _seconds(now, self._began), tasks=counts)
-        end = status.completion_time or now
-        state = _state(status)
-        return JobSummary(
-            job.name,
-            state,
-            _seconds(end, self._began),
-            status.retry_policy_status.total_retried_count,
-            counts,
-        )
+            return JobSummary(job.name, "submitted", _seconds(now, self._start), tasks=counts)
+        seconds = _seconds(status.completion_time or now, self._start)
+        retries = status.retry_policy_status.total_retried_count
+        return JobSummary(job.name, _state(status), seconds, retries, counts)
 
     def _row(self, name: str) -> Row | None:
         key = self._job_of.get(name)
@@ -139,22 +133,15 @@ class Board:
             self._rows[self._job_of[name]][name] = msgspec.structs.replace(row, **fields)
 
 
-def _tasks(job: Manifest, status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
-    for role in status.attempt_status.roles:
-        for task in role.task_statuses:
-            yield f"{job.display_prefix}{names.host_name(role.name, task.index)}", task
-
-
 def _spec_task_names(job: Manifest, framework: Framework) -> Iterator[str]:
     for role in framework.spec.task_roles:
         for index in range(role.task_number):
             yield f"{job.display_prefix}{names.host_name(role.name, index)}"
 
 
-def _updated(row: Row, task: TaskStatus) -> Row:
+def _updated_row(row: Row, task: TaskStatus) -> Row:
     attempt = task.attempt_status
     phase, code = _phase(task)
-    is_starting = phase in (Phase.WAITING, Phase.STARTING)
     return msgspec.structs.replace(
         row,
         phase=phase,
@@ -163,7 +150,7 @@ def _updated(row: Row, task: TaskStatus) -> Row:
         node=terminal_text.printable(attempt.pod_node_name or ""),
         cpu=row.cpu if phase is Phase.RUNNING else None,
         memory=row.memory if phase is Phase.RUNNING else None,
-        problem=row.problem if is_starting else "",
+        problem=row.problem if phase.is_starting else "",
     )
 
 

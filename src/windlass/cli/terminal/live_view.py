@@ -34,6 +34,10 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
     @property
+    def is_starting(self) -> bool:
+        return self in (Phase.WAITING, Phase.STARTING)
+
+    @property
     def is_over(self) -> bool:
         return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
 
@@ -113,50 +117,41 @@ _BOLD, _DIM = "1", "2"
 
 def render(view: View, width: int, height: int) -> list[str]:
     """Return at most `height` lines with at most `width` columns."""
-    is_too_narrow = width < _MIN_WIDTH
-    if is_too_narrow:
+    if width < _MIN_WIDTH:
         wider = render(msgspec.structs.replace(view, has_colours=False), _MIN_WIDTH, height)
         return [terminal_text.truncate(line, width) for line in wider]
     height = max(height, 2)
-    jobs = _summary_lines(view, width, most=max(1, height // 3))
-    has_titles = height - len(jobs) > 4
-    room = height - len(jobs) - has_titles
-    shown, hidden = _select_rows(view.rows, room)
+    lines = _summary_lines(view, width, max_lines=max(1, height // 3))
+    has_titles = height - len(lines) > 4
+    shown, hidden = _select_rows(view.rows, height - len(lines) - has_titles)
     columns = _columns(shown, width)
-    lines = list(jobs)
     if has_titles and shown:
-        titles = (terminal_text.pad_left(c.title, c.width) if c.is_number else c.title for c in columns)
-        named = GAP.join(
-            terminal_text.pad(title, column.width) for title, column in zip(titles, columns, strict=True)
-        )
-        lines.append(_colour(named.rstrip(), _DIM, view.has_colours))
+        titles = GAP.join(_aligned(column.title, column) for column in columns)
+        lines.append(_colour(titles.rstrip(), _DIM, view.has_colours))
     lines.extend(_row(row, columns, view.has_colours) for row in shown)
     if hidden:
-        lines.append(terminal_text.truncate(_summary(hidden), width))
+        counts = counted(tuple(Counter(row.phase for row in hidden).items()))
+        summary = f"{terminal_text.ELLIPSIS} and {len(hidden)} more: {counts}"
+        lines.append(terminal_text.truncate(summary, width))
     return lines
 
 
 # Selection of tasks
 
 
-def _select_rows(rows: Sequence[Row], room: int) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Return the shown and the hidden tasks."""
-    if len(rows) <= room:
+def _select_rows(rows: Sequence[Row], max_lines: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Return the shown and the hidden tasks. One line is for the summary of the hidden ones."""
+    if len(rows) <= max_lines:
         return rows, ()
     ordered = sorted(rows, key=_rank)
-    most = max(room - 1, 0)
-    return ordered[:most], ordered[most:]
+    count = max(max_lines - 1, 0)
+    return ordered[:count], ordered[count:]
 
 
 def _rank(row: Row) -> int:
     if row.has_problem:
         return 0
     return 2 if row.phase.is_over else 1
-
-
-def _summary(hidden: Sequence[Row]) -> str:
-    counts = counted(tuple(Counter(row.phase for row in hidden).items()))
-    return f"{terminal_text.ELLIPSIS} and {len(hidden)} more: {counts}"
 
 
 def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
@@ -167,21 +162,20 @@ def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
 # Formatting
 
 
-def _summary_lines(view: View, width: int, most: int) -> list[str]:
-    jobs, left_out = view.jobs, ""
-    if len(jobs) > most:
-        left_out = f"{terminal_text.ELLIPSIS} and {len(jobs) - most + 1} more jobs"
-        jobs = jobs[: most - 1]
+def _summary_lines(view: View, width: int, max_lines: int) -> list[str]:
+    jobs = view.jobs if len(view.jobs) <= max_lines else view.jobs[: max_lines - 1]
     longest = max((terminal_text.display_width(job.name) for job in jobs), default=0)
     lines = [_summary_line(job, min(longest, width // 2), width, view.has_colours) for job in jobs]
-    return [*lines, terminal_text.truncate(left_out, width)] if left_out else lines
+    if hidden := len(view.jobs) - len(jobs):
+        lines.append(terminal_text.truncate(f"{terminal_text.ELLIPSIS} and {hidden} more jobs", width))
+    return lines
 
 
-def _summary_line(job: JobSummary, longest: int, width: int, has_colours: bool) -> str:
+def _summary_line(job: JobSummary, name_width: int, width: int, has_colours: bool) -> str:
     attempt = f"{GAP}attempt {job.attempt}" if job.attempt else ""
-    name = terminal_text.pad(job.name, longest)
+    name = terminal_text.pad(job.name, name_width)
     rest = f"{GAP}{job.state} {clock(job.seconds)}{attempt}{GAP}{counted(job.tasks)}".rstrip()
-    return _colour(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - longest)
+    return _colour(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - name_width)
 
 
 def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
@@ -191,31 +185,34 @@ def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
     widest_node = max((terminal_text.display_width(row.node) for row in rows), default=0)
     node = _Column("NODE", max(4, min(widest_node, _MAX_NODE_WIDTH)))
     reports_progress = any(row.progress is not None for row in rows)
-    left = width - name.width - _STATE.width - 2 * len(GAP)
-    wanted = [
+    remaining = width - name.width - _STATE.width - 2 * len(GAP)
+    candidates = [
         *([(_PERCENT, _MIN_LINE_WIDTH)] if reports_progress else []),
         *((column, _GOOD_LINE_WIDTH) for column in (_ATTEMPT, _CPU, _MEMORY, node)),
     ]
     chosen = set()
-    for column, rest in wanted:
-        if left - column.width - len(GAP) >= rest:
-            left -= column.width + len(GAP)
+    for column, min_line_width in candidates:
+        if remaining - column.width - len(GAP) >= min_line_width:
+            remaining -= column.width + len(GAP)
             chosen.add(column)
-    wider = _PROGRESS.width - _PERCENT.width
-    if _PERCENT in chosen and left - wider >= _GOOD_LINE_WIDTH:
-        left -= wider
+    bar_width = _PROGRESS.width - _PERCENT.width
+    if _PERCENT in chosen and remaining - bar_width >= _GOOD_LINE_WIDTH:
+        remaining -= bar_width
         chosen = chosen - {_PERCENT} | {_PROGRESS}
     order = (_ATTEMPT, node, _CPU, _MEMORY, _PERCENT, _PROGRESS)
-    return (name, _STATE, *(c for c in order if c in chosen), _Column("LAST LINE", max(left, 0)))
+    return (name, _STATE, *(c for c in order if c in chosen), _Column("LAST LINE", max(remaining, 0)))
 
 
 def _row(row: Row, columns: Sequence[_Column], has_colours: bool) -> str:
     parts = []
     for column in columns:
-        text = _cell(row, column)
-        placed = (terminal_text.pad_left if column.is_number else terminal_text.pad)(text, column.width)
-        parts.append(_colour(placed, _COLOURS[row.phase], has_colours) if column is _STATE else placed)
+        cell = _aligned(_cell(row, column), column)
+        parts.append(_colour(cell, _COLOURS[row.phase], has_colours) if column is _STATE else cell)
     return GAP.join(parts).rstrip()
+
+
+def _aligned(text: str, column: _Column) -> str:
+    return terminal_text.pad(text, column.width, is_right_aligned=column.is_number)
 
 
 def _cell(row: Row, column: _Column) -> str:
@@ -254,8 +251,8 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
         return f"step {progress.step}"
     full = int(progress.fraction * _BAR)
     bar = _FULL * full + _EMPTY * (_BAR - full)
-    left = "" if progress.is_complete or remaining is None else clock(remaining)
-    return f"{bar} {_percent(progress):>4} {left:>7}"
+    time_left = "" if progress.is_complete or remaining is None else clock(remaining)
+    return f"{bar} {_percent(progress):>4} {time_left:>7}"
 
 
 def clock(seconds: float) -> str:

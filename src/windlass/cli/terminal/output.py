@@ -13,15 +13,13 @@ import msgspec
 from windlass.cli.terminal import colours, live_view
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Advance, LogLine, Source
-from windlass.runner.reporter import Reported
+from windlass.runner.report import Advance, LogLine, Reported, Source
 from windlass.runner.usage import Usage
 
 MAX_PENDING = 1000
 """Number of unwritten lines after which the reading of logs pauses."""
 PROGRESS_EVERY = timedelta(seconds=10)
 """Minimum time between two progress lines of a task."""
-TEXT, JSON = "text", "json"
 
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -33,7 +31,7 @@ _PATTERN = ": PodPattern "
 class Style(msgspec.Struct, frozen=True):
     """Format of the lines."""
 
-    form: str = TEXT
+    is_json: bool = False
     width: int = 0
     """Width of the longest name."""
     colours: Mapping[str, int] = {}
@@ -41,27 +39,27 @@ class Style(msgspec.Struct, frozen=True):
     shows_logs: bool = True
 
 
-def format_line(said: Reported, style: Style) -> bytes:
+def format_line(item: Reported, style: Style) -> bytes:
     """Return one line with a line end."""
-    if style.form == JSON:
-        return _encode(said) + b"\n"
-    name = f"{said.object:<{style.width}}"
-    if isinstance(said, LogLine):
+    if style.is_json:
+        return _encode(item) + b"\n"
+    name = f"{item.object:<{style.width}}"
+    if isinstance(item, LogLine):
         # Colours of the container are kept, but end with the line.
-        colour = style.colours.get(said.object)
+        colour = style.colours.get(item.object)
         end = "" if colour is None else colours.RESET
         label = colours.colour(f"{name} |", colour)
-        return f"{label} {said.line}{end}\n".encode("utf-8", "surrogateescape")
-    message = _progress_text(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
-    line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
+        return f"{label} {item.line}{end}\n".encode("utf-8", "surrogateescape")
+    message = _progress_text(item) if isinstance(item, Advance) else item.message.partition(_PATTERN)[0]
+    line = f"{_clock(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
 
 
-def _progress_text(said: Advance) -> str:
-    done = f"has done {said.step} of {said.total} steps" if said.total else f"has done {said.step} steps"
-    left = f"about {live_view.clock(said.remaining)} left" if said.remaining else ""
-    values = " ".join(f"{name}={value}" for name, value in said.values.items())
-    return ", ".join(part for part in (done, left, values) if part)
+def _progress_text(item: Advance) -> str:
+    done = f"has done {item.step} of {item.total} steps" if item.total else f"has done {item.step} steps"
+    remaining = f"about {live_view.clock(item.remaining)} left" if item.remaining else ""
+    values = " ".join(f"{name}={value}" for name, value in item.values.items())
+    return ", ".join(part for part in (done, remaining, values) if part)
 
 
 def _clock(moment: datetime) -> str:
@@ -70,25 +68,25 @@ def _clock(moment: datetime) -> str:
 
 
 class Writer:
-    """Writes in a thread, so that a slow reader delays only callers that wait for `room`."""
+    """Writes in a thread, so that a slow reader of the stream delays only callers of `wait_for_reader`."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._pending: deque[bytes] = deque()
         self._changed = threading.Condition()
-        self._is_over = False
+        self._is_finished = False
         self._is_writing = False
         self._is_closed = False
         self._error: OSError | None = None
         self._when_closed: Callable[[], None] = lambda: None
-        self._when_room: Callable[[], None] = lambda: None
-        self._has_room = asyncio.Event()
+        self._when_written: Callable[[], None] = lambda: None
+        self._was_written = asyncio.Event()
         self._thread = threading.Thread(target=self._write, name="output", daemon=True)
         self._thread.start()
 
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
         self._when_closed = lambda: _call(loop, when_closed)
-        self._when_room = lambda: _call(loop, self._has_room.set)
+        self._when_written = lambda: _call(loop, self._was_written.set)
 
     @property
     def is_idle(self) -> bool:
@@ -101,14 +99,15 @@ class Writer:
                 self._pending.append(piece)
                 self._changed.notify()
 
-    async def room(self) -> None:
+    async def wait_for_reader(self) -> None:
+        """Wait until at most MAX_PENDING pieces are unwritten."""
         while len(self._pending) > MAX_PENDING and not self._is_closed:
-            self._has_room.clear()
-            await self._has_room.wait()
+            self._was_written.clear()
+            await self._was_written.wait()
 
     def finish(self) -> None:
         with self._changed:
-            self._is_over = True
+            self._is_finished = True
             self._changed.notify()
         self._thread.join()
         if self._error is not None:
@@ -125,14 +124,14 @@ class Writer:
                     self._is_closed = True
                     self._pending.clear()
                 self._when_closed()
-                self._when_room()
+                self._when_written()
                 return
             self._is_writing = False
-            self._when_room()
+            self._when_written()
 
     def _next(self) -> list[bytes] | None:
         with self._changed:
-            while not self._pending and not self._is_over:
+            while not self._pending and not self._is_finished:
                 self._changed.wait()
             pieces = list(self._pending)
             self._pending.clear()
@@ -143,38 +142,38 @@ class Writer:
 class Output:
     """Shows a run as lines of text or JSON."""
 
-    wants_usage = False
+    shows_usage = False
 
     def __init__(self, stream: BinaryIO, style: Style) -> None:
         self._style = style
         self._writer = Writer(stream)
         self._last_advance: dict[str, datetime] = {}
         self.attach = self._writer.attach
-        self.room = self._writer.room
+        self.wait_for_reader = self._writer.wait_for_reader
         self.finish = self._writer.finish
 
-    def say(self, said: Reported) -> None:
-        if not isinstance(said, Advance) or self._is_line_due(said):
-            self._writer.write(format_line(said, self._style))
+    def report(self, item: Reported) -> None:
+        if not isinstance(item, Advance) or self._is_line_due(item):
+            self._writer.write(format_line(item, self._style))
 
-    def framework(self, job: Manifest, framework: Framework) -> None:
+    def update_status(self, job: Manifest, framework: Framework) -> None:
         """Ignored: lines report events, not states."""
 
-    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+    def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
         """Ignored, like states."""
 
-    def _is_line_due(self, said: Advance) -> bool:
-        if self._style.form == JSON:
+    def _is_line_due(self, item: Advance) -> bool:
+        if self._style.is_json:
             return True
-        if self._style.shows_logs and said.source is Source.LOG:
+        if self._style.shows_logs and item.source is Source.LOG:
             return False
-        last = self._last_advance.get(said.object)
-        if last is not None and said.time - last < PROGRESS_EVERY and not said.progress.is_complete:
+        last = self._last_advance.get(item.object)
+        if last is not None and item.time - last < PROGRESS_EVERY and not item.progress.is_complete:
             return False
-        self._last_advance[said.object] = said.time
+        self._last_advance[item.object] = item.time
         return True
 
 
-def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(what)
+        loop.call_soon_threadsafe(callback)

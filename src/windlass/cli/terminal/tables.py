@@ -35,57 +35,57 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int | None) -> str:
-    """Format a table whose lines are at most `room` wide, without trailing spaces."""
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> str:
+    """Format a table whose lines are at most `width` wide, without trailing spaces."""
     cells = [
         [column.title for column in columns],
         *([terminal_text.printable(cell) for cell in row] for row in rows),
     ]
     widths = [max(terminal_text.display_width(row[at]) for row in cells) for at in range(len(columns))]
     shown = list(range(len(columns)))
-    if room is not None:
-        shown, widths = _fit_columns(columns, widths, room)
+    if width is not None:
+        shown, widths = _fit_columns(columns, widths, width)
     lines = [
         (" " * GAP).join(terminal_text.pad(row[at], widths[at]) for at in shown).rstrip() for row in cells
     ]
-    return "\n".join(line if room is None else terminal_text.truncate(line, room) for line in lines)
+    return "\n".join(line if width is None else terminal_text.truncate(line, width) for line in lines)
 
 
-def _fit_columns(columns: Sequence[Column], natural: Sequence[int], room: int) -> tuple[list[int], list[int]]:
+def _fit_columns(
+    columns: Sequence[Column], natural: Sequence[int], width: int
+) -> tuple[list[int], list[int]]:
     """Return the visible columns, and the widths of all columns."""
     shown = list(range(len(columns)))
-    most = max(column.importance for column in columns)
+    max_importance = max(column.importance for column in columns)
 
-    def least(at: int) -> int:
-        bound = MIN_WIDTH if columns[at].importance < most else MIN_NAME_WIDTH
+    def min_width(at: int) -> int:
+        bound = MIN_WIDTH if columns[at].importance < max_importance else MIN_NAME_WIDTH
         return min(natural[at], bound) if columns[at].can_shrink else natural[at]
 
-    def needed() -> int:
-        return sum(map(least, shown)) + GAP * (len(shown) - 1)
-
-    while needed() > room and len(shown) > 1:
+    while sum(map(min_width, shown)) + GAP * (len(shown) - 1) > width and len(shown) > 1:
         shown.remove(min(shown, key=lambda at: (columns[at].importance, -at)))
     widths = list(natural)
-    excess = sum(widths[at] for at in shown) + GAP * (len(shown) - 1) - room
+    excess = sum(widths[at] for at in shown) + GAP * (len(shown) - 1) - width
     for at in sorted(shown, key=lambda at: columns[at].importance):
         if excess > 0 and columns[at].can_shrink:
-            taken = min(excess, widths[at] - least(at))
-            widths[at] -= taken
-            excess -= taken
+            reduction = min(excess, widths[at] - min_width(at))
+            widths[at] -= reduction
+            excess -= reduction
     return shown, widths
 
 
-def paragraph(title: str, text: str, room: int | None, indent: int = 12) -> str:
+def paragraph(title: str, text: str, width: int | None, indent: int = 12) -> str:
     """Format a title and a text that is wrapped in a column next to it."""
-    first = f"{title:<{indent}}"
-    longest = MAX_PARAGRAPH_WIDTH if room is None else max(room, indent + 8)
-    wrapped = textwrap.wrap(
-        terminal_text.printable(text), longest - indent, break_on_hyphens=False, break_long_words=False
+    wrapped = textwrap.fill(
+        terminal_text.printable(text),
+        MAX_PARAGRAPH_WIDTH if width is None else max(width, indent + 8),
+        initial_indent=f"{title:<{indent}}",
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
-    lines = [
-        f"{first if at == 0 else ' ' * indent}{line}".rstrip() for at, line in enumerate(wrapped or [""])
-    ]
-    return "\n".join(line if room is None else terminal_text.truncate(line, room) for line in lines)
+    lines = (wrapped or title).splitlines()
+    return "\n".join(line if width is None else terminal_text.truncate(line, width) for line in lines)
 
 
 def age(since: datetime | None, now: datetime) -> str:

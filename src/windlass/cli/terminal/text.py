@@ -38,26 +38,19 @@ def truncate(text: str, columns: int) -> str:
     # No character takes more than two columns.
     if 2 * len(text) <= columns or display_width(text) <= columns:
         return text
-    room = columns - 1
-    kept = []
-    for character in text:
-        room -= _width(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return "".join(kept) + ELLIPSIS
+    remaining = columns - 1
+    for at, character in enumerate(text):
+        remaining -= _width(character)
+        if remaining < 0:
+            return text[:at] + ELLIPSIS
+    return text
 
 
-def pad(text: str, columns: int) -> str:
+def pad(text: str, columns: int, *, is_right_aligned: bool = False) -> str:
     """Truncate or pad printable text to exactly this number of columns."""
-    cut = truncate(text, columns)
-    return cut + " " * (columns - display_width(cut))
-
-
-def pad_left(text: str, columns: int) -> str:
-    """Like `pad`, aligned to the right."""
-    cut = truncate(text, columns)
-    return " " * (columns - display_width(cut)) + cut
+    text = truncate(text, columns)
+    spaces = " " * (columns - display_width(text))
+    return spaces + text if is_right_aligned else text + spaces
 
 
 @lru_cache(maxsize=4096)
@@ -79,6 +72,6 @@ def _width(character: str) -> int:
 
 def format_clock(seconds: float) -> str:
     """Return minutes and seconds, with hours if there are any: 1:05, 2:00:00."""
-    minutes, left = divmod(int(seconds), 60)
+    minutes, secs = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+    return f"{hours}:{minutes:02}:{secs:02}" if hours else f"{minutes}:{secs:02}"

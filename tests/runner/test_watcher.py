@@ -9,7 +9,7 @@ import pytest
 from windlass.kubeapi import access
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
-from windlass.runner import container_logs
+from windlass.runner import watcher
 
 
 class InPieces(Transport):
@@ -45,7 +45,7 @@ LINES = {
 def test_lines_of_a_container(pieces: list[bytes], expected: list[str]) -> None:
     async def main() -> tuple[list[str], list[Request]]:
         async with InPieces(pieces) as transport:
-            lines = [line async for line in container_logs.follow(transport, "here", "digits-ps-0", "main")]
+            lines = [line async for line in watcher.follow_log(transport, "here", "digits-ps-0", "main")]
             return lines, transport.asked
 
     lines, (asked,) = asyncio.run(main())
