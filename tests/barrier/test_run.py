@@ -5,7 +5,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import barrier_api as apis
@@ -16,11 +16,11 @@ import unprivileged
 from barrier_api import Answer, Step, Watch, event, refusal
 
 from windlass.barrier import run as module
-from windlass.barrier.run import BarrierRequest, run
+from windlass.barrier.run import run
 from windlass.wire import codec
 
 OWN = gang_objects.WORKER_1
-PLAIN = BarrierRequest()
+Options = Mapping[str, Any]
 Steps = Mapping[str, Sequence[Step]]
 THERE = [Watch([event("ADDED", gang_objects.stored(gang_objects.gang()))], "more")]
 FULL = msgspec.json.decode(codec.encode_framework(gang_objects.framework()))
@@ -39,10 +39,11 @@ class Ended(msgspec.Struct, frozen=True):
     messages: list[str]
 
 
-def barrier(steps: Steps, request: BarrierRequest = PLAIN, **environment: str) -> Ended:
+def barrier(steps: Steps, options: Options = MappingProxyType({}), **environment: str) -> Ended:
     messages: list[str] = []
     with apis.serving(steps) as api:
-        code = run(request, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, messages.append)
+        variables = {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}
+        code = run(variables, messages.append, **options)
     return Ended(code, messages)
 
 
@@ -113,7 +114,7 @@ def test_failures_have_exit_codes_and_messages(
     steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path
 ) -> None:
     """The last line has a remedy."""
-    ended = barrier(steps, PLAIN, **environment)
+    ended = barrier(steps, {}, **environment)
     assert ended.code == code
     assert words in ended.messages[-1]
     assert len(ended.messages) == (2 if steps else 1)
@@ -202,19 +203,19 @@ def test_files_are_readable_by_all_users(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("barrier_request", "environment"),
+    ("options", "environment"),
     [
-        (BarrierRequest(configfile="sub/configfile"), {}),
-        (BarrierRequest(), {"BARRIER_CONFIGFILE": "sub/configfile"}),
-        (BarrierRequest(configfile="sub/configfile"), {"BARRIER_CONFIGFILE": "elsewhere"}),
+        ({"configfile": "sub/configfile"}, {}),
+        ({}, {"BARRIER_CONFIGFILE": "sub/configfile"}),
+        ({"configfile": "sub/configfile"}, {"BARRIER_CONFIGFILE": "elsewhere"}),
     ],
     ids=["option", "variable", "the-option-comes-first"],
 )
 def test_configfile_is_written_on_request(
-    barrier_request: BarrierRequest, environment: dict[str, str], folder: Path
+    options: Options, environment: dict[str, str], folder: Path
 ) -> None:
     (folder / "sub").mkdir()
-    assert barrier({"watch_gangs": THERE}, barrier_request, **environment).code == 0
+    assert barrier({"watch_gangs": THERE}, options, **environment).code == 0
     assert read(folder, "sub/configfile") == "10.0.0.5:2222,10.0.0.6:2222\n10.0.0.4:2222\n"
     assert {each.name for each in folder.iterdir()} == {*FILES, "sub"}
 
@@ -229,7 +230,7 @@ def test_configfile_that_cannot_be_written_is_reported(folder: Path) -> None:
 
 
 def test_hosts_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ended = barrier({"watch_gangs": THERE}, BarrierRequest(prints_hosts=True))
+    ended = barrier({"watch_gangs": THERE}, {"prints_hosts": True})
     assert ended.code == 0
     assert capsys.readouterr().out == "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"
     assert not list(folder.iterdir())
@@ -237,9 +238,7 @@ def test_hosts_are_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_addresses_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
     """The Framework is read, because our Gang is not that of the other Framework."""
-    ended = barrier(
-        {"get_framework": [Answer(200, FULL)]}, BarrierRequest(framework="other", prints_hosts=True)
-    )
+    ended = barrier({"get_framework": [Answer(200, FULL)]}, {"framework": "other", "prints_hosts": True})
     assert ended.code == 0
     assert "windlass_ps_ips='10.0.0.4'" in capsys.readouterr().out
 
@@ -247,7 +246,7 @@ def test_addresses_of_another_framework(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.usefixtures("quick")
 def test_missing_other_framework_is_reported() -> None:
     """Statement 53: it is named."""
-    ended = barrier({}, BarrierRequest(framework="tf example", prints_hosts=True))
+    ended = barrier({}, {"framework": "tf example", "prints_hosts": True})
     assert ended == Ended(210, ["Framework tf example not found in namespace research"])
 
 

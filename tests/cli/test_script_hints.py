@@ -30,15 +30,15 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
     ),
     "PS_HOSTS": (
         "import os\nos.getenv('PS_HOSTS')",
-        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, wants_servers=True, evidence=("reads PS_HOSTS",)),
+        Hints(runtime=Runtime.TENSORFLOW, is_distributed=True, uses_servers=True, evidence=("reads PS_HOSTS",)),
     ),
     "the coordinator": (
         "import tensorflow as tf\ntf.distribute.coordinator.ClusterCoordinator(x)",
         Hints(
             runtime=Runtime.TENSORFLOW,
             is_distributed=True,
-            wants_servers=True,
-            wants_a_chief=True,
+            uses_servers=True,
+            has_chief=True,
             evidence=("imports tensorflow", "uses ClusterCoordinator"),
         ),
     ),
@@ -55,7 +55,7 @@ SCRIPTS: dict[str, tuple[str, Hints]] = {
         Hints(
             runtime=Runtime.TENSORFLOW,
             is_distributed=True,
-            wants_servers=True,
+            uses_servers=True,
             arguments=(*LISTS, TASK[1]),
             evidence=("takes --ps_hosts", "takes --worker_hosts", "takes --task_index"),
         ),
@@ -127,14 +127,14 @@ def test_hints_are_inferred_from_the_source(source: str, expected: Hints) -> Non
     assert (
         found.runtime,
         found.is_distributed,
-        found.wants_servers,
-        found.wants_a_chief,
+        found.uses_servers,
+        found.has_chief,
         found.arguments,
     ) == (
         expected.runtime,
         expected.is_distributed,
-        expected.wants_servers,
-        expected.wants_a_chief,
+        expected.uses_servers,
+        expected.has_chief,
         expected.arguments,
     )
     assert found.problem == ""
@@ -167,7 +167,7 @@ def test_declared_encoding_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "runtime", "wants_servers", "arguments"),
+    ("script", "runtime", "uses_servers", "arguments"),
     [
         ("digits-ps/train.py", Runtime.TENSORFLOW, True, ()),
         ("digits-coordinator/train.py", Runtime.TENSORFLOW, True, ()),
@@ -178,9 +178,9 @@ def test_declared_encoding_is_used() -> None:
     ],
 )
 def test_hints_of_the_examples(
-    script: str, runtime: Runtime, wants_servers: bool, arguments: tuple[str, ...]
+    script: str, runtime: Runtime, uses_servers: bool, arguments: tuple[str, ...]
 ) -> None:
     hints = script_hints.inspect_script((EXAMPLES / script).read_bytes())
 
     assert hints.is_distributed
-    assert (hints.runtime, hints.wants_servers, hints.arguments) == (runtime, wants_servers, arguments)
+    assert (hints.runtime, hints.uses_servers, hints.arguments) == (runtime, uses_servers, arguments)

@@ -41,40 +41,42 @@ class Options(msgspec.Struct, frozen=True):
 def read(environment: Mapping[str, str], framework: str = "") -> Options:
     """Read the options. `framework` replaces the pod's own Framework; any of its attempts is accepted. Raises
     InvalidOptionError."""
-    given = environment.get
-    own = given(names.FRAMEWORK_NAME, "")
-    known = {
-        names.FRAMEWORK_NAMESPACE: given(names.FRAMEWORK_NAMESPACE, ""),
-        names.FRAMEWORK_NAME: framework or own,
+    variable = environment.get
+    own_framework = variable(names.FRAMEWORK_NAME, "")
+    required = {
+        names.FRAMEWORK_NAMESPACE: variable(names.FRAMEWORK_NAMESPACE, ""),
+        names.FRAMEWORK_NAME: framework or own_framework,
     }
-    missing = [name for name, value in known.items() if not value]
+    missing = [name for name, value in required.items() if not value]
     if missing:
         raise InvalidOptionError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set. The controller sets them in "
             "every container of a Framework. Run the barrier in one, or set them."
         )
-    is_own = known[names.FRAMEWORK_NAME] == own
+    is_own = required[names.FRAMEWORK_NAME] == own_framework
     return Options(
-        namespace=known[names.FRAMEWORK_NAMESPACE],
-        framework=known[names.FRAMEWORK_NAME],
+        namespace=required[names.FRAMEWORK_NAMESPACE],
+        framework=required[names.FRAMEWORK_NAME],
         interval=_integer(environment, INTERVAL, 10, 5, None),
         timeout=_integer(environment, TIMEOUT, 600, 60, 1200),
-        gang=given(names.GANG_VARIABLE, "") if is_own else "",
-        attempt=given(names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "") if is_own else "",
-        pod_uid=given(names.POD_UID, "") if is_own else "",
-        role=given(names.TASKROLE_NAME, ""),
+        gang=variable(names.GANG_VARIABLE, "") if is_own else "",
+        attempt=variable(names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "") if is_own else "",
+        pod_uid=variable(names.POD_UID, "") if is_own else "",
+        role=variable(names.TASKROLE_NAME, ""),
         index=_integer(environment, names.TASK_INDEX, 0, 0, None),
-        configfile=given(CONFIGFILE, ""),
-        tf_config=given("TF_CONFIG", "") if is_own else "",
+        configfile=variable(CONFIGFILE, ""),
+        tf_config=variable("TF_CONFIG", "") if is_own else "",
     )
 
 
-def _integer(environment: Mapping[str, str], name: str, default: int, least: int, most: int | None) -> int:
+def _integer(
+    environment: Mapping[str, str], name: str, default: int, minimum: int, maximum: int | None
+) -> int:
     text = environment.get(name) or str(default)
     is_number = text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS
-    if not is_number or int(text) < least or (most is not None and int(text) > most):
-        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+    if not is_number or int(text) < minimum or (maximum is not None and int(text) > maximum):
+        limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise InvalidOptionError(
-            f"{name}: found {text[:MAX_DIGITS]!r}, expected an integer {wanted}. Correct or remove it."
+            f"{name}: found {text[:MAX_DIGITS]!r}, expected an integer {limits}. Correct or remove it."
         )
     return int(text)

@@ -15,18 +15,18 @@ PASSED, FAILED, TIMED_OUT, NO_FRAMEWORK = 0, 1, 201, 210
 """Exit codes. The controller treats 201 as a transient conflict, and 210 as a permanent failure."""
 
 
-class BarrierRequest(msgspec.Struct, frozen=True):
-    framework: str = ""
-    """Framework to wait for. Default: that of the pod."""
-    prints_hosts: bool = False
-    """Print the addresses instead of writing files."""
-    configfile: str = ""
-
-
-def run(request: BarrierRequest, environment: Mapping[str, str], log: Log) -> int:
-    began = time.monotonic()
+def run(
+    environment: Mapping[str, str],
+    log: Log,
+    *,
+    framework: str = "",
+    prints_hosts: bool = False,
+    configfile: str = "",
+) -> int:
+    """Wait for the Framework (default: that of the pod), and print the addresses or write the files."""
+    start = time.monotonic()
     try:
-        options = option_reader.read(environment, request.framework)
+        options = option_reader.read(environment, framework)
     except option_reader.InvalidOptionError as error:
         log(str(error))
         return NO_FRAMEWORK
@@ -34,7 +34,10 @@ def run(request: BarrierRequest, environment: Mapping[str, str], log: Log) -> in
         found = server.server_from_environment(environment)
         waiter = waiting.GangWaiter(found, options, log, monotonic=time.monotonic, sleep=time.sleep)
         result = waiter.wait()
-        _write_result(result, options, request)
+        if prints_hosts:
+            print(files.shell_lists(result.gang), end="", flush=True)
+        else:
+            _write_files(result, options, configfile or options.configfile)
     except waiting.FrameworkNotFoundError as error:
         log(str(error))
         return NO_FRAMEWORK
@@ -55,19 +58,16 @@ def run(request: BarrierRequest, environment: Mapping[str, str], log: Log) -> in
         return FAILED
     count = sum(len(role.members) for role in result.gang.roles)
     log(
-        f"all {count} tasks of {options.qualified_name} have addresses, after {time.monotonic() - began:.1f} s"
+        f"all {count} tasks of {options.qualified_name} have addresses, after {time.monotonic() - start:.1f} s"
     )
     return PASSED
 
 
-def _write_result(result: BarrierResult, options: Options, request: BarrierRequest) -> None:
-    if request.prints_hosts:
-        print(files.shell_lists(result.gang), end="", flush=True)
-        return
+def _write_files(result: BarrierResult, options: Options, configfile: str) -> None:
     contents = files.contents(result.gang, options.role, options.index, options.tf_config)
     if result.framework is not None:
         contents[files.FRAMEWORK] = msgspec.json.encode(result.framework).decode() + "\n"
-    if configfile := request.configfile or options.configfile:
+    if configfile:
         contents[configfile] = files.configfile(result.gang)
     for name, text in contents.items():
         with open(name, "wb", buffering=0) as file:  # noqa: PTH123 — fast, because a hundred barriers finish at once

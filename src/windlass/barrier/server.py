@@ -94,8 +94,8 @@ class Server:
 def _keep_alive(sock: socket.socket) -> None:
     """Enable keep-alive probes: a server whose machine is down does not close its connections."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    wanted = (("KEEPIDLE", KEEPALIVE_IDLE), ("KEEPINTVL", KEEPALIVE_INTERVAL), ("KEEPCNT", KEEPALIVE_COUNT))
-    for name, value in wanted:
+    options = (("KEEPIDLE", KEEPALIVE_IDLE), ("KEEPINTVL", KEEPALIVE_INTERVAL), ("KEEPCNT", KEEPALIVE_COUNT))
+    for name, value in options:
         if (option := getattr(socket, f"TCP_{name}", None)) is not None:  # not every system has them
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 

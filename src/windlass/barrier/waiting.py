@@ -105,7 +105,7 @@ class GangWaiter:
         """Repeat the attempt until it succeeds; return None if it is forbidden. Connection errors are retried."""
         is_reported, tries = False, 0
         while self._remaining > 0:
-            began = self._monotonic()
+            start = self._monotonic()
             problem = ""
             try:
                 if (result := attempt()) is not None:
@@ -121,7 +121,7 @@ class GangWaiter:
                 self._log(f"{problem}; retrying for {self._remaining:.0f} s")
             is_reported = bool(problem)
             # Back off if the attempt ended quickly, with or without an error.
-            tries = 0 if self._monotonic() - began > MAX_PAUSE else tries + 1
+            tries = 0 if self._monotonic() - start > MAX_PAUSE else tries + 1
             self._pause(tries)
         raise TimedOutError
 
@@ -210,8 +210,8 @@ class GangWaiter:
         return self._until - self._monotonic()
 
     def _pause(self, tries: int) -> None:
-        longest = min(MIN_PAUSE * 2 ** min(max(tries - 1, 0), 10), MAX_PAUSE)
-        self._sleep(min(longest * random.uniform(0.5, 1), max(self._remaining, 0)))  # noqa: S311
+        max_pause = min(MIN_PAUSE * 2 ** min(max(tries - 1, 0), 10), MAX_PAUSE)
+        self._sleep(min(max_pause * random.uniform(0.5, 1), max(self._remaining, 0)))  # noqa: S311
 
 
 def _path(group: str, plural: str, namespace: str) -> str:

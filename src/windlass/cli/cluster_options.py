@@ -48,8 +48,8 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Namespace (default: the namespace of the current context).",
     )
     @functools.wraps(command)
-    def with_cluster(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        return command(cluster=ClusterOptions(kubeconfig, context, namespace), **others)
+    def with_cluster(kubeconfig: str, context: str, namespace: str, **arguments: Any) -> Any:
+        return command(cluster=ClusterOptions(kubeconfig, context, namespace), **arguments)
 
     return with_cluster
 
@@ -57,8 +57,8 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     cluster: ClusterOptions,
     use: "Callable[Concatenate[Connection, P], Coroutine[Any, Any, T]]",
-    *arguments: P.args,
-    **options: P.kwargs,
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> T:
     """Connect to the cluster, and return the result of `use` with the connection and the arguments. Raises
     ClientError."""
@@ -67,6 +67,6 @@ def run(
 
     async def connected() -> T:
         async with connection.connected(*cluster) as found:
-            return await use(found, *arguments, **options)
+            return await use(found, *args, **kwargs)
 
     return asyncio.run(connected())

@@ -98,13 +98,13 @@ def _printable(message: str) -> str:
 
 def os_error_message(error: OSError, path: object = "") -> str:
     """Return the message of a system error. `path` is used if the error does not name a file."""
-    named = error.filename or path
+    name = error.filename or path
     if is_disk_full(error):
-        place = f": {named}" if named else ""
-        return f"no space left on device{place}. Free some space and run the command again."
-    if isinstance(error, FileNotFoundError) and not named and not _has_working_directory():
+        where = f": {name}" if name else ""
+        return f"no space left on device{where}. Free some space and run the command again."
+    if isinstance(error, FileNotFoundError) and not name and not _has_working_directory():
         return "the working directory was deleted. Change to another one and run the command again."
-    return f"{named}: {error.strerror}" if named and error.strerror else str(error)
+    return f"{name}: {error.strerror}" if name and error.strerror else str(error)
 
 
 def _has_working_directory() -> bool:

@@ -21,12 +21,12 @@ option = click.option(
 
 def parse(written: Iterable[str], jobs: Sequence[Mapping[str, int]]) -> tuple[Injection, ...]:
     """Parse faults. `jobs` has the number of tasks by role. Raises UsageError for a task that no job has."""
-    most: dict[str, int] = {}
+    max_tasks: dict[str, int] = {}
     for role, tasks in (pair for roles in jobs for pair in roles.items()):
-        most[role] = max(tasks, most.get(role, 0))
+        max_tasks[role] = max(tasks, max_tasks.get(role, 0))
     try:
         found = tuple(map(fault_injection.parse, written))
-        fault_injection.require_tasks(found, most)
+        fault_injection.require_tasks(found, max_tasks)
     except fault_injection.InjectionError as error:
         raise click.UsageError(f"{OPTION}: {error}") from error
     return found

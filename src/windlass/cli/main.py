@@ -72,16 +72,16 @@ COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in 
 
 
 class LazyGroup(click.Group):
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command. Errors that click would print as a traceback become messages."""
         errors.open_missing_streams()
         arguments = sys.argv[1:] if args is None else list(args)
         with errors.run_reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):
-            return super().main(args, *rest, **more)
+            return super().main(args, *rest, **options)
 
-    def make_context(self, *given: Any, **more: Any) -> click.Context:
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with errors.bypassing_click():
-            return super().make_context(*given, **more)
+            return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         with errors.bypassing_click():
@@ -123,10 +123,10 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib  # a tenth of the time that `windlass --help` takes
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if not near:
+            similar = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if not similar:
                 raise
-            raise click.UsageError(f"{error.format_message()} Did you mean {near[0]!r}?", ctx) from error
+            raise click.UsageError(f"{error.format_message()} Did you mean {similar[0]!r}?", ctx) from error
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

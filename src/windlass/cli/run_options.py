@@ -1,5 +1,6 @@
 """Options of `windlass run`, and the command after `--`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,10 +40,10 @@ class WithCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _END_OF_OPTIONS in args:
             at = args.index(_END_OF_OPTIONS)
-            args, words = args[:at], args[at + 1 :]
-            if not words and not ctx.resilient_parsing:
+            args, command = args[:at], args[at + 1 :]
+            if not command and not ctx.resilient_parsing:
                 raise click.UsageError("expected a command after --", ctx)
-            ctx.meta[_COMMAND] = tuple(words)
+            ctx.meta[_COMMAND] = tuple(command)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -59,6 +60,7 @@ class WithCommand(click.Command):
 def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add all options. The function gets `file`, `command`, `job_options` and the fields of `RunArguments`."""
 
+    @functools.wraps(function)
     @click.pass_context
     def command(
         ctx: click.Context,
@@ -72,7 +74,7 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
         roles: tuple[str, ...],
         env: tuple[str, ...],
         barrier: bool,
-        **others: Any,
+        **run_arguments: Any,
     ) -> Any:
         numbers = {"chief": chief, "ps": ps, "workers": workers}
         job_options = JobOptions(
@@ -83,9 +85,9 @@ def add_options(function: Callable[..., Any]) -> Callable[..., Any]:
             env=env,
             has_barrier=barrier,
         )
-        return function(file=file, command=ctx.meta.get(_COMMAND, ()), job_options=job_options, **others)
+        words = ctx.meta.get(_COMMAND, ())
+        return function(file=file, command=words, job_options=job_options, **run_arguments)
 
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
     for add in reversed(_OPTIONS):
         add(command)
     return command

@@ -59,7 +59,6 @@ _OPTIONS: Mapping[str, str] = {
 """Command line options of TensorFlow 1 scripts, and the variables with their values."""
 _LISTS = frozenset({"ps_hosts", "worker_hosts"})
 _SERVERS = frozenset({"ParameterServerStrategy", "ClusterCoordinator", "PS_HOSTS", "ps"})
-_COORDINATORS = frozenset({"ClusterCoordinator"})
 _DEFINES_AN_OPTION = re.compile(r"add_argument|option|DEFINE_\w+")
 _IMPORTED = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
@@ -70,9 +69,9 @@ class Hints(msgspec.Struct, frozen=True):
     """None if there is no indication of a runtime."""
     is_distributed: bool = False
     """Whether the script communicates with other processes. Otherwise every task would do the same."""
-    wants_servers: bool = False
+    uses_servers: bool = False
     """Whether the script uses parameter servers."""
-    wants_a_chief: bool = False
+    has_chief: bool = False
     """Whether one task coordinates the others."""
     arguments: tuple[str, ...] = ()
     """Command line options for its peers, with the variables as values."""
@@ -146,10 +145,10 @@ def _name_findings(name: str) -> Iterator[_Finding]:
 
 
 def _call_findings(call: ast.Call) -> Iterator[_Finding]:
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if called == "initialize" and "jax" in ast.unparse(call.func):
-        yield _Finding(called, "calls jax.distributed.initialize", Runtime.JAX)
-    if not _DEFINES_AN_OPTION.fullmatch(called):
+    function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if function == "initialize" and "jax" in ast.unparse(call.func):
+        yield _Finding(function, "calls jax.distributed.initialize", Runtime.JAX)
+    if not _DEFINES_AN_OPTION.fullmatch(function):
         return
     for argument in call.args:
         match argument:
@@ -177,27 +176,26 @@ def _conclude(findings: tuple[_Finding, ...]) -> Hints:
         # Many scripts have an unrelated option --job_name.
         findings = tuple(finding for finding in findings if not finding.word.startswith("--"))
     runtime = Runtime.TENSORFLOW if takes_lists else _runtime(findings)
-    fitting = [finding for finding in findings if finding.runtime in (runtime, None)]
+    relevant = [finding for finding in findings if finding.runtime in (runtime, None)]
     return Hints(
         runtime=runtime,
-        is_distributed=any(finding.is_distributed for finding in fitting),
-        wants_servers=runtime is Runtime.TENSORFLOW
+        is_distributed=any(finding.is_distributed for finding in relevant),
+        uses_servers=runtime is Runtime.TENSORFLOW
         and (not _SERVERS.isdisjoint(words) or "ps_hosts" in options),
-        wants_a_chief=runtime is Runtime.TENSORFLOW and not _COORDINATORS.isdisjoint(words),
+        has_chief=runtime is Runtime.TENSORFLOW and "ClusterCoordinator" in words,
         arguments=tuple(f"{options[name]}=$({_OPTIONS[name]})" for name in _OPTIONS if name in options)
         if takes_lists
         else (),
-        evidence=tuple(dict.fromkeys(finding.phrase for finding in fitting)),
+        evidence=tuple(dict.fromkeys(finding.phrase for finding in relevant)),
     )
 
 
 def _runtime(findings: tuple[_Finding, ...]) -> Runtime | None:
     """Return the runtime of the imported library, preferably of one whose discovery is used too."""
-    imported = [
-        runtime for name, runtime in _LIBRARIES.items() if any(finding.word == name for finding in findings)
-    ]
-    is_mpi = Runtime.MPI in imported
+    words = {finding.word for finding in findings}
+    imported = [runtime for name, runtime in _LIBRARIES.items() if name in words]
+    if Runtime.MPI in imported:
+        return Runtime.MPI
     used = [finding.runtime for finding in findings if finding.is_distributed and finding.runtime is not None]
     preferred = [runtime for runtime in imported if runtime in used]
-    candidates = [Runtime.MPI] if is_mpi else [*preferred, *imported, *used]
-    return candidates[0] if candidates else None
+    return next(iter((*preferred, *imported, *used)), None)

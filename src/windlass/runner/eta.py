@@ -32,8 +32,8 @@ class Pace:
             self._samples.clear()
         if not self._samples or found.step > self._samples[-1][1]:
             self._samples.append((now, found.step))
-        since, first = self._samples[0]
-        seconds, steps = (now - since).total_seconds(), found.step - first
+        start, first_step = self._samples[0]
+        seconds, steps = (now - start).total_seconds(), found.step - first_step
         if not found.total or steps <= 0 or seconds <= 0:
             return None
         remaining = max(found.total - found.step, 0) * seconds / steps

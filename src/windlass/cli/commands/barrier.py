@@ -9,8 +9,6 @@ import click
 
 from windlass.barrier import run as barriers
 
-ENDED = 128 + signal.SIGTERM
-
 
 @click.command()
 @click.option(
@@ -33,18 +31,20 @@ def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     tf_config.json into the working directory. The exit code is 0 on success, 201 after a timeout, and 210 if the
     Framework does not exist.
     """
-    signal.signal(signal.SIGTERM, _end)
-    code = barriers.run(barriers.BarrierRequest(framework, print_hosts, configfile), os.environ, _say)
+    signal.signal(signal.SIGTERM, _exit)
+    code = barriers.run(
+        os.environ, _log, framework=framework, prints_hosts=print_hosts, configfile=configfile
+    )
     # Exit without cleanup: on a small machine, hundreds of barriers end at the same moment.
     sys.stdout.flush()
     os._exit(code)
 
 
-def _say(message: str) -> None:
+def _log(message: str) -> None:
     os.write(sys.stderr.fileno(), f"windlass barrier: {message}\n".encode())
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
+def _exit(_number: int, _frame: FrameType | None) -> None:
     """Exit on SIGTERM, which has no default effect on PID 1 of a container."""
-    _say("stopped: this pod is being deleted")
-    os._exit(ENDED)
+    _log("stopped: this pod is being deleted")
+    os._exit(128 + signal.SIGTERM)

@@ -92,9 +92,9 @@ def _spec_lines(found: "Description") -> Iterator[tuple[str, str]]:
     if spec.description:
         yield "description", spec.description
     yield "kind", f"{framework.kind} of {framework.group}"
-    for kind, said in (("labels", metadata.labels), ("annotations", metadata.annotations)):
-        if said:
-            yield kind, ", ".join(f"{name}={value}" for name, value in said.items())
+    for title, values in (("labels", metadata.labels), ("annotations", metadata.annotations)):
+        if values:
+            yield title, ", ".join(f"{name}={value}" for name, value in values.items())
     yield "execution", f"{spec.execution_type}{', suspended' if spec.suspend else ''}"
     yield "retries", _retries(spec.retry_policy)
     yield "completed pods", f"{spec.completed_pods}"
@@ -126,14 +126,14 @@ def _retries(policy: "RetryPolicySpec") -> str:
 def _role(role: "TaskRoleSpec") -> list[str]:
     containers = (role.task.pod.get("spec") or {}).get("containers") or [{}]
     main = containers[0]
-    words = [*(main.get("command") or ()), *(main.get("args") or ())]
+    command = [*(main.get("command") or ()), *(main.get("args") or ())]
     return [
         role.name,
         str(role.task_number),
         _completion_text(role),
         _retries(role.task.retry_policy),
         str(main.get("image") or ""),
-        " ".join(map(str, words)),
+        " ".join(map(str, command)),
     ]
 
 

@@ -35,7 +35,7 @@ _DISCOVERY = {
     Runtime.PLAIN: "tasks find each other by WORKER_HOSTS; no library-specific variables",
 }
 _GENERIC_NAMES = frozenset({"", "main", "run", "train", "src", "code", "app", "__main__"})
-_LONGEST_NAME = 40
+_MAX_NAME_LENGTH = 40
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9./_$](?:[\w./:=$(),@+-]| (?!#))*(?<![\s:])", re.ASCII)
 _SSHD = "/usr/sbin/sshd -D"
 
@@ -119,8 +119,7 @@ def init(
         windlass init -o - train.py               # print the job file
         windlass init --template single           # one TensorFlow task, for kubectl
     """
-    known = Runtime(runtime) if runtime is not None else None
-    options = msgspec.convert({"runtime": known, **values}, InitOptions)
+    options = msgspec.convert({"runtime": runtime, **values}, InitOptions)
     if template is not None:
         if script is not None or not options.is_empty:
             raise click.UsageError(
@@ -134,17 +133,17 @@ def init(
     hints = _hints(script)
     folder = target.parent if out != STDOUT else Path()
     draft = draft_job(options, hints, script, folder)
-    is_asking = options.is_empty and not yes and sys.stdin.isatty() and sys.stderr.isatty()
-    if is_asking:
+    if options.is_empty and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         draft = draft_job(_prompt(draft), hints, script, folder)
     text = job_file_text(draft, out)
     _require_valid(text)
-    _say(f"the job: {_summary(draft)}")
+    roles = ", ".join(f"{tasks} {role}" for role, tasks in draft.roles.items())
+    _print(f"the job: {draft.name}, {draft.runtime}, {roles}")
     if out == STDOUT:
         click.echo(text, nl=False)
         return
     atomic_files.write(target, text, may_replace=force)
-    _say(f"wrote {out}. Run it on this machine with: windlass run {shlex.quote(out)}")
+    _print(f"wrote {out}. Run it on this machine with: windlass run {shlex.quote(out)}")
 
 
 def _require_free_path(out: str, *, may_replace: bool) -> None:
@@ -165,7 +164,7 @@ def _write_template(mode: templates.Mode, out: str | None, *, may_replace: bool)
     atomic_files.write(Path(out), text, may_replace=may_replace)
     numbers = " 1 2" if mode is templates.Mode.CLUSTER else ""
     command = f"windlass template {mode} {shlex.quote(out)} PROJECT{numbers} > job.yaml"
-    _say(f"wrote {out}. Edit the lines that start with set, then run: {command}")
+    _print(f"wrote {out}. Edit the lines that start with set, then run: {command}")
 
 
 def _hints(script: str | None) -> Hints:
@@ -182,27 +181,23 @@ def _hints(script: str | None) -> Hints:
     except OSError as error:
         raise CommandError(f"cannot read {script}: {error.strerror or error}", exit_codes.USAGE) from error
     if path.suffix != ".py" and not source.startswith((b"#!/usr/bin/env python", b"#!/usr/bin/python")):
-        _say(f"{script} is not a Python script and was not inspected")
+        _print(f"{script} is not a Python script and was not inspected")
         return Hints()
     hints = script_hints.inspect_script(source)
     if hints.problem:
-        _say(f"{script}: {hints.problem}; it was only searched for known words")
-    _say(
-        f"{script} {_listed(hints.evidence)}"
-        if hints.evidence
-        else f"{script} contains no hints about how to run it"
-    )
+        _print(f"{script}: {hints.problem}; it was only searched for known words")
+    *phrases, last = hints.evidence or ("contains no hints about how to run it",)
+    _print(f"{script} {', '.join(phrases)} and {last}" if phrases else f"{script} {last}")
     if hints.runtime is not None and not hints.is_distributed:
-        _say("it does not communicate with other processes, so there is one worker. Add more with --workers")
+        _print(
+            "it does not communicate with other processes, so there is one worker. Add more with --workers"
+        )
     return hints
 
 
 def draft_job(options: InitOptions, hints: Hints, script: str | None, folder: Path) -> JobDraft:
     """Combine options and hints. `folder` contains the job file: the path of the code is relative to it."""
-    servers_are_wanted = bool(options.ps)
-    runtime = (
-        options.runtime or (Runtime.TENSORFLOW if servers_are_wanted else hints.runtime) or Runtime.PLAIN
-    )
+    runtime = options.runtime or (Runtime.TENSORFLOW if options.ps else hints.runtime) or Runtime.PLAIN
     code, file = _code(script, folder)
     gpus = options.gpus or 0
     return JobDraft(
@@ -221,8 +216,8 @@ def _roles(options: InitOptions, runtime: Runtime, hints: Hints) -> dict[str, in
     if workers is None:
         workers = 2 if hints.is_distributed or options.ps or runtime is Runtime.MPI else 1
     is_tensorflow = runtime is Runtime.TENSORFLOW
-    ps = options.ps if options.ps is not None else int(hints.wants_servers and is_tensorflow)
-    chief = options.chief if options.chief is not None else int(hints.wants_a_chief and is_tensorflow)
+    ps = options.ps if options.ps is not None else int(hints.uses_servers and is_tensorflow)
+    chief = options.chief if options.chief is not None else int(hints.has_chief and is_tensorflow)
     roles = {"launcher": int(runtime is Runtime.MPI), "chief": chief, "ps": ps, "worker": workers}
     found = {role: tasks for role, tasks in roles.items() if tasks > 0}
     if not found or set(found) == {"ps"}:
@@ -250,7 +245,7 @@ def _command(file: str, runtime: Runtime, hints: Hints, gpus: int) -> str:
 def _name(script: str | None) -> str:
     path = Path(script or "train.py").resolve()
     name = next((each for each in (path.stem, path.parent.name) if each not in _GENERIC_NAMES), "training")
-    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_MAX_NAME_LENGTH].strip("-")
     # The Service of the job has the same name, which must start with a letter.
     return label if label[:1].isalpha() else f"job-{label}".strip("-")
 
@@ -271,10 +266,11 @@ def _prompt(draft: JobDraft) -> InitOptions:
 def job_file_text(draft: JobDraft, out: str) -> str:
     """Return the text of the job file."""
     file = DEFAULT_FILE if out == STDOUT else out
+    image = f"image: {_text(draft.image)}" if draft.image else "# image: registry.example/my-image"
     rows = [
         (f"name: {_text(draft.name)}", ""),
         (f"runtime: {draft.runtime}", _DISCOVERY[draft.runtime]),
-        _image_row(draft.image),
+        (image, "for Kubernetes; windlass run uses the programs of this machine"),
         (f"code: {_text(draft.code)}", "uploaded to every task, no image build needed"),
     ]
     if draft.runtime is not Runtime.MPI:
@@ -288,42 +284,33 @@ def job_file_text(draft: JobDraft, out: str) -> str:
         ("retry: {job: 3}", "restart all tasks when one has failed, at most 3 times"),
     ]
     head = [
-        f"# yaml-language-server: $schema={_schema()}",
+        # An editor reads the schema on this machine.
+        f"# yaml-language-server: $schema={Path(schema.__file__).with_name(schema.FILE).as_uri()}",
         f"# On this machine:   windlass run {file}",
         f"# On Kubernetes:     windlass submit {file}",
     ]
-    return "\n".join((*head, *(f"{text}  # {why}" if why else text for text, why in rows), ""))
-
-
-def _schema() -> str:
-    """Return the URI of the schema on this machine, for editors."""
-    return Path(schema.__file__).with_name(schema.FILE).as_uri()
-
-
-def _image_row(image: str) -> tuple[str, str]:
-    why = "for Kubernetes; windlass run uses the programs of this machine"
-    return (f"image: {_text(image)}", why) if image else ("# image: registry.example/my-image", why)
+    return "\n".join((*head, *(f"{text}  # {comment}" if comment else text for text, comment in rows), ""))
 
 
 def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
     """Yield the lines of the roles with comments. Parameter servers get no GPU."""
     leader = next(role for role in ("launcher", "chief", "worker") if role in draft.roles)
     for role, tasks in draft.roles.items():
-        why = _MEANINGS[role] if role != leader else "the job succeeds when all of them have succeeded"
+        comment = _ROLES[role] if role != leader else "the job succeeds when all of them have succeeded"
         yield f"  {role}:", ""
-        yield f"    tasks: {tasks}", why
+        yield f"    tasks: {tasks}", comment
         if draft.runtime is Runtime.MPI:
             is_leading = role == "launcher"
             command = f"mpirun {draft.command}" if is_leading else _SSHD
             yield f"    command: {_text(command)}", "" if is_leading else "mpirun connects by ssh"
         if role in ("worker", "chief"):
-            some = f"    resources: {{gpus: {draft.gpus}}}"
-            yield (
-                (some, "per task") if draft.gpus else ("    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", "")
-            )
+            if draft.gpus:
+                yield f"    resources: {{gpus: {draft.gpus}}}", "per task"
+            else:
+                yield "    # resources: {cpus: 2, memory: 8Gi, gpus: 1}", ""
 
 
-_MEANINGS = {
+_ROLES = {
     "launcher": "runs mpirun",
     "chief": "coordinates the other tasks",
     "ps": "parameter servers, which run until the job ends",
@@ -348,14 +335,5 @@ def _text(text: str) -> str:
     return text if is_plain else msgspec.json.encode(text).decode()
 
 
-def _summary(draft: JobDraft) -> str:
-    roles = ", ".join(f"{tasks} {role}" for role, tasks in draft.roles.items())
-    return f"{draft.name}, {draft.runtime}, {roles}"
-
-
-def _listed(phrases: tuple[str, ...]) -> str:
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-
-
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     click.echo(message, err=True)

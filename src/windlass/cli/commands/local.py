@@ -33,13 +33,13 @@ def with_data(command: F) -> F:
         "--data-dir",
         "data",
         type=click.Path(file_okay=False, path_type=Path),
-        callback=lambda _context, _parameter, given: _absolute_path(given),
+        callback=lambda _context, _parameter, path: _absolute_path(path),
         help="Data directory of the cluster (default: $XDG_STATE_HOME/windlass/local).",
     )(command)
 
 
-def _absolute_path(given: Path | None) -> Path:
-    path = data_folders.default_data(os.environ) if given is None else given
+def _absolute_path(path: Path | None) -> Path:
+    path = path or data_folders.default_data(os.environ)
     try:
         path = path.expanduser()
     except RuntimeError as error:

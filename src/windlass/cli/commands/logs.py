@@ -125,12 +125,12 @@ async def _write(
 
 def _label_width(framework: "Framework", selector: "TaskSelector") -> int:
     """Return the width of the label column: the longest task name, at most MAX_LABEL_WIDTH."""
-    longest = [
+    widths = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
         for role in framework.spec.task_roles
         if selector.role in ("", role.name)
     ]
-    return min(MAX_LABEL_WIDTH, max(longest, default=0))
+    return min(MAX_LABEL_WIDTH, max(widths, default=0))
 
 
 _encode = msgspec.json.Encoder().encode

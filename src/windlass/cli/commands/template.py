@@ -29,11 +29,9 @@ _MAX_TEMPLATES = 100
 
 def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
     if not re.fullmatch(names.DNS_LABEL_PATTERN, value):
-        expected = (
-            "expected lower-case letters, digits and hyphens, at most 63, with a letter or digit at both ends"
-        )
-        found = f"found {diagnostics.quoted(value)}, {expected}: jobs are called PROJECT-MODEL"
-        raise click.BadParameter(found, param=parameter)
+        expected = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+        message = f"found {diagnostics.quoted(value)}, expected {expected}: jobs are called PROJECT-MODEL"
+        raise click.BadParameter(message, param=parameter)
     return value
 
 
@@ -111,8 +109,8 @@ def template(
     """
     if out != STDOUT:
         job_files.check_out(template, out)
-    given = {**texts, **values, "project_name": project, **_replicas(Mode(mode), ps, workers)}
-    found = _rendered(_source(template, mode), template, given, {*texts, *values})
+    variables = {**texts, **values, "project_name": project, **_replicas(Mode(mode), ps, workers)}
+    found = _rendered(_source(template, mode), template, variables, {*texts, *values})
     for message in (*found.warnings, *found.errors):
         click.echo(message, err=True)
     if found.errors:
@@ -159,20 +157,21 @@ def _decoded(data: bytes, file: str) -> str:
         raise CommandError(f"{file}:{line}: a template must be UTF-8", exit_codes.USAGE) from error
 
 
-def _rendered(source: str, file: str, given: Mapping[str, Any], assigned: set[str]) -> "Rendered":
+def _rendered(source: str, file: str, variables: Mapping[str, Any], assigned: set[str]) -> "Rendered":
     from windlass.render.templates import rendering
     from windlass.render.templates.jinja import TemplateError
 
     inputs = inputs_of(source)
-    others = dict(_included_templates(file, inputs.templates)) if inputs is not None else {}
+    included = dict(_included_templates(file, inputs.templates)) if inputs is not None else {}
     unused = assigned - inputs.variables if inputs is not None and not inputs.templates else set()
     for key in sorted(unused):
         click.echo(f"--set {key} has no effect: the template assigns it or does not use it", err=True)
     try:
-        return rendering.rendered(rendering.Template(source, job_files.display_name(file), given, others))
+        return rendering.rendered(
+            rendering.Template(source, job_files.display_name(file), variables, included)
+        )
     except TemplateError as error:
-        advice = _advice(error.problem)
-        raise CommandError(f"{error}{advice}", exit_codes.USAGE) from error
+        raise CommandError(f"{error}{_advice(error.problem)}", exit_codes.USAGE) from error
 
 
 def _advice(problem: str) -> str:
@@ -191,8 +190,10 @@ def _included_templates(file: str, names: tuple[str, ...]) -> Iterator[tuple[str
     pending = list(names)
     while pending and len(seen) < _MAX_TEMPLATES:
         name = pending.pop()
-        is_here = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(folder.resolve())
-        if name in seen or not is_here or not (folder / name).is_file():
+        is_in_folder = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(
+            folder.resolve()
+        )
+        if name in seen or not is_in_folder or not (folder / name).is_file():
             continue
         seen.add(name)
         source = _decoded((folder / name).read_bytes(), str(folder / name))

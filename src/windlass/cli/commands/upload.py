@@ -147,10 +147,10 @@ def _share_argument(target: str | None, share: str | None, *, is_project: bool) 
     """Raises click.UsageError."""
     from windlass.client.upload import shares
 
-    forms = "".join(f"\n  {form}" for form in shares.FORMS)
+    formats = "".join(f"\n  {each}" for each in shares.FORMS)
     if is_project and target is not None:
         raise click.UsageError(
-            f"found {target!r} with --code or --data: give the share of a project with --share, one of:{forms}"
+            f"found {target!r} with --code or --data: give the share of a project with --share, one of:{formats}"
         )
     if not is_project and target is None:
         raise click.UsageError(
@@ -161,7 +161,7 @@ def _share_argument(target: str | None, share: str | None, *, is_project: bool) 
         raise click.UsageError(f"found --share and the share {target!r}: expected one of them")
     found = target or share or os.environ.get(SHARE, "")
     if not found:
-        raise click.UsageError(f"--share is missing, and {SHARE} is not set. Expected one of:{forms}")
+        raise click.UsageError(f"--share is missing, and {SHARE} is not set. Expected one of:{formats}")
     return found
 
 

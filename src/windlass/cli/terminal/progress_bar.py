@@ -59,8 +59,8 @@ class ProgressBar:
             self._is_drawn = False
 
     def _is_due(self) -> bool:
-        every = LINE_SECONDS if self._columns is None else REDRAW_SECONDS
-        return self._clock() - self._shown_at >= every
+        interval = LINE_SECONDS if self._columns is None else REDRAW_SECONDS
+        return self._clock() - self._shown_at >= interval
 
     def _show(self, line: str) -> None:
         self._shown_at = self._clock()
@@ -72,17 +72,17 @@ class ProgressBar:
         self._is_drawn = True
 
     def _line(self, name: str) -> str:
-        share = min(1.0, self._done / self._total) if self._total else 1.0
+        fraction = min(1.0, self._done / self._total) if self._total else 1.0
         has_bar = self._columns is not None and self._columns >= MIN_BAR_COLUMNS
-        full = round(share * BAR_CELLS)
+        full = round(fraction * BAR_CELLS)
         bar = f"[{'#' * full}{'.' * (BAR_CELLS - full)}] " if has_bar else ""
         size = f"{code_archive.shown_size(self._done)} of {code_archive.shown_size(self._total)}"
-        return f"{bar}{share:4.0%}  {size}  {self._rate()}  {terminal_text.printable(name)}"
+        return f"{bar}{fraction:4.0%}  {size}  {self._rate()}  {terminal_text.printable(name)}"
 
     def _rate(self) -> str:
-        (began, first), (now, last) = self._steps[0], self._steps[-1]
-        if now <= began or last <= first:
+        (start, first), (end, last) = self._steps[0], self._steps[-1]
+        if end <= start or last <= first:
             return "-"
-        rate = (last - first) / (now - began)
-        left = max(0, self._total - self._done)
-        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_clock(round(left / rate))} left"
+        rate = (last - first) / (end - start)
+        seconds = round(max(0, self._total - self._done) / rate)
+        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_clock(seconds)} left"

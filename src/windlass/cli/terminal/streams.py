@@ -5,6 +5,7 @@ The terminal is in raw mode while the command runs, so that the command receives
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ import termios
 import threading
 import tty as terminal_modes
 from collections.abc import AsyncIterator, Iterator
+from typing import BinaryIO
 
 import click
 
@@ -29,23 +31,18 @@ def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
             "standard input is not a terminal: input is sent line by line, and the terminal size is unknown"
         )
     is_raw = tty and has_stdin and is_terminal
-    out, err = sys.stdout.buffer, sys.stderr.buffer
 
-    def write_out(data: bytes) -> None:
-        out.write(data)
-        out.flush()
-
-    def write_err(data: bytes) -> None:
-        err.write(data)
-        err.flush()
+    def write(stream: BinaryIO, data: bytes) -> None:
+        stream.write(data)
+        stream.flush()
 
     with contextlib.ExitStack() as stack:
         if is_raw:
             stack.enter_context(_raw_mode(sys.stdin.fileno()))
         sizes = stack.enter_context(_terminal_sizes()) if tty and sys.stdout.isatty() else None
         yield Streams(
-            stdout=write_out,
-            stderr=write_err,
+            stdout=functools.partial(write, sys.stdout.buffer),
+            stderr=functools.partial(write, sys.stderr.buffer),
             stdin=_read_stdin() if has_stdin else None,
             sizes=sizes,
             tty=tty,
@@ -93,12 +90,12 @@ async def _read_stdin() -> AsyncIterator[bytes]:
     """Yield standard input, read by a thread, since an event loop cannot wait for a file."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
-    has_room = threading.Semaphore(16)
+    free_slots = threading.Semaphore(16)
 
     def read() -> None:
         data = b"first"
         while data:
-            has_room.acquire()
+            free_slots.acquire()
             try:
                 data = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
             except OSError:
@@ -109,4 +106,4 @@ async def _read_stdin() -> AsyncIterator[bytes]:
     threading.Thread(target=read, name="stdin", daemon=True).start()
     while piece := await pieces.get():
         yield piece
-        has_room.release()
+        free_slots.release()

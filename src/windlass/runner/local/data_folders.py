@@ -21,7 +21,8 @@ from typing import Self
 
 LOCK = "daemon.lock"
 POLL_SECONDS = 0.02
-_KEPT = "kept"
+_KEPT_MARKER = "kept"
+"""File that marks the folder of a cluster that outlives its run."""
 
 
 class LocalClusterError(Exception):
@@ -37,9 +38,9 @@ class InUseError(LocalClusterError):
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    given = environment.get("XDG_STATE_HOME", "")
+    state_home = environment.get("XDG_STATE_HOME", "")
     # The XDG specification requires relative paths to be ignored.
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
     return base / "windlass"
 
 
@@ -75,7 +76,7 @@ class Lock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + seconds
         try:
-            while not _is_locked(descriptor, fcntl.LOCK_EX):
+            while not _try_lock(descriptor, fcntl.LOCK_EX):
                 if time.monotonic() >= deadline:
                     raise InUseError(f"{path.parent} is in use")
                 time.sleep(POLL_SECONDS)
@@ -103,7 +104,7 @@ def holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if _is_locked(descriptor, fcntl.LOCK_SH):
+        if _try_lock(descriptor, fcntl.LOCK_SH):
             return None
         text = os.pread(descriptor, 32, 0).strip()
         return int(text) if text.isdigit() else 0
@@ -111,10 +112,10 @@ def holder(path: Path) -> int | None:
         os.close(descriptor)
 
 
-def _is_locked(descriptor: int, how: int) -> bool:
+def _try_lock(descriptor: int, operation: int) -> bool:
     """Try to lock the file, and return whether that succeeded. `holder` takes a shared lock for a moment."""
     try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -123,7 +124,7 @@ def _is_locked(descriptor: int, how: int) -> bool:
 @contextlib.contextmanager
 def for_one_run(runs: Path) -> Iterator[Path]:
     """Create a folder for a run and remove it at the end. Folders of killed runs are removed first."""
-    with _made(runs) as folder:
+    with _created(runs) as folder:
         lock = Lock.take(folder / LOCK)
     try:
         yield folder
@@ -135,14 +136,14 @@ def for_one_run(runs: Path) -> Iterator[Path]:
 
 def to_keep(runs: Path) -> Path:
     """Create a folder for a cluster that outlives its run. Later runs do not remove it."""
-    with _made(runs) as folder:
-        (folder / _KEPT).touch()
+    with _created(runs) as folder:
+        (folder / _KEPT_MARKER).touch()
         (folder / LOCK).touch(mode=0o600)
     return folder
 
 
 @contextlib.contextmanager
-def _made(runs: Path) -> Iterator[Path]:
+def _created(runs: Path) -> Iterator[Path]:
     """Create a folder under a lock: another run must not remove it before it has its own lock."""
     runs.mkdir(parents=True, exist_ok=True, mode=0o700)
     with Lock.take(runs / ".lock"):
@@ -154,7 +155,7 @@ def _made(runs: Path) -> Iterator[Path]:
 
 def _remove_abandoned(runs: Path) -> None:
     for folder in runs.iterdir():
-        if not is_ours(folder) or (folder / _KEPT).exists():
+        if not is_ours(folder) or (folder / _KEPT_MARKER).exists():
             continue
         if holder(folder / LOCK) is None:
             with contextlib.suppress(OSError):

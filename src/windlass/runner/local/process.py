@@ -40,12 +40,12 @@ def running(data: Path) -> Record | None:
 def start(options: DaemonOptions) -> Record:
     """Start a daemon in the background and return when it is ready. Raises DaemonError."""
     _rotate(_log(options.data))
-    ours, its = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        _exec_daemon(options, its)
-    os.close(its)
-    with open(ours, "rb") as pipe:  # noqa: PTH123 — a descriptor
+        _exec_daemon(options, write_end)
+    os.close(write_end)
+    with open(read_end, "rb") as pipe:  # noqa: PTH123 — a descriptor
         data = pipe.read()
     answer = msgspec.json.decode(data, type=Answer) if data else Answer()
     if answer.record is not None:
@@ -148,7 +148,7 @@ def _address(options: DaemonOptions) -> str:
     return f"[{options.host}]:{options.port}" if ":" in options.host else f"{options.host}:{options.port}"
 
 
-def _exec_daemon(options: DaemonOptions, its: int) -> None:
+def _exec_daemon(options: DaemonOptions, write_end: int) -> None:
     """Detach the forked child from the terminal, redirect its output to the log, and execute the daemon."""
     try:
         os.setsid()
@@ -157,8 +157,8 @@ def _exec_daemon(options: DaemonOptions, its: int) -> None:
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.chdir(options.data)
-        os.set_inheritable(its, True)
-        arguments = command(options, its)
+        os.set_inheritable(write_end, True)
+        arguments = command(options, write_end)
         os.execv(arguments[0], arguments)  # noqa: S606
     finally:
         os._exit(1)
