@@ -55,7 +55,7 @@ def require_namespace(file: str, submission: "Submission", namespace: str) -> No
 
 
 def templates(file: str, data: bytes) -> dict[str, str]:
-    """Return the files that a config imports, by path. Raises FaultyJobError."""
+    """Return the files that a config imports, by path. Raises InvalidJobError."""
     from windlass.render import documents
 
     if not documents.template_paths(data):

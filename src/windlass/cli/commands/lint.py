@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from windlass.cli import job_files, parameters
-from windlass.client.errors import FaultyJobError
+from windlass.client.errors import InvalidJobError
 from windlass.render import documents
 from windlass.runner import exit_codes
 from windlass.wire.diagnostics import Diagnostic
@@ -123,7 +123,7 @@ class _Findings:
         except OSError as error:
             self.unreadable.append(f"cannot read {file}: {error.strerror or error}")
             return
-        except FaultyJobError as error:
+        except InvalidJobError as error:
             self.unreadable.append(str(error))
             return
         if is_fixing:
