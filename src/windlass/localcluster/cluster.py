@@ -23,7 +23,7 @@ from windlass.localcluster.kubelet import images, machine, node_objects
 from windlass.localcluster.kubelet.addresses import PodNetwork
 from windlass.localcluster.kubelet.containers import environment
 from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
-from windlass.localcluster.kubelet.fault_injection import KILLED, FaultInjector, SecondsOf
+from windlass.localcluster.kubelet.fault_injection import SIGKILL_EXIT_CODE, FaultInjector
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.kubelet import Kubelet
@@ -33,7 +33,6 @@ from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSa
 from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, SpawnerClient
 from windlass.localcluster.kubelet.usage_collector import UsageCollector
-from windlass.localcluster.kubelet.volumes.setup import VolumeManager
 from windlass.localcluster.sandbox.messages import Ready
 from windlass.localcluster.sandbox.process import cgroups
 from windlass.localcluster.sandbox.process.launcher import SpawnerOptions
@@ -152,7 +151,7 @@ class LocalCluster:
     # Fault injection
 
     def end_container(
-        self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = KILLED
+        self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = SIGKILL_EXIT_CODE
     ) -> bool:
         """Kill the processes of a container and report this exit code (137: a plain kill).
 
@@ -163,7 +162,7 @@ class LocalCluster:
             return False
         return self._kubelet.end_containers(namespace, pod, uid, container, code)
 
-    def delay_pods(self, seconds_of: SecondsOf) -> None:
+    def delay_pods(self, seconds_of: Callable[[Json], float]) -> None:
         """Delay the start of pods created from now on, like a slow image pull: `seconds_of` returns the delay of each
         pod."""
         self._faults.start_delay = seconds_of
@@ -203,7 +202,8 @@ class LocalCluster:
                 host=host,
                 network=PodNetwork(ready, found.address, self.data),
                 objects=objects,
-                volumes=VolumeManager(objects, host, server.credentials.token, server.volumes.folder_of),
+                token=server.credentials.token,
+                claim_folder=server.volumes.folder_of,
                 images=Images(self.data / images.FILE),
                 spawner=spawner,
             ),

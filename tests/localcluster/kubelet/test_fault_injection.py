@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-from windlass.localcluster.kubelet import fault_injection
 from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.sandbox.messages import Ended
 
@@ -28,17 +27,17 @@ ENDS = {
 @pytest.mark.parametrize(("code", "end", "reported"), ENDS.values(), ids=ENDS)
 def test_injected_exit_code_replaces_a_kill(code: int, end: Ended, reported: Ended) -> None:
     done = FaultInjector()
-    done.report("run", code)
-    assert done.reported(end) == reported
+    done.set_exit_code("run", code)
+    assert done.apply(end) == reported
 
 
 def test_injected_exit_code_is_reported_once() -> None:
     done = FaultInjector()
-    done.report("run", 3)
-    done.reported(KILLED)
-    assert done.reported(KILLED) == KILLED
+    done.set_exit_code("run", 3)
+    done.apply(KILLED)
+    assert done.apply(KILLED) == KILLED
 
 
 def test_without_faults_nothing_changes() -> None:
-    assert FaultInjector().reported(KILLED) == KILLED
-    assert FaultInjector().start_delay({"metadata": {}}) == fault_injection.at_once({}) == 0.0
+    assert FaultInjector().apply(KILLED) == KILLED
+    assert FaultInjector().start_delay({"metadata": {}}) == 0.0

@@ -11,26 +11,21 @@ import msgspec
 from windlass.localcluster.sandbox.messages import Ended
 from windlass.model.base import Json
 
-KILLED = 128 + signal.SIGKILL
-SecondsOf = Callable[[Json], float]
-
-
-def at_once(_: Json) -> float:
-    return 0.0
+SIGKILL_EXIT_CODE = 128 + signal.SIGKILL
 
 
 class FaultInjector:
     def __init__(self) -> None:
-        self.start_delay: SecondsOf = at_once
+        self.start_delay: Callable[[Json], float] = lambda _: 0.0
         """Function from a pod to the delay of its start in seconds, called once when the pod is bound."""
         self._codes: dict[str, int] = {}
 
-    def report(self, run_id: str, code: int) -> None:
+    def set_exit_code(self, run_id: str, code: int) -> None:
         """Report this exit code for a run that is about to be killed."""
-        if code != KILLED:
+        if code != SIGKILL_EXIT_CODE:
             self._codes[run_id] = code
 
-    def reported(self, end: Ended) -> Ended:
+    def apply(self, end: Ended) -> Ended:
         """Return the end to report. A run that ended before it was killed keeps its own exit code."""
         code = self._codes.pop(end.container, None)
         was_killed_here = end.signal == signal.SIGKILL and not end.was_out_of_memory

@@ -15,22 +15,22 @@ from pathlib import Path
 from windlass.k8s import api_errors
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.streams.requests import LogOptions
-from windlass.localcluster.kubelet import disk_errors, log_reader
+from windlass.localcluster.kubelet import log_reader, streaming
 from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
-from windlass.localcluster.kubelet.exec import ports, processes
-from windlass.localcluster.kubelet.exec.processes import RemoteProcess
 from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.kubelet.lifecycle.records import Running
-from windlass.localcluster.kubelet.pods import directory, state_file
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, PodState
+from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
-from windlass.localcluster.kubelet.pods.state_file import PodState
 from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.pods.worker import PodWorker
 from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.streaming import RemoteProcess
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.kubelet.usage_collector import ContainerRun
-from windlass.localcluster.sandbox import log_format
+from windlass.localcluster.sandbox import log_format, state_file
 from windlass.localcluster.sandbox.process import cgroups
 from windlass.localcluster.sandbox.process.usage import Target
 from windlass.localcluster.store_types import Change, object_key
@@ -73,31 +73,30 @@ class Kubelet:
     async def start(self) -> None:
         """Adopt the pods of an earlier daemon or kill what is left of them, then run a worker for every bound pod."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._status_manager.pods()}
-        folders = self._directories.existing()
-        adopted = await asyncio.gather(*(self._adopt(folder, pods.get(folder.name)) for folder in folders))
+        folders = self._directories.all()
+        adopted = await asyncio.gather(*(self._adopt(folder, pods.get(folder.uid)) for folder in folders))
         workers = [worker for worker in adopted if worker is not None]
         if folders:
             # Before any worker runs: the cgroup of a new run looks like a leftover one.
-            known = {run_id for worker in workers for run_id in worker.containers.run_ids()}
-            await asyncio.to_thread(self._remove_cgroups, known)
+            run_ids = {run_id for worker in workers for run_id in worker.containers.run_ids()}
+            await asyncio.to_thread(self._remove_cgroups_except, run_ids)
         for worker in workers:
             self._add(worker)
         for pod in pods.values():
             self._on_pod(pod)
         self._status_manager.listen(self._on_change)
 
-    def _remove_cgroups(self, known: set[str]) -> None:
-        """Remove the cgroups of all runs but the known ones."""
+    def _remove_cgroups_except(self, run_ids: set[str]) -> None:
         groups = cgroups.find(self._directories.cluster)
         if groups is not None:
-            groups.remove_all_except(known)
+            groups.remove_all_except(run_ids)
 
-    async def _adopt(self, folder: Path, pod: Json | None) -> PodWorker | None:
+    async def _adopt(self, folder: PodFolder, pod: Json | None) -> PodWorker | None:
         """Return the worker of an adopted pod. An ephemeral cluster adopts none: they would not end with it."""
         if pod is None or self._directories.is_ephemeral:
-            await self._remove_leftovers(folder.name)
+            await self._remove_deleted(folder)
             return None
-        worker = self._new_worker(pod, state_file.read(folder))
+        worker = self._new_worker(pod, state_file.read(folder.path / STATE_FILE, PodState))
         await worker.adopt()
         return worker
 
@@ -124,26 +123,23 @@ class Kubelet:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if ends_pods:
-            folders = self._directories.existing()
-            await asyncio.gather(*(self._end_supervisor(folder.name) for folder in folders))
+            await asyncio.gather(*map(self._end_supervisor, self._directories.all()))
         self._tasks.clear()
 
-    async def _remove_leftovers(self, uid: str) -> None:
-        """Remove what is left of a pod that was deleted while no daemon was running."""
-        await self._end_supervisor(uid)
-        folder = self._directories.of(uid)
+    async def _remove_deleted(self, folder: PodFolder) -> None:
+        """Remove the processes and files of a pod that was deleted while no daemon was running."""
+        await self._end_supervisor(folder)
         try:
-            await asyncio.to_thread(directory.remove, folder)
+            await asyncio.to_thread(directory.remove, folder.path)
         except OSError as error:
             logger.warning("cannot remove %s: %s", folder.path, error)
 
-    async def _end_supervisor(self, uid: str) -> None:
-        folder = self._directories.of(uid)
+    async def _end_supervisor(self, folder: PodFolder) -> None:
         with contextlib.suppress(OSError):
             supervisor = SupervisorClient(folder.path, lambda _: None, lambda: None)
             await supervisor.end()
             return
-        await self._directories.kill_leftovers(folder)
+        await self._directories.kill_orphaned_processes(folder)
 
     # Changes in the API server
 
@@ -179,9 +175,9 @@ class Kubelet:
         self._uids[_place(worker.pod)] = uid
         self._workers[uid] = worker
         task = self._tasks[uid] = asyncio.create_task(worker.run())
-        task.add_done_callback(lambda _: self._forget(uid))
+        task.add_done_callback(lambda _: self._remove(uid))
 
-    def _forget(self, uid: str) -> None:
+    def _remove(self, uid: str) -> None:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
 
@@ -193,7 +189,7 @@ class Kubelet:
         This is called when a write to the store failed: then deletions fail, too. One pod is evicted at a time, since
         the space that it frees may be enough.
         """
-        free = disk_errors.free_if_short(self._directories.path)
+        free = directory.low_free_bytes(self._directories.path)
         workers = self._workers.values()
         running = [worker for worker in workers if worker.record.is_anything_running]
         if free is None or not running or any(worker.is_being_evicted for worker in workers):
@@ -201,7 +197,7 @@ class Kubelet:
         largest = max(running, key=lambda worker: _bytes_below(worker.sandbox.folder.path))
         largest.evict(
             "The node was low on resource: ephemeral-storage."
-            f" Threshold quantity: {disk_errors.LEAST_FREE_BYTES}, available: {free // 1024}Ki."
+            f" Threshold quantity: {directory.MIN_FREE_BYTES}, available: {free // 1024}Ki."
         )
 
     def end_containers(self, namespace: str, pod: str, uid: str, container: str, code: int) -> bool:
@@ -219,7 +215,7 @@ class Kubelet:
         selected = (each.current for each in known if container in ("", each.name))
         running = [current.id for current in selected if isinstance(current, Running)]
         for run_id in running:
-            self._faults.report(run_id, code)
+            self._faults.set_exit_code(run_id, code)
             worker.containers.signal(run_id, signal.SIGKILL)
         return bool(running)
 
@@ -283,7 +279,7 @@ class Kubelet:
         worker = self._worker(namespace, pod)
         supervisor = worker.containers.require_supervisor()
         executed = await supervisor.execute(_run_id(worker, container), command, is_terminal=tty)
-        process = processes.of_executed(supervisor, executed)
+        process = streaming.executed_process(supervisor, executed)
         if not stdin and not tty:
             await process.close_stdin()
         return process
@@ -300,14 +296,14 @@ class Kubelet:
         worker = self._worker(namespace, pod)
         supervisor = worker.containers.require_supervisor()
         call, descriptors = await supervisor.attach(_run_id(worker, container))
-        return processes.of_attached(supervisor, call, descriptors, is_terminal=tty)
+        return streaming.attached_process(supervisor, call, descriptors, is_terminal=tty)
 
     async def open_port(
         self, namespace: str, pod: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         worker = self._worker(namespace, pod)
         supervisor, addresses = worker.containers.require_supervisor(), worker.record.pod_ips
-        return await ports.forward(supervisor, addresses, port, is_isolated=worker.sandbox.is_isolated)
+        return await streaming.forward(supervisor, addresses, port, is_isolated=worker.sandbox.is_isolated)
 
 
 def _run_id(worker: PodWorker, container: str) -> str:

@@ -23,7 +23,7 @@ ACCESS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
-    folder = directory.of(tmp_path / "pods", "0b1c")
+    folder = directory.PodFolder(tmp_path / "pods" / "0b1c")
     directory.make(folder)
     paths = {name: folder.volume(name) for name in ("data", "shm")}
     for path in paths.values():

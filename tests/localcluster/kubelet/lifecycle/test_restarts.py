@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.localcluster.kubelet.lifecycle import back_off, records, restarts, specs, statuses, terminations
-from windlass.localcluster.kubelet.lifecycle.back_off import BackOff
 from windlass.localcluster.kubelet.lifecycle.records import Ending, PodRecord, Running, Waiting
 from windlass.localcluster.kubelet.lifecycle.restarts import (
     Finished,
@@ -191,18 +190,18 @@ def test_long_run_resets_back_off(ran: timedelta, waits: bool) -> None:
     pod = pod_of()
     run = Running(NOW - ran, "x")
     ended = records.ContainerRecord("a", 5, records.end(run, NOW, exit_code=1), back_off_seconds=160)
-    assert (back_off.remaining_until(ended, NOW, back_off.KUBELET) is not None) is waits
+    assert (back_off.restart_time(ended, NOW) is not None) is waits
     again = restarts.with_started(pod, PodRecord((ended,)), "a", Running(NOW, "y")).container("a")
     assert again.back_off_seconds == (300 if waits else 10)
 
 
-def test_custom_back_off_policy() -> None:
+def test_back_off_doubles_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(back_off, "_LIMIT", timedelta(seconds=1))
     pod = pod_of()
-    policy = BackOff(base=timedelta(seconds=0.5), limit=timedelta(seconds=1))
     run = Running(NOW, "x")
     record = PodRecord((records.ContainerRecord("a", 1, records.end(run, NOW), back_off_seconds=0.5),))
-    assert restarts.next_steps(pod, record, NOW, policy) == (WaitUntil(NOW + timedelta(seconds=0.5)),)
-    again = restarts.with_started(pod, record, "a", run, policy=policy)
+    assert restarts.next_steps(pod, record, NOW) == (WaitUntil(NOW + timedelta(seconds=0.5)),)
+    again = restarts.with_started(pod, record, "a", run)
     assert again.container("a").back_off_seconds == 1
     assert back_off.waiting_message(pod, record.container("a")) == (
         "back-off 500ms restarting failed container=a pod=p_ns(u1)"

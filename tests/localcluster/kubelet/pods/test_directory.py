@@ -19,15 +19,14 @@ FACTS = Facts(pod_ips=("10.88.0.7",), host_ips=("192.0.2.1",), allocatable={})
 
 @pytest.fixture
 def folder(tmp_path: Path) -> PodFolder:
-    made = directory.of(tmp_path / "pods", "0b1c")
+    made = PodFolder(tmp_path / "pods" / "0b1c")
     directory.make(made)
     return made
 
 
 def test_paths(tmp_path: Path) -> None:
-    folder = directory.of(tmp_path, "0b1c")
+    folder = PodFolder(tmp_path / "0b1c")
     paths = {
-        "socket": folder.socket,
         "volumes/data": folder.volume("data"),
         "containers/r1/termination-log": folder.termination_log("r1"),
         "logs/main/2.log": folder.log("main", 2),
@@ -108,7 +107,7 @@ def test_full_disk_is_reported(folder: PodFolder, monkeypatch: pytest.MonkeyPatc
 def test_file_in_place_of_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "pods").write_text("")
     with pytest.raises(SetupError, match="Not a directory"):
-        directory.make(directory.of(tmp_path / "pods", "0b1c"))
+        directory.make(PodFolder(tmp_path / "pods" / "0b1c"))
 
 
 # Removing
@@ -127,9 +126,9 @@ def test_remove_deletes_everything_but_link_targets(folder: PodFolder, tmp_path:
     (folder.path / ".removed-0" / "file").write_text("x")
     for closed in ("a/b", "a", ""):
         (folder.volume("data") / closed).chmod(0o000)
-    directory.remove(folder)
+    directory.remove(folder.path)
     assert {path.name for path in tmp_path.rglob("*")} == {"pods", "outside", "kept"}
-    directory.remove(folder)
+    directory.remove(folder.path)
 
 
 def test_remove_deletes_trees_of_any_depth(folder: PodFolder) -> None:
@@ -142,5 +141,5 @@ def test_remove_deletes_trees_of_any_depth(folder: PodFolder) -> None:
         os.close(here)
         here = inner
     os.close(here)
-    directory.remove(folder)
+    directory.remove(folder.path)
     assert not folder.path.exists()

@@ -10,10 +10,6 @@ from windlass.model.base import Json
 Expected = dict[str, tuple[bytes, int]]
 
 
-def _token(audience: str, seconds: int) -> str:
-    return f"token for {audience or 'the API'} for {seconds} s"
-
-
 def _item(key: str, path: str, **more: int) -> Json:
     return {"key": key, "path": path, **more}
 
@@ -102,8 +98,8 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
                 mode=0o440,
             ),
             {
-                "token": (b"token for the API for 3607 s", 0o440),
-                "vault": (b"token for vault for 3600 s", 0o440),
+                "token": (b"TOKEN", 0o440),
+                "vault": (b"TOKEN", 0o440),
                 "level": (b"debug", 0o440),
                 "user": (b"ann", 0o600),
                 "namespace": (b"train", 0o440),
@@ -121,7 +117,7 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
 )
 def test_files(volume: Json, expected: Expected, pod: Json, lookup: Lookup, facts: Facts) -> None:
     assert files.holds_files(volume)
-    found = files.files({"name": "v", **volume}, pod, lookup, facts, _token)
+    found = files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
     assert {path: (file.content, file.mode) for path, file in found.items()} == expected
 
 
@@ -185,7 +181,7 @@ def test_invalid_volume_source_is_rejected(
     volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts
 ) -> None:
     with pytest.raises(SetupError) as refused:
-        files.files({"name": "v", **volume}, pod, lookup, facts, _token)
+        files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
 
@@ -205,7 +201,7 @@ def test_downward_annotations_are_quoted(
 ) -> None:
     pod["metadata"]["annotations"] = {"a": value}
     volume = {"name": "v", "downwardAPI": {"items": [_said("f", "metadata.annotations")]}}
-    assert files.files(volume, pod, lookup, facts, _token)["f"].content.decode() == written
+    assert files.files(volume, pod, lookup, facts, "TOKEN")["f"].content.decode() == written
 
 
 @pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"hostPath": {"path": "/x"}}, {"name": "v"}])

@@ -15,7 +15,7 @@ from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.volumes import service_account, setup
-from windlass.localcluster.kubelet.volumes.setup import PodVolumes, Sources
+from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeContext
 from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
 from windlass.model.base import Json
 
@@ -29,7 +29,7 @@ class Kept:
     """A pod's folder, and the objects that the pod may refer to."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = directory.of(folder / "pods", "0b1c")
+        self.folder = directory.PodFolder(folder / "pods" / "0b1c")
         directory.make(self.folder)
         self.objects: dict[str, Json] = {
             "settings": {"data": {"level": "debug"}},
@@ -43,12 +43,19 @@ class Kept:
             "lost": {**bound, "metadata": {"uid": "c2"}},
         }
         (folder / "c1").mkdir()
-        self.sources = Sources(
+        self._folder = folder
+
+    def context(self, pod: Json, host: Host = HOST) -> VolumeContext:
+        return VolumeContext(
+            pod=pod,
+            folder=self.folder,
+            host=host,
+            now=NOW,
             facts=FACTS,
             lookup=lambda _, name: self.objects.get(name),
-            token=lambda audience, seconds: f"token {audience}{seconds}",
+            token="TOKEN",  # noqa: S106
             claim=self.claims.get,
-            claim_folder=lambda claim: folder / claim["metadata"]["uid"],
+            claim_folder=lambda claim: self._folder / claim["metadata"]["uid"],
         )
 
     def path(self, volume: str) -> Path:
@@ -74,7 +81,7 @@ def _pod(*volumes: Json, **spec: Any) -> Json:
 
 
 def _prepared(kept: Kept, *volumes: Json, host: Host = HOST, **spec: Any) -> PodVolumes:
-    return setup.prepare(_pod(*volumes, **spec), kept.folder, kept.sources, host, NOW)
+    return setup.prepare(kept.context(_pod(*volumes, **spec), host))
 
 
 def _refusal(kept: Kept, volume: Json, host: Host = HOST) -> str:
@@ -225,7 +232,7 @@ def test_missing_config_map_is_rejected(kept: Kept) -> None:
 
 
 def _refresh(kept: Kept, pod: Json) -> bool:
-    return setup.refresh(pod, kept.folder, kept.sources, HOST, NOW)
+    return setup.refresh(kept.context(pod))
 
 
 def test_refresh_rewrites_changed_files(kept: Kept) -> None:
@@ -292,7 +299,7 @@ def test_service_account_volume_is_prepared(kept: Kept) -> None:
     found = _prepared(kept, automountServiceAccountToken=None)
     (path,) = found.paths.values()
     files = {name: (Path(path) / name).read_text() for name in ("token", "ca.crt", "namespace")}
-    assert files == {"token": "token 3607", "ca.crt": "CERTIFICATE", "namespace": "train"}
+    assert files == {"token": "TOKEN", "ca.crt": "CERTIFICATE", "namespace": "train"}
 
 
 @pytest.mark.parametrize(("host", "automount"), [(HOST, False), (PLAIN, None), (PLAIN, True)])
@@ -311,7 +318,7 @@ def test_service_account_volume_is_omitted(kept: Kept, host: Host, automount: bo
 def test_own_mount_replaces_service_account_mount(mount_path: str, expected: list[str]) -> None:
     container = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": mount_path}]}
     pod = {"metadata": {}, "spec": {"containers": [container], "initContainers": [{"name": "first"}]}}
-    changed = service_account.with_access(pod)["spec"]
+    changed = service_account.with_volume(pod)["spec"]
     assert [mount["mountPath"] for mount in changed["containers"][0]["volumeMounts"]] == expected
     (own,) = changed["initContainers"][0]["volumeMounts"]
     assert (own["mountPath"], own["readOnly"]) == (service_account.MOUNT_PATH, True)

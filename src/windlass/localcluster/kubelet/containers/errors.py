@@ -1,5 +1,8 @@
 """Errors in setting up a container, a volume or a sandbox, with the reason and message that the kubelet reports."""
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"
 FAILED_MOUNT = "FailedMount"
@@ -20,6 +23,20 @@ class SetupError(Exception):
 
 def failed_mount(volume: str, problem: str) -> SetupError:
     return SetupError(f'MountVolume.SetUp failed for volume "{volume}" : {problem}', FAILED_MOUNT)
+
+
+def failed_sandbox(problem: str) -> SetupError:
+    return SetupError(f"Failed to create pod sandbox: {problem}", FAILED_SANDBOX)
+
+
+@contextlib.contextmanager
+def disk_errors_as(new_error: Callable[[str], SetupError]) -> Iterator[None]:
+    """Raise `new_error` with the text of a disk error: full, read-only, no permission."""
+    try:
+        yield
+    except OSError as error:
+        text = error.strerror or str(error)
+        raise new_error(f"{error.filename}: {text}" if error.filename else text) from error
 
 
 def not_found(kind: str, name: str) -> SetupError:

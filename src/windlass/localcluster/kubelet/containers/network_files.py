@@ -3,8 +3,6 @@
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from windlass.localcluster.kubelet.containers.errors import FAILED_SANDBOX, SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.model.base import Json
@@ -83,22 +81,16 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 # /etc/resolv.conf
 
 
-class _Resolver(msgspec.Struct, frozen=True):
-    nameservers: tuple[str, ...] = ()
-    searches: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-
-
 def resolv_conf(pod: Json, host: str) -> str:
     """Return the pod's resolv.conf from the host's and the pod's dnsConfig.
 
     The policy ClusterFirst means Default, as for a kubelet without cluster DNS.
     """
-    base = _Resolver() if pod["spec"].get("dnsPolicy") == "None" else _parsed(host)
+    nameservers, searches, options = _parse("" if pod["spec"].get("dnsPolicy") == "None" else host)
     config = pod["spec"].get("dnsConfig") or {}
-    nameservers = _unique((*base.nameservers, *(config.get("nameservers") or ())))[:_MAX_NAMESERVERS]
-    searches = _truncated(_unique((*base.searches, *(config.get("searches") or ()))))
-    options = _merged(base.options, config.get("options") or ())
+    nameservers = _unique((*nameservers, *(config.get("nameservers") or ())))[:_MAX_NAMESERVERS]
+    searches = _truncated(_unique((*searches, *(config.get("searches") or ()))))
+    options = _merged(options, config.get("options") or ())
     lines = [
         f"search {' '.join(searches)}" if searches else "",
         *(f"nameserver {address}" for address in nameservers),
@@ -130,28 +122,30 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _parsed(text: str) -> _Resolver:
-    """Parse a resolv.conf: nameserver lines add up, the last search line and the last options line win."""
-    found = _Resolver()
+def _parse(text: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the nameservers, search domains and options of a resolv.conf.
+
+    Nameserver lines add up, the last search line and the last options line win.
+    """
+    nameservers: list[str] = []
+    searches: list[str] = []
+    options: list[str] = []
     for line in text.splitlines():
         match line.split():
             case ["nameserver", address, *_]:
-                found = msgspec.structs.replace(found, nameservers=(*found.nameservers, address))
+                nameservers.append(address)
             case ["search", *domains]:
-                searches = tuple(name.removesuffix(".") or name for name in domains)
-                found = msgspec.structs.replace(found, searches=searches)
-            case ["options", *options]:
-                found = msgspec.structs.replace(found, options=tuple(options))
-            case _:
-                pass
-    return found
+                searches = [name.removesuffix(".") or name for name in domains]
+            case ["options", *written]:
+                options = written
+    return nameservers, searches, options
 
 
-def _unique(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(values))
+def _unique(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
 
 
-def _truncated(searches: tuple[str, ...]) -> tuple[str, ...]:
+def _truncated(searches: list[str]) -> list[str]:
     """Drop the last search domains: some resolvers crash on a line that is too long."""
     kept = searches[:_MAX_SEARCHES]
     while len(" ".join(kept)) > _MAX_SEARCH_LINE:
@@ -159,7 +153,7 @@ def _truncated(searches: tuple[str, ...]) -> tuple[str, ...]:
     return kept
 
 
-def _merged(options: Iterable[str], own: Iterable[Json]) -> tuple[str, ...]:
+def _merged(options: Iterable[str], own: Iterable[Json]) -> list[str]:
     values = {option.partition(":")[0]: option.partition(":")[2] for option in options}
     values |= {option["name"]: option.get("value") or "" for option in own}
-    return tuple(f"{name}:{value}" if value else name for name, value in values.items())
+    return [f"{name}:{value}" if value else name for name, value in values.items()]

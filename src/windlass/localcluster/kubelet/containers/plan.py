@@ -5,21 +5,24 @@ Planning creates the few files and directories that a run needs, and starts noth
 
 import os
 import posixpath
+import pwd
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import msgspec
 
 from windlass.k8s import quantities
 from windlass.localcluster.kubelet.containers import environment as variables
-from windlass.localcluster.kubelet.containers import errors, expansion, users
+from windlass.localcluster.kubelet.containers import errors, expansion
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.directory import PodFolder
-from windlass.localcluster.kubelet.volumes import mounts, service_account
+from windlass.localcluster.kubelet.volumes import files, service_account
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes
 from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
 from windlass.localcluster.sandbox.rootfs import sub_paths
@@ -46,9 +49,9 @@ def plan(
     """Return the plan of a run. `image` is the directory of the container's local image, if it has one."""
     host, folder, name = setting.host, setting.folder, container["name"]
     if host.can_mount:
-        pod = service_account.with_access(pod)
-        container = service_account.container_of(pod, container)
-    user = users.user(pod, container, host)
+        pod = service_account.with_volume(pod)
+        container = specs.container(pod, name)
+    user = container_user(pod, container, host)
     own = variables.environment(pod, container, setting.lookup, setting.facts)
     argv = arguments(container, own)
     workdir = working_directory(container)
@@ -95,7 +98,7 @@ def working_directory(container: Json) -> str:
     if not written.startswith("/"):
         message = f'workingDir "{written}" of container "{container["name"]}" is not an absolute path'
         raise SetupError(message, errors.CREATE_ERROR)
-    return posixpath.normpath(f"/{written.lstrip('/')}")
+    return _absolute(written)
 
 
 def _environment(
@@ -105,7 +108,7 @@ def _environment(
     return {
         **terminal,
         **setting.host.environment,
-        **users.environment(user, setting.host),
+        **user_environment(user, setting.host),
         "HOSTNAME": setting.hostname,
         **own,
         **variables.gpu_environment(pod, container, own, setting.host.gpu_ids),
@@ -124,61 +127,187 @@ def _limits(container: Json, host: Host) -> Limits:
     return Limits(memory if memory > 0 else None, host.pids_limit, milli or None)
 
 
+# User and groups, from the securityContext
+
+
+def container_user(pod: Json, container: Json, host: Host) -> User:
+    """Return the user of a container. The container's securityContext takes precedence over the pod's."""
+    uid, gid = _security_setting(pod, container, "runAsUser"), _security_setting(pod, container, "runAsGroup")
+    _check_non_root(pod, container, uid, host)
+    pod_context = pod["spec"].get("securityContext") or {}
+    supplemental = tuple(pod_context.get("supplementalGroups") or ())
+    if not host.is_root:
+        _require_own_user(container, uid, gid, supplemental, host)
+        # The volumes belong to this user already, so that fsGroup adds nothing.
+        return User()
+    if uid is not None and gid is None:
+        account = _account(uid)
+        gid = account.pw_gid if account else 0
+    groups = (*supplemental, *(() if pod_context.get("fsGroup") is None else (pod_context["fsGroup"],)))
+    return User(uid, gid, tuple(dict.fromkeys(groups)))
+
+
+def user_environment(user: User, host: Host) -> dict[str, str]:
+    """Return the inherited variables that differ for another user than the one who runs the cluster."""
+    if user.uid is None or user.uid == host.uid:
+        return {}
+    account = _account(user.uid)
+    home, name = (account.pw_dir, account.pw_name) if account else ("/", str(user.uid))
+    return {"HOME": home, "USER": name, "LOGNAME": name}
+
+
+def _security_setting(pod: Json, container: Json, field: str) -> Any:
+    own = (container.get("securityContext") or {}).get(field)
+    return own if own is not None else (pod["spec"].get("securityContext") or {}).get(field)
+
+
+def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> None:
+    will_be_root = (host.uid if uid is None else uid) == 0
+    if not will_be_root or not _security_setting(pod, container, "runAsNonRoot"):
+        return
+    problem = (
+        "container has runAsNonRoot and image will run as root"
+        if uid is None
+        else "container's runAsUser breaks non-root policy"
+    )
+    raise SetupError(f'{problem} (pod: "{specs.full_name(pod)}", container: {container["name"]})')
+
+
+def _require_own_user(
+    container: Json, uid: int | None, gid: int | None, supplemental: tuple[int, ...], host: Host
+) -> None:
+    """Raise SetupError for another user or group, which only root can start processes as."""
+    own_groups = {host.gid, *host.groups}
+    fields = [
+        *(["runAsUser"] if uid not in (None, host.uid) else []),
+        *(["runAsGroup"] if gid not in (None, host.gid) else []),
+        *(["supplementalGroups"] if not own_groups.issuperset(supplemental) else []),
+    ]
+    if fields:
+        message = (
+            f'container "{container["name"]}" sets {", ".join(fields)}, but this cluster runs as user {host.uid}'
+            f" (group {host.gid}), and only root can start processes as another user or group. Remove the setting, or"
+            " start the cluster as root."
+        )
+        raise SetupError(message, errors.CREATE_ERROR)
+
+
+def _account(uid: int) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return None
+
+
 # Mounts
 
 
 def _mounts(
     pod: Json, container: Json, environment: dict[str, str], setting: Setting, run_id: str
 ) -> tuple[Mount, ...]:
-    requested = mounts.mounts(pod, container, environment)
+    requested = volume_mounts(pod, container, environment)
     if not setting.host.can_mount:
         for mount in requested:
             _check_is_in_place(mount, container, setting)
         return ()
     own = [_with_source(mount, container, setting.volumes) for mount in requested]
-    # A mount inside another one comes after it.
-    ordered = sorted((*_shared_files(setting.folder, own), *own), key=lambda mount: _depth(mount.target))
-    message = Mount(str(setting.folder.termination_log(run_id)), mounts.termination_message_path(container))
+    ordered = sorted((*_shared_files(setting.folder, own), *own), key=_depth)
+    message = Mount(str(setting.folder.termination_log(run_id)), termination_message_path(container))
     return (*ordered, message)
+
+
+class VolumeMount(msgspec.Struct, frozen=True):
+    volume: str
+    sub_path: str
+    """Path below the volume; empty for the whole volume."""
+    target: str
+    read_only: bool
+
+
+def volume_mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[VolumeMount, ...]:
+    """Return the mounts in the order of the spec, except that a mount inside another one comes after it."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+    found = []
+    for mount in container.get("volumeMounts") or ():
+        name = mount["name"]
+        if name not in volumes:
+            raise SetupError(f'cannot find volume "{name}" to mount into container "{container["name"]}"')
+        read_only = bool(mount.get("readOnly")) or _is_read_only(volumes[name])
+        target = _absolute(mount["mountPath"])
+        found.append(VolumeMount(name, _sub_path(mount, environment), target, read_only))
+    return tuple(sorted(found, key=_depth))
+
+
+def termination_message_path(container: Json) -> str:
+    """Return the path of the termination log. It is mounted last, since it may be in a volume."""
+    return _absolute(container.get("terminationMessagePath") or "/dev/termination-log")
+
+
+def _is_read_only(volume: Json) -> bool:
+    if files.holds_files(volume):
+        return True
+    # A whole claim or export can be read-only.
+    return any(bool(source.get("readOnly")) for source in volume.values() if isinstance(source, dict))
+
+
+def _sub_path(mount: Json, environment: Mapping[str, str]) -> str:
+    path: str = mount.get("subPath", "")
+    expression = mount.get("subPathExpr")
+    if expression:
+        missing = sorted({name for name in expansion.references(expression) if not environment.get(name)})
+        if missing:
+            raise SetupError(f"missing value for {', '.join(missing)}")
+        path = expansion.expand(expression, environment)
+    if path.startswith("/"):
+        raise SetupError(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise SetupError(f"unable to provision SubPath `{path}`: must not contain '..'")
+    clean = posixpath.normpath(path)
+    return "" if clean == "." else clean
+
+
+def _absolute(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+def _depth(mount: Mount | VolumeMount) -> int:
+    """Return the sort key of mounts, so that a mount inside another one comes after it."""
+    return len(PurePosixPath(mount.target).parts)
 
 
 def _shared_files(folder: PodFolder, own: Iterable[Mount]) -> list[Mount]:
     """Return the mounts of the pod's files in /etc, except where the container mounts something else."""
-    taken = {mount.target for mount in own}
-    files = {
+    own_targets = {mount.target for mount in own}
+    shared = {
         "/etc/hosts": folder.hosts,
         "/etc/resolv.conf": folder.resolv_conf,
         "/etc/hostname": folder.hostname,
     }
-    return [Mount(str(path), target) for target, path in files.items() if target not in taken]
+    return [Mount(str(path), target) for target, path in shared.items() if target not in own_targets]
 
 
-def _depth(target: str) -> int:
-    return len(PurePosixPath(target).parts)
-
-
-def _with_source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> Mount:
-    if volumes.is_mounted(mount.source_volume):
-        return Mount(volumes.paths[mount.source_volume], mount.target, mount.read_only, mount.sub_path)
+def _with_source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> Mount:
+    if volumes.is_mounted(mount.volume):
+        return Mount(volumes.paths[mount.volume], mount.target, mount.read_only, mount.sub_path)
     return Mount(_source(mount, container, volumes), mount.target, mount.read_only)
 
 
-def _source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> str:
-    volume = volumes.paths[mount.source_volume]
+def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
+    path = volumes.paths[mount.volume]
     if not mount.sub_path:
-        return volume
+        return path
     try:
-        return str(sub_paths.inside(Path(volume), mount.sub_path))
-    except sub_paths.OutsideError as error:
-        what = f'volumeMount "{mount.source_volume}" of container "{container["name"]}"'
+        return str(sub_paths.resolve(Path(path), mount.sub_path))
+    except sub_paths.SubPathError as error:
+        what = f'volumeMount "{mount.volume}" of container "{container["name"]}"'
         raise SetupError(f"failed to prepare subPath for {what}: {error}") from error
 
 
-def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -> None:
+def _check_is_in_place(mount: VolumeMount, container: Json, setting: Setting) -> None:
     """Accept a mount only if source and target are the same path: it needs no mount, though it stays writable."""
-    source = os.path.realpath(Path(setting.volumes.paths[mount.source_volume]) / mount.sub_path)
+    source = os.path.realpath(Path(setting.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
-        raise _cannot_mount(f'volume "{mount.source_volume}" at {mount.target}', container, setting.host)
+        raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, setting.host)
     _source(mount, container, setting.volumes)
 
 

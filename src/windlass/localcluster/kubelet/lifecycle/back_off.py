@@ -6,66 +6,43 @@ that lasted long enough resets the back-off.
 
 from datetime import datetime, timedelta
 
-import msgspec
-
 from windlass.k8s import times
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.lifecycle.records import ContainerRecord, Terminated, Waiting
 from windlass.model.base import Json
 
-
-class BackOff(msgspec.Struct, frozen=True):
-    base: timedelta = timedelta(seconds=10)
-    limit: timedelta = timedelta(seconds=300)
-    reset_after: timedelta = timedelta(minutes=10)
+_BASE = timedelta(seconds=10)
+_LIMIT = timedelta(seconds=300)
+_RESET_AFTER = timedelta(minutes=10)
 
 
-KUBELET = BackOff()
-
-
-def next_delay(container: ContainerRecord, policy: BackOff) -> timedelta:
+def next_delay(container: ContainerRecord) -> timedelta:
     """Return the back-off after the next run if the container is started now."""
     end = container.latest_end
     if end is None:
         return timedelta()
-    earlier = timedelta(seconds=container.back_off_seconds)
-    if not earlier or _is_reset(end, policy):
-        return min(policy.base, policy.limit)
-    return min(2 * earlier, policy.limit)
+    latest = timedelta(seconds=container.back_off_seconds)
+    return _BASE if not latest or _is_reset(end) else min(2 * latest, _LIMIT)
 
 
-def ends_at(container: ContainerRecord, policy: BackOff) -> datetime | None:
-    """Return when the container may be restarted; None for immediately."""
-    current = container.current
-    if isinstance(current, Waiting):
-        return current.since + policy.base if current.since else None
-    if not isinstance(current, Terminated) or current.finished_at is None or _is_reset(current, policy):
-        return None
-    return current.finished_at + timedelta(seconds=container.back_off_seconds)
-
-
-def remaining_until(container: ContainerRecord, now: datetime, policy: BackOff) -> datetime | None:
-    """Return `ends_at`, or None if it has passed.
+def restart_time(container: ContainerRecord, now: datetime) -> datetime | None:
+    """Return when the container may be restarted; None for immediately.
 
     An end in the future was recorded before the clock was set back: restart early rather than wait for hours.
     """
-    moment = ends_at(container, policy)
-    if moment is None or moment <= now or _began(container, now) > now:
-        return None
-    return moment
+    start, delay = None, _BASE
+    match container.current:
+        case Waiting(since=since):
+            start = since
+        case Terminated(finished_at=finished_at) as end if not _is_reset(end):
+            start, delay = finished_at, timedelta(seconds=container.back_off_seconds)
+    return start + delay if start and start <= now < start + delay else None
 
 
-def _began(container: ContainerRecord, now: datetime) -> datetime:
-    current = container.current
-    if isinstance(current, Terminated):
-        return current.finished_at or now
-    return (current.since if isinstance(current, Waiting) else None) or now
-
-
-def _is_reset(end: Terminated, policy: BackOff) -> bool:
+def _is_reset(end: Terminated) -> bool:
     if end.started_at is None or end.finished_at is None:
         return False
-    return end.finished_at - end.started_at > policy.reset_after
+    return end.finished_at - end.started_at > _RESET_AFTER
 
 
 def waiting_message(pod: Json, container: ContainerRecord) -> str:

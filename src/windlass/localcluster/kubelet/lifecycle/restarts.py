@@ -9,7 +9,6 @@ from datetime import datetime
 import msgspec
 
 from windlass.localcluster.kubelet.lifecycle import back_off, specs, terminations
-from windlass.localcluster.kubelet.lifecycle.back_off import BackOff
 from windlass.localcluster.kubelet.lifecycle.records import ContainerRecord, Ending, PodRecord, Running
 from windlass.model.base import Json
 
@@ -44,30 +43,20 @@ class _Initialization(msgspec.Struct, frozen=True):
     has_failed: bool = False
 
 
-def next_steps(
-    pod: Json, record: PodRecord, now: datetime, policy: BackOff = back_off.KUBELET
-) -> tuple[Step, ...]:
+def next_steps(pod: Json, record: PodRecord, now: datetime) -> tuple[Step, ...]:
     """Return the next steps; none if only an event (an end, a probe result, a deletion) can change anything."""
     ending = terminations.ending_of(pod, record, now)
     to_start = None if ending or specs.has_final_phase(pod) else _containers_to_start(pod, record)
     if to_start is None:
-        return (_stop_or_finish(pod, record, ending),)
-    waits = {container.name: back_off.remaining_until(container, now, policy) for container in to_start}
-    starts = tuple(StartContainer(name) for name, moment in waits.items() if moment is None)
-    moments = [*waits.values(), terminations.deadline(pod, record)]
-    known = [moment for moment in moments if moment is not None]
-    return (*starts, WaitUntil(min(known))) if known else starts
+        return (stop_step(pod, record, ending) if record.is_anything_running else Finished(),)
+    restart_times = {container.name: back_off.restart_time(container, now) for container in to_start}
+    starts = tuple(StartContainer(name) for name, time in restart_times.items() if time is None)
+    times = [*restart_times.values(), terminations.deadline(pod, record)]
+    wait = min((time for time in times if time is not None), default=None)
+    return starts if wait is None else (*starts, WaitUntil(wait))
 
 
-def with_started(
-    pod: Json,
-    record: PodRecord,
-    name: str,
-    run: Running,
-    *,
-    image_id: str = "",
-    policy: BackOff = back_off.KUBELET,
-) -> PodRecord:
+def with_started(pod: Json, record: PodRecord, name: str, run: Running, *, image_id: str = "") -> PodRecord:
     """Return the record after `StartContainer`. A container without probes is started and ready at once."""
     container = record.container(name)
     spec = specs.container(pod, name)
@@ -79,7 +68,7 @@ def with_started(
         has_started=spec.get("startupProbe") is None,
         is_ready=spec.get("readinessProbe") is None,
         image_id=image_id,
-        back_off_seconds=back_off.next_delay(container, policy).total_seconds(),
+        back_off_seconds=back_off.next_delay(container).total_seconds(),
     )
     return record.with_container(started)
 
@@ -152,10 +141,6 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
     is_sidecar = latest.name in sidecars
     is_complete = latest.is_running and latest.has_started if is_sidecar else latest.has_succeeded
     return started[-1] + (1 if is_complete else 0)
-
-
-def _stop_or_finish(pod: Json, record: PodRecord, ending: Ending | None) -> Step:
-    return stop_step(pod, record, ending) if record.is_anything_running else Finished()
 
 
 def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:

@@ -15,7 +15,6 @@ from windlass.localcluster.kubelet.lifecycle import (
     termination_message,
     terminations,
 )
-from windlass.localcluster.kubelet.lifecycle.back_off import BackOff
 from windlass.localcluster.kubelet.lifecycle.records import (
     LOST,
     ContainerRecord,
@@ -30,30 +29,25 @@ from windlass.model.base import Json
 
 RUNTIME = "windlass"
 
-_OWN_FIELDS = (
-    "phase",
-    "conditions",
-    "reason",
-    "message",
-    "startTime",
-    "hostIP",
-    "hostIPs",
-    "podIP",
-    "podIPs",
+_OWN_FIELDS = frozenset(
+    {
+        *("phase", "conditions", "reason", "message", "startTime"),
+        *("hostIP", "hostIPs", "podIP", "podIPs"),
+        *("containerStatuses", "initContainerStatuses"),
+    }
 )
-_OWN_LISTS = ("containerStatuses", "initContainerStatuses")
 
 
-def pod_status(pod: Json, record: PodRecord, now: datetime, policy: BackOff = back_off.KUBELET) -> Json:
+def pod_status(pod: Json, record: PodRecord, now: datetime) -> Json:
     """Return the new status. Fields and conditions that others own, e.g. qosClass, stay unchanged."""
     known = specs.status(pod)
     ending = terminations.ending_of(pod, record, now)
     phase = _phase(pod, record, ending)
     is_over = phase in specs.FINAL_PHASES and not record.is_anything_running
-    shown = _with_lost(pod, record) if is_over else _with_back_offs(pod, record, ending, now, policy)
+    shown = _with_lost(pod, record) if is_over else _with_back_offs(pod, record, ending, now)
     init_statuses = _container_statuses(pod, shown.init_containers, specs.init_containers(pod))
     statuses = _container_statuses(pod, shown.containers, specs.containers(pod))
-    status: Json = {key: value for key, value in known.items() if key not in _OWN_FIELDS + _OWN_LISTS}
+    status: Json = {key: value for key, value in known.items() if key not in _OWN_FIELDS}
     status["phase"] = phase
     status["conditions"] = conditions.conditions(
         pod, phase, init_statuses, statuses, has_sandbox=record.has_sandbox and not is_over, now=now
@@ -144,14 +138,12 @@ def _addresses(known: Json, record: PodRecord) -> Json:
     return found
 
 
-def _with_back_offs(
-    pod: Json, record: PodRecord, ending: Ending | None, now: datetime, policy: BackOff
-) -> PodRecord:
+def _with_back_offs(pod: Json, record: PodRecord, ending: Ending | None, now: datetime) -> PodRecord:
     """Replace the state of containers in back-off by waiting, with their end as the last state."""
     if ending is not None:
         return record
     for container in record.all_containers:
-        if isinstance(container.current, Terminated) and _waits(pod, container, now, policy):
+        if isinstance(container.current, Terminated) and _waits(pod, container, now):
             waiting = Waiting("CrashLoopBackOff", back_off.waiting_message(pod, container))
             record = record.with_container(
                 msgspec.structs.replace(container, current=waiting, last=container.current)
@@ -163,11 +155,11 @@ def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now
     """Return whether the container has ended and waits for its restart."""
     if not isinstance(container.current, Terminated) or terminations.ending_of(pod, record, now) is not None:
         return False
-    return _waits(pod, container, now, back_off.KUBELET)
+    return _waits(pod, container, now)
 
 
-def _waits(pod: Json, container: ContainerRecord, now: datetime, policy: BackOff) -> bool:
-    is_waiting = back_off.remaining_until(container, now, policy) is not None
+def _waits(pod: Json, container: ContainerRecord, now: datetime) -> bool:
+    is_waiting = back_off.restart_time(container, now) is not None
     return is_waiting and restarts.should_restart(pod, container)
 
 

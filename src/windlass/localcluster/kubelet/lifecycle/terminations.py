@@ -33,8 +33,8 @@ def deadline(pod: Json, record: PodRecord) -> datetime | None:
     return start + timedelta(seconds=seconds) if seconds is not None and start else None
 
 
-def eviction(message: str, grace_seconds: int = 0) -> Ending:
-    return Ending(max(grace_seconds, MIN_GRACE_SECONDS), EVICTED, message)
+def eviction(message: str) -> Ending:
+    return Ending(MIN_GRACE_SECONDS, EVICTED, message)
 
 
 def _deletion(pod: Json) -> Ending | None:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 from datetime import timedelta
 
-from windlass.localcluster.kubelet.exec import ports, processes
+from windlass.localcluster.kubelet import streaming
 from windlass.localcluster.kubelet.lifecycle import restarts, specs
 from windlass.localcluster.kubelet.lifecycle.records import Running
 from windlass.localcluster.kubelet.pods.container_tracker import ContainerTracker
@@ -19,7 +19,6 @@ POST_START = "postStart"
 PRE_STOP = "preStop"
 # Kubernetes has no time limit for a postStart hook.
 _MAX_POST_START_SECONDS = 24 * 3600.0
-_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 class ContainerMonitor:
@@ -38,7 +37,7 @@ class ContainerMonitor:
         """Start the probes of a run that started `age` ago."""
         self.end(name)
         container = specs.container(self._containers.pod, name)
-        if not any(container.get(field) for field in _PROBES):
+        if not any(container.get(field) for field in schedule.SPEC_FIELDS.values()):
             return
         prober = Prober(
             container,
@@ -112,7 +111,7 @@ class ContainerTarget:
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
         """Return exit code and output. Raises TimeoutError after killing the command, OSError if it cannot start."""
         supervisor = self._containers.require_supervisor()
-        process = processes.of_executed(supervisor, await supervisor.execute(self._run_id, argv))
+        process = streaming.executed_process(supervisor, await supervisor.execute(self._run_id, argv))
         output = b""
         try:
             async with asyncio.timeout(timeout):
@@ -126,7 +125,7 @@ class ContainerTarget:
             raise
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await ports.connect(self._containers.require_supervisor(), host, port)
+        return await streaming.connect(self._containers.require_supervisor(), host, port)
 
 
 class _ProbeListener:

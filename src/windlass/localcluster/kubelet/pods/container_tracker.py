@@ -13,13 +13,11 @@ from windlass.localcluster.kubelet.containers.errors import FAILED_MOUNT, SetupE
 from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.kubelet.lifecycle import records, restarts
 from windlass.localcluster.kubelet.lifecycle.records import ContainerRecord, PodRecord, Running
-from windlass.localcluster.kubelet.pods import state_file
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodSandbox
-from windlass.localcluster.kubelet.pods.state_file import PodState
 from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.supervisor_client import Report, SupervisorClient
-from windlass.localcluster.sandbox import messages
+from windlass.localcluster.sandbox import messages, state_file
 from windlass.localcluster.sandbox.process import container_runs
 from windlass.model.base import Json
 
@@ -28,6 +26,15 @@ logger = logging.getLogger(__name__)
 # Mounting a network volume may take long.
 _SECONDS_TO_SET_UP = 180.0
 _SECONDS_TO_ANSWER = 10.0
+
+STATE_FILE = "state.json"
+"""File in the pod's directory with its PodState, for a restarted daemon."""
+
+
+class PodState(msgspec.Struct, frozen=True):
+    record: PodRecord
+    # Container name → id of a run that the supervisor was asked to start and has not reported yet.
+    starting: dict[str, str] = {}
 
 
 class ContainerTracker:
@@ -54,7 +61,6 @@ class ContainerTracker:
         self._faults = faults
         self._on_started = on_started
         self._on_ended = on_ended
-        # Container name → id of the run that the supervisor was asked to start and has not reported yet.
         self._starting = dict(state.starting) if state else {}
         self._starts: dict[str, messages.Started] = {}
 
@@ -118,7 +124,8 @@ class ContainerTracker:
     def save(self) -> None:
         """Write the state for the next daemon. A full disk must not end the pod."""
         try:
-            state_file.write(self._sandbox.folder.path, PodState(self.record, self._starting))
+            state = PodState(self.record, self._starting)
+            state_file.write(self._sandbox.folder.path / STATE_FILE, state)
         except OSError as error:
             logger.warning("pod %s: cannot save its state: %s", self._sandbox.pod_name, error)
 
@@ -172,7 +179,7 @@ class ContainerTracker:
             await supervisor.end()
         if self.has_lost_supervisor:
             self.has_lost_supervisor = False
-            await self._sandbox.kill_leftovers()
+            await self._sandbox.kill_orphaned_processes()
 
     # Changes of state
 
@@ -195,7 +202,7 @@ class ContainerTracker:
             case messages.NotStarted():
                 self._record_start_error(name, report)
             case messages.Ended():
-                self._record_end(name, self._faults.reported(report))
+                self._record_end(name, self._faults.apply(report))
         self.changed.set()
 
     def _record_start(self, name: str, report: messages.Started) -> None:

@@ -6,26 +6,30 @@
 import contextlib
 import itertools
 import os
+import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet import disk_errors
-from windlass.localcluster.kubelet.containers import network_files
+from windlass.localcluster.kubelet.containers import errors, network_files
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.sandbox import log_format
 from windlass.model.base import Json
 
-_OWN = 0o700
+MIN_FREE_BYTES = 4 * 1024**2
+_OWNER_ONLY = 0o700
 
 
 class PodFolder(msgspec.Struct, frozen=True):
+    """The directory of a pod, which is named after its UID."""
+
     path: Path
 
     @property
-    def socket(self) -> Path:
-        return self.path / "socket"
+    def uid(self) -> str:
+        return self.path.name
 
     @property
     def volumes(self) -> Path:
@@ -64,10 +68,6 @@ class PodFolder(msgspec.Struct, frozen=True):
         return self.logs(container) / log_format.file_name(restart_count)
 
 
-def of(pods: Path, uid: str) -> PodFolder:
-    return PodFolder(pods / uid)
-
-
 def hostname(pod: Json, host: str) -> str:
     """Return the hostname of a pod. A pod on the host network has the hostname of the machine."""
     return host if pod["spec"].get("hostNetwork") else network_files.hostname(pod)
@@ -78,14 +78,14 @@ def hostname(pod: Json, host: str) -> str:
 
 def make(folder: PodFolder) -> None:
     """Create the directory. Other users cannot read it, since it contains the pod's secrets."""
-    with disk_errors.reported_as(disk_errors.sandbox):
-        folder.path.mkdir(parents=True, exist_ok=True, mode=_OWN)
+    with errors.disk_errors_as(errors.failed_sandbox):
+        folder.path.mkdir(parents=True, exist_ok=True, mode=_OWNER_ONLY)
         folder.volumes.mkdir(exist_ok=True)
 
 
 def make_run(folder: PodFolder, run_id: str, container: str) -> None:
     """Create the directories of one run. Any user may write the termination message."""
-    with disk_errors.reported_as(disk_errors.container):
+    with errors.disk_errors_as(lambda problem: SetupError(problem, errors.CREATE_ERROR)):
         folder.run(run_id).mkdir(parents=True, exist_ok=True)
         folder.logs(container).mkdir(parents=True, exist_ok=True)
         message = folder.termination_log(run_id)
@@ -93,8 +93,8 @@ def make_run(folder: PodFolder, run_id: str, container: str) -> None:
         message.chmod(0o666)
 
 
-def drop_logs(folder: PodFolder, container: str, oldest: int) -> None:
-    """Delete the logs of runs before that one. Files that cannot be deleted are deleted with the pod."""
+def remove_old_logs(folder: PodFolder, container: str, oldest: int) -> None:
+    """Delete the logs of runs before `oldest`. Files that cannot be deleted are deleted with the pod."""
     with contextlib.suppress(OSError):
         for path in folder.logs(container).iterdir():
             number = path.name.partition(".")[0]
@@ -102,12 +102,11 @@ def drop_logs(folder: PodFolder, container: str, oldest: int) -> None:
                 path.unlink()
 
 
-def drop_runs(folder: PodFolder, known: Collection[str]) -> None:
-    """Delete the directories of all runs but the known ones."""
+def remove_runs_except(folder: PodFolder, run_ids: Collection[str]) -> None:
     with contextlib.suppress(OSError):
         for path in folder.run("").iterdir():
-            if path.name not in known:
-                remove(PodFolder(path))
+            if path.name not in run_ids:
+                remove(path)
 
 
 def write_hosts(
@@ -130,7 +129,7 @@ def write_hostname(folder: PodFolder, name: str) -> None:
 def _write(path: Path, text: str) -> bool:
     """Write in place: running containers have mounted this file, and would keep a replaced one."""
     content = text.encode()
-    with disk_errors.reported_as(disk_errors.sandbox):
+    with errors.disk_errors_as(errors.failed_sandbox):
         path.touch(mode=0o644)
         if path.read_bytes() == content:
             return False
@@ -141,34 +140,42 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
+def low_free_bytes(folder: Path) -> int | None:
+    """Return the free bytes of the directory's disk if they are below the threshold; None if there is enough space."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return None
+    return free if free < MIN_FREE_BYTES else None
+
+
 # Removal
 
 
-def remove(folder: PodFolder) -> None:
-    """Delete the directory, or raise OSError. Another call continues where this one stopped.
+def remove(top: Path) -> None:
+    """Delete a directory, or raise OSError. Another call continues where this one stopped.
 
     A subdirectory is moved to the top before it is emptied: so no path is too long, and a mounted directory, which
     cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.
     """
-    top = folder.path
     if not top.is_dir():
         return
     names = (top / f".removed-{number}" for number in itertools.count())
-    waiting = _without_files(top)
-    while waiting:
-        emptied = waiting.pop()
-        for inner in _without_files(emptied):
-            place = next(name for name in names if not name.exists())
-            _move(inner, place)
-            waiting.append(place)
-        emptied.rmdir()
+    remaining = _delete_files(top)
+    while remaining:
+        folder = remaining.pop()
+        for subfolder in _delete_files(folder):
+            target = next(name for name in names if not name.exists())
+            _move(subfolder, target)
+            remaining.append(target)
+        folder.rmdir()
     top.rmdir()
 
 
-def _without_files(folder: Path) -> list[Path]:
+def _delete_files(folder: Path) -> list[Path]:
     """Delete all files in a directory, and return its subdirectories."""
     # Programs leave directories that even their owner may not read or change.
-    folder.chmod(_OWN)
+    folder.chmod(_OWNER_ONLY)
     with os.scandir(folder) as entries:
         found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
     for path, is_folder in found:
@@ -177,10 +184,10 @@ def _without_files(folder: Path) -> list[Path]:
     return [path for path, is_folder in found if is_folder]
 
 
-def _move(folder: Path, place: Path) -> None:
+def _move(folder: Path, target: Path) -> None:
     try:
-        folder.rename(place)
+        folder.rename(target)
     except PermissionError:
         # Moving a directory changes its entry for the parent directory.
-        folder.chmod(_OWN)
-        folder.rename(place)
+        folder.chmod(_OWNER_ONLY)
+        folder.rename(target)

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import functools
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet import disk_errors, log_reader
+from windlass.localcluster.kubelet import log_reader
 from windlass.localcluster.kubelet.addresses import PodAddresses, PodNetwork
 from windlass.localcluster.kubelet.containers import plan as container_plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
@@ -20,7 +22,8 @@ from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.localcluster.kubelet.spawner_client import SpawnerClient
-from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeManager
+from windlass.localcluster.kubelet.volumes import setup
+from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeContext
 from windlass.localcluster.sandbox import log_format, messages
 from windlass.localcluster.sandbox.process import cgroups, processes
 from windlass.model.base import Json
@@ -35,20 +38,16 @@ class PodDirectories(msgspec.Struct, frozen=True):
     is_ephemeral: bool
     """Whether the data directory is deleted when the cluster stops."""
 
-    def of(self, uid: str) -> PodFolder:
-        return directory.of(self.path, uid)
+    def all(self) -> list[PodFolder]:
+        return [PodFolder(path) for path in sorted(self.path.iterdir())] if self.path.is_dir() else []
 
-    def existing(self) -> list[Path]:
-        return sorted(self.path.iterdir()) if self.path.is_dir() else []
-
-    async def kill_leftovers(self, folder: PodFolder) -> None:
+    async def kill_orphaned_processes(self, folder: PodFolder) -> None:
         """Kill the processes of a pod whose supervisor was killed. With PID namespaces the kernel does so itself."""
-        await asyncio.to_thread(self._kill_leftovers, folder)
+        await asyncio.to_thread(self._kill_orphaned_processes, folder)
 
-    def _kill_leftovers(self, folder: PodFolder) -> None:
-        uid = folder.path.name
-        find = functools.partial(processes.pids_with_variable, container_plan.MARKER.encode(), uid.encode())
-        processes.kill_all(find)
+    def _kill_orphaned_processes(self, folder: PodFolder) -> None:
+        marker, uid = container_plan.MARKER.encode(), folder.uid.encode()
+        processes.kill_all(functools.partial(processes.pids_with_variable, marker, uid))
         groups = cgroups.find(self.cluster)
         if groups is not None:
             groups.remove_named(folder.run_ids())
@@ -63,20 +62,22 @@ class PodSandbox:
         host: Host,
         network: PodNetwork,
         objects: ObjectLookup,
-        volumes: VolumeManager,
+        token: str,
+        claim_folder: Callable[[Json], Path],
         images: Images,
         spawner: SpawnerClient,
     ) -> None:
         meta = pod["metadata"]
         self.uid: str = meta["uid"]
         self.pod_name = f"{meta['namespace']}/{meta['name']}"
-        self.folder = directories.of(self.uid)
+        self.folder = PodFolder(directories.path / self.uid)
         self.is_isolated = network.is_isolated(pod)
         self._directories = directories
         self._host = host
         self._network = network
         self._objects = objects
-        self._volume_manager = volumes
+        self._token = token
+        self._claim_folder = claim_folder
         self._images = images
         self._spawner = spawner
         self._addresses = PodAddresses()
@@ -114,14 +115,28 @@ class PodSandbox:
         await self._spawner.spawn(plan)
 
     def prepare_volumes(self, pod: Json) -> PodVolumes:
-        self._volumes = self._volume_manager.prepare(pod, self.folder, self._facts(pod))
+        self._volumes = setup.prepare(self._volume_context(pod))
         return self._volumes
 
     def refresh_volumes(self, pod: Json) -> None:
         """Rewrite volume files whose ConfigMap, Secret or label changed. Files of a deleted object stay."""
         if self._volumes is not None:
             with contextlib.suppress(SetupError):
-                self._volume_manager.refresh(pod, self.folder, self._facts(pod))
+                setup.refresh(self._volume_context(pod))
+
+    def _volume_context(self, pod: Json) -> VolumeContext:
+        namespace = pod["metadata"]["namespace"]
+        return VolumeContext(
+            pod=pod,
+            folder=self.folder,
+            host=self._host,
+            now=datetime.now(UTC),
+            facts=self._facts(pod),
+            lookup=self._objects.lookup(namespace),
+            token=self._token,
+            claim=self._objects.claim(namespace),
+            claim_folder=self._claim_folder,
+        )
 
     def refresh_hosts(self, pod: Json) -> None:
         entries = self._objects.host_entries(pod)
@@ -132,10 +147,10 @@ class PodSandbox:
 
     # Containers
 
-    def drop_old_runs(self, name: str, restart_count: int, known: set[str]) -> None:
-        """Delete the logs of runs before the previous one, and the directories of runs that are not in `known`."""
-        directory.drop_logs(self.folder, name, restart_count - 1)
-        directory.drop_runs(self.folder, known)
+    def remove_old_runs(self, name: str, restart_count: int, kept_run_ids: set[str]) -> None:
+        """Delete the logs of runs before the previous one, and the directories of all runs but these."""
+        directory.remove_old_logs(self.folder, name, restart_count - 1)
+        directory.remove_runs_except(self.folder, kept_run_ids)
 
     def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
         container = specs.container(pod, name)
@@ -194,17 +209,17 @@ class PodSandbox:
         """Delete the directory. In an ephemeral cluster the logs stay readable until the cluster stops, unless the disk
         is full."""
         directories = self._directories
-        if not directories.is_ephemeral or disk_errors.free_if_short(directories.path) is not None:
-            directory.remove(self.folder)
+        if not directories.is_ephemeral or directory.low_free_bytes(directories.path) is not None:
+            directory.remove(self.folder.path)
             return
         for folder in (self.folder.volumes, self.folder.run("")):
-            directory.remove(PodFolder(folder))
+            directory.remove(folder)
 
     def free_disk(self) -> None:
         """Delete the logs and the pod's own volumes, as far as possible."""
         for folder in (self.folder.path / "logs", self.folder.volumes):
             with contextlib.suppress(OSError):
-                directory.remove(PodFolder(folder))
+                directory.remove(folder)
 
-    async def kill_leftovers(self) -> None:
-        await self._directories.kill_leftovers(self.folder)
+    async def kill_orphaned_processes(self) -> None:
+        await self._directories.kill_orphaned_processes(self.folder)

@@ -21,10 +21,9 @@ from windlass.localcluster.kubelet.lifecycle import restarts, specs, statuses, t
 from windlass.localcluster.kubelet.lifecycle.records import PodRecord, Running
 from windlass.localcluster.kubelet.lifecycle.restarts import Finished, StartContainer, StopAll, WaitUntil
 from windlass.localcluster.kubelet.pods.container_monitor import ContainerMonitor
-from windlass.localcluster.kubelet.pods.container_tracker import ContainerTracker
+from windlass.localcluster.kubelet.pods.container_tracker import ContainerTracker, PodState
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodSandbox
-from windlass.localcluster.kubelet.pods.state_file import PodState
 from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.pods.stopping import ContainerStopper
 from windlass.localcluster.kubelet.spawner_client import CannotSpawnError
@@ -122,7 +121,7 @@ class PodWorker:
         """Continue with the supervisor of an earlier daemon, or with what it saved if it has been killed."""
         self.sandbox.adopt_addresses(self.pod, self.record)
         if not await self.containers.adopt():
-            await self.sandbox.kill_leftovers()
+            await self.sandbox.kill_orphaned_processes()
             return
         # An object that a volume refers to may be missing by now. That matters only when a container is restarted.
         with contextlib.suppress(SetupError):
@@ -201,7 +200,7 @@ class PodWorker:
         run_id, container = secrets.token_hex(32), self.record.container(name)
         restart_count = container.restart_count + (1 if container.has_run else 0)
         try:
-            self.sandbox.drop_old_runs(name, restart_count, self.containers.reported_run_ids())
+            self.sandbox.remove_old_runs(name, restart_count, self.containers.reported_run_ids())
             plan = self.sandbox.plan(self.pod, name, run_id, restart_count)
         except SetupError as error:
             self.containers.reject_start(name, error)

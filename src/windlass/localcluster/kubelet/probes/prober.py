@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 MAX_OUTPUT = 10 * 1024
 # Additional time to kill a command after its timeout.
 SECONDS_TO_KILL = 5.0
-_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
-_FIELDS = {Kind.STARTUP: "startupProbe", Kind.LIVENESS: "livenessProbe", Kind.READINESS: "readinessProbe"}
+# Arbitrary start time of a run: only times relative to it matter.
+_RUN_START = datetime(2000, 1, 1, tzinfo=UTC)
 
 Result = tuple[Outcome, str]
 
@@ -65,8 +65,8 @@ async def perform(spec: Json, container: Json, pod: Json, target: ProbeTarget) -
 
 async def _execute(action: Json, container: Json, target: ProbeTarget, seconds: float) -> Result:
     # Only literal values of the container's env are expanded in a probe's command.
-    known = {one["name"]: one.get("value") or "" for one in container.get("env") or ()}
-    argv = [expansion.expand(word, known) for word in action.get("command") or ()]
+    literals = {variable["name"]: variable.get("value") or "" for variable in container.get("env") or ()}
+    argv = [expansion.expand(word, literals) for word in action.get("command") or ()]
     try:
         async with asyncio.timeout(seconds + SECONDS_TO_KILL):
             code, output = await target.exec(argv, seconds)
@@ -121,7 +121,7 @@ def _port(written: int | str, container: Json) -> int:
     port = written
     if isinstance(written, str):
         ports = container.get("ports") or ()
-        named = [one["containerPort"] for one in ports if one.get("name") == written]
+        named = [each["containerPort"] for each in ports if each.get("name") == written]
         if not named:
             raise ValueError(f'port "{written}" not found')
         port = named[0]
@@ -179,7 +179,7 @@ class Prober:
         self._monotonic = monotonic
         self._sleep = sleep
         self._zero = monotonic() - max(age, timedelta()).total_seconds()
-        self._state = schedule.begin(container, _BEGINNING)
+        self._state = schedule.begin(container, _RUN_START)
 
     async def run(self) -> None:
         self._report()
@@ -190,10 +190,8 @@ class Prober:
             # Meanwhile the pod may have begun to terminate.
             if probe is self._next():
                 await self._perform(probe.kind)
-        kill = (
-            None if self._is_terminating else schedule.kill(self._pod(), self._container["name"], self._state)
-        )
-        if kill is not None:
+        kill = schedule.kill(self._pod(), self._container["name"], self._state)
+        if kill is not None and not self._is_terminating:
             self._listener.on_kill(kill)
 
     async def _perform(self, kind: Kind) -> None:
@@ -209,7 +207,8 @@ class Prober:
 
     async def _result(self, kind: Kind) -> Result:
         try:
-            return await perform(self._container[_FIELDS[kind]], self._container, self._pod(), self._target)
+            spec = self._container[schedule.SPEC_FIELDS[kind]]
+            return await perform(spec, self._container, self._pod(), self._target)
         except Exception as error:
             logger.exception("container %s: cannot perform a probe", self._container["name"])
             return Outcome.ERROR, str(error)
@@ -222,7 +221,7 @@ class Prober:
         return bool(self._pod()["metadata"].get("deletionTimestamp"))
 
     def _now(self) -> datetime:
-        return _BEGINNING + timedelta(seconds=self._monotonic() - self._zero)
+        return _RUN_START + timedelta(seconds=self._monotonic() - self._zero)
 
     def _report(self) -> None:
         self._listener.on_change(*_health(self._state))

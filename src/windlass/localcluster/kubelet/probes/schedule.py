@@ -19,6 +19,10 @@ class Kind(StrEnum):
     READINESS = "Readiness"
 
 
+SPEC_FIELDS = {kind: f"{kind.lower()}Probe" for kind in Kind}
+"""The field of a container with the probe of each kind."""
+
+
 class Outcome(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
@@ -93,21 +97,10 @@ class Probes(msgspec.Struct, frozen=True):
         return min(candidates, key=lambda probe: probe.due_at, default=None)
 
     def with_result(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
-        changed = self._with_one(kind, outcome, now)
-        return _after_startup(changed, now) if changed.has_started and not self.has_started else changed
-
-    def _with_one(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
-        probe = {Kind.STARTUP: self.startup, Kind.LIVENESS: self.liveness, Kind.READINESS: self.readiness}[
-            kind
-        ]
+        probe: Probe | None = getattr(self, kind.lower())
         after = None if probe is None else probe.with_result(outcome, now)
-        match kind:
-            case Kind.STARTUP:
-                return msgspec.structs.replace(self, startup=after)
-            case Kind.LIVENESS:
-                return msgspec.structs.replace(self, liveness=after)
-            case Kind.READINESS:
-                return msgspec.structs.replace(self, readiness=after)
+        changed = msgspec.structs.replace(self, **{kind.lower(): after})
+        return _after_startup(changed, now) if changed.has_started and not self.has_started else changed
 
 
 def _after_startup(probes: Probes, now: datetime) -> Probes:
@@ -128,15 +121,13 @@ class Kill(msgspec.Struct, frozen=True):
 
 def begin(container: Json, started_at: datetime) -> Probes:
     """Return the probes of a run that has just started."""
-
-    def probe(kind: Kind, field: str) -> Probe | None:
-        spec = container.get(field)
-        return None if spec is None else _probe(kind, spec, started_at)
-
+    specs_by_kind = {kind: container.get(field) for kind, field in SPEC_FIELDS.items()}
     return Probes(
-        startup=probe(Kind.STARTUP, "startupProbe"),
-        liveness=probe(Kind.LIVENESS, "livenessProbe"),
-        readiness=probe(Kind.READINESS, "readinessProbe"),
+        **{
+            kind.lower(): _probe(kind, spec, started_at)
+            for kind, spec in specs_by_kind.items()
+            if spec is not None
+        }
     )
 
 
@@ -158,22 +149,24 @@ def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
     probe = probes.failed
     if probe is None:
         return None
-    is_initial = specs.is_init_container(pod, container_name)
-    subject = "Init container" if is_initial else "Container"
-    returns = not is_initial and specs.restart_policy(pod) != "Never"
-    words = f"{subject} {container_name} failed {probe.kind.lower()} probe"
-    return Kill(_grace(pod, probe.grace_seconds), words + (", will be restarted" if returns else ""))
+    is_init = specs.is_init_container(pod, container_name)
+    subject = "Init container" if is_init else "Container"
+    is_restarted = not is_init and specs.restart_policy(pod) != "Never"
+    message = f"{subject} {container_name} failed {probe.kind.lower()} probe"
+    return Kill(
+        _grace_seconds(pod, probe.grace_seconds), message + (", will be restarted" if is_restarted else "")
+    )
 
 
 def kill_with_pod(pod: Json, container_name: str) -> Kill:
     """Return the kill if the pod ends with this container. The probe's own grace period does not apply then."""
-    return Kill(_grace(pod, None), f"Stopping container {container_name}")
+    return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 
-def _grace(pod: Json, of_probe: int | None) -> int:
-    of_deletion: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
-    own = specs.grace_seconds(pod) if of_probe is None else of_probe
-    return max(own if of_deletion is None else of_deletion, terminations.MIN_GRACE_SECONDS)
+def _grace_seconds(pod: Json, probe_seconds: int | None) -> int:
+    deletion_seconds: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
+    own = specs.grace_seconds(pod) if probe_seconds is None else probe_seconds
+    return max(own if deletion_seconds is None else deletion_seconds, terminations.MIN_GRACE_SECONDS)
 
 
 def event_message(kind: Kind, outcome: Outcome, output: str) -> str | None:

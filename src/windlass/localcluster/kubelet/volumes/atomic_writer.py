@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -33,12 +32,14 @@ def update(folder: Path, files: Files, now: datetime, group: int | None = None) 
     try:
         _write_all(folder / name, files, group)
         # Before the switch, so that no name is missing after it, even if this process is killed.
-        _show(folder, names)
+        for new_name in names - _visible_names(folder):
+            (folder / new_name).symlink_to(f"{_CURRENT}/{new_name}")
         _replace_link(folder, name)
     except OSError:
         shutil.rmtree(folder / name, ignore_errors=True)
         raise
-    _hide(folder, names)
+    for old_name in _visible_names(folder) - names:
+        (folder / old_name).unlink()
     _remove_old(folder, name)
     return True
 
@@ -79,24 +80,13 @@ def _make_folder(path: Path) -> None:
 
 
 def _replace_link(folder: Path, name: str) -> None:
-    upcoming = folder / _NEXT
-    upcoming.unlink(missing_ok=True)
-    upcoming.symlink_to(name)
-    upcoming.replace(folder / _CURRENT)
+    link = folder / _NEXT
+    link.unlink(missing_ok=True)
+    link.symlink_to(name)
+    link.replace(folder / _CURRENT)
 
 
-def _show(folder: Path, names: Iterable[str]) -> None:
-    for name in {*names} - _shown(folder):
-        (folder / name).symlink_to(f"{_CURRENT}/{name}")
-
-
-def _hide(folder: Path, names: Iterable[str]) -> None:
-    """Remove all other names."""
-    for name in _shown(folder) - {*names}:
-        (folder / name).unlink()
-
-
-def _shown(folder: Path) -> set[str]:
+def _visible_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.is_symlink() and not path.name.startswith(_HIDDEN)}
 
 

@@ -2,7 +2,8 @@
 
 import base64
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -11,11 +12,7 @@ from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.model.base import Json
 
-Token = Callable[[str, int], str]
-"""Function from audience (may be empty) and seconds to a token of the pod's service account."""
-
-_MODE = 0o644
-_TOKEN_SECONDS = 3600
+_DEFAULT_MODE = 0o644
 _MAX_PATH = 4096
 _MAX_NAME = 255
 
@@ -31,7 +28,8 @@ class _Origin(msgspec.Struct, frozen=True):
     pod: Json
     lookup: Lookup
     facts: Facts
-    token: Token
+    # The token of the service account, the same for all audiences and without expiration.
+    token: str
 
 
 Files = dict[str, VolumeFile]
@@ -41,12 +39,14 @@ def holds_files(volume: Json) -> bool:
     return any(kind in volume for kind in _SOURCES)
 
 
-def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: Token) -> Files:
+def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: str) -> Files:
     """Return the files of a volume that `holds_files`, by relative path."""
     kind = next(kind for kind in _SOURCES if kind in volume)
     source = volume[kind] or {}
     try:
-        found = _SOURCES[kind](source, source.get("defaultMode", _MODE), _Origin(pod, lookup, facts, token))
+        found = _SOURCES[kind](
+            source, source.get("defaultMode", _DEFAULT_MODE), _Origin(pod, lookup, facts, token)
+        )
         return _with_clean_paths(found)
     except SetupError as error:
         raise errors.failed_mount(volume["name"], error.message) from None
@@ -57,7 +57,7 @@ def _config_map(source: Json, mode: int, origin: _Origin) -> Files:
     contents = {key: text.encode() for key, text in (found.get("data") or {}).items()}
     for key, encoded in (found.get("binaryData") or {}).items():
         contents.setdefault(key, base64.b64decode(encoded))
-    return _chosen(contents, source, mode, "configmap references non-existent config key")
+    return _selected(contents, source, mode, "configmap references non-existent config key")
 
 
 def _secret(source: Json, mode: int, origin: _Origin) -> Files:
@@ -65,7 +65,7 @@ def _secret(source: Json, mode: int, origin: _Origin) -> Files:
     name = source.get("secretName") or source.get("name", "")
     found = _object("Secret", name, source, origin.lookup)
     contents = {key: base64.b64decode(encoded) for key, encoded in (found.get("data") or {}).items()}
-    return _chosen(contents, source, mode, "references non-existent secret key")
+    return _selected(contents, source, mode, "references non-existent secret key")
 
 
 def _downward(source: Json, mode: int, origin: _Origin) -> Files:
@@ -85,9 +85,7 @@ def _downward_text(item: Json, origin: _Origin) -> str:
 
 
 def _token(source: Json, mode: int, origin: _Origin) -> Files:
-    seconds = source.get("expirationSeconds", _TOKEN_SECONDS)
-    content = origin.token(source.get("audience", ""), seconds)
-    return {source["path"]: VolumeFile(content.encode(), mode)}
+    return {source["path"]: VolumeFile(origin.token.encode(), mode)}
 
 
 def _projected(source: Json, mode: int, origin: _Origin) -> Files:
@@ -114,7 +112,8 @@ def _object(kind: str, name: str, source: Json, lookup: Lookup) -> Json:
     return found or {}
 
 
-def _chosen(contents: Mapping[str, bytes], source: Json, mode: int, absent: str) -> Files:
+def _selected(contents: Mapping[str, bytes], source: Json, mode: int, missing_key: str) -> Files:
+    """Return the files of the selected `items`, or of all keys. `missing_key` begins the message for a missing key."""
     items = source.get("items")
     if not items:
         return {key: VolumeFile(content, mode) for key, content in contents.items()}
@@ -123,7 +122,7 @@ def _chosen(contents: Mapping[str, bytes], source: Json, mode: int, absent: str)
         if item["key"] in contents:
             found[item["path"]] = VolumeFile(contents[item["key"]], item.get("mode", mode))
         elif not source.get("optional"):
-            raise SetupError(f"{absent}: {item['key']}")
+            raise SetupError(f"{missing_key}: {item['key']}")
     return found
 
 
@@ -132,9 +131,9 @@ def _with_clean_paths(found: Files) -> Files:
         _check_path(path)
     clean = {posixpath.normpath(path): file for path, file in found.items()}
     for path in clean:
-        above = next((folder for folder in _folders_above(path) if folder in clean), None)
-        if above is not None:
-            raise SetupError(f"invalid path: {path} is below {above}, which is a file")
+        parent = next((str(each) for each in PurePosixPath(path).parents if str(each) in clean), None)
+        if parent is not None:
+            raise SetupError(f"invalid path: {path} is below {parent}, which is a file")
     return clean
 
 
@@ -154,21 +153,7 @@ def _check_path(path: str) -> None:
         raise SetupError(f"invalid path: must not start with '..': {path}")
 
 
-def _folders_above(path: str) -> Iterable[str]:
-    while path := posixpath.dirname(path):
-        yield path
-
-
 _Source = Callable[[Json, int, _Origin], Files]
-_PROJECTIONS: dict[str, _Source] = {
-    "configMap": _config_map,
-    "secret": _secret,
-    "downwardAPI": _downward,
-    "serviceAccountToken": _token,
-}
-_SOURCES: dict[str, _Source] = {
-    "configMap": _config_map,
-    "secret": _secret,
-    "downwardAPI": _downward,
-    "projected": _projected,
-}
+_COMMON: dict[str, _Source] = {"configMap": _config_map, "secret": _secret, "downwardAPI": _downward}
+_PROJECTIONS = _COMMON | {"serviceAccountToken": _token}
+_SOURCES = _COMMON | {"projected": _projected}

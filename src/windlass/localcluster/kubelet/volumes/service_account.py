@@ -14,10 +14,10 @@ CA_CONFIG_MAP = "kube-root-ca.crt"
 CA_FILE = "ca.crt"
 # Names of volumes in a pod spec cannot contain an underscore, so this one cannot collide.
 _VOLUME = "kube-api-access_"
-_SECONDS = 3607
+_TOKEN_EXPIRATION_SECONDS = 3607
 
 
-def with_access(pod: Json) -> Json:
+def with_volume(pod: Json) -> Json:
     """Return the pod with the service account volume; unchanged if automountServiceAccountToken is false."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
@@ -30,13 +30,6 @@ def with_access(pod: Json) -> Json:
     return {**pod, "spec": {**spec, **containers, "volumes": [*(spec.get("volumes") or ()), _volume()]}}
 
 
-def container_of(pod: Json, container: Json) -> Json:
-    """Return the container of this pod with the same name."""
-    spec = pod["spec"]
-    every = (*(spec.get("initContainers") or ()), *spec["containers"])
-    return next(one for one in every if one["name"] == container["name"])
-
-
 def _with_mount(container: Json) -> Json:
     mounts = container.get("volumeMounts") or ()
     if any(posixpath.normpath(mount["mountPath"]) == MOUNT_PATH for mount in mounts):
@@ -47,7 +40,7 @@ def _with_mount(container: Json) -> Json:
 
 def _volume() -> Json:
     sources: list[dict[str, Any]] = [
-        {"serviceAccountToken": {"path": "token", "expirationSeconds": _SECONDS}},
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_EXPIRATION_SECONDS}},
         {"configMap": {"name": CA_CONFIG_MAP, "items": [{"key": CA_FILE, "path": CA_FILE}]}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]

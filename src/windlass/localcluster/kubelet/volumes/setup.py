@@ -6,20 +6,18 @@
 import os
 import stat
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from windlass.k8s import quantities
-from windlass.localcluster.kubelet import disk_errors
 from windlass.localcluster.kubelet.containers import errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
-from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods.directory import PodFolder
-from windlass.localcluster.kubelet.volumes import atomic_writer, host_path, service_account
+from windlass.localcluster.kubelet.volumes import atomic_writer, service_account
 from windlass.localcluster.kubelet.volumes import files as volume_files
 from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
 from windlass.model.base import Json
@@ -27,15 +25,30 @@ from windlass.model.base import Json
 _SUPPORTED = "emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs"
 
 
-class Sources(msgspec.Struct, frozen=True):
-    """Sources of the content of volumes."""
+class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod, its directory, and the sources of the content of its volumes."""
 
+    pod: Json
+    folder: PodFolder
+    host: Host
+    now: datetime
     facts: Facts
     lookup: Lookup
-    token: volume_files.Token
+    token: str
     claim: Callable[[str], Json | None]
     """Function from the name of a claim in the pod's namespace to the claim."""
     claim_folder: Callable[[Json], Path]
+
+    @property
+    def group(self) -> int | None:
+        """The fsGroup. Only root can change the group of files; any other user owns the volumes anyway."""
+        group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
+        return group if self.host.is_root else None
+
+    @property
+    def volumes(self) -> list[Json]:
+        pod = service_account.with_volume(self.pod) if self.host.can_mount else self.pod
+        return pod["spec"].get("volumes") or []
 
 
 class PodVolumes(msgspec.Struct, frozen=True):
@@ -48,99 +61,53 @@ class PodVolumes(msgspec.Struct, frozen=True):
         return any(each.path == self.paths[name] for each in self.mounted)
 
 
-class VolumeManager:
-    """Sets up volumes from objects of the API server, the token of the cluster and the directories of claims."""
-
-    def __init__(
-        self, objects: ObjectLookup, host: Host, token: str, claim_folder: Callable[[Json], Path]
-    ) -> None:
-        self._objects = objects
-        self._host = host
-        self._token = token
-        self._claim_folder = claim_folder
-
-    def prepare(self, pod: Json, folder: PodFolder, facts: Facts) -> PodVolumes:
-        return prepare(pod, folder, self._sources(pod, facts), self._host, datetime.now(UTC))
-
-    def refresh(self, pod: Json, folder: PodFolder, facts: Facts) -> bool:
-        return refresh(pod, folder, self._sources(pod, facts), self._host, datetime.now(UTC))
-
-    def _sources(self, pod: Json, facts: Facts) -> Sources:
-        namespace = pod["metadata"]["namespace"]
-        return Sources(
-            facts=facts,
-            lookup=self._objects.lookup(namespace),
-            token=lambda *_: self._token,
-            claim=self._objects.claim(namespace),
-            claim_folder=self._claim_folder,
-        )
+_VolumeSource = str | MemoryFolder | NfsFolder
+"""A path on the machine, or a volume that the supervisor mounts."""
 
 
-class _Setting(msgspec.Struct, frozen=True):
-    pod: Json
-    folder: PodFolder
-    sources: Sources
-    host: Host
-    now: datetime
-
-    @property
-    def group(self) -> int | None:
-        """The fsGroup. Only root can change the group of files; any other user owns the volumes anyway."""
-        group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
-        return group if self.host.is_root else None
-
-
-_Place = str | MemoryFolder | NfsFolder
-
-
-def prepare(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> PodVolumes:
+def prepare(context: VolumeContext) -> PodVolumes:
     """Create the volumes. Existing content stays, so that a running pod can be prepared again."""
-    pod = service_account.with_access(pod) if host.can_mount else pod
-    setting = _Setting(pod, folder, sources, host, now)
-    places = {volume["name"]: _prepared(volume, setting) for volume in pod["spec"].get("volumes") or ()}
+    sources = {volume["name"]: _prepare_volume(volume, context) for volume in context.volumes}
     return PodVolumes(
-        {name: place if isinstance(place, str) else place.path for name, place in places.items()},
-        tuple(place for place in places.values() if not isinstance(place, str)),
+        {name: source if isinstance(source, str) else source.path for name, source in sources.items()},
+        tuple(source for source in sources.values() if not isinstance(source, str)),
     )
 
 
-def refresh(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> bool:
+def refresh(context: VolumeContext) -> bool:
     """Rewrite files whose content has changed, and return whether there were any.
 
     A volume with a missing source stays unchanged; its error is raised after all others have been refreshed.
     """
-    pod = service_account.with_access(pod) if host.can_mount else pod
-    setting = _Setting(pod, folder, sources, host, now)
-    is_changed, refused = False, None
-    for volume in filter(volume_files.holds_files, pod["spec"].get("volumes") or ()):
+    is_changed, first_error = False, None
+    for volume in filter(volume_files.holds_files, context.volumes):
         try:
-            is_changed |= _update(volume, setting)
-        except SetupError as refusal:
-            refused = refused or refusal
-    if refused is not None:
-        raise refused
+            is_changed |= _update(volume, context)
+        except SetupError as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
     return is_changed
 
 
-def _prepared(volume: Json, setting: _Setting) -> _Place:
+def _prepare_volume(volume: Json, context: VolumeContext) -> _VolumeSource:
     kind = next((key for key in volume if key != "name"), "emptyDir")
     if kind not in _KINDS:
         problem = f"volume type {kind} is not supported on this cluster. Use {_SUPPORTED}."
         raise errors.failed_mount(volume["name"], problem)
-    with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
-        return _KINDS[kind](volume, setting)
+    with errors.disk_errors_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+        return _KINDS[kind](volume, context)
 
 
-def _empty_folder(volume: Json, setting: _Setting) -> _Place:
-    path = setting.folder.volume(volume["name"])
+def _empty_folder(volume: Json, context: VolumeContext) -> _VolumeSource:
+    path = context.folder.volume(volume["name"])
     if not path.is_dir():
         path.mkdir()
         path.chmod(0o777)
-        _give_to_group(path, setting.group)
-    if not is_in_memory(volume) or not setting.host.can_mount:
+        _give_to_group(path, context.group)
+    if not is_in_memory(volume) or not context.host.can_mount:
         return str(path)
-    size = memory_size(volume, setting.pod, setting.sources.facts)
-    return MemoryFolder(str(path), size)
+    return MemoryFolder(str(path), memory_size(volume, context.pod, context.facts))
 
 
 def is_in_memory(volume: Json) -> bool:
@@ -172,18 +139,17 @@ def _bytes(written: str | None) -> int:
     return int(quantities.parse(written or "0"))
 
 
-def _host_path(volume: Json, _: _Setting) -> _Place:
-    creation = host_path.creation(volume, _mode)
-    path: str = volume["hostPath"]["path"]
-    if creation is None:
-        return path
-    made = Path(creation.path)
-    if creation.is_folder:
-        made.mkdir(parents=True, exist_ok=True)
-    else:
-        made.touch()
-    made.chmod(creation.mode)
-    return path
+def _host_path(volume: Json, _: VolumeContext) -> _VolumeSource:
+    path = Path(volume["hostPath"]["path"])
+    mode = host_path_mode_to_create(volume, _mode)
+    if mode is not None:
+        if stat.S_ISDIR(mode):
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.touch()
+        path.chmod(stat.S_IMODE(mode))
+    written: str = volume["hostPath"]["path"]
+    return written
 
 
 def _mode(path: str) -> int | None:
@@ -193,33 +159,84 @@ def _mode(path: str) -> int | None:
         return None
 
 
-def _files(volume: Json, setting: _Setting) -> _Place:
-    _update(volume, setting)
-    return str(setting.folder.volume(volume["name"]))
+def host_path_mode_to_create(volume: Json, mode_of: Callable[[str], int | None]) -> int | None:
+    """Return the `st_mode` of the directory or file to create; None if the path exists.
+
+    `mode_of` returns the `st_mode` of the target of a path; None if nothing exists there. Raises SetupError for a path
+    of another type than the field `type`.
+    """
+    path, kind = volume["hostPath"]["path"], volume["hostPath"].get("type") or ""
+    if ".." in path.split("/"):
+        raise errors.failed_mount(volume["name"], f"invalid HostPath `{path}`: must not contain '..'")
+    mode = mode_of(path)
+    if mode is None and kind in _CREATED_MODES:
+        return _CREATED_MODES[kind]
+    if not kind:
+        return None
+    expected = kind.removesuffix("OrCreate") if kind in _CREATED_MODES else kind
+    if expected not in _PATH_TYPES:
+        raise errors.failed_mount(volume["name"], f"{kind} is an invalid volume type")
+    is_expected_type, description = _PATH_TYPES[expected]
+    if mode is None or not is_expected_type(mode):
+        raise errors.failed_mount(volume["name"], _type_mismatch(path, description, mode))
+    return None
 
 
-def _update(volume: Json, setting: _Setting) -> bool:
-    sources = setting.sources
-    files = volume_files.files(volume, setting.pod, sources.lookup, sources.facts, sources.token)
-    path = setting.folder.volume(volume["name"])
-    with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
-        return atomic_writer.update(path, files, setting.now, setting.group)
+def _type_mismatch(path: str, expected: str, mode: int | None) -> str:
+    """Return the message of the kubelet for a path that has another type."""
+    types = (name for name, (is_type, _) in _PATH_TYPES.items() if mode is not None and is_type(mode))
+    found = next(types, None)
+    if found:
+        return f"hostPath type check failed: {path} is not a {expected}, it's a {found}"
+    reason = (
+        f'path "{path}" does not exist'
+        if mode is None
+        else "only recognise file, directory, socket, block device and character device"
+    )
+    return f"hostPath type check failed, {path} is not a {expected}, unable to determine its type: {reason}"
 
 
-def _claimed(volume: Json, setting: _Setting) -> _Place:
+# Without a type the kubelet checks nothing, and the container runtime creates a directory.
+_CREATED_MODES = {
+    "": stat.S_IFDIR | 0o755,
+    "DirectoryOrCreate": stat.S_IFDIR | 0o755,
+    "FileOrCreate": stat.S_IFREG | 0o644,
+}
+_PATH_TYPES: dict[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "directory"),
+    "File": (stat.S_ISREG, "file"),
+    "Socket": (stat.S_ISSOCK, "socket file"),
+    "CharDevice": (stat.S_ISCHR, "character device"),
+    "BlockDevice": (stat.S_ISBLK, "block device"),
+}
+
+
+def _files(volume: Json, context: VolumeContext) -> _VolumeSource:
+    _update(volume, context)
+    return str(context.folder.volume(volume["name"]))
+
+
+def _update(volume: Json, context: VolumeContext) -> bool:
+    files = volume_files.files(volume, context.pod, context.lookup, context.facts, context.token)
+    path = context.folder.volume(volume["name"])
+    with errors.disk_errors_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+        return atomic_writer.update(path, files, context.now, context.group)
+
+
+def _claimed(volume: Json, context: VolumeContext) -> _VolumeSource:
     name = volume["persistentVolumeClaim"]["claimName"]
-    claim = setting.sources.claim(name)
+    claim = context.claim(name)
     problem = _claim_problem(name, claim)
     if claim is None or problem:
-        volume_name, namespace = volume["name"], setting.pod["metadata"]["namespace"]
+        volume_name, namespace = volume["name"], context.pod["metadata"]["namespace"]
         message = (
             f"Unable to attach or mount volumes: unmounted volumes=[{volume_name}], unattached volumes=[],"
             f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {problem}"
         )
         raise SetupError(message, errors.FAILED_MOUNT)
-    path = setting.sources.claim_folder(claim)
+    path = context.claim_folder(claim)
     path.stat()
-    _give_to_group(path, setting.group)
+    _give_to_group(path, context.group)
     return str(path)
 
 
@@ -232,11 +249,11 @@ def _claim_problem(name: str, claim: Json | None) -> str:
     return "" if is_bound else "PVC is not bound"
 
 
-def _nfs(volume: Json, setting: _Setting) -> _Place:
-    if not setting.host.can_mount:
-        problem = f"this machine does not allow mounts for pods ({setting.host.no_mounts_because})"
+def _nfs(volume: Json, context: VolumeContext) -> _VolumeSource:
+    if not context.host.can_mount:
+        problem = f"this machine does not allow mounts for pods ({context.host.no_mounts_because})"
         raise errors.failed_mount(volume["name"], problem)
-    path, source = setting.folder.volume(volume["name"]), volume["nfs"]
+    path, source = context.folder.volume(volume["name"]), volume["nfs"]
     path.mkdir(exist_ok=True)
     return NfsFolder(str(path), source["server"], source["path"], bool(source.get("readOnly")))
 
@@ -249,7 +266,7 @@ def _give_to_group(path: Path, group: int | None) -> None:
     path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_ISGID | stat.S_IRWXG)
 
 
-_KINDS: dict[str, Callable[[Json, _Setting], _Place]] = {
+_KINDS: dict[str, Callable[[Json, VolumeContext], _VolumeSource]] = {
     "emptyDir": _empty_folder,
     "hostPath": _host_path,
     "configMap": _files,

@@ -65,8 +65,8 @@ def _resolved(mount: messages.Mount) -> messages.Mount:
     if not mount.sub_path:
         return mount
     try:
-        source = sub_paths.inside(pathlib.Path(mount.source), mount.sub_path)
-    except sub_paths.OutsideError as error:
+        source = sub_paths.resolve(pathlib.Path(mount.source), mount.sub_path)
+    except sub_paths.SubPathError as error:
         raise RootError(f"mounting {mount.sub_path} at {mount.target}: {error}") from error
     return msgspec.structs.replace(mount, source=str(source), sub_path="")
 

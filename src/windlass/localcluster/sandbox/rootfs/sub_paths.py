@@ -4,23 +4,23 @@ import stat
 from pathlib import Path
 
 
-class OutsideError(Exception):
+class SubPathError(Exception):
     """The path is outside of the volume, or not accessible."""
 
 
-def inside(volume: Path, path: str) -> Path:
+def resolve(volume: Path, path: str) -> Path:
     """Return the resolved path. Missing directories are created with the mode of the volume."""
     try:
         top = volume.resolve(strict=True)
         found = (top / path).resolve()
         if not found.is_relative_to(top):
-            raise OutsideError(f"{path} is outside of the volume: {found}")
+            raise SubPathError(f"{path} is outside of the volume: {found}")
         _make(found, stat.S_IMODE(top.stat().st_mode) & 0o777)
     except OSError as error:
-        raise OutsideError(f"{error.filename or volume}: {error.strerror or error}") from error
+        raise SubPathError(f"{error.filename or volume}: {error.strerror or error}") from error
     except RuntimeError as error:
         # Python up to 3.12 raises it for circular links.
-        raise OutsideError(f"{path} is a circular link") from error
+        raise SubPathError(f"{path} is a circular link") from error
     return found
 
 

@@ -5,7 +5,7 @@ import pwd
 
 import pytest
 
-from windlass.localcluster.kubelet.containers import users
+from windlass.localcluster.kubelet.containers import plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.sandbox.messages import User
@@ -20,7 +20,7 @@ KNOWN = pwd.getpwuid(os.getuid())
 
 def _user(of_pod: Json, of_container: Json, host: Host) -> User:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"securityContext": of_pod}}
-    return users.user(pod, {"name": "main", "securityContext": of_container}, host)
+    return plan.container_user(pod, {"name": "main", "securityContext": of_container}, host)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_other_user_is_rejected_without_root(of_pod: Json, named: str) -> None:
     ],
 )
 def test_home_of_an_unknown_user(user: User, expected: dict[str, str]) -> None:
-    assert users.environment(user, ROOT) == expected
+    assert plan.user_environment(user, ROOT) == expected
 
 
 def test_home_of_a_known_user() -> None:
     somebody_else = Host(uid=KNOWN.pw_uid + 1, gid=0, groups=(), environment={})
-    found = users.environment(User(KNOWN.pw_uid, 0), somebody_else)
+    found = plan.user_environment(User(KNOWN.pw_uid, 0), somebody_else)
     assert found == {"HOME": KNOWN.pw_dir, "USER": KNOWN.pw_name, "LOGNAME": KNOWN.pw_name}

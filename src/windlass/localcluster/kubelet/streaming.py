@@ -1,19 +1,22 @@
-"""Processes in containers that clients use through exec and attach."""
+"""Exec, attach and port-forward: processes in containers, and connections to ports of a pod."""
 
 import asyncio
 import contextlib
 import fcntl
 import os
+import socket
 import struct
 import termios
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from windlass.localcluster.apiserver.streams import websockets
 from windlass.localcluster.kubelet import sandbox_connection
 from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
-_PIECE = 64 * 1024
-_LARGEST_SIZE = 0xFFFF
+LOOPBACK = "127.0.0.1"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_READ_BYTES = 64 * 1024
+_MAX_TERMINAL_SIZE = 0xFFFF
 
 
 class RemoteProcess:
@@ -35,14 +38,14 @@ class RemoteProcess:
         self._stdin = stdin
         self._terminal = terminal
         self._exit_code = exit_code
-        self._open = {descriptor for _, descriptor in self._streams} | (
-            {stdin} if stdin is not None else set()
-        )
+        self._open = {descriptor for _, descriptor in self._streams}
+        if stdin is not None:
+            self._open.add(stdin)
+        for descriptor in self._open:
+            os.set_blocking(descriptor, False)
         self._is_abandoned = False
 
     async def write_stdin(self, data: bytes) -> None:
-        if self._stdin is None:
-            return
         rest = memoryview(data)
         while rest and self._stdin is not None:
             try:
@@ -64,20 +67,20 @@ class RemoteProcess:
 
     async def resize(self, width: int, height: int) -> None:
         if self._terminal is not None:
-            rows, columns = (max(0, min(size, _LARGEST_SIZE)) for size in (height, width))
+            rows, columns = (max(0, min(size, _MAX_TERMINAL_SIZE)) for size in (height, width))
             fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         pieces: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(maxsize=4)
         readers = [asyncio.create_task(_read(*stream, pieces)) for stream in self._streams]
-        left = len(readers)
+        open_count = len(readers)
         try:
-            while left:
+            while open_count:
                 channel, piece = await pieces.get()
                 if piece:
                     yield channel, piece
                 else:
-                    left -= 1
+                    open_count -= 1
         finally:
             for reader in readers:
                 reader.cancel()
@@ -86,9 +89,7 @@ class RemoteProcess:
 
     async def wait(self) -> int:
         """Return the exit code. Raises OSError if the process could not be started."""
-        if self._exit_code is None:
-            return 0
-        return await self._exit_code
+        return 0 if self._exit_code is None else await self._exit_code
 
     async def abandon(self) -> None:
         if not self._is_abandoned:
@@ -103,31 +104,23 @@ class RemoteProcess:
         self._terminal = None
 
 
-def of_executed(supervisor: SupervisorClient, executed: Executed) -> RemoteProcess:
-    for descriptor in executed.descriptors:
-        os.set_blocking(descriptor, False)
-    if len(executed.descriptors) == 1:
-        (terminal,) = executed.descriptors
-        streams = [(websockets.STDOUT, terminal)]
-        return RemoteProcess(
-            supervisor,
-            executed.call,
-            streams,
-            terminal,
-            exit_code=executed.exit_code,
-            terminal=terminal,
-        )
-    stdin, stdout, stderr = executed.descriptors
-    streams = [(websockets.STDOUT, stdout), (websockets.STDERR, stderr)]
-    return RemoteProcess(supervisor, executed.call, streams, stdin, exit_code=executed.exit_code)
+def executed_process(supervisor: SupervisorClient, executed: Executed) -> RemoteProcess:
+    """Return the executed process. A terminal has one descriptor for all streams."""
+    stdin, *outputs = executed.descriptors
+    return RemoteProcess(
+        supervisor,
+        executed.call,
+        zip((websockets.STDOUT, websockets.STDERR), outputs or [stdin], strict=False),
+        stdin,
+        exit_code=executed.exit_code,
+        terminal=None if outputs else stdin,
+    )
 
 
-def of_attached(
+def attached_process(
     supervisor: SupervisorClient, call: int, descriptors: list[int], *, is_terminal: bool
 ) -> RemoteProcess:
     """Return the attached process. Its stdout and stderr are merged."""
-    for descriptor in descriptors:
-        os.set_blocking(descriptor, False)
     output, stdin = descriptors[0], descriptors[1] if len(descriptors) > 1 else None
     terminal = stdin if is_terminal else None
     return RemoteProcess(supervisor, call, [(websockets.STDOUT, output)], stdin, terminal=terminal)
@@ -137,13 +130,43 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
     """Read until the end, which is put as an empty piece."""
     while True:
         try:
-            piece = os.read(descriptor, _PIECE)
+            piece = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
             await sandbox_connection.readable(descriptor)
             continue
         except OSError:
-            # The end of a terminal that all processes have closed.
+            # Reading a terminal that all processes have closed fails with EIO.
             piece = b""
         await pieces.put((channel, piece))
         if not piece:
             return
+
+
+async def forward(
+    supervisor: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
+) -> Streams:
+    """Connect to a port on the loopback or the address of the pod. Raises OSError.
+
+    On the host network all pods share the loopback: there the pod's address comes first.
+    """
+    hosts = (LOOPBACK, *addresses) if is_isolated else (*addresses, LOOPBACK)
+    for host in hosts[:-1]:
+        with contextlib.suppress(OSError):
+            return await connect(supervisor, host, port)
+    return await connect(supervisor, hosts[-1], port)
+
+
+async def connect(supervisor: SupervisorClient, host: str, port: int) -> Streams:
+    """Connect from within the pod. The machine resolves the host name. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connection = await supervisor.connect(str(found[0][4][0]), port)
+    connection.setblocking(False)
+    try:
+        await sandbox_connection.writable(connection.fileno())
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        return await asyncio.open_connection(sock=connection)
+    except BaseException:
+        connection.close()
+        raise

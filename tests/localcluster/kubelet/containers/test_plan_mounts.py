@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.volumes.mounts import Mount, mounts, termination_message_path
+from windlass.localcluster.kubelet.containers.plan import VolumeMount, termination_message_path, volume_mounts
 from windlass.model.base import Json
 
 VOLUMES: list[Json] = [
@@ -17,38 +17,38 @@ SHM = "/dev/shm"  # noqa: S108
 ENVIRONMENT = {"POD": "worker-0", "EMPTY": "", "UP": "..", "ROOT": "/etc"}
 
 
-def _mounts(pod: Json, *written: Json) -> tuple[Mount, ...]:
+def _mounts(pod: Json, *written: Json) -> tuple[VolumeMount, ...]:
     pod["spec"]["volumes"] = VOLUMES
-    return mounts(pod, {"name": "main", "volumeMounts": [*written]}, ENVIRONMENT)
+    return volume_mounts(pod, {"name": "main", "volumeMounts": [*written]}, ENVIRONMENT)
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ({"name": "data", "mountPath": "/data"}, Mount("data", "", "/data", False)),
-        ({"name": "data", "mountPath": "/data", "readOnly": True}, Mount("data", "", "/data", True)),
-        ({"name": "shm", "mountPath": SHM}, Mount("shm", "", SHM, False)),
-        ({"name": "data", "mountPath": "rel/./x/"}, Mount("data", "", "/rel/x", False)),
-        ({"name": "data", "mountPath": "//x"}, Mount("data", "", "/x", False)),
-        ({"name": "settings", "mountPath": "/etc/s"}, Mount("settings", "", "/etc/s", True)),
-        ({"name": "claim", "mountPath": "/c"}, Mount("claim", "", "/c", True)),
-        ({"name": "share", "mountPath": "/s"}, Mount("share", "", "/s", False)),
+        ({"name": "data", "mountPath": "/data"}, VolumeMount("data", "", "/data", False)),
+        ({"name": "data", "mountPath": "/data", "readOnly": True}, VolumeMount("data", "", "/data", True)),
+        ({"name": "shm", "mountPath": SHM}, VolumeMount("shm", "", SHM, False)),
+        ({"name": "data", "mountPath": "rel/./x/"}, VolumeMount("data", "", "/rel/x", False)),
+        ({"name": "data", "mountPath": "//x"}, VolumeMount("data", "", "/x", False)),
+        ({"name": "settings", "mountPath": "/etc/s"}, VolumeMount("settings", "", "/etc/s", True)),
+        ({"name": "claim", "mountPath": "/c"}, VolumeMount("claim", "", "/c", True)),
+        ({"name": "share", "mountPath": "/s"}, VolumeMount("share", "", "/s", False)),
         (
             {"name": "data", "mountPath": "/d", "subPath": "a//b/./c"},
-            Mount("data", "a/b/c", "/d", False),
+            VolumeMount("data", "a/b/c", "/d", False),
         ),
-        ({"name": "data", "mountPath": "/d", "subPath": "./"}, Mount("data", "", "/d", False)),
+        ({"name": "data", "mountPath": "/d", "subPath": "./"}, VolumeMount("data", "", "/d", False)),
         (
             {"name": "data", "mountPath": "/d", "subPath": "$(POD)"},
-            Mount("data", "$(POD)", "/d", False),
+            VolumeMount("data", "$(POD)", "/d", False),
         ),
         (
             {"name": "data", "mountPath": "/d", "subPathExpr": "logs/$(POD)/$$(POD)"},
-            Mount("data", "logs/worker-0/$(POD)", "/d", False),
+            VolumeMount("data", "logs/worker-0/$(POD)", "/d", False),
         ),
     ],
 )
-def test_mounts(written: Json, expected: Mount, pod: Json) -> None:
+def test_mounts(written: Json, expected: VolumeMount, pod: Json) -> None:
     assert _mounts(pod, written) == (expected,)
 
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from windlass.localcluster.apiserver.streams.websockets import STDERR, STDOUT
-from windlass.localcluster.kubelet.exec import processes
-from windlass.localcluster.kubelet.exec.processes import RemoteProcess
+from windlass.localcluster.kubelet import streaming
 from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.streaming import RemoteProcess
 from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
 PATIENCE_SECONDS = 60
@@ -48,13 +48,13 @@ class World:
         (stdin, a), (b, stdout), (c, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._own |= {stdin, stdout, stderr}
         executed = Executed(CALL, [a, b, c], self.exit_code)
-        return processes.of_executed(self.supervision, executed), stdin, stdout, stderr
+        return streaming.executed_process(self.supervision, executed), stdin, stdout, stderr
 
     def terminal(self) -> tuple[RemoteProcess, int]:
         master, slave = os.openpty()
         self._own.add(slave)
         executed = Executed(CALL, [master], self.exit_code)
-        return processes.of_executed(self.supervision, executed), slave
+        return streaming.executed_process(self.supervision, executed), slave
 
     def attached(self, *, has_stdin: bool) -> tuple[RemoteProcess, int, int]:
         (output, writer), (reader, stdin) = os.pipe(), os.pipe()
@@ -62,7 +62,7 @@ class World:
         if not has_stdin:
             os.close(stdin)
         descriptors = [output, stdin] if has_stdin else [output]
-        process = processes.of_attached(self.supervision, CALL, descriptors, is_terminal=False)
+        process = streaming.attached_process(self.supervision, CALL, descriptors, is_terminal=False)
         return process, writer, reader
 
     def attached_terminal(self) -> tuple[RemoteProcess, int]:
@@ -71,7 +71,7 @@ class World:
         os.close(writer)
         self._own.add(slave)
         descriptors = [output, master]
-        return processes.of_attached(self.supervision, CALL, descriptors, is_terminal=True), slave
+        return streaming.attached_process(self.supervision, CALL, descriptors, is_terminal=True), slave
 
     def close(self, *descriptors: int) -> None:
         for each in descriptors:

@@ -13,8 +13,8 @@ from windlass.localcluster.kubelet.lifecycle.records import (
     Terminated,
     Waiting,
 )
-from windlass.localcluster.kubelet.pods import state_file
-from windlass.localcluster.kubelet.pods.state_file import PodState
+from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, PodState
+from windlass.localcluster.sandbox import state_file
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 RUNNING = ContainerRecord(
@@ -41,29 +41,29 @@ STATES = [
 
 @pytest.mark.parametrize("state", STATES)
 def test_written_state_is_read(tmp_path: Path, state: PodState) -> None:
-    state_file.write(tmp_path, STATES[0])
-    state_file.write(tmp_path, state)
-    assert state_file.read(tmp_path) == state
+    state_file.write(tmp_path / STATE_FILE, STATES[0])
+    state_file.write(tmp_path / STATE_FILE, state)
+    assert state_file.read(tmp_path / STATE_FILE, PodState) == state
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_missing_state_is_none(tmp_path: Path) -> None:
-    assert state_file.read(tmp_path) is None
-    assert state_file.read(tmp_path / "none") is None
+    assert state_file.read(tmp_path / STATE_FILE, PodState) is None
+    assert state_file.read(tmp_path / "none" / STATE_FILE, PodState) is None
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"record": {}}', b"\xff", b'{"record": {"containers": 1}}']
 )
 def test_invalid_state_is_none(tmp_path: Path, text: bytes) -> None:
-    state_file.write(tmp_path, STATES[0])
+    state_file.write(tmp_path / STATE_FILE, STATES[0])
     (file,) = tmp_path.iterdir()
     file.write_bytes(text)
-    assert state_file.read(tmp_path) is None
+    assert state_file.read(tmp_path / STATE_FILE, PodState) is None
 
 
 def test_failed_write_keeps_earlier_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state_file.write(tmp_path, STATES[1])
+    state_file.write(tmp_path / STATE_FILE, STATES[1])
 
     def write_half(path: Path, data: bytes) -> int:
         with path.open("wb") as file:
@@ -72,6 +72,6 @@ def test_failed_write_keeps_earlier_state(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "write_bytes", write_half)
     with pytest.raises(OSError, match="No space left"):
-        state_file.write(tmp_path, STATES[0])
+        state_file.write(tmp_path / STATE_FILE, STATES[0])
     monkeypatch.undo()
-    assert state_file.read(tmp_path) == STATES[1]
+    assert state_file.read(tmp_path / STATE_FILE, PodState) == STATES[1]

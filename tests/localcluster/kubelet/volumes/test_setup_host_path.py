@@ -5,12 +5,10 @@ import stat
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.volumes.host_path import Creation, creation
+from windlass.localcluster.kubelet.volumes.setup import host_path_mode_to_create
 
 FOLDER, FILE, SOCKET = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFSOCK | 0o600
 CHARACTER, BLOCK, PIPE = stat.S_IFCHR | 0o600, stat.S_IFBLK | 0o600, stat.S_IFIFO | 0o600
-A_FOLDER = Creation("/x", is_folder=True, mode=0o755)
-A_FILE = Creation("/x", is_folder=False, mode=0o644)
 
 
 def _volume(kind: str | None, path: str = "/x") -> dict[str, object]:
@@ -22,11 +20,11 @@ def _volume(kind: str | None, path: str = "/x") -> dict[str, object]:
     [
         (None, FOLDER, None),
         ("", PIPE, None),
-        ("", None, A_FOLDER),
-        ("DirectoryOrCreate", None, A_FOLDER),
+        ("", None, FOLDER),
+        ("DirectoryOrCreate", None, FOLDER),
         ("DirectoryOrCreate", FOLDER, None),
         ("Directory", FOLDER, None),
-        ("FileOrCreate", None, A_FILE),
+        ("FileOrCreate", None, FILE),
         ("FileOrCreate", FILE, None),
         ("File", FILE, None),
         ("Socket", SOCKET, None),
@@ -34,8 +32,8 @@ def _volume(kind: str | None, path: str = "/x") -> dict[str, object]:
         ("BlockDevice", BLOCK, None),
     ],
 )
-def test_existing_or_created_path(kind: str | None, mode: int | None, expected: Creation | None) -> None:
-    assert creation(_volume(kind), {"/x": mode}.__getitem__) == expected
+def test_existing_or_created_path(kind: str | None, mode: int | None, expected: int | None) -> None:
+    assert host_path_mode_to_create(_volume(kind), {"/x": mode}.__getitem__) == expected
 
 
 ABSENT = 'unable to determine its type: path "/x" does not exist'
@@ -64,12 +62,12 @@ UNKNOWN = (
 )
 def test_path_of_another_type_is_rejected(kind: str, mode: int | None, problem: str) -> None:
     with pytest.raises(SetupError) as refused:
-        creation(_volume(kind), {"/x": mode}.__getitem__)
+        host_path_mode_to_create(_volume(kind), {"/x": mode}.__getitem__)
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
 
 
 def test_parent_reference_is_rejected() -> None:
     with pytest.raises(SetupError) as refused:
-        creation(_volume("", "/x/../etc"), lambda _: FOLDER)
+        host_path_mode_to_create(_volume("", "/x/../etc"), lambda _: FOLDER)
     assert refused.value.message.endswith(" : invalid HostPath `/x/../etc`: must not contain '..'")

@@ -1,1 +1,0 @@
-"""Exec, attach and port-forward in the kubelet."""
