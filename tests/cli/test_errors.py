@@ -124,7 +124,7 @@ def test_exit_codes_are_stable() -> None:
         "SUCCESS": 0,
         "FAILED": 1,
         "USAGE": 2,
-        "NO_ANSWER": 124,
+        "TIMED_OUT": 124,
         "OTHER_CODE": 125,
         "INTERRUPTED": 128 + signal.SIGINT,
         "CLOSED_PIPE": 128 + signal.SIGPIPE,

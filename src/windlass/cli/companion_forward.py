@@ -12,6 +12,7 @@ import click
 
 from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
+from windlass.cli.errors import note
 from windlass.model.companions import Companion
 
 if TYPE_CHECKING:
@@ -91,10 +92,6 @@ def print_line(message: str) -> None:
     """Print and flush, for programs that read the output."""
     click.echo(message)
     sys.stdout.flush()
-
-
-def note(message: str) -> None:
-    click.echo(f"windlass: {message}", err=True)
 
 
 def password_renewal(user: str = "") -> Before:

@@ -96,6 +96,11 @@ def _printable(message: str) -> str:
     return "\n".join(map(terminal_text.printable, message.split("\n")))
 
 
+def note(message: str) -> None:
+    """Print a note about the command to stderr."""
+    click.echo(f"windlass: {message}", err=True)
+
+
 def os_error_message(error: OSError, path: object = "") -> str:
     """Return the message of a system error. `path` is used if the error does not name a file."""
     name = error.filename or path

@@ -10,7 +10,7 @@ FAILED = 1
 """The command failed; the message says why. For lint: there are errors."""
 USAGE = 2
 """The command line or a file is invalid; nothing was done."""
-NO_ANSWER = 124
+TIMED_OUT = 124
 """Timeout: the API server cannot be reached, or --timeout is over."""
 OTHER_CODE = 125
 """The job failed with a code outside 1 to 255, which an exit code cannot represent."""
@@ -33,5 +33,5 @@ def of_client_error(error: "ClientError") -> int:
 
     if isinstance(error, errors.InvalidJobError):
         return USAGE
-    is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
-    return NO_ANSWER if is_late else FAILED
+    is_timeout = isinstance(error, errors.UnreachableError | errors.TimedOutError)
+    return TIMED_OUT if is_timeout else FAILED

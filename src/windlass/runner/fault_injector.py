@@ -58,8 +58,9 @@ class FaultTargets:
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
-        self._first: dict[tuple[JobKey, Task], str] = {}
+        self._first_pods: dict[tuple[JobKey, Task], str] = {}
         self._running: set[str] = set()
+        """UIDs of pods that were observed to run."""
 
     def delays(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the delays of a pod that is about to start."""
@@ -67,18 +68,17 @@ class FaultTargets:
 
     def faults(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the faults of a pod when it is first observed to run."""
-        found = tuple(fault for fault in self._faults_of(pod) if fault.injection.action is not Action.DELAY)
-        uid = pod.uid
-        if pod.status.phase != PodPhase.RUNNING or uid in self._running:
+        faults = tuple(fault for fault in self._faults_of(pod) if fault.injection.action is not Action.DELAY)
+        if pod.status.phase != PodPhase.RUNNING or pod.uid in self._running:
             return ()
-        self._running.add(uid)
-        return found
+        self._running.add(pod.uid)
+        return faults
 
     def _faults_of(self, pod: Pod) -> Iterator[PodFault]:
         if not pod.is_task:
             return
         job, task, uid = pod.job_key, pod.task, pod.uid
-        first = self._first.setdefault((job, task), uid)
+        first = self._first_pods.setdefault((job, task), uid)
         for injection in self._injections:
             if injection.matches(task.role, task.index) and (injection.is_repeated or first == uid):
                 yield PodFault(injection, job, pod.name, uid, task)
@@ -93,7 +93,6 @@ class Cluster(Protocol):
         pod: str,
         *,
         uid: str = "",
-        container: str = "",
         code: int = fault_injection.KILLED_EXIT_CODE,
     ) -> bool: ...
 

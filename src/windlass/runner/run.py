@@ -84,7 +84,7 @@ async def run_with_timeout(
     else:
         state = "ready" if plan.companions_only else "completed"
         message = f"timed out: not {state} after {options.timeout:g} s"
-        verdicts = [_error(plan, message, exit_codes.NO_ANSWER)]
+        verdicts = [_error(plan, message, exit_codes.TIMED_OUT)]
     if len(verdicts) > 1:
         verdicts.append(verdict.of_all(plan.name, verdicts, now()))
     for result in verdicts:
@@ -104,10 +104,10 @@ async def _run_on_new_cluster(
         async with asyncio.timeout(START_SECONDS):
             await starting
     except CannotStartError as error:
-        return [_error(plan, f"the cluster cannot start: {error}", exit_codes.NO_ANSWER)]
+        return [_error(plan, f"the cluster cannot start: {error}", exit_codes.TIMED_OUT)]
     except TimeoutError:
         message = f"the cluster did not start within {START_SECONDS:g} s"
-        return [_error(plan, message, exit_codes.NO_ANSWER)]
+        return [_error(plan, message, exit_codes.TIMED_OUT)]
 
     _report_notes(cluster.notes, reporter)
     return await _run_session(
@@ -137,7 +137,7 @@ async def _run_session(
     except ManifestRejectedError as error:
         return [_error(plan, str(error), exit_codes.USAGE)]
     except ClusterFailedError as error:
-        return [_error(plan, str(error), exit_codes.NO_ANSWER)]
+        return [_error(plan, str(error), exit_codes.TIMED_OUT)]
     except ClientError as error:
         return [_error(plan, str(error), exit_codes.of_client_error(error))]
 

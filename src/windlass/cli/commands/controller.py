@@ -6,7 +6,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +16,8 @@ from windlass.model.settings import Settings
 from windlass.wire.diagnostics import Diagnostic, InvalidFileError
 from windlass.wire.settings import environment
 from windlass.wire.settings import file as settings_file
-from windlass.wire.settings.environment import Setting
 
-FAULTY, NO_ACCESS, FAILED = 2, 3, 1
+FAILED, INVALID, NO_ACCESS = 1, 2, 3
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,20 +53,17 @@ HELP = {
 def with_settings(command: F) -> F:
     """Add a flag for each setting. Values are validated later, together with those of the other sources."""
     for setting in reversed(environment.SETTINGS):
-        names = (*SHORT_FORMS.get(setting.attribute, ()), setting.flags, setting.attribute)
-        command = click.option(*names, **_option_arguments(setting))(command)
+        command = click.option(
+            *SHORT_FORMS.get(setting.attribute, ()),
+            setting.flags,
+            setting.attribute,
+            help=HELP.get(setting.attribute),
+            hidden=setting.attribute not in HELP,
+            default=None,
+            multiple=setting.is_list,
+            type=bool if setting.is_boolean else str,
+        )(command)
     return command
-
-
-def _option_arguments(setting: Setting) -> dict[str, Any]:
-    text = HELP.get(setting.attribute)
-    return {
-        "help": text,
-        "hidden": text is None,
-        "default": None,
-        "multiple": setting.is_list,
-        "type": bool if setting.is_boolean else str,
-    }
 
 
 @click.command(
@@ -106,9 +102,9 @@ def _read_settings(config: str | None, flags: dict[str, Any]) -> settings_file.L
     except OSError as error:
         click.echo(f"cannot read {path}: {error.strerror or error}", err=True)
     except InvalidFileError as error:
-        for fault in error.diagnostics:
-            click.echo(str(fault), err=True)
-    sys.exit(FAULTY)
+        for diagnostic in error.diagnostics:
+            click.echo(str(diagnostic), err=True)
+    sys.exit(INVALID)
 
 
 async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
@@ -135,7 +131,10 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     identity = election.identity(socket.gethostname(), secrets.token_hex(8))
     operator = Operator(settings, found, SystemClock(), identity=identity, stream=sys.stderr)
     try:
-        await _run_until_signal(operator.run)
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await operator.run(stop)
     except (ApiError, ListenError, NotEstablishedError) as error:
         click.echo(str(error), err=True)
         return FAILED
@@ -143,11 +142,3 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
         logs.logger.exception("the controller failed")
         return FAILED
     return 0
-
-
-async def _run_until_signal(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await run(stop)

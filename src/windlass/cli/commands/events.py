@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from windlass.cli import cluster_options, name_completion, parameters
+from windlass.cli import cluster_options, errors, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -46,15 +46,13 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
         for event in found:
             click.echo(_format(event, output))
         if not found and output == "text":
-            click.echo(f"windlass: no recent events of {name}", err=True)
+            errors.note(f"no recent events of {name}")
 
     cluster_options.run(cluster, show)
 
 
 def _format(event: "Event", output: str) -> str:
-    if output == "json":
-        return _encode(event).decode()
-    return text(event)
+    return _encode(event).decode() if output == "json" else text(event)
 
 
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}

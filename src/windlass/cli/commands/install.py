@@ -34,7 +34,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(work)
     except InstallError as error:
-        code = exit_codes.NO_ANSWER if isinstance(error, NoAnswerError) else exit_codes.FAILED
+        code = exit_codes.TIMED_OUT if isinstance(error, NoAnswerError) else exit_codes.FAILED
         raise CommandError(str(error), code) from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
-from windlass.cli import cluster_options, name_completion, parameters
+from windlass.cli import cluster_options, errors, name_completion, parameters
 from windlass.cli.cluster_options import ClusterOptions
 from windlass.cli.terminal import colours
 
@@ -98,15 +98,11 @@ def logs(
         format_line = (
             _format_json if is_json else _text_formatter(selector, width, task_colours, has_times=timestamps)
         )
-        lines = reader.read(connection, framework, selector, options, note=_note)
+        lines = reader.read(connection, framework, selector, options, note=errors.note)
         async with contextlib.aclosing(lines):
             await _write(lines, format_line, sys.stdout.buffer, is_live=follow)
 
     cluster_options.run(cluster, show)
-
-
-def _note(message: str) -> None:
-    click.echo(f"windlass: {message}", err=True)
 
 
 async def _write(

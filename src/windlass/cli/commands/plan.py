@@ -154,7 +154,7 @@ def _seconds(option: str, written: str) -> float:
 def _exit_code(outcome: "Outcome") -> int:
     """Return the exit code that `windlass run` would have."""
     if outcome.code is None:
-        return exit_codes.NO_ANSWER
+        return exit_codes.TIMED_OUT
     return exit_codes.of_job(outcome.code, has_succeeded=outcome.succeeded)
 
 

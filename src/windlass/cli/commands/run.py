@@ -156,7 +156,7 @@ def _run_on_kept_cluster(
     try:
         record = process.start_or_clean_up(DaemonOptions(data, nodes=options.nodes, network=options.network))
     except DaemonError as error:
-        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
+        raise CommandError(str(error), exit_codes.TIMED_OUT) from error
     from windlass.runner import run as runner_run
 
     try:

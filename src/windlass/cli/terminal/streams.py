@@ -15,8 +15,7 @@ import tty as terminal_modes
 from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO
 
-import click
-
+from windlass.cli.errors import note
 from windlass.client.exec import Size, Streams
 
 _CHUNK_BYTES = 32 * 1024
@@ -27,9 +26,7 @@ def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
     """Yield the streams. Requires a running event loop."""
     is_terminal = sys.stdin.isatty()
     if tty and has_stdin and not is_terminal:
-        _note(
-            "standard input is not a terminal: input is sent line by line, and the terminal size is unknown"
-        )
+        note("standard input is not a terminal: input is sent line by line, and the terminal size is unknown")
     is_raw = tty and has_stdin and is_terminal
 
     def write(stream: BinaryIO, data: bytes) -> None:
@@ -46,12 +43,8 @@ def local_streams(*, has_stdin: bool, tty: bool) -> Iterator[Streams]:
             stdin=_read_stdin() if has_stdin else None,
             sizes=sizes,
             tty=tty,
-            note=_note,
+            note=note,
         )
-
-
-def _note(message: str) -> None:
-    click.echo(f"windlass: {message}", err=True)
 
 
 @contextlib.contextmanager

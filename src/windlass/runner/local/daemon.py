@@ -54,16 +54,16 @@ def end_pods(data: Path) -> None:
 
 
 async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> None:
-    is_asked_to_stop, is_asked_to_end_pods = asyncio.Event(), asyncio.Event()
+    stop, ends_pods = asyncio.Event(), asyncio.Event()
 
-    def end_pods_too() -> None:
-        is_asked_to_end_pods.set()
-        is_asked_to_stop.set()
+    def stop_with_pods() -> None:
+        ends_pods.set()
+        stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, is_asked_to_stop.set)
-    loop.add_signal_handler(signal.SIGUSR1, end_pods_too)
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, stop_with_pods)
     cluster_options = ClusterOptions(
         nodes=options.nodes, network=options.network, host=options.host, port=_port(options)
     )
@@ -87,9 +87,9 @@ async def _serve(options: DaemonOptions, ready: Callable[[Record], None]) -> Non
             )
             records.write(options.data, record)
             ready(record)
-            await is_asked_to_stop.wait()
+            await stop.wait()
     finally:
-        await cluster.stop(ends_pods=is_asked_to_end_pods.is_set())
+        await cluster.stop(ends_pods=ends_pods.is_set())
 
 
 def _port(options: DaemonOptions) -> int:
