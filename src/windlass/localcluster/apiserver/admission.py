@@ -56,13 +56,12 @@ def apply_change(
     kind: Kind, change: Change, old: Object, options: WriteOptions
 ) -> tuple[Object, tuple[str, ...]]:
     """Apply a change and decode the result. A patch whose result cannot be decoded is reported as a bad patch."""
-    if not isinstance(change, Patch):
-        return decode(kind, change(old), options)
     changed = change(old)
     try:
         return decode(kind, changed, options)
     except ApiError as error:
-        if error.code != 400 or options.field_validation == "Strict":
+        is_strict = options.field_validation == "Strict"
+        if not isinstance(change, Patch) or error.code != 400 or is_strict:
             raise
         _, _, why = error.message.rpartition(f" cannot be handled as a {kind.kind}: ")
         raise api_errors.unpatchable(changed, why) from error

@@ -43,8 +43,12 @@ class MetaEndpoints:
                 return responses.response(200, bodies.encode(discovery.version()))
             case ["openapi", "v2"]:
                 return self._openapi_v2(accept)
-            case ["openapi", "v3", *_]:
-                return self._openapi_v3(parts[2:])
+            case ["openapi", "v3"]:
+                return self._cached("v3", lambda: documents.index_v3(self._registry.kinds))
+            case ["openapi", "v3", "api", version]:
+                return self._openapi_v3("", version)
+            case ["openapi", "v3", "apis", group, version]:
+                return self._openapi_v3(group, version)
             case ["api"] | ["apis"]:
                 return self._groups(parts[0], accept)
             case ["api", version]:
@@ -85,18 +89,10 @@ class MetaEndpoints:
             return self._cached("v2 protobuf", document, v2_protobuf.CONTENT_TYPE, v2_protobuf.encode)
         return self._cached("v2", document)
 
-    def _openapi_v3(self, parts: list[str]) -> web.Response:
-        kinds = self._registry.kinds
-        match parts:
-            case []:
-                return self._cached("v3", lambda: documents.index_v3(kinds))
-            case ["api", version]:
-                group = ""
-            case ["apis", group, version]:
-                pass
-            case _:
-                raise api_errors.no_such_path()
-        return self._cached(f"v3 {group} {version}", lambda: documents.document_v3(kinds, group, version))
+    def _openapi_v3(self, group: str, version: str) -> web.Response:
+        return self._cached(
+            f"v3 {group} {version}", lambda: documents.document_v3(self._registry.kinds, group, version)
+        )
 
     def _cached(
         self,

@@ -18,6 +18,7 @@ from windlass.k8s import strategic_merge
 from windlass.k8s import types as k8s_types
 from windlass.k8s.types import Type
 from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.openapi import v2_protobuf
 
 Schema = dict[str, Any]
 
@@ -130,35 +131,14 @@ _SCALARS: dict[str, Schema] = {
 _NAMED_SCALARS = {"date-time": TIME, "quantity": QUANTITY, "int-or-string": INT_OR_STRING}
 
 # Keys of a custom resource's schema that Swagger 2.0 supports, besides subschemas.
-_SWAGGER_KEYS = frozenset(
-    {
-        "title",
-        "description",
-        "type",
-        "format",
-        "pattern",
-        "enum",
-        "required",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minProperties",
-        "maxProperties",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-list-type",
-        "x-kubernetes-map-type",
-        "x-kubernetes-preserve-unknown-fields",
-    }
-)
+_SWAGGER_KEYS = v2_protobuf.SCHEMA_KEYS - {"$ref", "additionalProperties", "items", "properties"} | {
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-preserve-unknown-fields",
+}
 
 
 def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:

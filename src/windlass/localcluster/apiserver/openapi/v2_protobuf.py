@@ -166,6 +166,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "properties": (25, _mapping(_schema)),
     },
 }
+SCHEMA_KEYS = _MESSAGES["Schema"].keys()
+# The number of the field with extensions (`x-…`) in each message.
 _EXTENSIONS = {"Schema": 31, "Operation": 13, "PathItem": 10}
 
 
