@@ -20,7 +20,6 @@ from windlass.localcluster.apiserver import (
     subresources,
     watches,
 )
-from windlass.localcluster.apiserver.bodies import RequestBody
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.openapi import discovery
@@ -35,24 +34,11 @@ from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.responses import Representation
 from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
+from windlass.localcluster.apiserver.subresources import Call, SubresourceCall
 from windlass.localcluster.apiserver.watches import Watch, Watches
 from windlass.localcluster.store_types import CompactedError, object_key
 
 WaitCommitted = Callable[[], Awaitable[None]]
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A request for an object or a list, with its kind."""
-
-    request: web.BaseRequest
-    kind: Kind
-    info: RequestInfo
-    query: dict[str, str]
-    body: RequestBody
-
-    @property
-    def representation(self) -> Representation:
-        return responses.negotiate(self.request.headers.get("Accept", ""), self.query)
 
 
 class ResourceHandlers:
@@ -205,10 +191,11 @@ class ResourceHandlers:
         if method not in subresource.methods:
             raise api_errors.method_not_allowed()
         obj = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
-        subresource_call = subresources.SubresourceCall(
-            call.request, call.kind, obj, call.query, call.body, self._lifecycle, self.runtime
+        return await subresource.handle(
+            SubresourceCall(
+                *msgspec.structs.astuple(call), obj=obj, lifecycle=self._lifecycle, runtime=self.runtime
+            )
         )
-        return await subresource.handle(subresource_call)
 
     async def _watch(self, call: Call, selected: selection.Selection) -> web.StreamResponse:
         watch = _parse_watch(call, selected)

@@ -13,33 +13,31 @@ from windlass.localcluster.apiserver.kinds import pods, scales
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import delete_options, write_options
+from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.apiserver.streams import handlers
 
 
-class SubresourceCall(msgspec.Struct, frozen=True):
-    """A request for a subresource of an existing object."""
+class Call(msgspec.Struct, frozen=True):
+    """A request for an object or a list, with its kind."""
 
     request: web.BaseRequest
     kind: Kind
-    obj: Object
+    info: RequestInfo
     query: dict[str, str]
     body: RequestBody
+
+    @property
+    def representation(self) -> responses.Representation:
+        return responses.negotiate(self.request.headers.get("Accept", ""), self.query)
+
+
+class SubresourceCall(Call, frozen=True):
+    """A request for a subresource of an existing object."""
+
+    obj: Object
     lifecycle: Lifecycle
     runtime: handlers.PodRuntime | None
-
-    @property
-    def namespace(self) -> str:
-        return str(self.obj["metadata"].get("namespace", ""))
-
-    @property
-    def name(self) -> str:
-        return str(self.obj["metadata"]["name"])
-
-    def update(self, change: Callable[[Object], Object]) -> Object:
-        options = write_options(self.query)
-        written = self.lifecycle.update(self.kind, self.namespace, self.name, change, options)
-        return bodies.decode_stored(written.body)
 
 
 async def _scale(call: SubresourceCall) -> web.StreamResponse:
@@ -53,7 +51,14 @@ async def _scale(call: SubresourceCall) -> web.StreamResponse:
         scale = call.body.as_object()
     else:
         scale = call.body.as_patch("V1Scale")(scales.scale_of(call.obj, paths))
-    changed = call.update(lambda old: scales.with_scale(old, paths, scale))
+    written = call.lifecycle.update(
+        call.kind,
+        call.info.namespace,
+        call.info.name,
+        lambda old: scales.with_scale(old, paths, scale),
+        write_options(call.query),
+    )
+    changed = bodies.decode_stored(written.body)
     return responses.response(200, bodies.encode(scales.scale_of(changed, paths)))
 
 
@@ -61,7 +66,7 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
     binding = call.body.as_object()
     if not isinstance(binding.get("metadata"), dict | None):
         raise api_errors.bad_request("metadata must be an object")
-    if (_name_in(binding.get("metadata")) or call.name) != call.name:
+    if (_name_in(binding.get("metadata")) or call.info.name) != call.info.name:
         raise api_errors.bad_request("name in URL does not match name in Binding object")
     node = _name_in(binding.get("target"))
     if not node:
@@ -71,8 +76,8 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
     options = write_options(call.query)
     call.lifecycle.amend(
         call.kind,
-        call.namespace,
-        call.name,
+        call.info.namespace,
+        call.info.name,
         lambda pod: pods.bind(pod, node, annotations, call.lifecycle),
         options,
     )
@@ -83,7 +88,7 @@ async def _eviction(call: SubresourceCall) -> web.StreamResponse:
     """Delete the pod. There are no PodDisruptionBudgets that could prevent it."""
     eviction = call.body.as_object()
     options = delete_options(call.query, eviction.get("deleteOptions"))
-    call.lifecycle.delete(call.kind, call.namespace, call.name, options)
+    call.lifecycle.delete(call.kind, call.info.namespace, call.info.name, options)
     return _success()
 
 
