@@ -164,10 +164,10 @@ def _replaced(patch: Object) -> Object:
 
 def _retain(original: Object, patch: Object, keys: Any) -> None:
     is_list_of_names = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
-    is_set = [
+    set_keys = [
         key for key in patch if patch[key] is not None and not key.startswith((_DELETE_VALUES, _SET_ORDER))
     ]
-    if not is_list_of_names or any(key not in keys for key in is_set):
+    if not is_list_of_names or any(key not in keys for key in set_keys):
         raise api_errors.bad_request("invalid patch format of retainKeys")
     for key in original.keys() - set(keys):
         del original[key]

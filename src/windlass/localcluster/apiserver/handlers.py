@@ -191,11 +191,8 @@ class ResourceHandlers:
         if method not in subresource.methods:
             raise api_errors.method_not_allowed()
         obj = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
-        return await subresource.handle(
-            SubresourceCall(
-                *msgspec.structs.astuple(call), obj=obj, lifecycle=self._lifecycle, runtime=self.runtime
-            )
-        )
+        extended = (*msgspec.structs.astuple(call), obj, self._lifecycle, self.runtime)
+        return await subresource.handle(SubresourceCall(*extended))
 
     async def _watch(self, call: Call, selected: selection.Selection) -> web.StreamResponse:
         watch = _parse_watch(call, selected)

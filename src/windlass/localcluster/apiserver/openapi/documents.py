@@ -97,8 +97,8 @@ _METHODS = {
     "deletecollection": "delete",
 }
 _SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
-# The words in operation IDs and x-kubernetes-action that differ from the verb.
-_ID_WORDS = {"get": "read", "update": "replace", "deletecollection": "delete"}
+# The verbs in operation IDs and in x-kubernetes-action, where they differ from those of Kubernetes' API.
+_ID_VERBS = {"get": "read", "update": "replace", "deletecollection": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
 
 
@@ -155,9 +155,9 @@ def _paths(kinds: Iterable[Kind], dialect: Dialect) -> Document:
     return dict(sorted(paths.items()))
 
 
-def _parameter(name: str, place: str, dialect: Dialect) -> Document:
+def _parameter(name: str, location: str, dialect: Dialect) -> Document:
     schema = _QUERY_SCHEMAS.get(name, _TEXT)
-    return {"name": name, "in": place} | (schema if dialect is Dialect.SWAGGER else {"schema": schema})
+    return {"name": name, "in": location} | (schema if dialect is Dialect.SWAGGER else {"schema": schema})
 
 
 def _operations_by_path(kind: Kind, dialect: Dialect) -> Iterator[tuple[str, Document]]:
@@ -166,21 +166,21 @@ def _operations_by_path(kind: Kind, dialect: Dialect) -> Iterator[tuple[str, Doc
     if kind.namespaced:
         yield collection, _operations(kind, ["list"], f"{kind.kind}ForAllNamespaces", dialect)
         collection = f"{root}/namespaces/{{namespace}}/{kind.plural}"
-    id_end = f"Namespaced{kind.kind}" if kind.namespaced else kind.kind
+    id_suffix = f"Namespaced{kind.kind}" if kind.namespaced else kind.kind
     on_collection = [verb for verb in discovery.verbs(kind) if verb in ("list", "create", "deletecollection")]
-    yield collection, _operations(kind, on_collection, id_end, dialect)
+    yield collection, _operations(kind, on_collection, id_suffix, dialect)
     on_object = [verb for verb in discovery.verbs(kind) if verb in ("get", "update", "patch", "delete")]
-    yield f"{collection}/{{name}}", _operations(kind, on_object, id_end, dialect)
+    yield f"{collection}/{{name}}", _operations(kind, on_object, id_suffix, dialect)
     for name in discovery.subresources_in_order(kind):
         verbs = discovery.subresource(kind, name).verbs
-        operations = _operations(kind, verbs, id_end + name.capitalize(), dialect, name)
+        operations = _operations(kind, verbs, id_suffix + name.capitalize(), dialect, name)
         yield f"{collection}/{{name}}/{name}", operations
 
 
 def _operations(
-    kind: Kind, verbs: Iterable[str], id_end: str, dialect: Dialect, subresource: str = ""
+    kind: Kind, verbs: Iterable[str], id_suffix: str, dialect: Dialect, subresource: str = ""
 ) -> Document:
-    """Return the operations of a path by method. `id_end` is the end of their IDs."""
+    """Return the operations of a path by method. Their IDs end with `id_suffix`."""
     group_words = re.split(r"[.-]", kind.group.removesuffix(".k8s.io") or "core")
     id_group = "".join(word.capitalize() for word in [*group_words, kind.version])
     tag = group_words[0] + "".join(word.capitalize() for word in group_words[1:]) + f"_{kind.version}"
@@ -188,8 +188,8 @@ def _operations(
     operations = {}
     for verb in verbs:
         method = _METHODS[verb]
-        is_collection = verb == "deletecollection"
-        operation_id = _ID_WORDS.get(verb, verb) + id_group + ("Collection" if is_collection else "") + id_end
+        collection = "Collection" if verb == "deletecollection" else ""
+        operation_id = f"{_ID_VERBS.get(verb, verb)}{id_group}{collection}{id_suffix}"
         document: Document = {
             "operationId": operation_id,
             "tags": [tag],
@@ -205,7 +205,7 @@ def _operations(
         elif subresource == "log":
             _add_responses(document, (200,), [], "text/plain", dialect)
         else:
-            document["operationId"] = f"connect{id_group}{method.capitalize()}{id_end}"
+            document["operationId"] = f"connect{id_group}{method.capitalize()}{id_suffix}"
             document["x-kubernetes-action"] = "connect"
             _add_responses(document, (200,), [], "*/*", dialect)
         operations[method] = document
@@ -225,7 +225,7 @@ def _add_object_content(
     responses = {
         "list": [list_definition],
         "create": [_STATUS if subresource else definition],
-        # The response is the object if finalizers keep it.
+        # The response is the object if finalizers delay its deletion.
         "delete": [_STATUS, definition],
         "deletecollection": [_STATUS, list_definition],
     }
@@ -270,10 +270,8 @@ def _add_responses(
         success: Document = {"schema": references[0]}
     else:
         schema = references[0] if len(references) == 1 else {"anyOf": references}
-        success, failure = (
-            {"content": {media_type: {"schema": schema}}},
-            {"content": {bodies.JSON: failure}},
-        )
+        success = {"content": {media_type: {"schema": schema}}}
+        failure = {"content": {bodies.JSON: failure}}
     document["responses"] = {str(code): {"description": "OK"} | success for code in codes} | {
         "401": {"description": "Unauthorized"},
         "default": {"description": "the request was rejected"} | failure,
