@@ -1,5 +1,6 @@
 """Access to fields that may be absent, and durations as Kubernetes prints them."""
 
+import math
 import re
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,35 +8,25 @@ from typing import Any
 Object = dict[str, Any]
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+# Each upper limit in seconds, with the units of a duration below it.
+_DURATION_UNITS = (
+    *((120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", "")),
+    *((8 * 86400, "d", "h"), (730 * 86400, "d", ""), (2920 * 86400, "y", "d"), (math.inf, "y", "")),
+)
 
 
 def human_duration(elapsed: timedelta) -> str:
     """Return a duration with two or three significant digits, as Kubernetes prints it: `5s`, `3m12s`, `2d3h`."""
     seconds = int(elapsed.total_seconds())
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    years = days // 365
     # A slightly slow clock is not an error.
     if seconds < -1:
         return "<invalid>"
-    if seconds < 120:
-        return f"{max(seconds, 0)}s"
-    if minutes < 10:
-        return _two_parts(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two_parts(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two_parts(days, "d", hours % 24, "h")
-    if years < 2:
-        return f"{days}d"
-    return _two_parts(years, "y", days % 365 if years < 8 else 0, "d")
-
-
-def _two_parts(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+    seconds = max(seconds, 0)
+    large, small = next((large, small) for limit, large, small in _DURATION_UNITS if seconds < limit)
+    text = f"{seconds // _UNIT_SECONDS[large]}{large}"
+    rest = seconds % _UNIT_SECONDS[large] // _UNIT_SECONDS[small] if small else 0
+    return f"{text}{rest}{small}" if rest else text
 
 
 def parse_time(text: str) -> datetime | None:
@@ -82,7 +73,7 @@ def number(obj: Object, *path: str) -> int:
     return at(obj, *path) or 0
 
 
-def condition(obj: Object, wanted: str) -> str:
+def condition(obj: Object, type_name: str) -> str:
     """Return the status of a condition, or "" if there is none."""
     conditions = entries(obj, "status", "conditions")
-    return next((each.get("status", "") for each in conditions if each.get("type") == wanted), "")
+    return next((each.get("status", "") for each in conditions if each.get("type") == type_name), "")

@@ -24,10 +24,10 @@ _ACCESS_MODES = {
 _STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ROLE_LABEL = "kubernetes.io/role"
 _ROLE_LABEL_PREFIX = "node-role.kubernetes.io/"
-_JOB_END_CONDITIONS = ("Complete", "Failed")
+# A terminating job shows the first two only.
+_JOB_CONDITIONS = ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 Cell = Callable[[Object], Any]
-TimedCell = Callable[[Object, datetime], Any]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -45,35 +45,41 @@ class Printer(msgspec.Struct, frozen=True):
     cells: Callable[[Object, datetime], list[Any]]
 
 
-NAME = Header("Name", format="name", description="Name of the object")
-_Column = tuple[Header, TimedCell]
+Column = tuple[Header, Callable[[Object, datetime], Any]]
+_NAME = Header("Name", format="name", description="Name of the object")
 
 
-def _printer(*columns: _Column) -> Printer:
+def printer(*columns: Column) -> Printer:
     """Return a printer with the name as the first column."""
-    headers = (NAME, *(header for header, _ in columns))
+    headers = (_NAME, *(header for header, _ in columns))
     return Printer(
         headers, lambda obj, now: [accessors.name_of(obj), *(cell(obj, now) for _, cell in columns)]
     )
 
 
-def _column(name: str, cell: Cell, type_name: str = "string", *, priority: int = 0) -> _Column:
+def _column(name: str, cell: Cell, type_name: str = "string", *, priority: int = 0) -> Column:
     return Header(name, type_name, priority=priority), lambda obj, _: cell(obj)
 
 
-def _wide(name: str, cell: Cell, type_name: str = "string") -> _Column:
+def _wide(name: str, cell: Cell, type_name: str = "string") -> Column:
     return _column(name, cell, type_name, priority=1)
 
 
-def _text(*path: str, absent: str = "") -> Cell:
-    return lambda obj: accessors.text(obj, *path, absent=absent)
+def _text(path: str, absent: str = "") -> Cell:
+    keys = path.split(".")
+    return lambda obj: accessors.text(obj, *keys, absent=absent)
 
 
-def _number(*path: str) -> Cell:
-    return lambda obj: accessors.number(obj, *path)
+def _number(path: str) -> Cell:
+    keys = path.split(".")
+    return lambda obj: accessors.number(obj, *keys)
 
 
-_AGE: _Column = (Header("Age"), accessors.age_of)
+def _headers(*names: str, priority: int = 0) -> tuple[Header, ...]:
+    return tuple(Header(name, priority=priority) for name in names)
+
+
+_AGE: Column = (Header("Age"), accessors.age_of)
 _CREATED_AT = _column("Created At", lambda obj: obj["metadata"].get("creationTimestamp"), "date")
 
 
@@ -84,8 +90,8 @@ def _node_status(node: Object) -> str:
 
 def _node_roles(node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
-    named = {key.removeprefix(_ROLE_LABEL_PREFIX) for key in labels if key.startswith(_ROLE_LABEL_PREFIX)}
-    return ",".join(sorted({role for role in (*named, labels.get(_ROLE_LABEL)) if role})) or "<none>"
+    roles = {key.removeprefix(_ROLE_LABEL_PREFIX) for key in labels if key.startswith(_ROLE_LABEL_PREFIX)}
+    return ",".join(sorted(filter(None, {*roles, labels.get(_ROLE_LABEL)}))) or "<none>"
 
 
 def _node_address(type_name: str) -> Cell:
@@ -97,21 +103,19 @@ def _node_address(type_name: str) -> Cell:
 
 
 def _cluster_ip(service: Object) -> str:
-    addresses = accessors.entries(service, "spec", "clusterIPs") or [
-        accessors.at(service, "spec", "clusterIP")
-    ]
-    return addresses[0] or "<none>"
+    first, *_ = accessors.entries(service, "spec", "clusterIPs") or [None]
+    return first or accessors.text(service, "spec", "clusterIP", absent="<none>")
 
 
 def _external_address(service: Object) -> str:
-    given = accessors.entries(service, "spec", "externalIPs")
+    external_ips = accessors.entries(service, "spec", "externalIPs")
     match accessors.text(service, "spec", "type"):
         case "ClusterIP" | "NodePort":
-            return ",".join(given) or "<none>"
+            return ",".join(external_ips) or "<none>"
         case "LoadBalancer":
             ingress = accessors.entries(service, "status", "loadBalancer", "ingress")
             balancers = {each.get("ip") or each.get("hostname") for each in ingress} - {None, ""}
-            return ",".join([*sorted(balancers), *given]) or "<pending>"
+            return ",".join([*sorted(balancers), *external_ips]) or "<pending>"
         case "ExternalName":
             return accessors.text(service, "spec", "externalName")
     return "<unknown>"
@@ -127,9 +131,8 @@ def _service_ports(service: Object) -> str:
 
 
 def _service_selector(service: Object) -> str:
-    return (
-        label_selectors.format_object({"matchLabels": accessors.at(service, "spec", "selector")}) or "<none>"
-    )
+    labels = accessors.at(service, "spec", "selector")
+    return label_selectors.format_object({"matchLabels": labels}) or "<none>"
 
 
 def _selector(workload: Object) -> str:
@@ -182,15 +185,13 @@ def _claim_status(claim: Object) -> str:
     return "Terminating" if is_terminating else accessors.text(claim, "status", "phase")
 
 
-def _claim_capacity(claim: Object) -> str:
-    is_bound = bool(accessors.text(claim, "spec", "volumeName"))
-    return accessors.text(claim, "status", "capacity", "storage", absent="0") if is_bound else ""
+def _if_bound(cell: Cell) -> Cell:
+    return lambda claim: cell(claim) if accessors.text(claim, "spec", "volumeName") else ""
 
 
-def _claim_access_modes(claim: Object) -> str:
+def _access_modes(claim: Object) -> str:
     modes = accessors.entries(claim, "status", "accessModes")
-    is_bound = bool(accessors.text(claim, "spec", "volumeName"))
-    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes) if is_bound else ""
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes)
 
 
 def _storage_class(claim: Object) -> str:
@@ -200,20 +201,20 @@ def _storage_class(claim: Object) -> str:
 
 def _job_status(job: Object) -> str:
     is_terminating = bool(job["metadata"].get("deletionTimestamp"))
-    shown = (
-        _JOB_END_CONDITIONS
-        if is_terminating
-        else (*_JOB_END_CONDITIONS, "Suspended", "FailureTarget", "SuccessCriteriaMet")
-    )
+    shown = _JOB_CONDITIONS[:2] if is_terminating else _JOB_CONDITIONS
     found = (name for name in shown if accessors.condition(job, name) == "True")
     return next(found, "Terminating" if is_terminating else "Running")
 
 
 def _job_completions(job: Object) -> str:
-    succeeded, wanted = accessors.number(job, "status", "succeeded"), accessors.at(job, "spec", "completions")
-    parallelism = accessors.number(job, "spec", "parallelism")
-    of_many = f" of {parallelism}" if wanted is None and parallelism > 1 else ""
-    return f"{succeeded}/{1 if wanted is None else wanted}{of_many}"
+    succeeded = accessors.number(job, "status", "succeeded")
+    completions, parallelism = (
+        accessors.at(job, "spec", "completions"),
+        accessors.number(job, "spec", "parallelism"),
+    )
+    if completions is not None:
+        return f"{succeeded}/{completions}"
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
 def _job_duration(job: Object, now: datetime) -> str:
@@ -233,7 +234,8 @@ def _template(key: str) -> Cell:
 
 
 def _ready_replicas(workload: Object) -> str:
-    return f"{accessors.number(workload, 'status', 'readyReplicas')}/{accessors.number(workload, 'spec', 'replicas')}"
+    ready = accessors.number(workload, "status", "readyReplicas")
+    return f"{ready}/{accessors.number(workload, 'spec', 'replicas')}"
 
 
 def _subjects(kind: str) -> Cell:
@@ -257,10 +259,10 @@ def _served_versions(definition: Object) -> str:
     )
 
 
-DEFAULT = _printer(_CREATED_AT)
+DEFAULT = printer(_CREATED_AT)
 
 _CONTAINERS = (_wide("Containers", _template("name")), _wide("Images", _template("image")))
-_BINDINGS = _printer(
+_BINDINGS = printer(
     _column("Role", _role),
     _AGE,
     _wide("Users", _subjects("User")),
@@ -269,82 +271,80 @@ _BINDINGS = _printer(
 )
 
 PRINTERS: dict[str, Printer] = {
-    "configmaps": _printer(
+    "configmaps": printer(
         _column("Data", lambda obj: sum(len(accessors.entries(obj, key)) for key in ("data", "binaryData"))),
         _AGE,
     ),
-    "endpoints": _printer(_column("Endpoints", _endpoint_addresses), _AGE),
+    "endpoints": printer(_column("Endpoints", _endpoint_addresses), _AGE),
     "events": Printer(
         (
-            *(Header(name) for name in ("Last Seen", "Type", "Reason", "Object")),
-            *(Header(name, priority=1) for name in ("Subobject", "Source")),
+            *_headers("Last Seen", "Type", "Reason", "Object"),
+            *_headers("Subobject", "Source", priority=1),
             Header("Message"),
-            *(Header(name, priority=1) for name in ("First Seen", "Count")),
-            msgspec.structs.replace(NAME, priority=1),
+            *_headers("First Seen", "Count", priority=1),
+            msgspec.structs.replace(_NAME, priority=1),
         ),
         _event,
     ),
-    "namespaces": _printer(_column("Status", _text("status", "phase")), _AGE),
-    "nodes": _printer(
+    "namespaces": printer(_column("Status", _text("status.phase")), _AGE),
+    "nodes": printer(
         _column("Status", _node_status),
         _column("Roles", _node_roles),
         _AGE,
-        _column("Version", _text("status", "nodeInfo", "kubeletVersion")),
+        _column("Version", _text("status.nodeInfo.kubeletVersion")),
         _wide("Internal-IP", _node_address("InternalIP")),
         _wide("External-IP", _node_address("ExternalIP")),
-        _wide("OS-Image", _text("status", "nodeInfo", "osImage", absent="<unknown>")),
-        _wide("Kernel-Version", _text("status", "nodeInfo", "kernelVersion", absent="<unknown>")),
-        _wide(
-            "Container-Runtime", _text("status", "nodeInfo", "containerRuntimeVersion", absent="<unknown>")
-        ),
+        _wide("OS-Image", _text("status.nodeInfo.osImage", "<unknown>")),
+        _wide("Kernel-Version", _text("status.nodeInfo.kernelVersion", "<unknown>")),
+        _wide("Container-Runtime", _text("status.nodeInfo.containerRuntimeVersion", "<unknown>")),
     ),
-    "persistentvolumeclaims": _printer(
+    "persistentvolumeclaims": printer(
         _column("Status", _claim_status),
-        _column("Volume", _text("spec", "volumeName")),
-        _column("Capacity", _claim_capacity),
-        _column("Access Modes", _claim_access_modes),
+        _column("Volume", _text("spec.volumeName")),
+        _column("Capacity", _if_bound(_text("status.capacity.storage", "0"))),
+        _column("Access Modes", _if_bound(_access_modes)),
         _column("StorageClass", _storage_class),
         _AGE,
-        _wide("VolumeMode", _text("spec", "volumeMode", absent="<unset>")),
+        _wide("VolumeMode", _text("spec.volumeMode", "<unset>")),
     ),
     "pods": Printer(
         (
-            NAME,
-            *(Header(name) for name in ("Ready", "Status", "Restarts", "Age")),
-            *(Header(name, priority=1) for name in ("IP", "Node", "Nominated Node", "Readiness Gates")),
+            _NAME,
+            *_headers("Ready", "Status", "Restarts", "Age"),
+            *_headers("IP", "Node", "Nominated Node", "Readiness Gates", priority=1),
         ),
         pod_columns.cells,
     ),
-    "secrets": _printer(
+    "secrets": printer(
         _column("Type", _text("type")), _column("Data", lambda obj: len(accessors.entries(obj, "data"))), _AGE
     ),
-    "serviceaccounts": _printer(_AGE),
-    "services": _printer(
-        _column("Type", _text("spec", "type")),
+    "serviceaccounts": printer(_AGE),
+    "services": printer(
+        _column("Type", _text("spec.type")),
         _column("Cluster-IP", _cluster_ip),
         _column("External-IP", _external_address),
         _column("Port(s)", _service_ports),
         _AGE,
         _wide("Selector", _service_selector),
     ),
-    "deployments.apps": _printer(
+    "deployments.apps": printer(
         _column("Ready", _ready_replicas),
-        _column("Up-to-date", _number("status", "updatedReplicas")),
-        _column("Available", _number("status", "availableReplicas")),
+        _column("Up-to-date", _number("status.updatedReplicas")),
+        _column("Available", _number("status.availableReplicas")),
         _AGE,
         *_CONTAINERS,
         _wide("Selector", _selector),
     ),
-    "replicasets.apps": _printer(
-        _column("Desired", _number("spec", "replicas"), "integer"),
-        _column("Current", _number("status", "replicas"), "integer"),
-        _column("Ready", _number("status", "readyReplicas"), "integer"),
+    "replicasets.apps": printer(
+        _column("Desired", _number("spec.replicas"), "integer"),
+        _column("Current", _number("status.replicas"), "integer"),
+        _column("Ready", _number("status.readyReplicas"), "integer"),
         _AGE,
         *_CONTAINERS,
         _wide("Selector", _selector),
     ),
-    "statefulsets.apps": _printer(_column("Ready", _ready_replicas), _AGE, *_CONTAINERS),
-    "jobs.batch": _printer(
+    "statefulsets.apps": printer(_column("Ready", _ready_replicas), _AGE, *_CONTAINERS),
+    "jobs.batch": printer(
         _column("Status", _job_status),
         _column("Completions", _job_completions),
         (Header("Duration"), _job_duration),
@@ -352,13 +352,13 @@ PRINTERS: dict[str, Printer] = {
         *_CONTAINERS,
         _wide("Selector", lambda job: _selector(job) or "<none>"),
     ),
-    "leases.coordination.k8s.io": _printer(_column("Holder", _text("spec", "holderIdentity")), _AGE),
-    "customresourcedefinitions.apiextensions.k8s.io": _printer(
-        _column("Scope", _text("spec", "scope")),
+    "leases.coordination.k8s.io": printer(_column("Holder", _text("spec.holderIdentity")), _AGE),
+    "customresourcedefinitions.apiextensions.k8s.io": printer(
+        _column("Scope", _text("spec.scope")),
         _column("Versions", _served_versions),
         _CREATED_AT,
-        _wide("Group", _text("spec", "group")),
-        _wide("Kind", _text("spec", "names", "kind")),
+        _wide("Group", _text("spec.group")),
+        _wide("Kind", _text("spec.names.kind")),
         _wide("ShortNames", lambda obj: ",".join(accessors.entries(obj, "spec", "names", "shortNames"))),
         _wide("Established", lambda obj: accessors.condition(obj, "Established") == "True", "boolean"),
     ),

@@ -12,7 +12,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class _Initialization(msgspec.Struct, frozen=True):
-    seen: list[Object]
+    started: list[Object]
     """Statuses of the init containers up to the one that has not completed."""
     ready_sidecars: int
     reason: str
@@ -25,9 +25,9 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     initialization = _initialization(pod, sidecars)
     is_initialized = not initialization.reason or accessors.condition(pod, "Initialized") == "True"
     containers = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
-    restarted = [
-        status for status in initialization.seen if not is_initialized or status.get("name") in sidecars
-    ]
+    restarted = initialization.started
+    if is_initialized:
+        restarted = [status for status in restarted if status.get("name") in sidecars]
     ready = initialization.ready_sidecars + sum(_is_ready(status) for status in containers)
     return [
         accessors.name_of(pod),
@@ -49,17 +49,17 @@ def _sidecars(pod: Object) -> frozenset[str]:
 
 
 def _initialization(pod: Object, sidecars: frozenset[str]) -> _Initialization:
-    seen, ready = [], 0
+    started, ready = [], 0
     for index, status in enumerate(accessors.entries(pod, "status", "initContainerStatuses")):
-        seen.append(status)
+        started.append(status)
         terminated = accessors.at(status, "state", "terminated")
         if terminated is not None and not accessors.number(terminated, "exitCode"):
             continue
         if status.get("name") in sidecars and status.get("started"):
             ready += bool(status.get("ready"))
             continue
-        return _Initialization(seen, ready, f"Init:{_init_reason(pod, index, status)}")
-    return _Initialization(seen, ready, "")
+        return _Initialization(started, ready, f"Init:{_init_reason(pod, index, status)}")
+    return _Initialization(started, ready, "")
 
 
 def _init_reason(pod: Object, index: int, status: Object) -> str:
@@ -75,11 +75,8 @@ def _init_reason(pod: Object, index: int, status: Object) -> str:
 def _restarts(statuses: list[Object], now: datetime) -> str:
     """Return the number of restarts and the time since the last one: `3 (5m ago)`."""
     count = sum(accessors.number(status, "restartCount") for status in statuses)
-    ends = [
-        accessors.parse_time(accessors.text(status, "lastState", "terminated", "finishedAt"))
-        for status in statuses
-    ]
-    last = max((end for end in ends if end is not None), default=None)
+    times = [accessors.text(status, "lastState", "terminated", "finishedAt") for status in statuses]
+    last = max(filter(None, map(accessors.parse_time, times)), default=None)
     return f"{count} ({accessors.human_duration(now - last)} ago)" if count and last else str(count)
 
 
@@ -103,20 +100,17 @@ def _completed_status(pod: Object, containers: list[Object]) -> str:
     is_running = any(_is_ready(status) for status in containers)
     if is_running and accessors.condition(pod, "Ready") == "True":
         return "Running"
-    endings = [accessors.at(status, "state", "terminated") for status in containers]
-    failed = [
-        _termination_reason(ending) for ending in endings if ending and accessors.number(ending, "exitCode")
-    ]
-    if failed:
-        return failed[0]
+    for status in containers:
+        terminated = accessors.at(status, "state", "terminated")
+        if accessors.number(terminated, "exitCode"):
+            return _termination_reason(terminated)
     return "NotReady" if is_running else "Completed"
 
 
 def _is_gated(pod: Object) -> bool:
     conditions = accessors.entries(pod, "status", "conditions")
-    return any(
-        (one.get("type"), one.get("reason")) == ("PodScheduled", "SchedulingGated") for one in conditions
-    )
+    reasons = {(one.get("type"), one.get("reason")) for one in conditions}
+    return ("PodScheduled", "SchedulingGated") in reasons
 
 
 def _container_reason(status: Object) -> str:

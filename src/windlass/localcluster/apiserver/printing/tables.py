@@ -4,7 +4,7 @@
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -27,7 +27,7 @@ _MEDIA_TYPES = ("application/json", "application/yaml")
 _INCLUDES = ("", "Metadata", "Object", "None")
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _CREATED = Column(name="Age", type="date", path=".metadata.creationTimestamp")
-_ENDED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+_COMPLETED_MESSAGES = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
 class TableRequest(msgspec.Struct, frozen=True):
@@ -52,20 +52,17 @@ class _Clause(msgspec.Struct, frozen=True):
 
     def media_types(self) -> list[str]:
         """Return the supported media types that this one includes."""
-        if self.media_type == "*/*":
-            return list(_MEDIA_TYPES)
         if self.media_type.endswith("/*"):
-            return [each for each in _MEDIA_TYPES if each.startswith(self.media_type[:-1])]
+            prefix = self.media_type.removesuffix("*").removeprefix("*/")
+            return [each for each in _MEDIA_TYPES if each.startswith(prefix)]
         return [each for each in _MEDIA_TYPES if each == self.media_type]
 
     def request(self) -> TableRequest | None:
         """Return the requested format, or raise ValueError if it is not supported."""
         if not self.parameters.keys() & {"as", "g", "v"}:
             return None
-        kind, version = self.parameters.get("as", ""), self.parameters.get("v", "")
-        if kind not in (TABLE, PARTIAL, PARTIAL_LIST) or version not in _VERSIONS:
-            raise ValueError
-        if self.parameters.get("g") != _GROUP:
+        kind, group, version = (self.parameters.get(key, "") for key in ("as", "g", "v"))
+        if kind not in (TABLE, PARTIAL, PARTIAL_LIST) or group != _GROUP or version not in _VERSIONS:
             raise ValueError
         return TableRequest(kind, version)
 
@@ -90,9 +87,9 @@ def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
         message = f"406: Not Acceptable\n\nAvailable representations: {available}"
         raise api_errors.ApiError(406, "NotAcceptable", message, {})
     for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.breadth)):
-        for written in clause.media_types():
+        for media_type_name in clause.media_types():
             try:
-                return written, clause.request()
+                return media_type_name, clause.request()
             except ValueError:
                 continue
     message = f"only the following media types are accepted: {available}"
@@ -120,9 +117,8 @@ def check_watch_format(request: TableRequest) -> None:
 
 def _check_include(include: str) -> None:
     if include not in _INCLUDES:
-        error = api_errors.invalid_value(
-            "includeObject", include, "must be 'Metadata', 'Object', 'None', or empty"
-        )
+        problem = "must be 'Metadata', 'Object', 'None', or empty"
+        error = api_errors.invalid_value("includeObject", include, problem)
         raise api_errors.bad_request(f"Unable to convert to Table as requested: {error}")
 
 
@@ -187,10 +183,8 @@ def _table(
 def _row(request: TableRequest, kind: Kind, obj: Object, cells: list[Any]) -> Object:
     row: Object = {"cells": cells}
     phase = accessors.text(obj, "status", "phase") if kind.resource == "pods" else ""
-    if phase in _ENDED:
-        row["conditions"] = [
-            {"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}
-        ]
+    if message := _COMPLETED_MESSAGES.get(phase):
+        row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
     if request.include == "Object":
         return row | {"object": obj}
     return row | {"object": None if request.include == "None" else _partial(request, obj)}
@@ -204,19 +198,12 @@ def _printer(kind: Kind) -> Printer:
 
 @functools.lru_cache(maxsize=256)
 def _custom_printer(shown: tuple[Column, ...]) -> Printer:
-    headers = [
-        Header(each.name, each.type, each.format, each.description or each.path, each.priority)
-        for each in shown
-    ]
-    readers = [_reader(each) for each in shown]
-
-    def cells(obj: Object, now: datetime) -> list[Any]:
-        return [accessors.name_of(obj), *(read(obj, now) for read in readers)]
-
-    return Printer((columns.NAME, *headers), cells)
+    return columns.printer(*map(_custom_column, shown))
 
 
-def _reader(column: Column) -> Callable[[Object, datetime], Any]:
+def _custom_column(column: Column) -> columns.Column:
+    description = column.description or column.path
+    header = Header(column.name, column.type, column.format, description, column.priority)
     try:
         path = jsonpath.parse(column.path)
     except ValueError:
@@ -227,7 +214,7 @@ def _reader(column: Column) -> Callable[[Object, datetime], Any]:
         found = path.find(obj) if path else []
         return _cell(column.type, found[0], now) if found else None
 
-    return read
+    return header, read
 
 
 def _cell(type_name: str, value: Any, now: datetime) -> Any:
