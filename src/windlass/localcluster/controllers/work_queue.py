@@ -1,49 +1,89 @@
-"""The queue and the loop of a controller of the embedded cluster."""
+"""The loop of a controller of the embedded cluster, and controllers with a queue of objects."""
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
+
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import StoreError
+
+logger = logging.getLogger(__name__)
 
 ObjectRef = tuple[str, str]
 """The resource of an object and its key."""
 
 
-class Worker(Protocol):
+class ControlLoop:
+    """Calls `step` whenever the event is set, until no work is left."""
+
+    def __init__(self) -> None:
+        self._wake_event = asyncio.Event()
+
     @property
-    def has_work(self) -> bool: ...
+    def has_work(self) -> bool:
+        raise NotImplementedError
 
     def step(self) -> None:
         """Process one item and handle its errors."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        while True:
+            await self._wake_event.wait()
+            self._wake_event.clear()
+            while self.has_work:
+                self.step()
+                # Requests come first: yield to the event loop between two steps.
+                await asyncio.sleep(0)
 
 
-class WorkQueue:
-    """Objects to reconcile, each once, in order of arrival."""
+class QueueController(ControlLoop):
+    """Reconciles queued objects, each once, in order of arrival."""
 
-    def __init__(self) -> None:
-        self.wake_event = asyncio.Event()
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
         self._refs: OrderedDict[ObjectRef, None] = OrderedDict()
 
-    def __bool__(self) -> bool:
+    def _reconcile(self, ref: ObjectRef) -> None:
+        raise NotImplementedError
+
+    def _on_rejected(self, ref: ObjectRef, error: ApiError) -> None:
+        """Handle an error of the API."""
+        raise NotImplementedError
+
+    def _retry(self, ref: ObjectRef) -> None:
+        """Requeue an object later, because its changes could not be stored."""
+        raise NotImplementedError
+
+    @property
+    def has_work(self) -> bool:
         return bool(self._refs)
 
-    def add(self, ref: ObjectRef) -> None:
+    def _enqueue(self, ref: ObjectRef) -> None:
         self._refs.setdefault(ref)
-        self.wake_event.set()
+        self._wake_event.set()
 
-    def take(self) -> ObjectRef:
-        return self._refs.popitem(last=False)[0]
+    def step(self) -> None:
+        ref, _ = self._refs.popitem(last=False)
+        try:
+            self._reconcile(ref)
+        except ApiError as error:
+            self._on_rejected(ref, error)
+        except StoreError as error:
+            self._after_commit(ref, error)
+        except Exception:
+            logger.exception("cannot reconcile %s %s", *ref)
+        if not self._store.is_committed:
+            self._store.on_commit(lambda failure: self._after_commit(ref, failure))
 
-
-async def run(worker: Worker, wake_event: asyncio.Event) -> None:
-    """Step whenever the event is set, until no work is left; never return."""
-    while True:
-        await wake_event.wait()
-        wake_event.clear()
-        while worker.has_work:
-            worker.step()
-            # Requests come first: yield to the event loop between two steps.
-            await asyncio.sleep(0)
+    def _after_commit(self, ref: ObjectRef, failure: StoreError | None) -> None:
+        if failure is not None:
+            logger.warning("%s %s is retried: %s", *ref, failure)
+            self._retry(ref)
 
 
 def call_later(seconds: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle | None:

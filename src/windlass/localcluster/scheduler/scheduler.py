@@ -5,7 +5,6 @@ scheduled one at a time. An unschedulable pod is retried when resources are rele
 derived from stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
 """
 
-import asyncio
 import heapq
 import logging
 
@@ -17,6 +16,7 @@ from windlass.localcluster.apiserver.kinds import pods
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import work_queue
 from windlass.localcluster.controllers.volumes import claim_names
+from windlass.localcluster.controllers.work_queue import ControlLoop
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
 from windlass.localcluster.scheduler.cache import SchedulerCache
@@ -51,8 +51,9 @@ class _PendingPod(msgspec.Struct, frozen=True):
         return str(self.pod["metadata"]["uid"])
 
 
-class Scheduler:
+class Scheduler(ControlLoop):
     def __init__(self, lifecycle: Lifecycle) -> None:
+        super().__init__()
         self._lifecycle = lifecycle
         self._store = lifecycle.store
         self._pod_kind = lifecycle.registry.built_in(_PODS)
@@ -67,12 +68,8 @@ class Scheduler:
         self._unschedulable_version = 0
         self._arrival_count = 0
         self._is_rebuild_scheduled = False
-        self._wake_event = asyncio.Event()
         self._store.listen(self._on_change)
         self._rebuild()
-
-    async def run(self) -> None:
-        await work_queue.run(self, self._wake_event)
 
     @property
     def has_work(self) -> bool:

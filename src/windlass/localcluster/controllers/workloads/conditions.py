@@ -1,6 +1,6 @@
 """Conditions in the status of a workload. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from windlass.model.base import Json
 
@@ -27,16 +27,12 @@ def condition(kind: str, status: str, reason: str, message: str, now: str, *, st
 
 def with_one(conditions: Iterable[Json] | None, new: Json) -> list[Json]:
     """Return the conditions with one added or replaced. Its times stay if nothing else changed."""
-    kept = list(conditions or ())
-    former = find(kept, new["type"])
+    existing = list(conditions or ())
+    former = find(existing, new["type"])
     if former is None:
-        return [*kept, new]
-    if _says(former) == _says(new):
-        return kept
+        return [*existing, new]
+    if all(former.get(key) == new[key] for key in ("status", "reason", "message")):
+        return existing
     if former.get("status") == new["status"]:
         new = {**new, "lastTransitionTime": former.get("lastTransitionTime", new["lastTransitionTime"])}
-    return [new if one.get("type") == new["type"] else one for one in kept]
-
-
-def _says(condition: Json) -> Sequence[object]:
-    return [condition.get(key) for key in ("status", "reason", "message")]
+    return [new if one.get("type") == new["type"] else one for one in existing]

@@ -6,7 +6,7 @@ workloads, a change costs one text search.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from windlass.k8s import label_selectors
@@ -15,7 +15,7 @@ from windlass.k8s.metadata import decode_owners
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import work_queue
-from windlass.localcluster.controllers.work_queue import ObjectRef, WorkQueue
+from windlass.localcluster.controllers.work_queue import ObjectRef, QueueController
 from windlass.localcluster.controllers.workloads import (
     deployments,
     jobs,
@@ -27,7 +27,7 @@ from windlass.localcluster.controllers.workloads import (
 from windlass.localcluster.controllers.workloads.decisions import Decision
 from windlass.localcluster.controllers.workloads.executor import CreateRejectedError, Executor
 from windlass.localcluster.controllers.workloads.observed import Pod
-from windlass.localcluster.store_types import Change, StoreError, object_key
+from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -51,47 +51,28 @@ DECIDE_BY_RESOURCE: dict[str, Decide] = {
 KINDS = (*DECIDE_BY_RESOURCE, deployments.RESOURCE)
 
 
-class WorkloadController:
+class WorkloadController(QueueController):
     def __init__(self, lifecycle: Lifecycle) -> None:
+        super().__init__(lifecycle.store)
         self._lifecycle = lifecycle
-        self._store = lifecycle.store
         self._executor = Executor(lifecycle)
-        self._queue = WorkQueue()
         self._timers: dict[ObjectRef, asyncio.TimerHandle] = {}
         self._store.listen(self._on_change)
         self._enqueue_all()
 
     async def run(self) -> None:
         try:
-            await work_queue.run(self, self._queue.wake_event)
+            await super().run()
         finally:
             for timer in self._timers.values():
                 timer.cancel()
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self._queue)
+    def _on_rejected(self, ref: ObjectRef, error: ApiError) -> None:
+        logger.warning("%s %s: %s", *ref, error.message)
+        self._requeue_after(ref, _REJECTED_RETRY_SECONDS)
 
-    def step(self) -> None:
-        """Reconcile one workload or one orphaned pod."""
-        ref = self._queue.take()
-        try:
-            self._reconcile(ref)
-        except ApiError as error:
-            logger.warning("%s %s: %s", *ref, error.message)
-            self._requeue_after(ref, _REJECTED_RETRY_SECONDS)
-        except StoreError as error:
-            self._after_commit(ref, error)
-        except Exception:
-            logger.exception("cannot reconcile %s %s", *ref)
-        if not self._store.is_committed:
-            self._store.on_commit(lambda failure: self._after_commit(ref, failure))
-
-    def _after_commit(self, ref: ObjectRef, failure: StoreError | None) -> None:
-        """Retry later if a commit failed."""
-        if failure is not None:
-            logger.warning("%s %s is retried: %s", *ref, failure)
-            self._requeue_after(ref, _RETRY_SECONDS)
+    def _retry(self, ref: ObjectRef) -> None:
+        self._requeue_after(ref, _RETRY_SECONDS)
 
     # Change events
 
@@ -99,42 +80,39 @@ class WorkloadController:
         for resource in KINDS:
             for body in self._store.all(resource):
                 meta = bodies.decode_stored(body)["metadata"]
-                self._queue.add((resource, object_key(meta["namespace"], meta["name"])))
-        for key in self._tracked_pods():
-            self._queue.add((_PODS, key))
-
-    def _tracked_pods(self) -> Iterator[str]:
-        """Return the pods with the tracking finalizer, including those whose Job is gone."""
-        found = self._store.containing(f'"{observed.TRACKING}"')
-        return (key for resource, key in found if resource == _PODS)
+                self._enqueue((resource, object_key(meta["namespace"], meta["name"])))
+        # Pods with the tracking finalizer, including those whose Job has been deleted.
+        for resource, key in self._store.containing(_TRACKED.decode()):
+            if resource == _PODS:
+                self._enqueue((_PODS, key))
 
     def _on_change(self, change: Change) -> None:
+        if change.resource != _PODS and change.resource not in KINDS:
+            return
+        for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
+            self._enqueue(owner)
         if change.resource == _PODS:
             self._on_pod(change)
-        elif change.resource in KINDS:
+        else:
             self._on_workload(change)
 
     def _on_pod(self, change: Change) -> None:
-        for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
-            self._queue.add(owner)
         if change.after is None:
             return
         is_orphan = _CONTROLLED not in change.after and self._has_workloads()
         if is_orphan or self._is_tracked_orphan(change.after, change.key):
-            self._queue.add((_PODS, change.key))
+            self._enqueue((_PODS, change.key))
 
     def _is_tracked_orphan(self, body: bytes, key: str) -> bool:
-        """Return whether a pod has the tracking finalizer of a Job that is gone."""
+        """Return whether a pod has the tracking finalizer of a Job that has been deleted."""
         if _TRACKED not in body:
             return False
         return all(self._store.get(*owner) is None for owner in self._owners(body, key))
 
     def _on_workload(self, change: Change) -> None:
         ref = (change.resource, change.key)
-        for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
-            self._queue.add(owner)
         if change.after is not None:
-            self._queue.add(ref)
+            self._enqueue(ref)
         if change.before is None:
             self._enqueue_orphans(change.key.partition("/")[0])
         if change.after is None:
@@ -142,12 +120,12 @@ class WorkloadController:
             uid = bodies.decode_stored(change.before or b"")["metadata"]["uid"]
             for dependent in self._store.owned_by(uid):
                 if dependent[0] == _PODS:
-                    self._queue.add(dependent)
+                    self._enqueue(dependent)
 
     def _enqueue_orphans(self, namespace: str) -> None:
         for body in self._store.all(_PODS, namespace):
             if _CONTROLLED not in body:
-                self._queue.add((_PODS, object_key(namespace, observed.pod(body).name)))
+                self._enqueue((_PODS, object_key(namespace, observed.pod(body).name)))
 
     def _owners(self, body: bytes | None, key: str) -> Iterator[ObjectRef]:
         """Yield the workloads that control an object."""
@@ -177,7 +155,7 @@ class WorkloadController:
 
     def _wake_up(self, ref: ObjectRef) -> None:
         self._timers.pop(ref, None)
-        self._queue.add(ref)
+        self._enqueue(ref)
 
     def _cancel_timer(self, ref: ObjectRef) -> None:
         timer = self._timers.pop(ref, None)
@@ -191,17 +169,17 @@ class WorkloadController:
         body = self._store.get(resource, key)
         if body is None:
             return
-        if resource == _PODS:
-            self._reconcile_orphan(bodies.decode_stored(body))
-            return
         workload = bodies.decode_stored(body)
+        if resource == _PODS:
+            self._reconcile_orphan(workload)
+            return
         kind = self._lifecycle.registry.built_in(resource)
         decision = self._decision(resource, workload)
         self._set_timer(ref, decision.wake_at)
         try:
             self._executor.apply(kind, workload, decision)
-        except CreateRejectedError as refusal:
-            self._executor.tell(kind, workload, "Warning", "FailedCreate", str(refusal))
+        except CreateRejectedError as error:
+            self._executor.record_event(kind, workload, "Warning", "FailedCreate", str(error))
             self._requeue_after(ref, _REJECTED_RETRY_SECONDS)
 
     def _decision(self, resource: str, workload: Json) -> Decision:
@@ -220,15 +198,13 @@ class WorkloadController:
         uid = workload["metadata"]["uid"]
         found = (self._store.get(*ref) for ref in self._store.owned_by(uid) if ref[0] == _PODS)
         pods = [observed.pod(body) for body in found if body is not None]
-        mine = [
-            pod for pod in pods if pod.controller == uid and not self._release_if_unselected(workload, pod)
-        ]
-        return sorted(mine, key=lambda pod: (pod.created, pod.name))
+        own = [pod for pod in pods if pod.controller == uid]
+        selected = [pod for pod in own if not self._release_if_unselected(workload, pod)]
+        return sorted(selected, key=lambda pod: (pod.created, pod.name))
 
     def _release_if_unselected(self, workload: Json, pod: Pod) -> bool:
         """Release a pod whose labels no longer match the selector, and return whether it was released."""
-        is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(pod.labels)
-        if is_known or pod.is_terminating:
+        if _selects(workload, pod.labels) or pod.is_terminating:
             return False
         meta = workload["metadata"]
         self._executor.release(pod, meta["namespace"], meta["uid"])
@@ -252,16 +228,18 @@ class WorkloadController:
         for resource in DECIDE_BY_RESOURCE:
             for body in self._store.all(resource, meta["namespace"]):
                 workload = bodies.decode_stored(body)
-                is_terminating = "deletionTimestamp" in workload["metadata"]
-                has_its_name = resource != stateful_sets.RESOURCE or stateful_sets.may_own(
-                    workload, meta["name"]
-                )
-                labels = meta.get("labels") or {}
-                is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(labels)
-                if is_known and has_its_name and not is_terminating:
+                if "deletionTimestamp" in workload["metadata"]:
+                    continue
+                if resource == stateful_sets.RESOURCE and not stateful_sets.may_own(workload, meta["name"]):
+                    continue
+                if _selects(workload, meta.get("labels") or {}):
                     yield workload
 
     def _owner_exists(self, namespace: str, reference: Json) -> bool:
         kind = self._lifecycle.registry.find_by_kind(reference["apiVersion"], reference["kind"])
         body = kind and self._store.get(kind.resource, object_key(namespace, reference["name"]))
         return bool(body) and bodies.decode_stored(body or b"")["metadata"]["uid"] == reference["uid"]
+
+
+def _selects(workload: Json, labels: Mapping[str, str]) -> bool:
+    return label_selectors.from_object(workload["spec"]["selector"]).matches(labels)

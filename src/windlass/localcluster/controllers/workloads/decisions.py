@@ -67,8 +67,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The time at which the decision may change without any event."""
 
 
-NOTHING = Decision()
-
-
 def earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)

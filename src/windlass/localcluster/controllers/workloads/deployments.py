@@ -1,11 +1,13 @@
 """Decide for a Deployment: create a ReplicaSet for its template and scale down those of former templates. Pure."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from windlass.k8s import times
-from windlass.localcluster.controllers.workloads import conditions, rollouts, templates
+from windlass.localcluster.controllers.workloads import conditions, templates
 from windlass.localcluster.controllers.workloads.decisions import (
     Action,
     Annotate,
@@ -14,9 +16,7 @@ from windlass.localcluster.controllers.workloads.decisions import (
     Delete,
     Event,
     ScaleReplicaSet,
-    earliest,
 )
-from windlass.localcluster.controllers.workloads.rollouts import Size
 from windlass.model.base import Json
 
 RESOURCE = "deployments.apps"
@@ -27,26 +27,44 @@ _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MAX = "deployment.kubernetes.io/max-replicas"
 _UPDATE_FIELD = "lastUpdateTime"
 _NO_DEADLINE = 2**31 - 1
+# Reasons of the Progressing condition without a deadline.
+_FINAL_REASONS = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
+
+
+class Size(msgspec.Struct, frozen=True):
+    """The pods of a ReplicaSet: desired, current, available and terminating."""
+
+    desired: int
+    current: int = 0
+    available: int = 0
+    terminating: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.desired or self.current or self.terminating)
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """The maximum number of pods during a rollout, and the minimum number of available ones."""
+
+    max_pods: int
+    min_available: int
 
 
 def decide(deployment: Json, replica_sets: Sequence[Json], now: datetime) -> Decision:
     """Decide from a Deployment and the ReplicaSets that it controls."""
-    known = sorted(replica_sets, key=_revision)
-    new = next((one for one in known if _template(one) == deployment["spec"]["template"]), None)
-    actions: list[Action] = []
-    events: list[Event] = []
-    is_terminating = "deletionTimestamp" in deployment["metadata"]
-    if not is_terminating:
-        actions = [*_actions(deployment, known, new)]
-        events = [*_scaling_events(known, actions)]
-    status = _status(deployment, known, new)
-    if not is_terminating:
-        status["conditions"] = _conditions(deployment, status, new, now)
+    revisions = sorted(replica_sets, key=_revision)
+    new = next((one for one in revisions if _template(one) == deployment["spec"]["template"]), None)
+    status = _status(deployment, revisions, new)
+    if "deletionTimestamp" in deployment["metadata"]:
+        return Decision(status=status, wake_at=_deadline(deployment, status))
+    actions = tuple(_actions(deployment, revisions, new))
+    status["conditions"] = _conditions(deployment, status, new, now)
     return Decision(
         status=status,
-        actions=tuple(actions),
-        events=tuple(events),
-        wake_at=earliest(_deadline(deployment, status)),
+        actions=actions,
+        events=tuple(_scaling_events(revisions, actions)),
+        wake_at=_deadline(deployment, status),
     )
 
 
@@ -78,11 +96,14 @@ def _size(replica_set: Json | None) -> Size:
 # Actions
 
 
-def _actions(deployment: Json, known: Sequence[Json], new: Json | None) -> Iterator[Action]:
+def _actions(deployment: Json, revisions: Sequence[Json], new: Json | None) -> Iterator[Action]:
     spec = deployment["spec"]
-    former = [one for one in known if one is not new]
+    former = [one for one in revisions if one is not new]
     if spec.get("paused"):
-        yield from _scale_while_paused(deployment, known)
+        # The only ReplicaSet with pods gets all replicas.
+        used = [one for one in revisions if one["spec"]["replicas"]]
+        if len(used) == 1:
+            yield from _scale(used[0], spec["replicas"], _annotations(spec))
         return
     sizes = {one["metadata"]["name"]: _size(one) for one in former}
     revision = max(map(_revision, former), default=0) + 1
@@ -91,53 +112,42 @@ def _actions(deployment: Json, known: Sequence[Json], new: Json | None) -> Itera
         revision = max(revision, _revision(new))
     annotations = {**_annotations(spec), REVISION: str(revision)}
     if spec["strategy"]["type"] == "Recreate":
-        desired, others = rollouts.recreate_sizes(spec, sizes)
+        desired, former_sizes = recreate_sizes(spec, sizes)
     else:
-        desired, others = rollouts.rolling_sizes(spec, _size(new), sizes)
+        desired, former_sizes = rolling_sizes(spec, _size(new), sizes)
     if new is None:
         yield Create(_REPLICA_SETS, _replica_set(deployment, desired, annotations))
     else:
         yield from _scale(new, desired, annotations)
     for one in former:
-        yield from _scale(one, others[one["metadata"]["name"]], _annotations(spec))
+        yield from _scale(one, former_sizes[one["metadata"]["name"]], _annotations(spec))
     if (deployment["metadata"].get("annotations") or {}).get(REVISION) != str(revision):
         yield Annotate({REVISION: str(revision)})
     yield from _delete_old_revisions(spec, former)
 
 
-def _scale_while_paused(deployment: Json, known: Sequence[Json]) -> Iterator[Action]:
-    """Scale a paused Deployment: its only ReplicaSet with pods gets all replicas."""
-    used = [one for one in known if one["spec"]["replicas"]]
-    if len(used) == 1:
-        yield from _scale(used[0], deployment["spec"]["replicas"], _annotations(deployment["spec"]))
-
-
 def _scale(replica_set: Json, replicas: int, annotations: Json) -> Iterator[Action]:
-    known = replica_set["metadata"].get("annotations") or {}
-    is_so = replica_set["spec"]["replicas"] == replicas and annotations.items() <= known.items()
-    if not is_so:
+    current = replica_set["metadata"].get("annotations") or {}
+    if replica_set["spec"]["replicas"] != replicas or not annotations.items() <= current.items():
         yield ScaleReplicaSet(replica_set["metadata"]["name"], replicas, annotations)
 
 
 def _annotations(spec: Json) -> Json:
-    return {_DESIRED: str(spec["replicas"]), _MAX: str(rollouts.bounds(spec).max_pods)}
+    return {_DESIRED: str(spec["replicas"]), _MAX: str(bounds(spec).max_pods)}
 
 
 def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
     spec, meta = deployment["spec"], deployment["metadata"]
-    found = templates.hash_of(spec["template"])
+    template_hash = templates.hash_of(spec["template"])
     template = copy.deepcopy(spec["template"])
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: found}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: template_hash}
     template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-    selector = {
-        **spec["selector"],
-        "matchLabels": {**(spec["selector"].get("matchLabels") or {}), HASH: found},
-    }
+    match_labels = {**(spec["selector"].get("matchLabels") or {}), HASH: template_hash}
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{meta['name']}-{found}",
+            "name": f"{meta['name']}-{template_hash}",
             "namespace": meta["namespace"],
             "labels": labels,
             "annotations": annotations,
@@ -146,7 +156,7 @@ def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
         "spec": {
             "replicas": replicas,
             "minReadySeconds": spec.get("minReadySeconds", 0),
-            "selector": selector,
+            "selector": {**spec["selector"], "matchLabels": match_labels},
             "template": template,
         },
     }
@@ -154,9 +164,7 @@ def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
 
 def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action]:
     """Delete the oldest ReplicaSets without pods that exceed the revision history limit."""
-    empty = [
-        one for one in former if not any((_size(one).desired, _size(one).current, _size(one).terminating))
-    ]
+    empty = [one for one in former if _size(one).is_empty]
     surplus = len(empty) - spec["revisionHistoryLimit"]
     for one in empty[: max(surplus, 0)]:
         meta = one["metadata"]
@@ -164,8 +172,8 @@ def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action
             yield Delete(_REPLICA_SETS, meta["name"], meta["uid"], is_announced=False)
 
 
-def _scaling_events(known: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:
-    sizes = {one["metadata"]["name"]: _size(one).desired for one in known}
+def _scaling_events(revisions: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:
+    sizes = {one["metadata"]["name"]: _size(one).desired for one in revisions}
     for action in actions:
         match action:
             case Create(_, body) if body["spec"]["replicas"]:
@@ -174,22 +182,71 @@ def _scaling_events(known: Sequence[Json], actions: Sequence[Action]) -> Iterato
                 before = sizes[name]
             case _:
                 continue
-        way = "up" if after > before else "down"
-        message = f"Scaled {way} replica set {name} from {before} to {after}"
+        direction = "up" if after > before else "down"
+        message = f"Scaled {direction} replica set {name} from {before} to {after}"
         yield Event("ScalingReplicaSet", message)
+
+
+# One step of a rollout from the former ReplicaSets to the new one
+
+
+def bounds(spec: Json) -> Bounds:
+    """Return the limits of a rolling update. maxSurge is rounded up, maxUnavailable down."""
+    replicas = spec["replicas"]
+    rolling = spec["strategy"].get("rollingUpdate") or {}
+    surge = _number(rolling.get("maxSurge", 0), replicas, rounds_up=True)
+    unavailable = _number(rolling.get("maxUnavailable", 0), replicas, rounds_up=False)
+    if not surge and not unavailable:
+        # With both rounded to zero, nothing could ever change.
+        unavailable = 1
+    return Bounds(replicas + surge, replicas - min(unavailable, replicas))
+
+
+def _number(value: int | str, replicas: int, *, rounds_up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    hundredths = int(value.removesuffix("%")) * replicas
+    return -(-hundredths // 100) if rounds_up else hundredths // 100
+
+
+def rolling_sizes(spec: Json, new: Size, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
+    """Return the next sizes of the new ReplicaSet and of the former ones (oldest first)."""
+    limits = bounds(spec)
+    sizes = {name: size.desired for name, size in former.items()}
+    total = new.desired + sum(sizes.values())
+    added = max(min(spec["replicas"] - new.desired, limits.max_pods - total), 0)
+    # Scale down unavailable pods first, then as many available ones as the limit allows.
+    budget = total - limits.min_available - max(new.desired - new.available, 0)
+    for name, size in former.items():
+        removed = max(min(size.desired - size.available, budget), 0)
+        sizes[name] -= removed
+        budget -= removed
+    spare = new.available + sum(size.available for size in former.values()) - limits.min_available
+    for name in former:
+        removed = max(min(sizes[name], spare, budget), 0)
+        sizes[name] -= removed
+        budget -= removed
+        spare -= removed
+    return min(new.desired, spec["replicas"]) + added, sizes
+
+
+def recreate_sizes(spec: Json, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
+    """Return the sizes for the strategy Recreate: the new ReplicaSet starts when all former pods have ended."""
+    is_empty = all(size.is_empty for size in former.values())
+    return (spec["replicas"] if is_empty else 0), dict.fromkeys(former, 0)
 
 
 # Status
 
 
-def _status(deployment: Json, known: Sequence[Json], new: Json | None) -> Json:
+def _status(deployment: Json, revisions: Sequence[Json], new: Json | None) -> Json:
     old: Json = deployment.get("status") or {}
 
     def total(field: str) -> int:
-        return sum((one.get("status") or {}).get(field, 0) for one in known)
+        return sum((one.get("status") or {}).get(field, 0) for one in revisions)
 
     available = total("availableReplicas")
-    desired = sum(one["spec"]["replicas"] for one in known)
+    desired = sum(one["spec"]["replicas"] for one in revisions)
     numbers = {
         "replicas": total("replicas"),
         "updatedReplicas": _size(new).current,
@@ -205,57 +262,46 @@ def _status(deployment: Json, known: Sequence[Json], new: Json | None) -> Json:
 
 def _conditions(deployment: Json, status: Json, new: Json | None, now: datetime) -> list[Json]:
     spec, moment = deployment["spec"], times.format_time(now)
-    is_available = status.get("availableReplicas", 0) >= _min_available(spec)
-    if is_available:
-        said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    is_rolling = spec["strategy"]["type"] == "RollingUpdate"
+    min_available = bounds(spec).min_available if is_rolling else spec["replicas"]
+    if status.get("availableReplicas", 0) >= min_available:
+        state = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
-        said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
-    found = conditions.with_one(
-        status.get("conditions"), conditions.condition("Available", *said, moment, stamp=_UPDATE_FIELD)
-    )
+        state = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    available = conditions.condition("Available", *state, moment, stamp=_UPDATE_FIELD)
+    updated = conditions.with_one(status.get("conditions"), available)
     progress = _progress(deployment, status, new, now)
     if progress is None:
-        return found
+        return updated
     if _has_progressed(deployment, status):
         # The progress deadline counts from this time.
-        found = [{**one, _UPDATE_FIELD: moment} if one["type"] == "Progressing" else one for one in found]
-    return conditions.with_one(found, progress)
-
-
-def _min_available(spec: Json) -> int:
-    is_rolling = spec["strategy"]["type"] == "RollingUpdate"
-    return rollouts.bounds(spec).min_available if is_rolling else int(spec["replicas"])
+        updated = [{**one, _UPDATE_FIELD: moment} if one["type"] == "Progressing" else one for one in updated]
+    return conditions.with_one(updated, progress)
 
 
 def _progress(deployment: Json, status: Json, new: Json | None, now: datetime) -> Json | None:
     """Return the new Progressing condition; None if the current one still holds."""
     spec, moment = deployment["spec"], times.format_time(now)
-    name = f'ReplicaSet "{_name_of_new(deployment, new)}"'
+    own_name = f"{deployment['metadata']['name']}-{templates.hash_of(spec['template'])}"
+    name = f'ReplicaSet "{own_name if new is None else new["metadata"]["name"]}"'
     old = conditions.find(status.get("conditions"), "Progressing") or {}
 
-    def said(value: str, reason: str, message: str) -> Json:
-        return conditions.condition("Progressing", value, reason, message, moment, stamp=_UPDATE_FIELD)
+    def progressing(status: str, reason: str, message: str) -> Json:
+        return conditions.condition("Progressing", status, reason, message, moment, stamp=_UPDATE_FIELD)
 
     if spec.get("paused"):
-        return said("Unknown", "DeploymentPaused", "Deployment is paused")
+        return progressing("Unknown", "DeploymentPaused", "Deployment is paused")
     if _is_complete(spec, status):
-        return said("True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
+        return progressing("True", "NewReplicaSetAvailable", f"{name} has successfully progressed.")
     if new is None:
-        message = f'Created new replica set "{_name_of_new(deployment, new)}"'
-        return said("True", "NewReplicaSetCreated", message)
+        return progressing("True", "NewReplicaSetCreated", f'Created new replica set "{own_name}"')
     was_complete = old.get("reason") == "NewReplicaSetAvailable"
     if _has_progressed(deployment, status) or was_complete or not old:
-        return said("True", "ReplicaSetUpdated", f"{name} is progressing.")
+        return progressing("True", "ReplicaSetUpdated", f"{name} is progressing.")
     deadline = _deadline(deployment, status)
     if deadline is not None and now >= deadline:
-        return said("False", "ProgressDeadlineExceeded", f"{name} has timed out progressing.")
+        return progressing("False", "ProgressDeadlineExceeded", f"{name} has timed out progressing.")
     return None
-
-
-def _name_of_new(deployment: Json, new: Json | None) -> str:
-    if new is not None:
-        return str(new["metadata"]["name"])
-    return f"{deployment['metadata']['name']}-{templates.hash_of(deployment['spec']['template'])}"
 
 
 def _is_complete(spec: Json, status: Json) -> bool:
@@ -265,22 +311,17 @@ def _is_complete(spec: Json, status: Json) -> bool:
 
 def _has_progressed(deployment: Json, status: Json) -> bool:
     old: Json = deployment.get("status") or {}
-    former = old.get("replicas", 0) - old.get("updatedReplicas", 0)
-    more = any(
-        status.get(field, 0) > old.get(field, 0)
-        for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
-    )
-    return more or status.get("replicas", 0) - status.get("updatedReplicas", 0) < former
+    fields = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    has_more = any(status.get(field, 0) > old.get(field, 0) for field in fields)
+    outdated, former = (one.get("replicas", 0) - one.get("updatedReplicas", 0) for one in (status, old))
+    return has_more or outdated < former
 
 
 def _deadline(deployment: Json, status: Json) -> datetime | None:
     """Return when a Deployment without progress exceeds its deadline."""
-    length = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
+    seconds = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
     progressing = conditions.find(status.get("conditions"), "Progressing") or {}
-    is_finished = progressing.get("reason") in (
-        *("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"),
-    )
-    last = times.parse_time(progressing.get(_UPDATE_FIELD))
-    if length >= _NO_DEADLINE or is_finished or last is None:
+    last_update = times.parse_time(progressing.get(_UPDATE_FIELD))
+    if seconds >= _NO_DEADLINE or progressing.get("reason") in _FINAL_REASONS or last_update is None:
         return None
-    return last + timedelta(seconds=length)
+    return last_update + timedelta(seconds=seconds)

@@ -3,8 +3,6 @@
 All of it happens in one turn of the event loop and is committed together or not at all.
 """
 
-from collections.abc import Callable
-
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.apiserver import bodies, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -28,7 +26,8 @@ REPLICA_SETS = "replicasets.apps"
 _PODS = "pods"
 _HOST = "windlass"
 _CONFLICTS = (404, 409)
-_WORDS = {"pods": "pod", "persistentvolumeclaims": "claim", REPLICA_SETS: "replica set"}
+# The names of kinds in events.
+_KIND_NAMES = {"pods": "pod", "persistentvolumeclaims": "claim", REPLICA_SETS: "replica set"}
 
 
 class CreateRejectedError(Exception):
@@ -50,9 +49,9 @@ class Executor:
         for action in decision.actions:
             self._apply_action(kind, workload, action)
         for event in decision.events:
-            self.tell(kind, workload, event.type, event.reason, event.message)
+            self.record_event(kind, workload, event.type, event.reason, event.message)
 
-    def tell(self, kind: Kind, workload: Json, type_: str, reason: str, message: str) -> None:
+    def record_event(self, kind: Kind, workload: Json, type_: str, reason: str, message: str) -> None:
         component = f"{kind.singular}-controller"
         if component not in self._recorders:
             self._recorders[component] = EventRecorder(self._lifecycle, component, _HOST)
@@ -69,21 +68,12 @@ class Executor:
 
     def release(self, pod: Pod, namespace: str, owner: str) -> None:
         """Remove the owner reference of a workload that no longer selects the pod."""
-
         identity = {"namespace": namespace, "name": pod.name, "uid": pod.uid}
-        self._amend(
-            self._pod_kind,
-            identity,
-            lambda old: metadata.without_owners(old, {owner}),
-        )
+        self._amend(self._pod_kind, identity, lambda old: metadata.without_owners(old, {owner}))
 
     def untrack(self, namespace: str, name: str, uid: str) -> None:
         identity = {"namespace": namespace, "name": name, "uid": uid}
-        self._amend(
-            self._pod_kind,
-            identity,
-            lambda old: metadata.without_finalizer(old, TRACKING),
-        )
+        self._amend(self._pod_kind, identity, lambda old: metadata.without_finalizer(old, TRACKING))
 
     def _apply_action(self, kind: Kind, workload: Json, action: Action) -> None:
         namespace = workload["metadata"]["namespace"]
@@ -95,53 +85,52 @@ class Executor:
             case RemoveTracking(name, uid):
                 self.untrack(namespace, name, uid)
             case ScaleReplicaSet(name, replicas, annotations):
-                self._resize(namespace, name, replicas, annotations)
+                self._scale(namespace, name, replicas, annotations)
             case Annotate(annotations):
-                self._amend(kind, workload["metadata"], _annotating(annotations))
+                self._amend(kind, workload["metadata"], lambda old: _with_annotations(old, annotations))
 
     def _create(self, kind: Kind, workload: Json, action: Create) -> None:
         namespace = workload["metadata"]["namespace"]
         try:
-            made = self._lifecycle.registry.built_in(action.resource)
-            written = self._lifecycle.create(made, namespace, action.body, WriteOptions())
+            created_kind = self._lifecycle.registry.built_in(action.resource)
+            created = self._lifecycle.create(created_kind, namespace, action.body, WriteOptions())
         except ApiError as error:
             if action.may_exist and error.reason == "AlreadyExists":
                 return
             raise CreateRejectedError(f"Error creating: {error.message}") from error
         # Creating a ReplicaSet is reported as scaling.
         if action.resource != REPLICA_SETS:
-            message = f"Created {_WORDS[action.resource]}: {_name_of(written.body)}"
-            self.tell(kind, workload, "Normal", "SuccessfulCreate", message)
+            name = bodies.decode_stored(created.body)["metadata"]["name"]
+            message = f"Created {_KIND_NAMES[action.resource]}: {name}"
+            self.record_event(kind, workload, "Normal", "SuccessfulCreate", message)
 
     def _delete(self, kind: Kind, workload: Json, action: Delete) -> None:
         options = DeleteOptions(uid=action.uid, propagation=action.propagation)
         namespace = workload["metadata"]["namespace"]
+        deleted_kind = self._lifecycle.registry.built_in(action.resource)
         try:
-            self._lifecycle.delete(
-                self._lifecycle.registry.built_in(action.resource), namespace, action.name, options
-            )
+            self._lifecycle.delete(deleted_kind, namespace, action.name, options)
         except ApiError as error:
             if error.code not in _CONFLICTS:
                 raise
             return
         if action.is_announced:
-            message = f"Deleted {_WORDS[action.resource]}: {action.name}"
-            self.tell(kind, workload, "Normal", "SuccessfulDelete", message)
+            message = f"Deleted {_KIND_NAMES[action.resource]}: {action.name}"
+            self.record_event(kind, workload, "Normal", "SuccessfulDelete", message)
 
-    def _resize(self, namespace: str, name: str, replicas: int, annotations: Json) -> None:
-        def resized(old: Json) -> Json:
-            return {**_annotating(annotations)(old), "spec": {**old["spec"], "replicas": replicas}}
+    def _scale(self, namespace: str, name: str, replicas: int, annotations: Json) -> None:
+        def scaled(old: Json) -> Json:
+            return {**_with_annotations(old, annotations), "spec": {**old["spec"], "replicas": replicas}}
 
-        self._amend(
-            self._lifecycle.registry.built_in(REPLICA_SETS), {"namespace": namespace, "name": name}, resized
-        )
+        kind = self._lifecycle.registry.built_in(REPLICA_SETS)
+        self._amend(kind, {"namespace": namespace, "name": name}, scaled)
 
     def _amend(self, kind: Kind, meta: Json, change: Amendment) -> None:
-        """Change an object unless it is gone or replaced by another of the same name."""
+        """Change an object unless it has been deleted or replaced by another of the same name."""
 
         def changed(old: Json) -> Json:
-            is_the_same = old["metadata"]["uid"] == meta.get("uid", old["metadata"]["uid"])
-            return change(old) if is_the_same else old
+            is_replaced = old["metadata"]["uid"] != meta.get("uid", old["metadata"]["uid"])
+            return old if is_replaced else change(old)
 
         try:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], changed)
@@ -150,16 +139,7 @@ class Executor:
                 raise
 
 
-def _annotating(annotations: Json) -> Callable[[Json], Json]:
-    def annotated(old: Json) -> Json:
-        meta = old["metadata"]
-        return {
-            **old,
-            "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **annotations}},
-        }
-
-    return annotated
-
-
-def _name_of(body: bytes) -> str:
-    return str(bodies.decode_stored(body)["metadata"]["name"])
+def _with_annotations(obj: Json, annotations: Json) -> Json:
+    meta = obj["metadata"]
+    merged = {**(meta.get("annotations") or {}), **annotations}
+    return {**obj, "metadata": {**meta, "annotations": merged}}

@@ -4,6 +4,7 @@ Each pod has a finalizer until it is counted. The count and the removal of the f
 each pod is counted exactly once.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
@@ -12,7 +13,6 @@ import msgspec
 from windlass.k8s import times
 from windlass.localcluster.controllers.workloads import back_off, conditions, observed, templates
 from windlass.localcluster.controllers.workloads.decisions import (
-    NOTHING,
     Action,
     Create,
     Decision,
@@ -30,7 +30,7 @@ PODS = "pods"
 _MAX_CREATES = 500
 _UNSUPPORTED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
 _UPDATE_FIELD = "lastProbeTime"
-_OURS = "kubernetes.io/job-controller"
+_CONTROLLER_NAME = "kubernetes.io/job-controller"
 
 
 class _Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +57,14 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 def decide(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     status: Json = job.get("status") or {}
-    is_somebody_elses = job["spec"].get("managedBy", _OURS) != _OURS
-    if is_somebody_elses:
-        return NOTHING
+    if job["spec"].get("managedBy", _CONTROLLER_NAME) != _CONTROLLER_NAME:
+        return Decision()
     if "deletionTimestamp" in job["metadata"]:
         return Decision(actions=tuple(_untrack(pods)))
     if _is_finished(status):
         return _after_finish(job, pods, now)
     count = _count_pods(job, pods)
-    verdict = _known_verdict(status) or _verdict(job, count, now)
+    verdict = _stored_verdict(status) or _verdict(job, count, now)
     if verdict is not None:
         return _finish_job(job, count, verdict, now)
     if job["spec"].get("suspend"):
@@ -78,11 +77,11 @@ def decide(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
 
 def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
     spec, status = job["spec"], job.get("status") or {}
-    waits_for_the_end = spec.get("podReplacementPolicy") == "Failed"
+    waits_for_end = spec.get("podReplacementPolicy") == "Failed"
     is_indexed = spec.get("completionMode") == "Indexed"
     tracked = [pod for pod in pods if pod.is_tracked]
     succeeded = [pod for pod in tracked if pod.phase == "Succeeded"]
-    failed = [pod for pod in tracked if _has_failed(pod, waits_for_the_end)]
+    failed = [pod for pod in tracked if _has_failed(pod, waits_for_end)]
     done: set[int] = set()
     total = status.get("succeeded", 0) + len(succeeded)
     if is_indexed:
@@ -93,7 +92,7 @@ def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
         total = len(done)
     return _Count(
         active=tuple(pod for pod in pods if pod.is_active),
-        terminating=tuple(pod for pod in pods if pod.is_terminating and not pod.is_finished),
+        terminating=tuple(pod for pod in pods if pod.is_ending),
         succeeded=total,
         failed=status.get("failed", 0) + len(failed),
         done=frozenset(done),
@@ -101,9 +100,9 @@ def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
     )
 
 
-def _has_failed(pod: Pod, waits_for_the_end: bool) -> bool:
+def _has_failed(pod: Pod, waits_for_end: bool) -> bool:
     """Return whether a pod counts as failed. A deleted pod does at once, unless the Job waits for its end."""
-    is_lost = pod.is_terminating and not pod.is_finished and not (waits_for_the_end and pod.has_node)
+    is_lost = pod.is_ending and not (waits_for_end and pod.has_node)
     return pod.phase == "Failed" or is_lost
 
 
@@ -111,11 +110,10 @@ def _has_failed(pod: Pod, waits_for_the_end: bool) -> bool:
 
 
 def _is_finished(status: Json) -> bool:
-    known = status.get("conditions")
-    return conditions.is_true(known, "Complete") or conditions.is_true(known, "Failed")
+    return any(conditions.is_true(status.get("conditions"), kind) for kind in ("Complete", "Failed"))
 
 
-def _known_verdict(status: Json) -> _Verdict | None:
+def _stored_verdict(status: Json) -> _Verdict | None:
     """Return the result stored before all pods had ended."""
     for kind, is_success in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
         found = conditions.find(status.get("conditions"), kind)
@@ -134,7 +132,8 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
     was_suspended = conditions.is_true((job.get("status") or {}).get("conditions"), "Suspended")
     is_suspended = spec.get("suspend") or was_suspended
     deadline = _deadline(job)
-    if _fails_too_often(spec, count):
+    restarts = sum(pod.restarts for pod in count.active if pod.restarts_itself)
+    if count.failed > spec["backoffLimit"] or (restarts > 0 and restarts >= spec["backoffLimit"]):
         return _Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if deadline is not None and now >= deadline and not is_suspended:
         return _Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
@@ -145,17 +144,10 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
     return None
 
 
-def _fails_too_often(spec: Json, count: _Count) -> bool:
-    """Return whether failures or container restarts exceed the backoff limit."""
-    limit = spec["backoffLimit"]
-    restarts = sum(pod.restarts for pod in count.active if pod.restarts_itself)
-    return count.failed > limit or (restarts > 0 and restarts >= limit)
-
-
 def _deadline(job: Json) -> datetime | None:
-    length = seconds(job["spec"], "activeDeadlineSeconds")
+    duration = seconds(job["spec"], "activeDeadlineSeconds")
     started = times.parse_time((job.get("status") or {}).get("startTime"))
-    return None if length is None or started is None else started + length
+    return None if duration is None or started is None else started + duration
 
 
 def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decision:
@@ -164,25 +156,18 @@ def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> D
     The final condition is set once all pods have ended.
     """
     status = _status(job, count, now)
-    interim = "SuccessCriteriaMet" if verdict.is_success else "FailureTarget"
+    interim, final = ("SuccessCriteriaMet", "Complete") if verdict.is_success else ("FailureTarget", "Failed")
     _set_condition(status, interim, "True", verdict.reason, verdict.message, now)
-    stopped = (Delete(PODS, pod.name, pod.uid) for pod in count.active)
-    actions = [
-        *_untrack(count.counted),
-        *(_delete_untracked(count.active) if verdict.is_success else stopped),
-    ]
+    deletions = _delete_untracked if verdict.is_success else _delete
+    actions = (*_untrack(count.counted), *deletions(count.active))
     if count.active or count.terminating:
-        return Decision(status=status, actions=tuple(actions))
-    final = "Complete" if verdict.is_success else "Failed"
+        return Decision(status=status, actions=actions)
     _set_condition(status, final, "True", verdict.reason, verdict.message, now)
+    event = Event(verdict.reason, verdict.message, "Warning")
     if verdict.is_success:
         status["completionTime"] = times.format_time(now)
         event = Event("Completed", "Job completed")
-    else:
-        event = Event(verdict.reason, verdict.message, "Warning")
-    return Decision(
-        status=status, actions=tuple(actions), events=(event,), wake_at=_expiry(job["spec"], status)
-    )
+    return Decision(status=status, actions=actions, events=(event,), wake_at=_expiry(job["spec"], status))
 
 
 def _set_condition(status: Json, kind: str, value: str, reason: str, message: str, now: datetime) -> None:
@@ -195,20 +180,19 @@ def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     untracked = tuple(_untrack(pods))
     if expiry is None or now < expiry:
         return Decision(actions=untracked, wake_at=expiry)
-    meta = job["metadata"]
-    itself = Delete(RESOURCE, meta["name"], meta["uid"], propagation="Foreground", is_announced=False)
-    return Decision(actions=(*untracked, itself))
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    deletion = Delete(RESOURCE, name, uid, propagation="Foreground", is_announced=False)
+    return Decision(actions=(*untracked, deletion))
 
 
 def _expiry(spec: Json, status: Json) -> datetime | None:
     """Return when a finished Job is deleted."""
-    kept = seconds(spec, "ttlSecondsAfterFinished")
-    if kept is None:
+    ttl = seconds(spec, "ttlSecondsAfterFinished")
+    if ttl is None:
         return None
-    known = status["conditions"]
-    ended = next(one for one in known if one["type"] in ("Complete", "Failed") and one["status"] == "True")
-    moment = times.parse_time(ended["lastTransitionTime"])
-    return None if moment is None else moment + kept
+    final = [one for one in status["conditions"] if one["type"] in ("Complete", "Failed")]
+    ended = next(times.parse_time(one["lastTransitionTime"]) for one in final if one["status"] == "True")
+    return None if ended is None else ended + ttl
 
 
 def _untrack(pods: Iterable[Pod]) -> Iterator[Action]:
@@ -221,17 +205,21 @@ def _untrack(pods: Iterable[Pod]) -> Iterator[Action]:
 def _suspend_job(job: Json, count: _Count, now: datetime) -> Decision:
     """Delete the pods of a suspended Job without counting them."""
     status = _status(job, count, now)
-    was = conditions.is_true(status.get("conditions"), "Suspended")
+    was_suspended = conditions.is_true(status.get("conditions"), "Suspended")
     _set_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
-    actions = [*_untrack(count.counted), *_delete_untracked(count.active)]
-    events = () if was else (Event("Suspended", "Job suspended"),)
-    return Decision(status=status, actions=tuple(actions), events=events)
+    actions = (*_untrack(count.counted), *_delete_untracked(count.active))
+    events = () if was_suspended else (Event("Suspended", "Job suspended"),)
+    return Decision(status=status, actions=actions, events=events)
+
+
+def _delete(pods: Iterable[Pod]) -> Iterator[Action]:
+    return (Delete(PODS, pod.name, pod.uid) for pod in pods)
 
 
 def _delete_untracked(pods: Iterable[Pod]) -> Iterator[Action]:
     for pod in pods:
         yield from _untrack([pod])
-        yield Delete(PODS, pod.name, pod.uid)
+        yield from _delete([pod])
 
 
 def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) -> Decision:
@@ -247,18 +235,14 @@ def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) 
     actions += _delete_untracked(surplus)
     ready_at = None
     if missing:
-        failed = [
-            pod for pod in pods if pod.phase == "Failed" or (pod.is_terminating and not pod.is_finished)
-        ]
+        failed = [pod for pod in pods if pod.phase == "Failed" or pod.is_ending]
         succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
         ready_at = back_off.next_creation(failed, succeeded, now)
         if now >= ready_at:
             actions += (Create(PODS, templates.pod_of_job(job, index)) for index in missing[:_MAX_CREATES])
             ready_at = None
-    deadline = _deadline({**job, "status": status})
-    return Decision(
-        status=status, actions=tuple(actions), events=events, wake_at=earliest(ready_at, deadline)
-    )
+    wake_at = earliest(ready_at, _deadline({**job, "status": status}))
+    return Decision(status=status, actions=tuple(actions), events=events, wake_at=wake_at)
 
 
 def _difference(spec: Json, count: _Count) -> tuple[list[Pod], list[int | None]]:
@@ -268,12 +252,12 @@ def _difference(spec: Json, count: _Count) -> tuple[list[Pod], list[int | None]]
     parallelism, completions = spec["parallelism"], spec.get("completions")
     if completions is None:
         # A work queue Job creates no more pods once one has succeeded.
-        wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
+        desired = min(parallelism, len(count.active)) if count.succeeded else parallelism
     else:
-        wanted = min(parallelism, completions - count.succeeded)
-    wanted = max(wanted, 0)
-    surplus = observed.by_deletion_order(count.active)[: max(len(count.active) - wanted, 0)]
-    missing = wanted - len(count.active) - len(_pods_to_await(spec, count))
+        desired = min(parallelism, completions - count.succeeded)
+    desired = max(desired, 0)
+    surplus = observed.by_deletion_order(count.active)[: max(len(count.active) - desired, 0)]
+    missing = desired - len(count.active) - len(_pods_to_await(spec, count))
     return surplus, [None] * max(missing, 0)
 
 
@@ -289,13 +273,10 @@ def _difference_by_index(spec: Json, count: _Count) -> tuple[list[Pod], list[int
         else:
             taken[index] = pod
     awaited = {_index_of(pod) for pod in _pods_to_await(spec, count)}
-    room = min(spec["parallelism"], completions - len(count.done)) - len(taken) - len(awaited)
-    open_ones = (
-        index
-        for index in range(completions)
-        if index not in count.done and index not in taken and index not in awaited
-    )
-    return surplus, [index for index, _ in zip(open_ones, range(max(room, 0)), strict=False)]
+    missing = min(spec["parallelism"], completions - len(count.done)) - len(taken) - len(awaited)
+    unavailable = {*count.done, *taken, *awaited}
+    free_indexes = (index for index in range(completions) if index not in unavailable)
+    return surplus, [*itertools.islice(free_indexes, max(missing, 0))]
 
 
 def _pods_to_await(spec: Json, count: _Count) -> tuple[Pod, ...]:

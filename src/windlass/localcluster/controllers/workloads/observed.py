@@ -12,9 +12,7 @@ from windlass.model.base import Json
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of a Job's pod that has not been counted yet."""
-
-
-_MAX_REPORTED = 2048
+_MAX_CACHED_PODS = 2048
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -87,6 +85,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the pod has been deleted, but its containers have not ended yet."""
+        return self.is_terminating and not self.is_finished
+
+    @property
     def is_active(self) -> bool:
         return not self.is_finished and not self.is_terminating
 
@@ -101,16 +104,17 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return now >= self.ready_since + timedelta(seconds=min_ready_seconds)
 
 
-@functools.lru_cache(maxsize=_MAX_REPORTED)
+@functools.lru_cache(maxsize=_MAX_CACHED_PODS)
 def pod(body: bytes) -> Pod:
     """Decode a pod. Results are cached, because few pods change between two calls."""
-    read = _decode(body)
-    meta, status = read.metadata, read.status
+    decoded = _decode(body)
+    meta, spec, status = decoded.metadata, decoded.spec, decoded.status
     ready = next((one for one in status.conditions or () if one.type == "Ready"), _Condition())
     created = meta.creation_timestamp or _LONG_AGO
     containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     ends = [times.parse_time(one.state.terminated.finished_at) for one in containers if one.state.terminated]
     is_ready = ready.status == "True"
+    grace_period = timedelta(seconds=meta.deletion_grace_period_seconds)
     return Pod(
         name=meta.name,
         uid=meta.uid,
@@ -121,26 +125,20 @@ def pod(body: bytes) -> Pod:
         ready_since=(times.parse_time(ready.last_transition_time) or created) if is_ready else None,
         ended=max(filter(None, ends), default=None),
         restarts=sum(one.restart_count for one in containers),
-        has_node=bool(read.spec.node_name),
-        restarts_itself=read.spec.restart_policy == "OnFailure",
-        deleted=_deleted(meta),
+        has_node=bool(spec.node_name),
+        restarts_itself=spec.restart_policy == "OnFailure",
+        # The deletionTimestamp is the end of the grace period.
+        deleted=meta.deletion_timestamp and meta.deletion_timestamp - grace_period,
         is_tracked=TRACKING in meta.finalizers,
         controller=next((one.uid for one in meta.owner_references if one.controller), ""),
     )
 
 
-def _deleted(meta: OwnedObjectMeta) -> datetime | None:
-    """Return when the deletion was requested: the deletionTimestamp minus the grace period."""
-    until = meta.deletion_timestamp
-    return None if until is None else until - timedelta(seconds=meta.deletion_grace_period_seconds)
-
-
 def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> datetime | None:
     """Return when the next ready pod becomes available; None if none is waiting for that."""
-    moments = (
-        one.ready_since + timedelta(seconds=min_ready_seconds) for one in pods if one.ready_since is not None
-    )
-    return min((moment for moment in moments if moment > now), default=None)
+    delay = timedelta(seconds=min_ready_seconds)
+    times_available = (one.ready_since + delay for one in pods if one.ready_since is not None)
+    return min((time for time in times_available if time > now), default=None)
 
 
 def by_deletion_order(pods: Iterable[Pod]) -> list[Pod]:

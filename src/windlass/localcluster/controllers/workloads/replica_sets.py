@@ -42,23 +42,20 @@ def _actions(
     if now < ready_at:
         return (), ready_at
     base = f"{replica_set['metadata']['name']}-"
-    made = (Create(_PODS, templates.pod(replica_set, base=base)) for _ in range(min(missing, _MAX_CREATES)))
-    return tuple(made), None
+    count = min(missing, _MAX_CREATES)
+    return tuple(Create(_PODS, templates.pod(replica_set, base=base)) for _ in range(count)), None
 
 
 def _status(replica_set: Json, active: Sequence[Pod], pods: Sequence[Pod], now: datetime) -> Json:
     spec = replica_set["spec"]
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     min_ready_seconds = spec.get("minReadySeconds", 0)
-    numbers = {
-        "fullyLabeledReplicas": sum(labels.items() <= pod.labels.items() for pod in active),
-        "readyReplicas": sum(pod.is_ready for pod in active),
-        "availableReplicas": sum(pod.is_available(min_ready_seconds, now) for pod in active),
-        "terminatingReplicas": sum(pod.is_terminating and not pod.is_finished for pod in pods),
-    }
     return {
         **(replica_set.get("status") or {}),
         "replicas": len(active),
         "observedGeneration": replica_set["metadata"]["generation"],
-        **numbers,
+        "fullyLabeledReplicas": sum(labels.items() <= pod.labels.items() for pod in active),
+        "readyReplicas": sum(pod.is_ready for pod in active),
+        "availableReplicas": sum(pod.is_available(min_ready_seconds, now) for pod in active),
+        "terminatingReplicas": sum(pod.is_ending for pod in pods),
     }

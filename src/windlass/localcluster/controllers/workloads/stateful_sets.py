@@ -26,7 +26,8 @@ REVISION = "controller-revision-hash"
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of a StatefulSet by ordinal."""
 
-    wanted: range
+    ordinals: range
+    """The ordinals of its replicas."""
     pods: Mapping[int, Pod]
     revision: str
     min_ready_seconds: int
@@ -39,27 +40,22 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def surplus(self) -> list[int]:
         """The surplus ordinals, highest first."""
-        return sorted((ordinal for ordinal in self.pods if ordinal not in self.wanted), reverse=True)
+        return sorted((ordinal for ordinal in self.pods if ordinal not in self.ordinals), reverse=True)
 
 
 def decide(stateful_set: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     spec = stateful_set["spec"]
-    state = _state_of_set(stateful_set, pods, now)
+    state = _state(stateful_set, pods, now)
     actions: list[Action] = []
     if "deletionTimestamp" not in stateful_set["metadata"]:
         is_ordered = spec["podManagementPolicy"] == "OrderedReady"
         actions = [*(_ordered if is_ordered else _parallel)(stateful_set, state)]
         if not actions:
             actions = [*_update(spec, state)]
-    moments = [back_off.replacement(pod) for pod in state.pods.values() if pod.is_finished]
-    return Decision(
-        status=_status(stateful_set, state),
-        actions=tuple(actions),
-        wake_at=earliest(
-            *(moment for moment in moments if moment > now),
-            observed.next_available(pods, state.min_ready_seconds, now),
-        ),
-    )
+    replacements = [back_off.replacement(pod) for pod in state.pods.values() if pod.is_finished]
+    available_at = observed.next_available(pods, state.min_ready_seconds, now)
+    wake_at = earliest(*(time for time in replacements if time > now), available_at)
+    return Decision(status=_status(stateful_set, state), actions=tuple(actions), wake_at=wake_at)
 
 
 def revision_of(stateful_set: Json) -> str:
@@ -72,12 +68,12 @@ def may_own(stateful_set: Json, name: str) -> bool:
     return base == stateful_set["metadata"]["name"] and number.isascii() and number.isdigit()
 
 
-def _state_of_set(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _State:
+def _state(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _State:
     spec = stateful_set["spec"]
     start = (spec.get("ordinals") or {}).get("start", 0)
     own = [pod for pod in pods if may_own(stateful_set, pod.name)]
     return _State(
-        wanted=range(start, start + spec["replicas"]),
+        ordinals=range(start, start + spec["replicas"]),
         pods={int(pod.name.rpartition("-")[2]): pod for pod in own},
         revision=revision_of(stateful_set),
         min_ready_seconds=spec.get("minReadySeconds", 0),
@@ -90,20 +86,20 @@ def _state_of_set(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _St
 
 def _ordered(stateful_set: Json, state: _State) -> Iterator[Action]:
     """Do one step: create or delete a pod only when all pods with lower ordinals are available."""
-    for ordinal in state.wanted:
+    for ordinal in state.ordinals:
         if not state.is_available(ordinal):
             yield from _create_or_replace(stateful_set, state, ordinal)
             return
     highest = next(iter(state.surplus), None)
     if highest is not None:
-        yield from _delete_untracked(stateful_set, state, highest)
+        yield from _delete_surplus(stateful_set, state, highest)
 
 
 def _parallel(stateful_set: Json, state: _State) -> Iterator[Action]:
-    for ordinal in state.wanted:
+    for ordinal in state.ordinals:
         yield from _create_or_replace(stateful_set, state, ordinal)
     for ordinal in state.surplus:
-        yield from _delete_untracked(stateful_set, state, ordinal)
+        yield from _delete_surplus(stateful_set, state, ordinal)
 
 
 def _create_or_replace(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
@@ -116,7 +112,7 @@ def _create_or_replace(stateful_set: Json, state: _State, ordinal: int) -> Itera
         yield Delete(_PODS, pod.name, pod.uid)
 
 
-def _delete_untracked(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
+def _delete_surplus(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
     pod = state.pods[ordinal]
     if pod.is_terminating:
         return
@@ -133,7 +129,7 @@ def _update(spec: Json, state: _State) -> Iterator[Action]:
     if strategy["type"] != "RollingUpdate":
         return
     partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
-    for ordinal in reversed(state.wanted):
+    for ordinal in reversed(state.ordinals):
         pod = state.pods.get(ordinal)
         if ordinal < partition:
             return
@@ -154,10 +150,9 @@ def _update(spec: Json, state: _State) -> Iterator[Action]:
 
 def _pod(stateful_set: Json, ordinal: int, revision: str) -> Json:
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
-    made = templates.pod(
-        stateful_set, name=name, labels={_NAME: name, _INDEX: str(ordinal), REVISION: revision}
-    )
-    spec = made["spec"]
+    labels = {_NAME: name, _INDEX: str(ordinal), REVISION: revision}
+    pod = templates.pod(stateful_set, name=name, labels=labels)
+    spec = pod["spec"]
     spec["hostname"] = name
     if stateful_set["spec"].get("serviceName"):
         spec["subdomain"] = stateful_set["spec"]["serviceName"]
@@ -166,28 +161,25 @@ def _pod(stateful_set: Json, ordinal: int, revision: str) -> Json:
         for one in stateful_set["spec"].get("volumeClaimTemplates") or ()
     }
     if claims:
-        volumes = [one for one in spec.get("volumes") or () if one["name"] not in claims]
-        added = [
-            {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
-            for volume, claim in claims.items()
-        ]
-        spec["volumes"] = [*volumes, *added]
-    return made
+        others = [one for one in spec.get("volumes") or () if one["name"] not in claims]
+        sources = {name: {"persistentVolumeClaim": {"claimName": claim}} for name, claim in claims.items()}
+        spec["volumes"] = [*others, *({"name": name, **source} for name, source in sources.items())]
+    return pod
 
 
 def _claims(stateful_set: Json, ordinal: int) -> Iterator[Json]:
     spec = stateful_set["spec"]
-    goes_with_it = (spec.get("persistentVolumeClaimRetentionPolicy") or {}).get("whenDeleted") == "Delete"
+    policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for template in spec.get("volumeClaimTemplates") or ():
         claim = {key: copy.deepcopy(template[key]) for key in ("apiVersion", "kind", "spec")}
-        given = template["metadata"]
+        meta = template["metadata"]
         claim["metadata"] = {
             "name": _claim_name(stateful_set, template, ordinal),
             "namespace": stateful_set["metadata"]["namespace"],
-            "labels": {**(given.get("labels") or {}), **(spec["selector"].get("matchLabels") or {})},
-            "annotations": given.get("annotations") or {},
+            "labels": {**(meta.get("labels") or {}), **(spec["selector"].get("matchLabels") or {})},
+            "annotations": meta.get("annotations") or {},
         }
-        if goes_with_it:
+        if policy.get("whenDeleted") == "Delete":
             claim["metadata"]["ownerReferences"] = [templates.owner_reference(stateful_set)]
         yield claim
 
@@ -207,11 +199,10 @@ def _status(stateful_set: Json, state: _State) -> Json:
     current = old.get("currentRevision") or update
     updated = sum(pod.labels.get(REVISION) == update for pod in staying)
     ready = sum(pod.is_ready for pod in staying)
-    wanted = len(state.wanted)
-    if updated == ready == len(pods) == wanted:
+    if updated == ready == len(pods) == len(state.ordinals):
         current = update
-    kept = {"conditions": old["conditions"]} if "conditions" in old else {}
-    return kept | {
+    conditions = {"conditions": old["conditions"]} if "conditions" in old else {}
+    return conditions | {
         "observedGeneration": stateful_set["metadata"]["generation"],
         "replicas": len(pods),
         "readyReplicas": ready,

@@ -30,27 +30,27 @@ def owner_reference(owner: Json) -> Json:
 def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = None) -> Json:
     """Return a pod with a name, or with a name generated from a base."""
     template = copy.deepcopy(owner["spec"]["template"])
-    given = template.get("metadata") or {}
+    template_meta = template.get("metadata") or {}
     meta = {
         **({"name": name} if name else {"generateName": base}),
         "namespace": owner["metadata"]["namespace"],
-        "labels": {**(given.get("labels") or {}), **(labels or {})},
+        "labels": {**(template_meta.get("labels") or {}), **(labels or {})},
         "ownerReferences": [owner_reference(owner)],
     }
     for key in ("annotations", "finalizers"):
-        if given.get(key):
-            meta[key] = given[key]
+        if template_meta.get(key):
+            meta[key] = template_meta[key]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
 
 
 def pod_of_job(job: Json, index: int | None) -> Json:
     """Return a pod of a Job. For an Indexed Job it gets its index as label, annotation, host name and variable."""
     name = job["metadata"]["name"]
-    made = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
-    meta, spec = made["metadata"], made["spec"]
+    created = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
+    meta, spec = created["metadata"], created["spec"]
     meta["finalizers"] = [*meta.get("finalizers", ()), TRACKING]
     if index is None:
-        return made
+        return created
     meta["labels"][INDEX] = str(index)
     meta["annotations"] = {**meta.get("annotations", {}), INDEX: str(index)}
     spec["hostname"] = f"{name}-{index}"
@@ -59,13 +59,13 @@ def pod_of_job(job: Json, index: int | None) -> Json:
         if all(one.get("name") != INDEX_VARIABLE for one in variables):
             source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
             container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
-    return made
+    return created
 
 
-def hash_of(template: Json, collisions: int = 0) -> str:
+def hash_of(template: Json) -> str:
     """Return a hash that is equal for equal templates."""
-    written = msgspec.json.encode([template, collisions] if collisions else template, order="deterministic")
-    number = int.from_bytes(hashlib.sha256(written).digest())
+    encoded = msgspec.json.encode(template, order="deterministic")
+    number = int.from_bytes(hashlib.sha256(encoded).digest())
     letters = []
     for _ in range(_HASH_LENGTH):
         number, letter = divmod(number, len(_ALPHABET))
