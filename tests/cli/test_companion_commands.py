@@ -198,7 +198,7 @@ def test_command_waits_until_the_companion_is_ready(
 
 def test_new_password_is_shown_once(scene: Scene, program: FakeCompanion, commands: list[Command]) -> None:
     """The command waits for the pod with the new password."""
-    start_companion(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.for_jupyter("old")})
+    start_companion(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.jupyter_hash("old")})
     commands.append(Command(scene, "jupyter", "digits", "--new-password", "--port", "0"))
     said = commands[0].line()
     password = said.removeprefix("new password of jupyter (shown once): ")
@@ -211,7 +211,7 @@ def test_new_password_is_shown_once(scene: Scene, program: FakeCompanion, comman
 
 
 def test_new_password_of_an_unknown_user_is_rejected(scene: Scene, program: FakeCompanion) -> None:
-    start_companion(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
+    start_companion(scene, Companion.HUB, program, hashes={"ada": passwords.hub_hash("old")})
     result = windlass(scene, "hub", "digits", "--new-password", "eve")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == 'windlass: hub of digits has no user "eve", only ada\n'

@@ -46,7 +46,7 @@ def test_hub_passwords_on_the_page_are_valid(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(getpass, "getpass", typed.__getitem__)
     exec(compile(script, "companions.md", "exec"), {})  # noqa: S102
     hashes = json.loads((tmp_path / "passwords.json").read_text())
-    assert {user: passwords.fits_hub(hashed, typed[f"{user}: "]) for user, hashed in hashes.items()} == {
+    assert {user: passwords.verify_hub(hashed, typed[f"{user}: "]) for user, hashed in hashes.items()} == {
         "ana": True,
         "ben": True,
     }

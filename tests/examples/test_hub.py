@@ -145,7 +145,7 @@ def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
     """They survive a crash of the hub and are deleted with it."""
     wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
     assert wanted.hub is not None
-    resolved = ResolvedCompanions(hashes={Companion.HUB: {ALL_USERS: passwords.for_hub(PASSWORD)}})
+    resolved = ResolvedCompanions(hashes={Companion.HUB: {ALL_USERS: passwords.hub_hash(PASSWORD)}})
     for body in hub.objects(wanted, wanted.hub, resolved, None, NAMESPACE):
         cluster.client.post(path_of(PLURALS[body["kind"]], namespace=NAMESPACE), body).expect(201)
     with HubUser(opened(cluster, "there"), "ana") as ana:

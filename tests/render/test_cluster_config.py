@@ -181,7 +181,7 @@ def hash_in(contents: Contents) -> str:
 def test_notebook_password_may_have_any_character(password: str) -> None:
     contents = read(changed("password: secret", f"password: {msgspec.json.encode(password).decode()}"))
     assert contents.diagnostics == ()
-    assert passwords.fits_jupyter(hash_in(contents), password)
+    assert passwords.verify_jupyter(hash_in(contents), password)
     assert contents.generated_passwords == {}
 
 
@@ -189,7 +189,7 @@ def test_notebook_password_may_have_any_character(password: str) -> None:
 def test_missing_password_is_generated_and_shown(old: str) -> None:
     contents = read(changed(old, "" if old[0] == "," else "password: null"))
     assert contents.diagnostics == ()
-    assert passwords.fits_jupyter(hash_in(contents), contents.generated_passwords["jupyter-service"])
+    assert passwords.verify_jupyter(hash_in(contents), contents.generated_passwords["jupyter-service"])
 
 
 @pytest.mark.parametrize("password", ["", "  ", "\\n\\x07"])

@@ -75,7 +75,7 @@ class Scene:
             name=servers.name_of(job, companion),
             service_type=service_type,
             port=PORTS[companion],
-            ready_at="/",
+            readiness_path="/",
             container={"name": "main", "image": "i", "command": ["sh", "--logdir=/output"]},
             hashes=hashes or {},
             secret=secret,

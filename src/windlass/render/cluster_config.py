@@ -81,13 +81,13 @@ class Configured(msgspec.Struct, frozen=True):
             namespace=properties.namespace,
             port=properties.port,
             service_type=properties.service_type,
-            ready_at=jupyter.READY_AT,
+            readiness_path=jupyter.READINESS_PATH,
             container={"name": str(Companion.JUPYTER), "image": properties.image, "env": variables},
-            pod=servers.WITHOUT_LINKS,
-            hashes={ALL_USERS: password_files.hashed(Companion.JUPYTER, notebook.password)},
+            pod=servers.WITHOUT_SERVICE_LINKS,
+            hashes={ALL_USERS: password_files.hash_password(Companion.JUPYTER, notebook.password)},
         )
         return jupyter.with_jupyterlab(
-            server, HomeFolder(first="" if cluster is None else starter.notebook(cluster))
+            server, HomeFolder(first_notebook="" if cluster is None else starter.notebook(cluster))
         )
 
 
@@ -147,7 +147,7 @@ def _notebook(resource: Resource) -> _Notebook:
     return _Notebook(
         properties,
         resource.name or str(ResourceType.JUPYTER_SERVICE),
-        properties.password or passwords.generated(),
+        properties.password or passwords.generate(),
         is_generated=not properties.password,
     )
 

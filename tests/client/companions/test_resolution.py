@@ -60,7 +60,7 @@ WRITTEN: dict[str, bytes] = {
 def test_password_is_read_from_a_file(case: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(WRITTEN[case])
     found = resolved_in(tmp_path, job_with_password_from(file="password"))
-    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
+    assert passwords.verify_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
     assert not found.generated
 
 
@@ -70,8 +70,8 @@ def test_password_may_contain_any_character(tmp_path: Path) -> None:
         resolved_in(tmp_path, job_with_password_from(file="password")),
         resolved_in(tmp_path, job_with_password_from(env="PASSWORD"), ODD),
     ):
-        assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], ODD)
-        assert not passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
+        assert passwords.verify_jupyter(found.hashes[JUPYTER][ALL_USERS], ODD)
+        assert not passwords.verify_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
 
 
 def test_password_in_a_secret_is_not_read(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_job_without_companions_has_no_passwords(tmp_path: Path) -> None:
 
 def test_missing_password_is_generated(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(jupyter=Jupyter()))
-    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], found.generated[JUPYTER][ALL_USERS])
+    assert passwords.verify_jupyter(found.hashes[JUPYTER][ALL_USERS], found.generated[JUPYTER][ALL_USERS])
     again = resolved_in(tmp_path, job(jupyter=Jupyter()))
     assert again.generated != found.generated
 
@@ -95,7 +95,7 @@ def test_hub_has_one_password_per_user(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(hub=Hub(users=("ana", "ben"))))
     assert set(found.hashes[HUB]) == {"ana", "ben"}
     for user, hashed in found.hashes[HUB].items():
-        assert passwords.fits_hub(hashed, found.generated[HUB][user])
+        assert passwords.verify_hub(hashed, found.generated[HUB][user])
     assert found.generated[HUB]["ana"] != found.generated[HUB]["ben"]
 
 
@@ -106,15 +106,15 @@ def test_hub_user_names_are_lower_case(tmp_path: Path) -> None:
 
 def test_hub_without_users_has_one_password(tmp_path: Path) -> None:
     found = resolved_in(tmp_path, job(hub=Hub(admins=("ana",))))
-    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.generated[HUB][ALL_USERS])
+    assert passwords.verify_hub(found.hashes[HUB][ALL_USERS], found.generated[HUB][ALL_USERS])
 
 
 def test_admin_has_a_separate_password(tmp_path: Path) -> None:
     wanted = job(hub=Hub(admins=("ana",), password_from=PasswordFrom(env="PASSWORD")))
     found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS, "ana"}
-    assert passwords.fits_hub(found.hashes[HUB]["ana"], found.generated[HUB]["ana"])
-    assert not passwords.fits_hub(found.hashes[HUB]["ana"], "open sesame")
+    assert passwords.verify_hub(found.hashes[HUB]["ana"], found.generated[HUB]["ana"])
+    assert not passwords.verify_hub(found.hashes[HUB]["ana"], "open sesame")
     again = with_existing_passwords(
         HUB,
         resolved_in(tmp_path, wanted, "another"),
@@ -122,7 +122,7 @@ def test_admin_has_a_separate_password(tmp_path: Path) -> None:
         secret_of(HUB, dict(found.hashes[HUB])),
     )
     assert again.hashes[HUB]["ana"] == found.hashes[HUB]["ana"]
-    assert passwords.fits_hub(again.hashes[HUB][ALL_USERS], "another")
+    assert passwords.verify_hub(again.hashes[HUB][ALL_USERS], "another")
     assert not again.generated[HUB]
 
 
@@ -130,7 +130,7 @@ def test_chosen_hub_password_is_for_all_users(tmp_path: Path) -> None:
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
     found = resolved_in(tmp_path, wanted, "open sesame")
     assert set(found.hashes[HUB]) == {ALL_USERS}
-    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], "open sesame")
+    assert passwords.verify_hub(found.hashes[HUB][ALL_USERS], "open sesame")
     assert not found.generated
 
 
@@ -205,7 +205,7 @@ def test_earlier_generated_password_is_reused() -> None:
 
 @pytest.mark.parametrize(("chosen", "stays"), [("open sesame", True), ("open barley", False)])
 def test_chosen_password_replaces_the_earlier_one(chosen: str, stays: bool) -> None:
-    wanted, before = job_with_password_from(env="PASSWORD"), passwords.for_jupyter("open sesame")
+    wanted, before = job_with_password_from(env="PASSWORD"), passwords.jupyter_hash("open sesame")
     now = resolve(wanted, {JUPYTER: chosen}, is_embedded=False)
     found = with_existing_passwords(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
     assert found.hashes[JUPYTER][ALL_USERS] == (before if stays else now.hashes[JUPYTER][ALL_USERS])
@@ -223,7 +223,7 @@ def test_user_password_is_kept_beside_one_for_all() -> None:
     known = {HUB: "open sesame"}
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
     now = resolve(wanted, known, is_embedded=False)
-    own = passwords.for_hub("his own")
+    own = passwords.hub_hash("his own")
     before = {**now.hashes[HUB], "ben": own}
     found = with_existing_passwords(
         HUB, resolve(wanted, known, is_embedded=False), known, secret_of(HUB, before)

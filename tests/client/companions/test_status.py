@@ -324,26 +324,26 @@ def hashes_of(scene: Scene, companion: Companion) -> dict[str, str]:
 
 
 def test_new_password_of_jupyter(scene: Scene) -> None:
-    scene.start(Companion.JUPYTER, hashes={ALL_USERS: passwords.for_jupyter("old")})
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: passwords.jupyter_hash("old")})
     password = renewed(scene, Companion.JUPYTER)
     hashed = hashes_of(scene, Companion.JUPYTER)[ALL_USERS]
-    assert passwords.fits_jupyter(hashed, password)
-    assert not passwords.fits_jupyter(hashed, "old")
+    assert passwords.verify_jupyter(hashed, password)
+    assert not passwords.verify_jupyter(hashed, "old")
     assert renewed(scene, Companion.JUPYTER) != password
 
 
 @pytest.mark.parametrize("others", [{"grace": "hers"}, {ALL_USERS: "theirs"}], ids=["each", "shared"])
 def test_new_password_of_one_user(scene: Scene, others: dict[str, str]) -> None:
-    before = {user: passwords.for_hub(text) for user, text in {**others, "ada": "old"}.items()}
+    before = {user: passwords.hub_hash(text) for user, text in {**others, "ada": "old"}.items()}
     scene.start(Companion.HUB, hashes=before)
     password = renewed(scene, Companion.HUB, "ada")
     after = hashes_of(scene, Companion.HUB)
-    assert passwords.fits_hub(after.pop("ada"), password)
+    assert passwords.verify_hub(after.pop("ada"), password)
     assert after == {user: before[user] for user in others}
 
 
 def test_password_of_an_own_secret_is_not_changed(scene: Scene) -> None:
-    scene.start(Companion.HUB, hashes={"ada": passwords.for_hub("old")})
+    scene.start(Companion.HUB, hashes={"ada": passwords.hub_hash("old")})
     scene.start(Companion.JUPYTER)
     for companion, user, words in (
         (Companion.HUB, "Eve", 'hub of digits has no user "eve", only ada'),
@@ -362,12 +362,12 @@ def test_unused_secret_is_not_changed(scene: Scene) -> None:
 
 def test_only_users_of_the_hub_get_a_password(scene: Scene) -> None:
     """User names of a hub are in lower case."""
-    before = {ALL_USERS: passwords.for_hub("theirs"), "ada": passwords.for_hub("old")}
+    before = {ALL_USERS: passwords.hub_hash("theirs"), "ada": passwords.hub_hash("old")}
     files = {"hub.json": '{"users": ["Ada", "ben"]}'}
     scene.start(Companion.HUB, hashes=before, files=files)
     for user in ("ADA", "Ben"):
         password = renewed(scene, Companion.HUB, user)
-        assert passwords.fits_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
+        assert passwords.verify_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
     with pytest.raises(ObjectNotFoundError, match='hub of digits has no user "eve", only ada, ben'):
         renewed(scene, Companion.HUB, "eve")
     assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
@@ -385,7 +385,7 @@ def test_deleted_companion_ends_the_wait(scene: Scene) -> None:
 
 def test_secret_in_another_format_is_rejected(scene: Scene) -> None:
     scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"})
-    change = {"data": None, "stringData": {password_files.OF_JUPYTER: msgspec.json.encode([]).decode()}}
+    change = {"data": None, "stringData": {password_files.JUPYTER_FILE: msgspec.json.encode([]).decode()}}
     scene.client.patch(scene.path("secrets", "digits-jupyter"), change).expect(200)
     with pytest.raises(
         ClientError, match="the Secret digits-jupyter contains no passwords in the format of Windlass"

@@ -19,7 +19,7 @@ from windlass.model.companions import HUB_INTERNAL_PORT, Companion, Hub, Passwor
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
-from windlass.render.companions import hub, hub_folders, hub_headers, passwords
+from windlass.render.companions import hub, hub_support, passwords
 from windlass.render.companions.password_files import ALL_USERS
 from windlass.render.companions.servers import ResolvedCompanions
 
@@ -40,7 +40,7 @@ JOB = Job(
     roles={"worker": Role(tasks=2)},
     pod={"spec": {"securityContext": {"runAsUser": 1000}}},
 )
-HASHES = {ALL_USERS: passwords.for_hub("correct horse")}
+HASHES = {ALL_USERS: passwords.hub_hash("correct horse")}
 CLUSTER = ResolvedCompanions(hashes={Companion.HUB: HASHES})
 MACHINE = ResolvedCompanions(hashes={Companion.HUB: HASHES}, is_embedded=True)
 
@@ -180,7 +180,7 @@ def annotations(found: dict[str, Json]) -> Json:
     return of_the_pod
 
 
-OTHER = ResolvedCompanions(hashes={Companion.HUB: {"ana": passwords.for_hub("correct horse")}})
+OTHER = ResolvedCompanions(hashes={Companion.HUB: {"ana": passwords.hub_hash("correct horse")}})
 CHANGES: dict[str, tuple[dict[str, Json], set[str]]] = {
     "nothing": (made(), set()),
     "its users": (made(users=("ana",)), {names.CONFIGURATION_ANNOTATION}),
@@ -297,12 +297,12 @@ FOLDERS = {
 
 @pytest.mark.parametrize(("user", "folder"), FOLDERS.items())
 def test_folder_name_of_a_user(user: str, folder: str) -> None:
-    assert hub_folders.folder_of(user) == folder
+    assert hub_support.folder_of(user) == folder
 
 
 @given(st.lists(st.text(min_size=1).filter(lambda user: user.isprintable()), unique=True))
 def test_folder_names_are_unique_and_valid(users: list[str]) -> None:
-    folders = [hub_folders.folder_of(user) for user in users]
+    folders = [hub_support.folder_of(user) for user in users]
     assert len(set(folders)) == len(users)
     for folder in folders:
         assert "/" not in folder
@@ -311,7 +311,7 @@ def test_folder_names_are_unique_and_valid(users: list[str]) -> None:
 
 
 def test_long_user_names_have_different_folders() -> None:
-    ends = {hub_folders.folder_of("ü" * 200 + end) for end in "ab"}
+    ends = {hub_support.folder_of("ü" * 200 + end) for end in "ab"}
     assert len(ends) == 2
     assert all(len(each) <= 255 for each in ends)
 
@@ -332,4 +332,4 @@ HEADS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("fields", "expected"), HEADS.values(), ids=HEADS)
 def test_forwarded_fields(fields: list[str], expected: list[str]) -> None:
-    assert hub_headers.forwarded_fields(fields, "10.0.0.9") == expected
+    assert hub_support.forwarded_fields(fields, "10.0.0.9") == expected

@@ -33,7 +33,7 @@ JOB = Job(
     volumes={"data": Volume(at="/data", pvc="data", read_only=True), "output": Volume(at="/output", pvc="o")},
     roles={"ps": Role(port=3333, env={"OF_PS": "1"}), "worker": Role(tasks=2, node_selector={"gpu": "yes"})},
 )
-HASH = passwords.for_jupyter("correct horse")
+HASH = passwords.jupyter_hash("correct horse")
 SETTLED = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: HASH}})
 LABELS = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "jupyter"}
 
@@ -149,7 +149,7 @@ def test_secret_has_hash_for_old_and_new_servers() -> None:
 
 
 def test_changed_password_replaces_pod() -> None:
-    changed = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: passwords.for_jupyter("other")}})
+    changed = ResolvedCompanions(hashes={Companion.JUPYTER: {ALL_USERS: passwords.jupyter_hash("other")}})
     again, other = made(), made(resolved=changed)
     annotations = [
         each["Deployment"]["spec"]["template"]["metadata"]["annotations"] for each in (made(), again, other)

@@ -25,7 +25,7 @@ ODD = {
     "control characters": "\x00a\x07b\x1f",
     "colons": "argon2:$argon2id$:",
 }
-ANY = st.text(st.characters(exclude_categories=["Cs"])).filter(passwords.normal)
+ANY = st.text(st.characters(exclude_categories=["Cs"])).filter(passwords.normalized)
 
 
 def typed(text: str) -> str:
@@ -45,10 +45,10 @@ def is_taken_by_jupyter(hashed: str, text: str) -> bool:
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
 def test_hashes_accept_only_the_password(text: str) -> None:
-    for_jupyter, for_hub = passwords.for_jupyter(text), passwords.for_hub(text)
+    for_jupyter, for_hub = passwords.jupyter_hash(text), passwords.hub_hash(text)
     assert is_taken_by_jupyter(for_jupyter, typed(text))
     assert not is_taken_by_jupyter(for_jupyter, typed(text) + "x")
-    for fits, hashed in ((passwords.fits_jupyter, for_jupyter), (passwords.fits_hub, for_hub)):
+    for fits, hashed in ((passwords.verify_jupyter, for_jupyter), (passwords.verify_hub, for_hub)):
         assert fits(hashed, text)
         assert fits(hashed, typed(text))
         assert not fits(hashed, text + "x")
@@ -58,20 +58,20 @@ def test_hashes_accept_only_the_password(text: str) -> None:
 @settings(max_examples=8, deadline=None)
 @given(ANY)
 def test_any_typed_password_fits_its_hash(text: str) -> None:
-    assert passwords.normal(text) == typed(text)
-    assert passwords.fits_hub(passwords.for_hub(text), text)
-    assert is_taken_by_jupyter(passwords.for_jupyter(text), typed(text))
+    assert passwords.normalized(text) == typed(text)
+    assert passwords.verify_hub(passwords.hub_hash(text), text)
+    assert is_taken_by_jupyter(passwords.jupyter_hash(text), typed(text))
 
 
 def test_each_hash_has_another_salt() -> None:
-    jupyters = {passwords.for_jupyter("a").split("$")[4] for _ in range(3)}
-    hubs = {passwords.for_hub("a").split(":")[1] for _ in range(3)}
+    jupyters = {passwords.jupyter_hash("a").split("$")[4] for _ in range(3)}
+    hubs = {passwords.hub_hash("a").split(":")[1] for _ in range(3)}
     assert len(jupyters) == len(hubs) == 3
 
 
 @pytest.mark.usefixtures("production_cost")
 def test_jupyter_hash_has_cost_of_jupyter() -> None:
-    hashed = passwords.for_jupyter("a")
+    hashed = passwords.jupyter_hash("a")
     assert hashed.startswith("argon2:$argon2id$v=19$m=10240,t=10,p=8$")
     assert len(base64.b64decode(hashed.rpartition("$")[2] + "=")) == 32
     assert is_taken_by_jupyter(hashed, "a")
@@ -79,22 +79,22 @@ def test_jupyter_hash_has_cost_of_jupyter() -> None:
 
 
 def test_hub_hash_needs_16_mib_of_memory() -> None:
-    hashed = passwords.for_hub("a")
+    hashed = passwords.hub_hash("a")
     salt, found = (base64.b64decode(part) for part in hashed.split(":")[1:])
     assert found == hashlib.scrypt(b"a", salt=salt, n=1 << 14, r=8, p=1, dklen=32)
-    assert passwords.fits_hub(hashed, "a")
-    assert not passwords.fits_hub(hashed, "b")
+    assert passwords.verify_hub(hashed, "a")
+    assert not passwords.verify_hub(hashed, "b")
 
 
 @pytest.mark.parametrize(
     "hashed", ["", "scrypt:", "scrypt:a:b:c", "scrypt:!!:!!", "argon2:", "argon2:$x", "sha1:a:b"]
 )
 def test_invalid_hash_fits_no_password(hashed: str) -> None:
-    assert not passwords.fits_jupyter(hashed, "a")
-    assert not passwords.fits_hub(hashed, "a")
+    assert not passwords.verify_jupyter(hashed, "a")
+    assert not passwords.verify_hub(hashed, "a")
 
 
 def test_generated_password_is_long_and_normalised() -> None:
-    made = {passwords.generated() for _ in range(10)}
+    made = {passwords.generate() for _ in range(10)}
     assert len(made) == 10
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{20,}", each) for each in made)

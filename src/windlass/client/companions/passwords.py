@@ -33,9 +33,9 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
             raise ObjectNotFoundError(
                 f"{view} has no user {diagnostics.quoted(user)}, only {', '.join(users)}"
             )
-    password = passwords.generated()
+    password = passwords.generate()
     # Hashing is slow on purpose.
-    hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
+    hashed = await asyncio.to_thread(password_files.hash_password, view.companion, password)
     hashes = {**hashes, user: hashed}
     await _write(connection, view, secret, hashes)
     try:

@@ -44,11 +44,13 @@ def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> 
         if isinstance(options, TensorBoard) or password_source(options).secret:
             continue
         known = {ALL_USERS: chosen[companion]} if companion in chosen else {}
-        new = {user: passwords.generated() for user in _users_without_password(options, known)}
+        new = {user: passwords.generate() for user in _users_without_password(options, known)}
         if new:
             generated[companion] = new
         texts = {**known, **new}
-        hashes[companion] = {user: password_files.hashed(companion, text) for user, text in texts.items()}
+        hashes[companion] = {
+            user: password_files.hash_password(companion, text) for user, text in texts.items()
+        }
     return ResolvedCompanions(hashes=hashes, generated=generated, is_embedded=is_embedded)
 
 
@@ -71,7 +73,7 @@ def with_existing_passwords(
         user: hashed
         for user, hashed in existing.items()
         if (is_for_all or user in planned)
-        and (text is None or user != ALL_USERS or password_files.fits(companion, hashed, text))
+        and (text is None or user != ALL_USERS or password_files.verify(companion, hashed, text))
     }
     generated = {
         user: password for user, password in resolved.generated.get(companion, {}).items() if user not in kept

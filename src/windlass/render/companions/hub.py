@@ -15,17 +15,14 @@ from windlass.model.base import Json
 from windlass.model.companions import HUB_INTERNAL_PORT, Companion, Hub
 from windlass.model.job import Job
 from windlass.render import helper_pods
-from windlass.render.companions import jupyter, password_files, rbac, servers, volume_links
+from windlass.render.companions import jupyter, password_files, rbac, servers
 from windlass.render.companions.servers import ResolvedCompanions, Server
 from windlass.render.storage.nfs_shares import Share
 
 HUB_IMAGE = f"windlass-hub:{__version__}"
 """Default image: JupyterHub with KubeSpawner."""
 
-_FILES = (
-    *("files/jupyterhub_config.py", "files/hub_proxy.py"),
-    *("hub_folders.py", "hub_headers.py", "passwords.py"),
-)
+_FILES = ("files/jupyterhub_config.py", "files/hub_proxy.py", "hub_support.py", "passwords.py")
 _CONFIGURATION = "jupyterhub_config.py"
 _SETTINGS = "hub.json"
 _ADDED = "added_config.py"
@@ -54,7 +51,7 @@ done
 cd "$HOME" || exit 1
 own=$1
 shift
-{volume_links.FOLLOW}if [ -n "$WINDLASS_NOTEBOOKS" ]; then
+{servers.FOLLOW_LINKS}if [ -n "$WINDLASS_NOTEBOOKS" ]; then
   mkdir -p "$WINDLASS_NOTEBOOKS" && ln -sfn "$WINDLASS_NOTEBOOKS" "$own" || exit 1
 else
   mkdir -p "$own" || exit 1
@@ -75,7 +72,7 @@ def objects(
     job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
     files = _files(job, spec, resolved, share)
-    base = servers.base_server(job, Companion.HUB, spec, resolved, namespace, ready_at="/hub/health")
+    base = servers.base_server(job, Companion.HUB, spec, resolved, namespace, readiness_path="/hub/health")
     server = msgspec.structs.replace(
         base,
         container=_container(job, spec, resolved, share),
@@ -109,7 +106,7 @@ def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share |
     """Render the hub. On one machine it has the environment of the tasks, which the servers that it starts inherit."""
     own = (
         servers.address_variable(),
-        {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.OF_HUB}"},
+        {"name": "WINDLASS_PASSWORDS", "value": f"{_PASSWORD_FOLDER}/{password_files.HUB_FILE}"},
     )
     image = spec.image or ("" if resolved.is_embedded else HUB_IMAGE)
     return {
@@ -133,12 +130,8 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
     ]
     if resolved.is_embedded:
         return {**pod, "volumes": [*pod["volumes"], *own]}
-    return {
-        **pod,
-        "serviceAccountName": server.name,
-        "automountServiceAccountToken": True,
-        "volumes": own,
-    }
+    account = {"serviceAccountName": server.name, "automountServiceAccountToken": True}
+    return {**pod, **account, "volumes": own}
 
 
 # Settings
@@ -158,8 +151,9 @@ def _text(path: str) -> str:
 
 def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
-    own = jupyter.own_folder({each: volume.at for each, volume in job.volumes.items()}, "")
-    links = (own, *(f"{name}={volume.at}" for name, volume in job.volumes.items()), "--")
+    mount_paths = {volume_name: volume.at for volume_name, volume in job.volumes.items()}
+    own = jupyter.own_folder(mount_paths, "")
+    arguments = (own, *(f"{volume_name}={at}" for volume_name, at in mount_paths.items()), "--")
     settings: Json = {
         "name": name,
         "port": spec.port,
@@ -171,20 +165,18 @@ def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | 
         "isLocal": resolved.is_embedded,
     }
     if resolved.is_embedded:
-        return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *links]}
-    return {
-        **settings,
-        "pod": _pod_of_a_user(job, spec, resolved, share, helper_pods.script(_START, links)),
-    }
+        return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *arguments]}
+    command = helper_pods.script(_START, arguments)
+    return {**settings, "pod": _user_pod(job, spec, resolved, share, command)}
 
 
-def _pod_of_a_user(
+def _user_pod(
     job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
 ) -> Json:
     """Render the pod of a user, without the label of the hub, which selects only the hub."""
     pod = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, spec.user_image)
-    user = container.get("securityContext")
+    security_context = container.get("securityContext")
     return {
         "image": container["image"],
         "labels": {**job.labels, names.JOB_LABEL: job.name},
@@ -194,7 +186,7 @@ def _pod_of_a_user(
             **servers.environment(job, resolved, {"name": "HOME", "value": servers.HOME}),
             "volumeMounts": [*helper_pods.mounts(job, share), servers.HOME_MOUNT],
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            **({"securityContext": user} if user else {}),
-            **servers.amounts(spec.resources),
+            **({"securityContext": security_context} if security_context else {}),
+            **servers.resources_field(spec.resources),
         },
     }

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.jobfile import volumes
+from windlass.jobfile import volumes as jobfile_volumes
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Jupyter
 from windlass.model.job import Job
 from windlass.render import helper_pods
-from windlass.render.companions import rbac, servers, starter, volume_links
+from windlass.render.companions import rbac, servers, starter
 from windlass.render.companions.servers import ResolvedCompanions, Server
 from windlass.render.storage.nfs_shares import Share
 
 CONFIG_FOLDER = "/windlass/jupyter"
 STARTER_FOLDER = "/windlass/starter"
 NOTEBOOKS = "notebooks"
-READY_AT = "/api"
+READINESS_PATH = "/api"
 """Path that needs no password."""
 
-_ALSO_NOTEBOOKS = "windlass-notebooks"
+_OTHER_NOTEBOOKS = "windlass-notebooks"
 """Name used if a volume of the job is called `notebooks`. No volume can have this name."""
 _CONFIG, _STARTER = "windlass-jupyter", "windlass-starter"
 
@@ -35,7 +35,7 @@ with jupyter: {{image: …}}" >&2
   exit 127
 fi
 cd "$home" || exit 1
-{volume_links.FOLLOW}while [ $# -gt 0 ]; do
+{servers.FOLLOW_LINKS}while [ $# -gt 0 ]; do
   ln -sfn "$2" "$1"
   shift 2
 done
@@ -69,16 +69,18 @@ class HomeFolder(msgspec.Struct, frozen=True, kw_only=True):
 
     folders: Mapping[str, str] = {}
     """Paths by name."""
-    kept: str = ""
-    """Folder for the notebooks, if they are kept."""
-    first: str = ""
+    notebook_folder: str = ""
+    """Path for the notebooks in a volume. Empty: they are deleted with the server."""
+    first_notebook: str = ""
     """Text of the first notebook. Empty: none."""
 
 
 def objects(
     job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    base = servers.base_server(job, Companion.JUPYTER, spec, resolved, namespace, ready_at=READY_AT)
+    base = servers.base_server(
+        job, Companion.JUPYTER, spec, resolved, namespace, readiness_path=READINESS_PATH
+    )
     server = msgspec.structs.replace(
         base,
         container=_container(job, spec, resolved, share),
@@ -90,8 +92,8 @@ def objects(
     )
     home = HomeFolder(
         folders={each: volume.at for each, volume in job.volumes.items()},
-        kept=spec.folder,
-        first=starter.notebook(job),
+        notebook_folder=spec.folder,
+        first_notebook=starter.notebook(job),
     )
     own = () if spec.service_account else rbac.job_reader_account(servers.metadata(server))
     return (*own, *servers.objects(with_jupyterlab(server, home)))
@@ -102,7 +104,7 @@ def _container(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Sha
         **helper_pods.container(job, str(Companion.JUPYTER), [], spec.image),
         **servers.environment(job, resolved, servers.address_variable()),
         "volumeMounts": helper_pods.mounts(job, share),
-        **servers.amounts(spec.resources),
+        **servers.resources_field(spec.resources),
     }
 
 
@@ -117,52 +119,40 @@ def with_jupyterlab(server: Server, home: HomeFolder) -> Server:
         "JUPYTER_CONFIG_DIR": f"{servers.HOME}/.jupyter",
         "JUPYTER_RUNTIME_DIR": f"{servers.HOME}/.jupyter/runtime",
     }
-    variables = {each["name"]: each for each in server.container.get("env") or ()}
+    variables = {variable["name"]: variable for variable in server.container.get("env") or ()}
     variables |= {name: {"name": name, "value": value} for name, value in own.items()}
+    volumes: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
+    mounts: list[Json] = [
+        {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
+        servers.HOME_MOUNT,
+    ]
+    if home.first_notebook:
+        volumes.append({"name": _STARTER, "configMap": {"name": server.name}})
+        mounts.append({"name": _STARTER, "mountPath": STARTER_FOLDER, "readOnly": True})
     return msgspec.structs.replace(
         server,
         container={
             **server.container,
             "command": _command(server, home),
             "env": list(variables.values()),
-            "volumeMounts": [*(server.container.get("volumeMounts") or ()), *_mounts(home)],
+            "volumeMounts": [*(server.container.get("volumeMounts") or ()), *mounts],
         },
-        pod={**server.pod, "volumes": [*(server.pod.get("volumes") or ()), *_volumes(server, home)]},
-        files={starter.FILE: home.first} if home.first else {},
+        pod={**server.pod, "volumes": [*(server.pod.get("volumes") or ()), *volumes]},
+        files={starter.FILE: home.first_notebook} if home.first_notebook else {},
     )
 
 
 def _command(server: Server, home: HomeFolder) -> list[str]:
-    first = f"{STARTER_FOLDER}/{starter.FILE}" if home.first else ""
-    folders = (text for pair in home.folders.items() for text in pair)
-    arguments = (
-        str(server.port),
-        servers.HOME,
-        own_folder(home.folders, home.kept),
-        home.kept,
-        first,
-        *folders,
+    first = f"{STARTER_FOLDER}/{starter.FILE}" if home.first_notebook else ""
+    own = own_folder(home.folders, home.notebook_folder)
+    links = (text for link in home.folders.items() for text in link)
+    return helper_pods.script(
+        _SCRIPT, (str(server.port), servers.HOME, own, home.notebook_folder, first, *links)
     )
-    return helper_pods.script(_SCRIPT, arguments)
 
 
-def own_folder(folders: Mapping[str, str], kept: str) -> str:
-    """Return the name of the notebook folder, which a volume may have too."""
+def own_folder(folders: Mapping[str, str], path: str) -> str:
+    """Return the name of the notebook folder, which is at `path`. A volume may have the default name, too."""
     at = folders.get(NOTEBOOKS)
-    is_free = at is None or (kept and volumes.normalize(at) == volumes.normalize(kept))
-    return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
-
-
-def _volumes(server: Server, home: HomeFolder) -> list[Json]:
-    made: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
-    return [*made, {"name": _STARTER, "configMap": {"name": server.name}}] if home.first else made
-
-
-def _mounts(home: HomeFolder) -> list[Json]:
-    made: list[Json] = [
-        {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
-        servers.HOME_MOUNT,
-    ]
-    if home.first:
-        made.append({"name": _STARTER, "mountPath": STARTER_FOLDER, "readOnly": True})
-    return made
+    is_free = at is None or (path and jobfile_volumes.normalize(at) == jobfile_volumes.normalize(path))
+    return NOTEBOOKS if is_free else _OTHER_NOTEBOOKS

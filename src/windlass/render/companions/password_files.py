@@ -12,46 +12,46 @@ ALL_USERS = ""
 
 ByUser = Mapping[str, str]
 
-OF_JUPYTER = "jupyter_server_config.json"
-OF_OLD_NOTEBOOKS = "jupyter_notebook_config.json"
-"""Name before 2021."""
-OF_HUB = "passwords.json"
+JUPYTER_FILE = "jupyter_server_config.json"
+NOTEBOOK_FILE = "jupyter_notebook_config.json"
+"""The file of servers before 2021."""
+HUB_FILE = "passwords.json"
 
 
-def hashed(companion: Companion, password: str) -> str:
+def hash_password(companion: Companion, password: str) -> str:
     """Hash a password for the server, with a new salt. This is slow on purpose."""
-    is_hub = companion is Companion.HUB
-    return passwords.for_hub(password) if is_hub else passwords.for_jupyter(password)
+    compute = passwords.hub_hash if companion is Companion.HUB else passwords.jupyter_hash
+    return compute(password)
 
 
-def fits(companion: Companion, known: str, password: str) -> bool:
-    is_hub = companion is Companion.HUB
-    return passwords.fits_hub(known, password) if is_hub else passwords.fits_jupyter(known, password)
+def verify(companion: Companion, hashed: str, password: str) -> bool:
+    check = passwords.verify_hub if companion is Companion.HUB else passwords.verify_jupyter
+    return check(hashed, password)
 
 
 def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
     """Return the contents of the files by name."""
     if companion is Companion.HUB:
-        return {OF_HUB: msgspec.json.encode(dict(hashes), order="sorted").decode()}
-    own = hashes.get(ALL_USERS, "")
+        return {HUB_FILE: msgspec.json.encode(dict(hashes), order="sorted").decode()}
+    hashed = hashes.get(ALL_USERS, "")
     config = {
-        OF_JUPYTER: {"PasswordIdentityProvider": {"hashed_password": own}},
-        OF_OLD_NOTEBOOKS: {"NotebookApp": {"password": own}},
+        JUPYTER_FILE: {"PasswordIdentityProvider": {"hashed_password": hashed}},
+        NOTEBOOK_FILE: {"NotebookApp": {"password": hashed}},
     }
     return {name: msgspec.json.encode(content).decode() for name, content in config.items()}
 
 
-def hashes_in(companion: Companion, found: dict[str, str]) -> dict[str, str]:
+def hashes_in(companion: Companion, data: dict[str, str]) -> dict[str, str]:
     """Return the hashes in the data of a Secret. Empty if `files` did not write it."""
     try:
         if companion is Companion.HUB:
-            hashes = msgspec.json.decode(_decoded(found, OF_HUB), type=dict[str, str])
+            hashes = msgspec.json.decode(_decoded(data, HUB_FILE), type=dict[str, str])
         else:
-            config = msgspec.json.decode(_decoded(found, OF_JUPYTER), type=_JupyterFile)
+            config = msgspec.json.decode(_decoded(data, JUPYTER_FILE), type=_JupyterFile)
             hashes = {ALL_USERS: config.provider.hashed_password}
     except msgspec.MsgspecError:
         return {}
-    return {user: each for user, each in hashes.items() if each}
+    return {user: hashed for user, hashed in hashes.items() if hashed}
 
 
 class _Provider(msgspec.Struct, frozen=True):
@@ -62,5 +62,6 @@ class _JupyterFile(msgspec.Struct, frozen=True):
     provider: _Provider = msgspec.field(default=_Provider(), name="PasswordIdentityProvider")
 
 
-def _decoded(found: dict[str, str], file: str) -> bytes:
-    return msgspec.convert(str(found.get(file, "")), bytes)
+def _decoded(data: dict[str, str], file: str) -> bytes:
+    """Return the content of a file, which is base64-encoded in the data of a Secret."""
+    return msgspec.convert(str(data.get(file, "")), bytes)

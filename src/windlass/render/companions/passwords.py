@@ -22,28 +22,28 @@ _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
 _SCRYPT_NAME = "scrypt"
 
 
-def normal(password: str) -> str:
+def normalized(password: str) -> str:
     """Return the password as tornado, which both servers use, reads it from a form."""
     return _CONTROL.sub(" ", password).strip()
 
 
 def problem_of(password: str) -> str:
     """Return why a password cannot be used to log in. Empty if it can."""
-    if not normal(password):
+    if not normalized(password):
         return "it is empty, or consists of spaces"
-    return "it contains a line break" if re.search(r"[\r\n]", normal(password)) else ""
+    return "it contains a line break" if re.search(r"[\r\n]", normalized(password)) else ""
 
 
-def generated() -> str:
+def generate() -> str:
     return secrets.token_urlsafe(_GENERATED_BYTES)
 
 
-def for_jupyter(password: str) -> str:
+def jupyter_hash(password: str) -> str:
     """Return a hash in the format of Jupyter: `argon2:$argon2id$…`."""
     from argon2 import low_level
 
     encoded = low_level.hash_secret(
-        normal(password).encode(),
+        normalized(password).encode(),
         salt=secrets.token_bytes(_SALT_BYTES),
         type=low_level.Type.ID,
         **ARGON2_COST,
@@ -51,29 +51,29 @@ def for_jupyter(password: str) -> str:
     return f"{_ARGON2}{encoded.decode()}"
 
 
-def fits_jupyter(hashed: str, password: str) -> bool:
+def verify_jupyter(hashed: str, password: str) -> bool:
     import argon2
 
     if not hashed.startswith(_ARGON2):
         return False
     try:
-        return argon2.PasswordHasher().verify(hashed.removeprefix(_ARGON2), normal(password))
+        return argon2.PasswordHasher().verify(hashed.removeprefix(_ARGON2), normalized(password))
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHash):
         return False
 
 
-def for_hub(password: str) -> str:
+def hub_hash(password: str) -> str:
     """Return a hash as `scrypt:SALT:HASH`, which the standard library can verify."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT))
+    parts = (salt, hashlib.scrypt(normalized(password).encode(), salt=salt, **_SCRYPT))
     return ":".join((_SCRYPT_NAME, *(base64.b64encode(part).decode() for part in parts)))
 
 
-def fits_hub(hashed: str, password: str) -> bool:
+def verify_hub(hashed: str, password: str) -> bool:
     name, _, rest = hashed.partition(":")
     try:
         salt, expected = (base64.b64decode(part, validate=True) for part in rest.split(":"))
     except ValueError:
         return False
-    found = hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT)
+    found = hashlib.scrypt(normalized(password).encode(), salt=salt, **_SCRYPT)
     return name == _SCRYPT_NAME and hmac.compare_digest(found, expected)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
+from importlib import resources as package_files
 
 import msgspec
 
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.companions import Companion, CompanionSpec, ServiceType, password_source
 from windlass.model.job import Job, Role
 from windlass.model.resources import Resources
@@ -29,23 +30,31 @@ esac
 """
 """First lines of a start script: set the address to listen on. A pod on a shared network owns only its loopback
 address; any other pod also listens on its loopback for port-forward."""
+_LINKS_CONFIG = "jupyter_server_config.py"
+FOLLOW_LINKS = f"""\
+mkdir -p .windlass && cat > .windlass/{_LINKS_CONFIG} << 'END' || exit 1
+{package_files.files(__package__).joinpath("files", _LINKS_CONFIG).read_text(encoding="utf-8")}END
+export JUPYTER_CONFIG_PATH="$PWD/.windlass${{JUPYTER_CONFIG_PATH:+:$JUPYTER_CONFIG_PATH}}"
+"""
+"""Lines of a start script that let a Jupyter server follow the links in its root to the volumes of the job. By
+default, Tornado does not follow links out of that folder."""
 HOME = "/windlass/home"
 """Root of a Jupyter server, with links to the volumes."""
 HOME_VOLUME: Json = {"name": "windlass-home", "emptyDir": {}}
 HOME_MOUNT: Json = {"name": HOME_VOLUME["name"], "mountPath": HOME}
-WITHOUT_LINKS: Json = {"enableServiceLinks": False}
+WITHOUT_SERVICE_LINKS: Json = {"enableServiceLinks": False}
 """Field of a pod spec. A Service called jupyter would set JUPYTER_PORT, which Jupyter expects to be a number."""
 
-_PROBED_EVERY_SECONDS = 2
-"""Probe interval: short, because users wait for readiness."""
-_DIGITS = 16
+_PROBE_INTERVAL_SECONDS = 2
+"""Short, because users wait for readiness."""
+_DIGEST_LENGTH = 16
 
 
 class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a job's companions that its job file leaves open."""
 
     hashes: Mapping[Companion, ByUser] = {}
-    """Password hashes of `password_files.hashed`, by user (`ALL_USERS` for Jupyter). None for a companion whose
+    """Password hashes of `password_files.hash_password`, by user (`ALL_USERS` for Jupyter). None for a companion whose
     passwords are in a Secret of the user."""
     generated: Mapping[Companion, ByUser] = {}
     """Generated passwords, which are shown once."""
@@ -70,7 +79,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     service: str = ""
     service_type: ServiceType
     port: int
-    ready_at: str
+    readiness_path: str
     """Path of the readiness probe."""
     container: Json = {}
     pod: Json = {}
@@ -83,6 +92,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Files for its ConfigMap."""
     annotations: Mapping[str, str] = {}
     """Annotations of the pod. A change replaces the pod."""
+
+    @property
+    def selector(self) -> dict[str, str]:
+        return labels_of(self.job, self.companion)
 
     @property
     def passwords(self) -> Json:
@@ -102,10 +115,10 @@ def base_server(
     resolved: ResolvedCompanions,
     namespace: str,
     *,
-    ready_at: str,
+    readiness_path: str,
 ) -> Server:
     """Return the common fields of a server. `namespace` is for a job that names none."""
-    chosen = password_source(spec).secret
+    secret = password_source(spec).secret
     return Server(
         companion=companion,
         job=job.name,
@@ -114,9 +127,9 @@ def base_server(
         name=name_of(job.name, companion),
         service_type=spec.service,
         port=spec.port,
-        ready_at=ready_at,
-        hashes={} if chosen else resolved.hashes.get(companion, {}),
-        secret=chosen,
+        readiness_path=readiness_path,
+        hashes={} if secret else resolved.hashes.get(companion, {}),
+        secret=secret,
     )
 
 
@@ -127,17 +140,24 @@ def labels_of(job: str, companion: Companion) -> dict[str, str]:
 
 def objects(server: Server) -> tuple[Json, ...]:
     """Return the Secret and the ConfigMap, if they are not empty, the Deployment and the Service."""
+    result = []
+    if server.hashes:
+        files = password_files.files(server.companion, server.hashes)
+        result.append(manifest("v1", "Secret", metadata(server), type="Opaque", stringData=files))
+    if server.files:
+        result.append(manifest("v1", "ConfigMap", metadata(server), data=dict(server.files)))
+    ports = [{"name": "http", "port": server.port, "targetPort": server.port}]
+    service = {"type": str(server.service_type), "selector": server.selector, "ports": ports}
     return (
-        *((_secret(server),) if server.hashes else ()),
-        *((_config_map(server),) if server.files else ()),
-        _deployment(server),
-        _service(server),
+        *result,
+        manifest("apps/v1", "Deployment", metadata(server), spec=_deployment_spec(server)),
+        manifest("v1", "Service", metadata(server, server.service), spec=service),
     )
 
 
 def metadata(server: Server, name: str = "") -> Json:
-    place = {"namespace": server.namespace} if server.namespace else {}
-    return {"name": name or server.name, **place, "labels": {**server.labels, **_labels(server)}}
+    namespace = {"namespace": server.namespace} if server.namespace else {}
+    return {"name": name or server.name, **namespace, "labels": {**server.labels, **server.selector}}
 
 
 def password_annotation(companion: Companion, hashes: ByUser) -> dict[str, str]:
@@ -146,10 +166,10 @@ def password_annotation(companion: Companion, hashes: ByUser) -> dict[str, str]:
 
 
 def digest(files: Mapping[str, str]) -> str:
-    return sha256(msgspec.json.encode(files, order="sorted")).hexdigest()[:_DIGITS]
+    return sha256(msgspec.json.encode(files, order="sorted")).hexdigest()[:_DIGEST_LENGTH]
 
 
-def amounts(resources: Resources | None) -> Json:
+def resources_field(resources: Resources | None) -> Json:
     """Return the field `resources` of a container, if there are any."""
     found = pods.resources_of(resources)
     return {"resources": found} if found else {}
@@ -159,7 +179,7 @@ def pod_spec(job: Job, share: Share | None) -> Json:
     """Return a pod spec without containers, with the job's volumes and nodes."""
     spec = helper_pods.pod_spec(job, share)
     del spec["restartPolicy"]
-    return {**WITHOUT_LINKS, **spec}
+    return {**WITHOUT_SERVICE_LINKS, **spec}
 
 
 def address_variable() -> Json:
@@ -171,18 +191,16 @@ def environment(job: Job, resolved: ResolvedCompanions, *own: Json) -> Json:
 
     The variables in `own` override those of the job.
     """
-    about_job = (
+    addresses = cluster_spec.of_job(job, job.namespace, is_plain=resolved.is_plain, prefix=resolved.prefix)
+    task = pods.container(job, Role())
+    variables = (
+        *map(_optional, task["env"]),
         {"name": JOB, "value": job.name},
-        {
-            "name": cluster_spec.VARIABLE,
-            "value": cluster_spec.of_job(
-                job, job.namespace, is_plain=resolved.is_plain, prefix=resolved.prefix
-            ),
-        },
+        {"name": cluster_spec.VARIABLE, "value": addresses},
+        *own,
     )
-    of_the_job = pods.container(job, Role())
-    by_name = {each["name"]: each for each in (*map(_optional, of_the_job["env"]), *about_job, *own)}
-    sources = of_the_job.get("envFrom")
+    by_name = {variable["name"]: variable for variable in variables}
+    sources = task.get("envFrom")
     return {"env": list(by_name.values()), **({"envFrom": sources} if sources else {})}
 
 
@@ -192,63 +210,22 @@ def _optional(variable: Json) -> Json:
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}
 
 
-def _secret(server: Server) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata(server),
-        "type": "Opaque",
-        "stringData": password_files.files(server.companion, server.hashes),
-    }
-
-
-def _config_map(server: Server) -> Json:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(server), "data": dict(server.files)}
-
-
-def _deployment(server: Server) -> Json:
-    labels = _labels(server)
-    of_the_pod: Json = {"labels": {**server.labels, **labels}}
+def _deployment_spec(server: Server) -> Json:
+    pod_metadata: Json = {"labels": {**server.labels, **server.selector}}
     password = password_annotation(server.companion, server.hashes) if server.hashes else {}
     annotations = {**server.annotations, **password}
     if annotations:
-        of_the_pod["annotations"] = annotations
+        pod_metadata["annotations"] = annotations
+    request = {"path": server.readiness_path, "port": server.port}
     container = {
         **server.container,
         "ports": [{"containerPort": server.port}],
-        "readinessProbe": _probe(server),
+        "readinessProbe": {"httpGet": request, "periodSeconds": _PROBE_INTERVAL_SECONDS},
     }
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": metadata(server),
-        "spec": {
-            "replicas": 1,
-            # Two pods would write to the same files.
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": of_the_pod, "spec": {**server.pod, "containers": [container]}},
-        },
+        "replicas": 1,
+        # Two pods would write to the same files.
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": server.selector},
+        "template": {"metadata": pod_metadata, "spec": {**server.pod, "containers": [container]}},
     }
-
-
-def _probe(server: Server) -> Json:
-    asked = {"path": server.ready_at, "port": server.port}
-    return {"httpGet": asked, "periodSeconds": _PROBED_EVERY_SECONDS}
-
-
-def _service(server: Server) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(server, server.service),
-        "spec": {
-            "type": str(server.service_type),
-            "selector": _labels(server),
-            "ports": [{"name": "http", "port": server.port, "targetPort": server.port}],
-        },
-    }
-
-
-def _labels(server: Server) -> dict[str, str]:
-    return labels_of(server.job, server.companion)

@@ -11,7 +11,7 @@ from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.storage.nfs_shares import Share
 
 _SCRIPT = f"""\
-alone=$1
+without_port_check=$1
 shift
 if ! command -v tensorboard > /dev/null; then
   echo "TensorBoard is not installed. On this machine: pip install tensorboard. On a cluster: set an image that \
@@ -22,12 +22,12 @@ fi
   program=$(command -v tensorboard)
   read -r first < "$program"
   case $first in
-  "#!"*python*) exec ${{first#??}} -c "$alone" "$program" --host "$host" "$@" ;;
+  "#!"*python*) exec ${{first#??}} -c "$without_port_check" "$program" --host "$host" "$@" ;;
   esac
 fi
 exec tensorboard --host "$host" "$@"
 """
-_ALONE = """\
+_WITHOUT_PORT_CHECK = """\
 import errno, runpy, socket, sys
 socket.socket.connect_ex = lambda *_: errno.ECONNREFUSED
 del sys.argv[0]
@@ -41,7 +41,7 @@ _RELOAD_SECONDS = 5
 def objects(
     job: Job, spec: TensorBoard, resolved: ResolvedCompanions, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    server = servers.base_server(job, Companion.TENSORBOARD, spec, resolved, namespace, ready_at="/")
+    server = servers.base_server(job, Companion.TENSORBOARD, spec, resolved, namespace, readiness_path="/")
     return servers.objects(
         msgspec.structs.replace(
             server,
@@ -54,10 +54,10 @@ def objects(
 
 def _container(job: Job, spec: TensorBoard, share: Share | None) -> Json:
     options = (f"--port={spec.port}", f"--logdir={spec.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
-    command = helper_pods.script(_SCRIPT, (_ALONE, *options))
+    command = helper_pods.script(_SCRIPT, (_WITHOUT_PORT_CHECK, *options))
     return {
         **helper_pods.container(job, str(Companion.TENSORBOARD), command, spec.image),
         "env": [servers.address_variable()],
         "volumeMounts": [{**mount, "readOnly": True} for mount in helper_pods.mounts(job, share)],
-        **servers.amounts(spec.resources),
+        **servers.resources_field(spec.resources),
     }

@@ -9,7 +9,7 @@ import contextlib
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
-import hub_headers
+import hub_support
 from jupyterhub.proxy import Proxy
 
 MAX_HEAD_BYTES = 1 << 16
@@ -81,7 +81,7 @@ class InProcessProxy(Proxy):
         with contextlib.closing(to_server):
             peer = to_client.get_extra_info("peername")[0]
             to_server.write(
-                "\r\n".join((line, *hub_headers.forwarded_fields(fields, peer), "", "")).encode("latin-1")
+                "\r\n".join((line, *hub_support.forwarded_fields(fields, peer), "", "")).encode("latin-1")
             )
             await _exchange(client, to_client, server, to_server)
 

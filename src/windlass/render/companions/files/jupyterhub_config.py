@@ -19,7 +19,7 @@ sys.path.insert(0, str(FOLDER))
 
 import hub_proxy  # noqa: E402 — in the folder of this file
 import passwords  # noqa: E402
-from hub_folders import folder_of  # noqa: E402
+from hub_support import folder_of  # noqa: E402
 
 c = get_config()  # noqa: F821 — JupyterHub provides it
 
@@ -34,7 +34,7 @@ LISTEN = ADDRESS if IS_NETWORK_SHARED else ANY_ADDRESS
 LOOPBACK = ADDRESS if IS_NETWORK_SHARED else "127.0.0.1"
 """Address for connections of the hub to itself, and of local servers of users."""
 ALL_USERS = ""
-DUMMY_HASH = passwords.for_hub(secrets.token_urlsafe())
+DUMMY_HASH = passwords.hub_hash(secrets.token_urlsafe())
 OWN_VARIABLES = ("WINDLASS_PASSWORDS", "WINDLASS_ADDRESS", "HOME")
 
 
@@ -44,7 +44,7 @@ def read_passwords():
         found = json.loads(PASSWORDS.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read the passwords of the hub: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(hashed, str) for hashed in found.values()):
         raise ValueError(
             "cannot read the passwords of the hub: expected a JSON object with a hash for each user"
         )
@@ -65,19 +65,19 @@ class JobAuthenticator(Authenticator):
         user = self.normalize_username(data["username"])
         try:
             hashes = read_passwords()
-        except ValueError as unreadable:
-            self.log.error("%s", unreadable)
+        except ValueError as error:
+            self.log.error("%s", error)
             hashes = {}
         is_known = not SETTINGS["users"] or user in map(str.lower, SETTINGS["users"])
         hashed = hashes.get(user, hashes.get(ALL_USERS)) if is_known else None
-        fits = await asyncio.to_thread(passwords.fits_hub, hashed or DUMMY_HASH, data["password"])
-        return user if hashed and fits else None
+        is_correct = await asyncio.to_thread(passwords.verify_hub, hashed or DUMMY_HASH, data["password"])
+        return user if hashed and is_correct else None
 
 
 try:
     read_passwords()
-except ValueError as unreadable:
-    sys.exit(str(unreadable))
+except ValueError as error:
+    sys.exit(str(error))
 c.JupyterHub.authenticator_class = JobAuthenticator
 c.Authenticator.allowed_users = set(SETTINGS["users"])
 c.Authenticator.allow_all = not SETTINGS["users"]
@@ -136,11 +136,11 @@ else:
         async def get_pod_manifest(self):
             pod = await super().get_pod_manifest()
             pod.metadata.owner_references = [await self._owner()]
-            put(pod.spec, SETTINGS["pod"]["spec"])
+            set_fields(pod.spec, SETTINGS["pod"]["spec"])
             container = pod.spec.containers[0]
             own = dict(SETTINGS["pod"]["container"])
             container.env = [*own.pop("env"), *container.env]
-            put(container, own)
+            set_fields(container, own)
             return pod
 
         async def _owner(self):
@@ -154,7 +154,7 @@ else:
                 "controller": True,
             }
 
-    def put(model, fields):
+    def set_fields(model, fields):
         """Set fields of a model by their names in the Kubernetes API."""
         attributes = {name: attribute for attribute, name in model.attribute_map.items()}
         for name, value in fields.items():
