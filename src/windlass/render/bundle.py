@@ -77,9 +77,10 @@ def pieces(
 
     `framework` is its rendered Framework. None: the job becomes plain objects, whose task names begin with `prefix`.
     """
-    is_plain = framework is None
-    known = msgspec.structs.replace(resolved or ResolvedCompanions(), is_plain=is_plain, prefix=prefix)
-    before = prerequisites.objects_of(job, archive=archive, share=share, folders=folders, resolved=known)
+    resolved = msgspec.structs.replace(
+        resolved or ResolvedCompanions(), is_plain=framework is None, prefix=prefix
+    )
+    before = prerequisites.objects_of(job, archive=archive, share=share, folders=folders, resolved=resolved)
     if framework is not None:
         return (*before, Piece(Part.FRAMEWORK, framework))
     code = None if archive is None else Packed(config_map_name(job.name))

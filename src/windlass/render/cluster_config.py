@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from windlass.jobfile import cluster_config as wire
+from windlass.jobfile import cluster_config as jobfile_config
 from windlass.model.base import Json
 from windlass.model.cluster_config import JupyterService, Resource, ResourceType, TensorFlowCluster
 from windlass.model.companions import Companion
@@ -27,8 +27,6 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
 _PREFIX = ""
-
-_LIST = "List"
 
 
 class _Notebook(msgspec.Struct, frozen=True):
@@ -93,34 +91,34 @@ class Configured(msgspec.Struct, frozen=True):
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Yield the diagnostics of a config at `path` of its document. `templates` are the imported files, by path."""
-    found = list(wire.check(node, path, templates))
+    found = list(jobfile_config.check(node, path, templates))
     yield from found
     if any(diagnostic.is_error for diagnostic in found):
         return
-    config = wire.config_of(node)
+    config = jobfile_config.config_of(node)
     nodes = tree.items_of(tree.dig(node, "resources"))
     for index, resource in enumerate(config.resources):
         at = diagnostics.item(diagnostics.field(path, "resources"), index)
-        template = wire.template_of(config, resource.type, templates)
+        template = jobfile_config.template_of(config, resource.type, templates)
         if template is not None:
             yield from _check_template(nodes[index], at, resource, template, templates)
-        elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
+        elif jobfile_config.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
             yield from _check_job(nodes[index], at, _job(resource))
         else:
             yield from _check_password(nodes[index], at)
 
 
 def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
-    """Read a config without errors."""
-    config = wire.config_of(node)
+    """Convert a config without errors."""
+    config = jobfile_config.config_of(node)
     jobs: list[Job] = []
     notebooks: list[_Notebook] = []
     objects: list[Json] = []
     for resource in config.resources:
-        path = wire.template_of(config, resource.type, templates)
+        path = jobfile_config.template_of(config, resource.type, templates)
         if path is not None:
             objects += map(tree.plain, _objects(_rendered(resource, path, templates)))
-        elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
+        elif jobfile_config.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
             jobs.append(_job(resource))
         else:
             notebooks.append(_notebook(resource))
@@ -174,9 +172,7 @@ def _check_password(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     problem = "" if text is None else passwords.problem_of(text)
     if found is not None and problem:
         message = f"invalid password: {problem}. Choose another one, or remove it: then one is generated and shown once"
-        yield diagnostics.error(
-            found, diagnostics.field(diagnostics.field(path, "properties"), "password"), message
-        )
+        yield diagnostics.error(found, diagnostics.field(path, "properties", "password"), message)
 
 
 # Templates
@@ -203,7 +199,7 @@ def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
     for document in parsed.documents:
         if document.is_empty:
             continue
-        is_list = (tree.text_of(tree.dig(document.root, "kind")) or "").endswith(_LIST)
+        is_list = (tree.text_of(tree.dig(document.root, "kind")) or "").endswith("List")
         yield from tree.items_of(tree.dig(document.root, "items")) if is_list else (document.root,)
 
 
@@ -214,30 +210,28 @@ def _check_template(
     from windlass.render.templates import jinja
 
     at = diagnostics.field(path, "type")
-    place = tree.dig(node, "type") or node
+    type_node = tree.dig(node, "type") or node
     try:
         parsed = _rendered(resource, template, templates)
-    except jinja.TemplateError as failed:
-        yield diagnostics.error(place, at, f"the template cannot be rendered: {failed}")
+    except jinja.TemplateError as error:
+        yield diagnostics.error(type_node, at, f"the template cannot be rendered: {error}")
         return
     found = [] if parsed.failure is None else [parsed.failure]
     found += [diagnostic for document in parsed.documents for diagnostic in document.diagnostics]
     found += [diagnostic for each in _objects(parsed) for diagnostic in _check_object(each)]
     if not found and not any(_objects(parsed)):
-        yield diagnostics.error(place, at, f"{template} renders nothing, expected Kubernetes objects")
+        yield diagnostics.error(type_node, at, f"{template} renders nothing, expected Kubernetes objects")
     for diagnostic in found[:1]:
         message = f"the output of {template} is invalid: line {diagnostic.line}: {diagnostic.message}"
-        yield diagnostics.error(place, at, message, diagnostic.rule)
+        yield diagnostics.error(type_node, at, message, diagnostic.rule)
 
 
 def _check_object(node: tree.Node) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(
-            node, "a Kubernetes object: a mapping with apiVersion, kind and metadata", ""
-        )
+        expected = "a Kubernetes object: a mapping with apiVersion, kind and metadata"
+        yield from structural_validation.wrong_type(node, expected, "")
         return
     for keys in (("apiVersion",), ("kind",), ("metadata", "name")):
         if not tree.text_of(tree.dig(node, *keys)):
-            yield diagnostics.error(
-                node, "", f"this object has no {'.'.join(keys)}", diagnostics.Rule.MISSING_FIELD
-            )
+            message = f"this object has no {'.'.join(keys)}"
+            yield diagnostics.error(node, "", message, diagnostics.Rule.MISSING_FIELD)

@@ -26,7 +26,7 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
     else:
         members = peers.by_name(msgspec.convert(builder.framework(job), Framework))
         if job.namespace != namespace:
-            members = _in_full(members, job.namespace)
+            members = _fully_qualified(members, job.namespace)
     return text(job, members)
 
 
@@ -35,12 +35,11 @@ def text(job: Job, members: Peers) -> str:
     if job.runtime is Runtime.TENSORFLOW:
         variables = environment.variables_for_peers(job.runtime, members, job.name)
         return variables(next(iter(job.roles)), 0)[VARIABLE]
-    return msgspec.json.encode(
-        {role: list(map(str, found)) for role, found in members.roles.items()}
-    ).decode()
+    addresses_by_role = {role: list(map(str, addresses)) for role, addresses in members.roles.items()}
+    return msgspec.json.encode(addresses_by_role).decode()
 
 
-def _in_full(members: Peers, namespace: str) -> Peers:
+def _fully_qualified(members: Peers, namespace: str) -> Peers:
     """Return fully qualified names for a reader in another namespace, if the namespace is known."""
     domain = f".{namespace}.{roles.CLUSTER_DOMAIN}" if namespace else ""
     return Peers(

@@ -44,26 +44,26 @@ def with_code(spec: Json, code: Code | None) -> Json:
         case None:
             return spec
         case InPlace(path=path):
-            return _with_first(spec, {"workingDir": path})
+            return _with_main(spec, {"workingDir": path})
         case Packed(config_map=config_map):
             return _with_archive(spec, config_map)
 
 
 def _with_archive(spec: Json, config_map: str) -> Json:
     main = spec["containers"][0]
-    unpacking: Json = {
+    mount = {"name": VOLUME, "mountPath": FOLDER}
+    init_container: Json = {
         "name": _CONTAINER,
         "image": main["image"],
         "command": ["/bin/sh", "-c", _UNPACK],
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [_mount(), {"name": _ARCHIVE_VOLUME, "mountPath": _ARCHIVE_FOLDER, "readOnly": True}],
+        "volumeMounts": [mount, {"name": _ARCHIVE_VOLUME, "mountPath": _ARCHIVE_FOLDER, "readOnly": True}],
     }
     if resources := _without_gpus(main.get("resources") or {}):
-        unpacking["resources"] = resources
-    started = _with_first(spec, {"workingDir": FOLDER, "volumeMounts": [_mount(), *main["volumeMounts"]]})
+        init_container["resources"] = resources
     return {
-        **started,
-        "initContainers": [unpacking],
+        **_with_main(spec, {"workingDir": FOLDER, "volumeMounts": [mount, *main["volumeMounts"]]}),
+        "initContainers": [init_container],
         "volumes": [
             {"name": VOLUME, "emptyDir": {}},
             {"name": _ARCHIVE_VOLUME, "configMap": {"name": config_map}},
@@ -72,11 +72,8 @@ def _with_archive(spec: Json, config_map: str) -> Json:
     }
 
 
-def _mount() -> Json:
-    return {"name": VOLUME, "mountPath": FOLDER}
-
-
-def _with_first(spec: Json, fields: Json) -> Json:
+def _with_main(spec: Json, fields: Json) -> Json:
+    """Set fields of the first container."""
     main, *others = spec["containers"]
     return {**spec, "containers": [{**main, **fields}, *others]}
 
@@ -84,7 +81,7 @@ def _with_first(spec: Json, fields: Json) -> Json:
 def _without_gpus(resources: Json) -> Json:
     """Request as much as the task, which runs later, so that the QoS class of the pod does not change."""
     found = {
-        kind: {name: amount for name, amount in amounts.items() if name in ("cpu", "memory")}
-        for kind, amounts in resources.items()
+        kind: {name: quantity for name, quantity in quantities.items() if name in ("cpu", "memory")}
+        for kind, quantities in resources.items()
     }
-    return {kind: amounts for kind, amounts in found.items() if amounts}
+    return {kind: quantities for kind, quantities in found.items() if quantities}

@@ -3,7 +3,6 @@
 Modules that only jobs need are imported on demand, because `windlass lint` of a Framework should be quick.
 """
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ from windlass.wire.yaml import text, tree
 
 if TYPE_CHECKING:
     from windlass.render.cluster_config import Configured
-
-_LIST = "List"
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -96,12 +93,12 @@ class Contents(msgspec.Struct, frozen=True):
     def generated_passwords(self) -> dict[str, str]:
         """Generated passwords of notebooks in configs, by notebook. They are shown once."""
         return {
-            name: password for each in self.configs for name, password in each.generated_passwords.items()
+            name: password for config in self.configs for name, password in config.generated_passwords.items()
         }
 
     def extra_pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
         """Return all objects but the jobs. `is_plain`: jobs become plain objects, not Frameworks."""
-        configured = [piece for each in self.configs for piece in each.pieces(is_plain=is_plain)]
+        configured = [piece for config in self.configs for piece in config.pieces(is_plain=is_plain)]
         return (*(Piece(Part.OTHERS, body) for body in self.manifests), *configured)
 
 
@@ -126,8 +123,8 @@ class _Item(msgspec.Struct, frozen=True):
     @property
     def is_framework(self) -> bool:
         """Whether it is a Framework, or looks like one with a misspelt kind."""
-        is_called_so = self.kind is None or diagnostics.nearest(self.kind, (names.KIND,)) is not None
-        return not self.is_job and not self.is_config and is_called_so
+        has_similar_kind = self.kind is None or diagnostics.nearest(self.kind, (names.KIND,)) is not None
+        return not self.is_job and not self.is_config and has_similar_kind
 
     @property
     def is_submitted(self) -> bool:
@@ -158,16 +155,22 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    gathered = diagnostics.collect(_found(parsed, documents, items, namespace, templates), file)
-    if any(diagnostic.is_error for diagnostic in gathered):
-        return Contents((), (), gathered)
+    found = diagnostics.collect(_found(parsed, documents, items, namespace, templates), file)
+    if any(diagnostic.is_error for diagnostic in found):
+        return Contents((), (), found)
     configs = tuple(_configured(item, templates) for item in items if item.is_config)
     submissions = (
-        *(_submission(item) for item in items if item.is_submitted),
+        *(
+            Submission(job=reader.job_of(item.node))
+            if item.is_job
+            else Submission(framework=tree.plain(item.node))
+            for item in items
+            if item.is_submitted
+        ),
         *(Submission(job=job, plain_prefix=config.prefix) for config in configs for job in config.jobs),
     )
     manifests = tuple(tree.plain(item.node) for item in items if item.is_other)
-    return Contents(submissions, manifests, gathered, configs)
+    return Contents(submissions, manifests, found, configs)
 
 
 def _found(
@@ -192,7 +195,7 @@ def _found(
 def _items(root: tree.Node) -> Iterator[_Item]:
     kind = tree.text_of(tree.dig(root, "kind")) or ""
     nodes = tree.items_of(tree.dig(root, "items"))
-    if not kind.endswith(_LIST) or not nodes:
+    if not kind.endswith("List") or not nodes:
         yield _Item(root)
         return
     for index, node in enumerate(nodes):
@@ -202,13 +205,12 @@ def _items(root: tree.Node) -> Iterator[_Item]:
 def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     node = item.node
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(
-            node, "a job file, or an object: a mapping with apiVersion, kind and metadata", item.path
-        )
+        expected = "a job file, or an object: a mapping with apiVersion, kind and metadata"
+        yield from structural_validation.wrong_type(node, expected, item.path)
     elif item.is_config:
-        from windlass.render import cluster_config as configuring
+        from windlass.render import cluster_config as render_config
 
-        yield from configuring.check(node, item.path, templates)
+        yield from render_config.check(node, item.path, templates)
     elif item.is_job:
         from windlass.render import validation
 
@@ -253,14 +255,12 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]
             continue
         identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or namespace, name
         if identity in first_lines:
-            path = functools.reduce(diagnostics.field, (*above, "name"), item.path)
-            yield diagnostics.error(
-                node,
-                path,
+            message = (
                 f"found {diagnostics.quoted(name)}, which is also the name of the job in line "
-                f"{first_lines[identity]}: expected a unique name",
-                Rule.DUPLICATE_NAME,
+                f"{first_lines[identity]}: expected a unique name"
             )
+            path = diagnostics.field(item.path, *above, "name")
+            yield diagnostics.error(node, path, message, Rule.DUPLICATE_NAME)
         first_lines.setdefault(identity, node.line)
 
 
@@ -270,14 +270,6 @@ def _as_error(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":
-    """Read a config of a file without errors."""
-    from windlass.render import cluster_config as configuring
+    from windlass.render import cluster_config as render_config
 
-    return configuring.configured(item.node, templates)
-
-
-def _submission(item: _Item) -> Submission:
-    """Read a job or Framework of a file without errors."""
-    if item.is_job:
-        return Submission(job=reader.job_of(item.node))
-    return Submission(framework=tree.plain(item.node))
+    return render_config.configured(item.node, templates)

@@ -13,7 +13,7 @@ from windlass.render.framework import completion, pods
 from windlass.render.storage import volumes
 from windlass.render.storage.nfs_shares import Share
 
-_OF_THE_POD = (
+_POD_FIELDS = (
     "serviceAccountName",
     "imagePullSecrets",
     "nodeSelector",
@@ -24,18 +24,14 @@ _OF_THE_POD = (
     "schedulerName",
     "runtimeClassName",
 )
-_SHELL = ("/bin/sh", "-c")
-_MEANT_BY_KUBERNETES = re.compile(r"\$(?=[$(])")
+_SPECIAL_DOLLAR = re.compile(r"\$(?=[$(])")
 
 
 def metadata(job: Job, name: str, namespace: str = "") -> Json:
     """Return the metadata of an object of a job. `namespace` is for a job that names none."""
-    place = job.namespace or namespace
-    return {
-        "name": name,
-        **({"namespace": place} if place else {}),
-        "labels": {**job.labels, names.JOB_LABEL: job.name},
-    }
+    namespace = job.namespace or namespace
+    labels = {**job.labels, names.JOB_LABEL: job.name}
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
 
 
 def leading_role(job: Job) -> Role:
@@ -53,7 +49,7 @@ def pod_spec(job: Job, share: Share | None) -> Json:
         "restartPolicy": "Never",
         # These pods do not use the API server.
         "automountServiceAccountToken": False,
-        **{field: spec[field] for field in _OF_THE_POD if spec.get(field)},
+        **{field: spec[field] for field in _POD_FIELDS if spec.get(field)},
         **({"affinity": {"nodeAffinity": nodes}} if nodes else {}),
         "volumes": volumes.own_volumes(job, share),
     }
@@ -70,30 +66,29 @@ def mounts(job: Job, share: Share | None, *, are_written: bool = False) -> list[
 def container(job: Job, name: str, command: list[str], image: str = "") -> Json:
     """Return a container with the securityContext of the tasks."""
     role = leading_role(job)
-    found: Json = {
+    security_context = _security_context(job, role)
+    return {
         "name": name,
         "image": image or pods.image_of(job, role),
         "command": command,
         "terminationMessagePolicy": "FallbackToLogsOnError",
+        **({"securityContext": security_context} if security_context else {}),
     }
-    user = _security_context(job, role)
-    return {**found, "securityContext": user} if user else found
 
 
 def script(text: str, arguments: Sequence[str]) -> list[str]:
     """Return the command that runs a shell script with arguments."""
-    return [*_SHELL, literal(text), "windlass", *(literal(argument) for argument in arguments)]
+    return ["/bin/sh", "-c", literal(text), "windlass", *map(literal, arguments)]
 
 
 def literal(text: str) -> str:
     """Escape text for a container's command: Kubernetes reads `$$` as `$`, and `$(` begins a variable."""
-    return _MEANT_BY_KUBERNETES.sub("$$", text)
+    return _SPECIAL_DOLLAR.sub("$$", text)
 
 
 def _security_context(job: Job, role: Role) -> Json:
     spec: Json = pods.template(job, role, None, has_mounts=False).get("spec") or {}
-    name = pods.container_name(job)
-    for each in spec.get("containers") or ():
-        if each.get("name") == name:
-            return each.get("securityContext") or {}
+    for task_container in spec.get("containers") or ():
+        if task_container.get("name") == pods.container_name(job):
+            return task_container.get("securityContext") or {}
     return {}

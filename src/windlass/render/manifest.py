@@ -17,8 +17,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        name: str = self.framework["metadata"]["name"]
-        return name
+        return str(self.framework["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
@@ -55,15 +54,15 @@ M = TypeVar("M", bound=Manifest)
 def in_namespace(framework: Json, namespace: str) -> Json:
     """Set the namespace of a Framework that has none or null, which Kubernetes treats alike."""
     metadata = framework["metadata"]
-    found = metadata.get("namespace") or namespace
-    return {**framework, "metadata": {**metadata, "namespace": found}} if found else framework
+    namespace = metadata.get("namespace") or namespace
+    return {**framework, "metadata": {**metadata, "namespace": namespace}} if namespace else framework
 
 
 def first_duplicate(manifests: Iterable[M]) -> M | None:
     """Return the first manifest that has the name and namespace of an earlier one."""
-    seen = set()
+    keys = set()
     for manifest in manifests:
-        if manifest.key in seen:
+        if manifest.key in keys:
             return manifest
-        seen.add(manifest.key)
+        keys.add(manifest.key)
     return None

@@ -1,6 +1,5 @@
 """Map a rendered Framework to the job file, so that its diagnostics refer to lines of the job file."""
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,8 @@ from windlass.wire.yaml.text import Position
 
 Keys = tuple[str | int, ...]
 
-_OF_CONTAINERS = {
+# Fields of the job file by fields of the Framework.
+_CONTAINER_FIELDS = {
     "command": "command",
     "image": "image",
     "ports": "port",
@@ -24,7 +24,7 @@ _OF_CONTAINERS = {
     "volumeMounts": "volumes",
     "workingDir": "code",
 }
-_OF_PODS = {
+_POD_FIELDS = {
     "volumes": "volumes",
     "serviceAccountName": "serviceAccount",
     "imagePullSecrets": "imagePullSecrets",
@@ -32,17 +32,18 @@ _OF_PODS = {
     "tolerations": "tolerations",
     "affinity": "volumes",
 }
-_OF_SPECS = {
+_SPEC_FIELDS = {
     "retryPolicy": "retry",
     "pendingDeadlineSeconds": "pendingDeadline",
     "activeDeadlineSeconds": "activeDeadline",
     "ttlSecondsAfterFinished": "ttl",
 }
-_OF_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
+_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
 
 
-class Placed(msgspec.Struct, frozen=True):
+class SourceMap(msgspec.Struct, frozen=True):
     root: tree.Mapping
+    """The Framework, with positions in the job file."""
     origins: dict[str, str]
     """Path in the job file by path in the Framework."""
 
@@ -52,71 +53,66 @@ class Placed(msgspec.Struct, frozen=True):
         while path and path not in self.origins:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         origin = self.origins.get(path, "")
-        is_the_same_field = path == diagnostic.path and _last(origin) == _last(path)
-        return msgspec.structs.replace(
-            diagnostic, path=origin, fix=diagnostic.fix if is_the_same_field else None
-        )
+        is_same_field = path == diagnostic.path and origin.rpartition(".")[2] == path.rpartition(".")[2]
+        fix = diagnostic.fix if is_same_field else None
+        return msgspec.structs.replace(diagnostic, path=origin, fix=fix)
 
 
-def placed(framework: Json, job: tree.Mapping, path: str) -> Placed:
-    """Return the Framework as a tree with positions. `path` is that of the job in its document."""
+def source_map(framework: Json, job: tree.Mapping, path: str) -> SourceMap:
+    """Return the map of a rendered Framework. `path` is that of the job in its document."""
     origins: dict[str, str] = {}
 
-    def node(value: Any, keys: Keys, where: str) -> tree.Node:
-        origin, origins[where] = _origin(framework, job, keys, path)
+    def node(value: Any, keys: Keys, at: str) -> tree.Node:
+        origin, origins[at] = _origin(framework, job, keys, path)
         match value:
             case dict():
                 entries = {
-                    key: node(item, (*keys, key), diagnostics.field(where, key))
-                    for key, item in value.items()
+                    key: node(item, (*keys, key), diagnostics.field(at, key)) for key, item in value.items()
                 }
-                places = {key: Position(entry.line, entry.column) for key, entry in entries.items()}
-                return tree.Mapping(entries, places, origin.line, origin.column)
+                positions = {key: Position(entry.line, entry.column) for key, entry in entries.items()}
+                return tree.Mapping(entries, positions, origin.line, origin.column)
             case list() | tuple():
                 items = (
-                    node(item, (*keys, at), diagnostics.item(where, at)) for at, item in enumerate(value)
+                    node(item, (*keys, index), diagnostics.item(at, index))
+                    for index, item in enumerate(value)
                 )
                 return tree.Sequence(tuple(items), origin.line, origin.column)
         return tree.Scalar(value, origin.line, origin.column)
 
     root = node(framework, (), "")
     assert isinstance(root, tree.Mapping)  # noqa: S101 — a Framework is one
-    return Placed(root, origins)
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
+    return SourceMap(root, origins)
 
 
 def _origin(framework: Json, job: tree.Mapping, keys: Keys, path: str) -> tuple[diagnostics.Located, str]:
     """Return the first part of the job file that a value comes from, or else the whole file."""
     for candidate in _candidates(framework, keys):
-        *above, last = candidate
-        around = tree.dig(job, *above)
-        value = tree.dig(around, last)
-        if isinstance(around, tree.Mapping) and value is not None:
-            place = value if isinstance(value, tree.Scalar) else around.keys[last]
-            return place, functools.reduce(diagnostics.field, candidate, path)
+        *parents, key = candidate
+        parent = tree.dig(job, *parents)
+        value = tree.dig(parent, key)
+        if isinstance(parent, tree.Mapping) and value is not None:
+            position = value if isinstance(value, tree.Scalar) else parent.keys[key]
+            return position, diagnostics.field(path, *candidate)
     return job, path
 
 
 def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
     match keys:
         case ("metadata", "annotations", str(key), *_):
-            yield (_OF_ANNOTATIONS[key],) if key in _OF_ANNOTATIONS else ("annotations", key)
+            yield (_ANNOTATIONS[key],) if key in _ANNOTATIONS else ("annotations", key)
         case ("metadata", str(key), *_):
             yield (key,)
         case ("spec", "taskRoles", int(index), *rest):
             role = framework["spec"]["taskRoles"][index]
-            yield from _candidates_of_role(role, tuple(rest))
+            yield from _role_candidates(role, tuple(rest))
             yield ("roles", role["name"])
         case ("spec", "taskRoles"):
             yield ("roles",)
         case ("spec", str(key), *_):
-            yield (_OF_SPECS.get(key, key),)
+            yield (_SPEC_FIELDS.get(key, key),)
 
 
-def _candidates_of_role(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
+def _role_candidates(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
     """Yield fields of the role, then those of the job."""
     fields: tuple[str, ...] = ()
     match keys:
@@ -132,11 +128,11 @@ def _candidates_of_role(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
             yield ("secrets", variable)
             fields = ("env", variable)
         case ("task", "pod", "spec", "containers", 0, str(key), *_):
-            fields = (_OF_CONTAINERS.get(key, "pod"),)
+            fields = (_CONTAINER_FIELDS.get(key, "pod"),)
         case ("task", "pod", "spec", "volumes", int(index), *_):
             fields = ("volumes", str(role["task"]["pod"]["spec"]["volumes"][index]["name"]))
         case ("task", "pod", "spec", str(key), *_):
-            fields = (_OF_PODS.get(key, "pod"),)
+            fields = (_POD_FIELDS.get(key, "pod"),)
         case ("task", "pod", "metadata", str(key), *_):
             fields = (key,)
     if fields:

@@ -33,13 +33,13 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if any(diagnostic.is_error for diagnostic in found) or not isinstance(node, tree.Mapping):
         return
     job = reader.job_of(node)
-    own = [
+    of_job = [
         *_check_commands(node, job, path),
         *_check_leaders(node, job, path),
-        *_check_places(node, job, path),
+        *_check_mount_paths(node, job, path),
     ]
-    yield from own
-    if any(diagnostic.is_error for diagnostic in own):
+    yield from of_job
+    if any(diagnostic.is_error for diagnostic in of_job):
         return
     reported = {diagnostic.message for diagnostic in found}
     for diagnostic in _check_framework(node, job, path):
@@ -60,66 +60,62 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
     for name, role in job.roles.items():
         if role.tasks == 0 or completion.has_command(job, role):
             continue
-        place, at = _role(node, name, path)
+        position, at = _role(node, name, path)
         if completion.is_idle_server(job, name):
-            yield diagnostics.warning(
-                place,
-                at,
+            message = (
                 "the role has no command: its tasks are idle TensorFlow servers, which other programs drive. If that "
-                "is not intended, add a command",
+                "is not intended, add a command"
             )
+            yield diagnostics.warning(position, at, message)
         else:
             message = "neither the role nor the job has a command: add one"
-            yield diagnostics.error(place, at, message, Rule.MISSING_FIELD)
+            yield diagnostics.error(position, at, message, Rule.MISSING_FIELD)
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     """Warn if no role ends the job, or if the first of several does."""
-    leading = completion.leaders(job)
-    deciding = [name for name in leading if job.roles[name].completion is None]
-    has_a_decision = any(role.completion is not None for role in job.roles.values())
-    if not leading and not has_a_decision:
+    leaders = completion.leaders(job)
+    default_leaders = [name for name in leaders if job.roles[name].completion is None]
+    has_completion = any(role.completion is not None for role in job.roles.values())
+    if not leaders and not has_completion:
         message = (
             "no role ends by itself: the job runs until it is stopped. If that is not intended, add a role that ends, "
             "e.g. worker, or set a completion"
         )
-        yield diagnostics.warning(
-            node.keys["roles"], diagnostics.field(path, "roles"), message, Rule.NEVER_EXITS
+        at = diagnostics.field(path, "roles")
+        yield diagnostics.warning(node.keys["roles"], at, message, Rule.NEVER_EXITS)
+    if len(default_leaders) > 1 and len(leaders) < len(job.roles):
+        message = (
+            f"{' and '.join(default_leaders)} all decide the result, and other roles never end: the job ends when all "
+            "tasks of the first of them have succeeded. Merge these roles, or set a completion"
         )
-    if len(deciding) > 1 and len(leading) < len(job.roles):
-        place, at = _role(node, deciding[1], path)
-        yield diagnostics.warning(
-            place,
-            at,
-            f"{' and '.join(deciding)} all decide the result, and other roles never end: the job ends when all tasks "
-            "of the first of them have succeeded. Merge these roles, or set a completion",
-        )
+        yield diagnostics.warning(*_role(node, default_leaders[1], path), message)
 
 
-def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
+def _check_mount_paths(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     taken = {volumes.STATE_FOLDER: "the progress of a task"}
     if job.shm_size is not None:
         taken[volumes.SHM_FOLDER] = "shmSize"
     if job.code:
         taken[code.FOLDER] = "code"
-    has_more_folders = job.jupyter is not None or job.hub is not None
+    has_companion_folders = job.jupyter is not None or job.hub is not None
     for name, volume in job.volumes.items():
-        place = jobfile_volumes.normalize(volume.at)
-        if has_more_folders and f"{place}/".startswith(_COMPANION_FOLDER):
-            taken.setdefault(place, "a folder of jupyter and hub")
-        if place in taken:
-            at = tree.dig(node, "volumes", name, "at") or node
-            yield diagnostics.error(
-                at,
-                diagnostics.field(diagnostics.field(diagnostics.field(path, "volumes"), name), "at"),
-                f"found {diagnostics.quoted(volume.at)}, which is the path of {taken[place]}: expected another path",
+        mount_path = jobfile_volumes.normalize(volume.at)
+        if has_companion_folders and f"{mount_path}/".startswith(_COMPANION_FOLDER):
+            taken.setdefault(mount_path, "a folder of jupyter and hub")
+        if mount_path in taken:
+            owner = taken[mount_path]
+            message = (
+                f"found {diagnostics.quoted(volume.at)}, which is the path of {owner}: expected another path"
             )
+            position = tree.dig(node, "volumes", name, "at") or node
+            yield diagnostics.error(position, diagnostics.field(path, "volumes", name, "at"), message)
 
 
 def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     rendered = builder.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
-    placed = source_map.placed(rendered, node, path)
-    found = [_for_a_job(placed.in_job_file(diagnostic)) for diagnostic in framework.check(placed.root)]
+    mapped = source_map.source_map(rendered, node, path)
+    found = [_with_job_advice(mapped.in_job_file(diagnostic)) for diagnostic in framework.check(mapped.root)]
     yield from found
     if not any(diagnostic.is_error for diagnostic in found):
         semantic_error = semantic_validation.semantic_error(msgspec.convert(rendered, Framework))
@@ -127,18 +123,18 @@ def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagno
             yield diagnostics.error(node, path, f"no controller could run this job: {semantic_error}")
 
 
-def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:
+def _with_job_advice(diagnostic: Diagnostic) -> Diagnostic:
     """Replace advice for a Framework by advice for a job file, which has a field for it."""
     if diagnostic.rule != Rule.HOST_PATH:
         return diagnostic
-    what = diagnostic.message.partition(" Pin them")[0]
+    problem = diagnostic.message.partition(" Pin them")[0]
     advice = (
         "List those that have it as `nodes: [...]` of the volume, or use a volume that nodes share, e.g. nfs"
     )
-    return msgspec.structs.replace(diagnostic, message=f"{what} {advice}")
+    return msgspec.structs.replace(diagnostic, message=f"{problem} {advice}")
 
 
 def _role(node: tree.Mapping, name: str, path: str) -> tuple[diagnostics.Located, str]:
-    roles = node.get("roles")
-    at = diagnostics.field(diagnostics.field(path, "roles"), name)
+    """Return the position of a role, and its path."""
+    roles, at = node.get("roles"), diagnostics.field(path, "roles", name)
     return (roles.keys[name], at) if isinstance(roles, tree.Mapping) else (node, at)

@@ -3,9 +3,9 @@
 import math
 
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, manifest
 from windlass.model.framework import CompletedPods, CompletionPolicySpec, ExecutionType, RetryBackoff
-from windlass.model.job import Duration, Job, Role
+from windlass.model.job import Job, Role
 from windlass.render.code import Code
 from windlass.render.framework import completion, pods
 from windlass.render.storage.nfs_shares import Share
@@ -16,12 +16,8 @@ def framework(
     job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
 ) -> Json:
     """`has_mounts`: whether pods have mounts of their own. Without them there is no progress file."""
-    return {
-        "apiVersion": names.api_version(names.CONTROLLER_GROUP),
-        "kind": names.KIND,
-        "metadata": _metadata(job),
-        "spec": _spec(job, code, share, has_mounts=has_mounts),
-    }
+    spec = _spec(job, code, share, has_mounts=has_mounts)
+    return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
 
 
 def _metadata(job: Job) -> Json:
@@ -48,7 +44,11 @@ def _spec(job: Job, code: Code | None, share: Share | None, *, has_mounts: bool)
         "executionType": str(ExecutionType.START),
         "retryPolicy": _retries(job.retry.job, job.retry.transient),
         "completedPods": str(CompletedPods.KEEP),
-        **{name: _seconds(duration) for name, duration in deadlines.items() if duration is not None},
+        **{
+            name: math.ceil(durations.parse(duration))
+            for name, duration in deadlines.items()
+            if duration is not None
+        },
         "taskRoles": [
             {
                 "name": name,
@@ -92,7 +92,3 @@ def _retries(counted: int, uncounted: int) -> Json:
         "maxTransientRetryCount": uncounted,
         "retryBackoff": {"initialSec": backoff.initial_sec, "maxSec": backoff.max_sec},
     }
-
-
-def _seconds(duration: Duration) -> int:
-    return math.ceil(durations.parse(duration))

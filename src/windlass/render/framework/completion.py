@@ -18,17 +18,17 @@ from windlass.model.framework import CompletionPolicySpec
 from windlass.model.job import Job, Role
 from windlass.render.framework import pods
 
-_LOOKING_ON = role_names.NON_MEMBERS - {"evaluator"}
+_OBSERVERS = role_names.NON_MEMBERS - {"evaluator"}
 _MPI_LEADERS = frozenset({"launcher", "master"})
 _NEVER = -1
 
 
 def policies(job: Job) -> dict[str, CompletionPolicySpec]:
     """Return the policies by role."""
-    leading = leaders(job)
-    are_all_leading = len(leading) == len(job.roles)
+    leader_names = leaders(job)
+    are_all_leaders = len(leader_names) == len(job.roles)
     return {
-        name: role.completion or _policy(name, role, is_counted=name in leading and not are_all_leading)
+        name: role.completion or _policy(name, role, is_counted=name in leader_names and not are_all_leaders)
         for name, role in job.roles.items()
     }
 
@@ -84,6 +84,6 @@ def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, .
 
 def _policy(name: str, role: Role, *, is_counted: bool) -> CompletionPolicySpec:
     return CompletionPolicySpec(
-        min_failed_task_count=_NEVER if name in _LOOKING_ON else 1,
+        min_failed_task_count=_NEVER if name in _OBSERVERS else 1,
         min_succeeded_task_count=role.tasks if is_counted else _NEVER,
     )
