@@ -6,7 +6,7 @@ The output is JSON if that is valid YAML. Only strings that every YAML parser re
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 _MAX_PLAIN_KEY = 900
@@ -34,13 +34,9 @@ def line(value: Any) -> str:
         case Mapping():
             return f"{{{', '.join(_entry(key, item) for key, item in value.items())}}}"
         case list() | tuple():
-            return _list(value)
+            return f"[{', '.join(map(line, value))}]"
         case _:
             raise NotYamlError(f"a value of the type {type(value).__name__} cannot be written as YAML")
-
-
-def _list(items: Iterable[Any]) -> str:
-    return f"[{', '.join(line(item) for item in items)}]"
 
 
 def _entry(key: Any, value: Any) -> str:
@@ -61,12 +57,8 @@ def _number(value: float) -> str:
 def _text(value: str) -> str:
     try:
         value.encode()
-    except UnicodeEncodeError as broken:
-        raise NotYamlError(
-            f"invalid character (lone surrogate) at position {broken.start} of a string"
-        ) from broken
-    return _UNSAFE.sub(_escaped, json.dumps(str(value), ensure_ascii=False))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+    except UnicodeEncodeError as error:
+        message = f"invalid character (lone surrogate) at position {error.start} of a string"
+        raise NotYamlError(message) from error
+    text = json.dumps(str(value), ensure_ascii=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

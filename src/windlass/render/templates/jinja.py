@@ -39,7 +39,7 @@ class TemplateError(ValueError):
         self.problem = problem
 
 
-class _TooMuchError(Exception):
+class _LimitExceededError(Exception):
     """A template exceeds a limit."""
 
 
@@ -54,11 +54,11 @@ def render(text: str, file: str, variables: Mapping[str, Any], texts: Mapping[st
     try:
         template = environment.get_template(file)
         return "".join(_bounded(template.generate(copy.deepcopy(dict(variables)))))
-    except jinja2.TemplateSyntaxError as broken:
-        raise TemplateError(broken.filename or file, broken.lineno, _sentence(broken)) from broken
-    except Exception as failed:  # an expression of a template may raise any exception
-        at = _innermost(failed.__traceback__, texts) or (file, 1)
-        raise TemplateError(*at, _sentence(failed)) from failed
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(error.filename or file, error.lineno, _error_text(error)) from error
+    except Exception as error:  # an expression of a template may raise any exception
+        file_and_line = _innermost_line(error.__traceback__, texts) or (file, 1)
+        raise TemplateError(*file_and_line, _error_text(error)) from error
 
 
 def _bounded(pieces: Iterator[str]) -> Iterator[str]:
@@ -66,13 +66,12 @@ def _bounded(pieces: Iterator[str]) -> Iterator[str]:
     for piece in pieces:
         length += len(piece)
         if length > MAX_CHARACTERS:
-            raise _TooMuchError(
-                f"the output of the template exceeds {MAX_CHARACTERS} characters. Check its loops"
-            )
+            message = f"the output of the template exceeds {MAX_CHARACTERS} characters. Check its loops"
+            raise _LimitExceededError(message)
         yield piece
 
 
-def _innermost(traceback: TracebackType | None, texts: Mapping[str, str]) -> tuple[str, int] | None:
+def _innermost_line(traceback: TracebackType | None, texts: Mapping[str, str]) -> tuple[str, int] | None:
     """Return the file and line of the innermost template frame. Jinja adds them to the traceback."""
     found = None
     while traceback is not None:
@@ -83,7 +82,7 @@ def _innermost(traceback: TracebackType | None, texts: Mapping[str, str]) -> tup
     return found
 
 
-def _sentence(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     match error:
         case jinja2.TemplateNotFound():
             return f"cannot find the template {diagnostics.quoted(str(error.name))}"
@@ -91,7 +90,7 @@ def _sentence(error: Exception) -> str:
             return f"invalid Jinja syntax: {error.message}"
         case (
             jinja2.TemplateError()
-            | _TooMuchError()
+            | _LimitExceededError()
             | _NoValueError()
             | flow_yaml.NotYamlError()
             | OverflowError()
@@ -122,24 +121,24 @@ class _Environment(sandbox.SandboxedEnvironment):
         self.filters |= {"yaml": _yaml, _COUNTED: self._counted, _JOINED: _joined}
         self.globals["range"] = self._range
         self.globals.pop("lipsum", None)
+        self._range_length = 0
         self._steps = 0
-        self._rounds = 0
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        found: nodes.Template = _Bounding().visit(super()._parse(source, name, filename))
-        found.set_environment(self)
-        return found
+        template: nodes.Template = _LimitingTransformer().visit(super()._parse(source, name, filename))
+        template.set_environment(self)
+        return template
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Limit the size of results: a short expression can exhaust the memory."""
         if _is_too_large(operator, left, right):
-            raise _TooMuchError(f"the result of {operator} is too large")
+            raise _LimitExceededError(f"the result of {operator} is too large")
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._count()
         if _grows_too_large(called, args):
-            raise _TooMuchError("the result of the call is too large")
+            raise _LimitExceededError("the result of the call is too large")
         return super().call(context, called, *args, **kwargs)
 
     def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
@@ -148,23 +147,21 @@ class _Environment(sandbox.SandboxedEnvironment):
             yield value
 
     def _count(self) -> None:
-        self._rounds += 1
-        if self._rounds > MAX_STEPS:
-            raise _TooMuchError(
-                f"the template has more than {MAX_STEPS} loop iterations and calls. Check its loops"
-            )
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            message = f"the template has more than {MAX_STEPS} loop iterations and calls. Check its loops"
+            raise _LimitExceededError(message)
 
     def _range(self, *bounds: int) -> range:
         numbers = range(*bounds)
-        self._steps += len(numbers[: MAX_STEPS + 1])
-        if self._steps > MAX_STEPS:
-            raise _TooMuchError(
-                f"the ranges of the template have more than {MAX_STEPS} numbers. Check its loops"
-            )
+        self._range_length += len(numbers[: MAX_STEPS + 1])
+        if self._range_length > MAX_STEPS:
+            message = f"the ranges of the template have more than {MAX_STEPS} numbers. Check its loops"
+            raise _LimitExceededError(message)
         return numbers
 
 
-class _Bounding(NodeTransformer):
+class _LimitingTransformer(NodeTransformer):
     """Make loops count their iterations, and `~` check its size: Jinja has no hooks for these."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
@@ -184,7 +181,7 @@ def _filtered(value: nodes.Node, name: str) -> nodes.Filter:
 def _joined(values: Sequence[Any]) -> str:
     texts = [str(value) for value in values]
     if sum(map(len, texts)) > MAX_CHARACTERS:
-        raise _TooMuchError("the result of ~ is too large")
+        raise _LimitExceededError("the result of ~ is too large")
     return "".join(texts)
 
 
@@ -217,9 +214,9 @@ def _grows_too_large(called: Any, args: tuple[Any, ...]) -> bool:
     """Return whether a call pads a string, or extends a list, beyond the limit."""
     owner = getattr(called, "__self__", None)
     if isinstance(owner, str):
-        return any(isinstance(each, int) and each > MAX_CHARACTERS for each in args)
+        return any(isinstance(arg, int) and arg > MAX_CHARACTERS for arg in args)
     if isinstance(owner, list):
-        return len(owner) + sum(len(each) for each in args if isinstance(each, Sized)) > MAX_CHARACTERS
+        return len(owner) + sum(len(arg) for arg in args if isinstance(arg, Sized)) > MAX_CHARACTERS
     return False
 
 
@@ -238,7 +235,7 @@ def _yaml(value: Any) -> str:
     return flow_yaml.line(value)
 
 
-def _meant(name: str, known: tuple[str, ...]) -> str:
+def _suggestion(name: str, known: tuple[str, ...]) -> str:
     if not known:
         return "No names are defined."
     nearest = diagnostics.nearest(name, known)
@@ -261,10 +258,12 @@ def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:
             if self._undefined_hint:
                 return self._undefined_hint
             if self._undefined_obj is missing:
-                return f"the variable {diagnostics.quoted(name)} is not defined. {_meant(name, variables)}"
+                return (
+                    f"the variable {diagnostics.quoted(name)} is not defined. {_suggestion(name, variables)}"
+                )
             if isinstance(self._undefined_obj, Mapping):
                 keys = tuple(key for key in self._undefined_obj if isinstance(key, str))
-                return f"the value has no entry {diagnostics.quoted(name)}. {_meant(name, keys)}"
+                return f"the value has no entry {diagnostics.quoted(name)}. {_suggestion(name, keys)}"
             return super()._undefined_message
 
     return Unknown

@@ -21,12 +21,12 @@ class Template(msgspec.Struct, frozen=True):
     source: str
     file: str
     variables: Mapping[str, Any]
-    others: Mapping[str, str]
+    included: Mapping[str, str]
     """Templates that it may include, by name."""
 
     def text(self, source: str = "") -> str:
         """Render `source` (default: that of the template). Raises TemplateError."""
-        return jinja.render(source or self.source, self.file, self.variables, self.others)
+        return jinja.render(source or self.source, self.file, self.variables, self.included)
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -42,19 +42,20 @@ def rendered(template: Template) -> Rendered:
     text = template.text()
     found = diagnostics.collect(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
-    warnings = tuple(_sentence(diagnostic, lines) for diagnostic in found if not diagnostic.is_error)
     return Rendered(
-        text, warnings, tuple(_sentence(diagnostic, lines) for diagnostic in found if diagnostic.is_error)
+        text,
+        tuple(_format(diagnostic, lines) for diagnostic in found if not diagnostic.is_error),
+        tuple(_format(diagnostic, lines) for diagnostic in found if diagnostic.is_error),
     )
 
 
-def _sentence(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
+def _format(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
     line = lines.get(diagnostic.line)
     subject = f"{diagnostic.path}: " if diagnostic.path else ""
     if line is None:
-        place = f"line {diagnostic.line} of the output"
-        return f"{diagnostic.file}: {diagnostic.severity}: {place}: {subject}{diagnostic.message}"
-    return f"{diagnostic.file}:{line}: {diagnostic.severity}: {subject}{diagnostic.message}"
+        subject = f"line {diagnostic.line} of the output: {subject}"
+    position = diagnostic.file if line is None else f"{diagnostic.file}:{line}"
+    return f"{position}: {diagnostic.severity}: {subject}{diagnostic.message}"
 
 
 def _lines(template: Template, text: str) -> dict[int, int]:

@@ -16,18 +16,19 @@ from windlass.wire.yaml import text, tree
 MAX_STATEFUL_SET_NAME = 52
 """A label of the pods is this name, a hyphen and a hash of ten characters. If it is too long, there are no pods."""
 _MAX_LABEL = 63
-_CHECKED_GROUPS = ("v1", "apps/v1", "batch/v1")
-_is_a_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
-_is_a_service_name = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
-_is_a_label_value = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?").fullmatch
+_CHECKED_API_VERSIONS = ("v1", "apps/v1", "batch/v1")
+_is_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
+_is_service_name = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
+_is_label_value = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?").fullmatch
 
-_LABEL_WORDS = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
-_NAMES = {
-    "Service": (_is_a_service_name, f"{_LABEL_WORDS}, and a letter at the beginning"),
-    "Job": (_is_a_label, _LABEL_WORDS),
-    "StatefulSet": (_is_a_label, _LABEL_WORDS),
+_DNS_LABEL = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+_NAME_RULES = {
+    "Service": (_is_service_name, f"{_DNS_LABEL}, and a letter at the beginning"),
+    "Job": (_is_dns_label, _DNS_LABEL),
+    "StatefulSet": (_is_dns_label, _DNS_LABEL),
 }
-_OTHER_NAMES = (
+"""A predicate and its description, by kind."""
+_DEFAULT_NAME_RULE = (
     is_object_name,
     "lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
 )
@@ -39,36 +40,32 @@ def check(output: str) -> Iterator[Diagnostic]:
     if parsed.failure is not None:
         yield parsed.failure
     documents = [document for document in parsed.documents if not document.is_empty]
-    seen: set[tuple[str, ...]] = set()
+    identities: set[tuple[str, ...]] = set()
     for document in documents:
         yield from document.diagnostics
         for node, path in _items(document.root):
             yield from _check(node, path)
-            yield from _check_identity(node, seen, path)
+            yield from _check_identity(node, identities, path)
     if parsed.failure is None and not documents:
-        yield diagnostics.error(
-            text.Position(1, 1), "", "the output is empty, expected at least one object", Rule.EMPTY_FILE
-        )
+        message = "the output is empty, expected at least one object"
+        yield diagnostics.error(text.Position(1, 1), "", message, Rule.EMPTY_FILE)
 
 
-def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Diagnostic]:
+def _check_identity(node: tree.Node, identities: set[tuple[str, ...]], path: str) -> Iterator[Diagnostic]:
     """Reject a second object with the same kind, name and namespace."""
     kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
-    called = tree.text_of(name)
-    if name is None or not kind or not called:
+    name_text = tree.text_of(name)
+    if name is None or not kind or not name_text:
         return
     namespace = tree.text_of(tree.dig(node, "metadata", "namespace")) or ""
     group = names.group_of(tree.text_of(tree.dig(node, "apiVersion")) or "")
-    identity = (group, kind, namespace, called)
-    if identity in seen:
-        message = (
-            f"found {diagnostics.quoted(called)}, which is also the name of another {kind} of the template: expected a "
-            "unique name"
-        )
-        yield diagnostics.error(
-            name, f"{diagnostics.field(path, 'metadata')}.name", message, Rule.DUPLICATE_NAME
-        )
-    seen.add(identity)
+    identity = (group, kind, namespace, name_text)
+    if identity in identities:
+        found = f"found {diagnostics.quoted(name_text)}"
+        message = f"{found}, which is also the name of another {kind} of the template: expected a unique name"
+        at = diagnostics.field(path, "metadata", "name")
+        yield diagnostics.error(name, at, message, Rule.DUPLICATE_NAME)
+    identities.add(identity)
 
 
 def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:
@@ -82,29 +79,28 @@ def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:
 
 def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
-        yield from structural_validation.wrong_type(
-            node, "an object: a mapping with apiVersion, kind and metadata", path
-        )
+        expected = "an object: a mapping with apiVersion, kind and metadata"
+        yield from structural_validation.wrong_type(node, expected, path)
         return
     if reader.is_job(node):
-        from windlass.render import validation as of_jobs
+        from windlass.render import validation as job_validation
 
-        yield from of_jobs.check(node, path)
+        yield from job_validation.check(node, path)
         return
-    kind = yield from _text_of(node, "kind", path)
-    api_version = yield from _text_of(node, "apiVersion", path)
+    kind = yield from _required_text(node, "kind", path)
+    api_version = yield from _required_text(node, "apiVersion", path)
     if not kind or not api_version:
         return
     yield from _check_name(node, kind, path)
     yield from _check_labels(node, path)
     if kind == names.KIND and names.group_of(api_version) in names.GROUPS:
         yield from framework.check(node, path)
-    elif api_version in _CHECKED_GROUPS and f"V1{kind}" in k8s_types.types():
+    elif api_version in _CHECKED_API_VERSIONS and f"V1{kind}" in k8s_types.types():
         yield from pod_schema.check_type(node, f"V1{kind}", path)
-        yield from _check_room(node, kind, path)
+        yield from _check_derived_names(node, kind, path)
 
 
-def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, None, str]:
+def _required_text(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, None, str]:
     """Return a required string field. Empty if it is missing."""
     value = node.get(key)
     if value is None:
@@ -126,54 +122,50 @@ def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic
             message = 'missing required field "name"'
             yield diagnostics.error(metadata or node, path, message, Rule.MISSING_FIELD)
     else:
-        is_one, expected = _NAMES.get(kind, _OTHER_NAMES)
-        written = tree.text_of(name)
-        if written is None or not is_one(written):
-            yield from structural_validation.wrong_type(
-                name, f"the name of a {kind}: {expected}", diagnostics.field(path, "name")
-            )
+        is_valid, description = _NAME_RULES.get(kind, _DEFAULT_NAME_RULE)
+        name_text = tree.text_of(name)
+        if name_text is None or not is_valid(name_text):
+            expected = f"the name of a {kind}: {description}"
+            yield from structural_validation.wrong_type(name, expected, diagnostics.field(path, "name"))
     namespace = tree.dig(node, "metadata", "namespace")
-    written = tree.text_of(namespace) if namespace is not None else None
-    if namespace is not None and (written is None or not _is_a_label(written)):
-        expected = f"the name of a namespace: {_LABEL_WORDS}"
+    if namespace is not None and not _is_dns_label(tree.text_of(namespace) or ""):
+        expected = f"the name of a namespace: {_DNS_LABEL}"
         yield from structural_validation.wrong_type(namespace, expected, diagnostics.field(path, "namespace"))
 
 
 def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     labels = tree.dig(node, "metadata", "labels")
     for key, value in labels.entries.items() if isinstance(labels, tree.Mapping) else ():
-        written = tree.text_of(value)
-        if written is not None and not _is_a_label_value(written):
-            where = diagnostics.field(diagnostics.field(diagnostics.field(path, "metadata"), "labels"), key)
-            expected = "at most 63 letters, digits, hyphens, underscores and dots"
-            yield from structural_validation.wrong_type(value, f"the value of a label: {expected}", where)
+        value_text = tree.text_of(value)
+        if value_text is not None and not _is_label_value(value_text):
+            at = diagnostics.field(path, "metadata", "labels", key)
+            expected = "the value of a label: at most 63 letters, digits, hyphens, underscores and dots"
+            yield from structural_validation.wrong_type(value, expected, at)
 
 
-def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
+def _check_derived_names(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
     """Check that Kubernetes can derive label values and host names from the name of a StatefulSet or indexed Job."""
-    at = tree.dig(node, "metadata", "name")
-    name = tree.text_of(at) if at is not None else None
-    if at is None or name is None:
+    name_node = tree.dig(node, "metadata", "name")
+    name = tree.text_of(name_node)
+    if name_node is None or name is None:
         return
-    where = diagnostics.field(diagnostics.field(path, "metadata"), "name")
-    if kind == "StatefulSet" and MAX_STATEFUL_SET_NAME < len(name) <= _MAX_LABEL:
-        message = (
-            f"found {len(name)} characters, expected at most {MAX_STATEFUL_SET_NAME}: Kubernetes appends a hash to "
-            "the name of a StatefulSet, and creates no pods if the result is too long for a label"
-        )
-        yield diagnostics.error(at, where, message)
-    is_indexed = tree.text_of(tree.dig(node, "spec", "completionMode")) == "Indexed"
+    limit, reason = _MAX_LABEL, ""
     completions = tree.dig(node, "spec", "completions")
-    if (
+    if kind == "StatefulSet":
+        limit = MAX_STATEFUL_SET_NAME
+        reason = (
+            "Kubernetes appends a hash to the name of a StatefulSet, and creates no pods if the result is too long "
+            "for a label"
+        )
+    elif (
         kind == "Job"
-        and is_indexed
+        and tree.text_of(tree.dig(node, "spec", "completionMode")) == "Indexed"
         and isinstance(completions, tree.Scalar)
         and structural_validation.is_integer(completions)
     ):
-        last = len(f"-{int(str(completions.value)) - 1}")
-        if _MAX_LABEL - last < len(name) <= _MAX_LABEL:
-            message = (
-                f"found {len(name)} characters, expected at most {_MAX_LABEL - last}: the host name of a pod is the "
-                "name of the Job, a hyphen and the index"
-            )
-            yield diagnostics.error(at, where, message)
+        limit = _MAX_LABEL - len(f"-{int(str(completions.value)) - 1}")
+        reason = "the host name of a pod is the name of the Job, a hyphen and the index"
+    # A name that is too long for any object has its own diagnostic.
+    if limit < len(name) <= _MAX_LABEL:
+        message = f"found {len(name)} characters, expected at most {limit}: {reason}"
+        yield diagnostics.error(name_node, diagnostics.field(path, "metadata", "name"), message)
