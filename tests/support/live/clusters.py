@@ -32,7 +32,7 @@ from one_node.layout import Layout
 from windlass.install import options
 
 NAMESPACE: Final = options.DEFAULT_NAMESPACE
-CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{options.CONTROLLER}"
+CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{options.CONTROLLER_NAME}"
 """The controller's user name on the API server."""
 IMAGE: Final = os.environ.get("WINDLASS_TEST_CONTROLLER_IMAGE") or (
     options.DEFAULT_IMAGE if os.environ.get("KUBECONFIG") else catalogue.controller(checkout.read()).tags[-1]
@@ -95,12 +95,12 @@ class Cluster(msgspec.Struct, frozen=True):
         self.wait_for_controllers()
 
     def _is_installed(self) -> bool:
-        found = self.client.get(path_of("deployments", options.CONTROLLER, namespace=NAMESPACE))
+        found = self.client.get(path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE))
         return found.code == 200 and IMAGE in found.raw.decode()
 
     def wait_for_controllers(self) -> None:
         """Wait until both replicas are ready and one of them leads."""
-        path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
+        path = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
 
         def are_ready() -> bool:
             found = self.client.get(path).expect(200).body
@@ -115,7 +115,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def leader(self) -> str:
         """Return the name of the leading pod; empty if there is none."""
-        lease = self.client.get(path_of("leases", options.CONTROLLER, namespace=NAMESPACE))
+        lease = self.client.get(path_of("leases", options.CONTROLLER_NAME, namespace=NAMESPACE))
         holder = lease.body["spec"].get("holderIdentity") if lease.code == 200 else ""
         return next((name for name in self.controllers() if holder and holder.startswith(name)), "")
 

@@ -69,7 +69,7 @@ def set_unschedulable(cluster: Cluster, value: bool) -> None:
 
 
 def scale_controllers(cluster: Cluster, replicas: int) -> None:
-    path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
+    path = path_of("deployments", options.CONTROLLER_NAME, namespace=NAMESPACE)
     cluster.client.patch(path, {"spec": {"replicas": replicas}}).expect(200)
 
 

@@ -19,7 +19,7 @@ from operated.processes import Process, Spawned
 from conformance.objects import path as path_of
 from conformance.waiting import wait_for
 from one_node import container_runtime
-from windlass.install.options import CONTROLLER
+from windlass.install.options import CONTROLLER_NAME
 
 HOUR: Final = 3600
 LEASE: Final = options(
@@ -72,7 +72,7 @@ def off_by(seconds: int, cluster: Cluster, folder: Path) -> Iterator[SkewedContr
 
 
 def holder_of_lease(cluster: Cluster) -> str:
-    lease = cluster.client.get(path_of("leases", CONTROLLER, namespace=NAMESPACE)).expect(200).body
+    lease = cluster.client.get(path_of("leases", CONTROLLER_NAME, namespace=NAMESPACE)).expect(200).body
     return str(lease["spec"].get("holderIdentity") or "")
 
 
