@@ -198,7 +198,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
 def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     users = _names(hub, "users")
     for field in ("users", "admins"):
-        lines: dict[str, int] = {}
+        first_lines: dict[str, int] = {}
         for item, name, at in _names(hub, field, path):
             is_name = (
                 0 < len(name) <= MAX_USER_LENGTH and name.isprintable() and not _NOT_IN_NAMES.search(name)
@@ -206,16 +206,16 @@ def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             if not is_name:
                 expected = f'the name of a user: 1 to {MAX_USER_LENGTH} characters, without spaces and "/"'
                 yield from structural_validation.wrong_type(item, expected, at)
-            elif name.lower() in lines:
+            elif name.lower() in first_lines:
                 message = (
-                    f"found {diagnostics.quoted(name)}, which is already in line {lines[name.lower()]} (user names are "
-                    "not case-sensitive): remove one of them"
+                    f"found {diagnostics.quoted(name)}, which is already in line {first_lines[name.lower()]} "
+                    "(user names are not case-sensitive): remove one of them"
                 )
                 yield diagnostics.error(item, at, message, Rule.DUPLICATE_NAME)
             elif field == "admins" and users and name.lower() not in {user.lower() for _, user, _ in users}:
                 message = f"found {diagnostics.quoted(name)}, which is not in users and cannot log in: add it to users"
                 yield diagnostics.error(item, at, message)
-            lines.setdefault(name.lower(), item.line)
+            first_lines.setdefault(name.lower(), item.line)
 
 
 def _names(hub: tree.Mapping, field: str, path: str = "") -> list[tuple[tree.Node, str, str]]:

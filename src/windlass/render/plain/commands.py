@@ -27,16 +27,16 @@ def own_names(container: Json) -> frozenset[str]:
 
 def wrapped(container: Json, script: str, exported: Collection[str]) -> Wrapped:
     """Wrap a container that has a command. `script` is the file, and `exported` are the names that it sets."""
-    late = dict(_late(container.get("env") or (), exported))
+    late = dict(_late_exports(container.get("env") or (), exported))
     words = [*container["command"], *(container.get("args") or ())]
     run, parts = _run(words, {*exported, *late})
-    kept = [variable for variable in container.get("env") or () if variable["name"] not in late]
-    started = {
+    early = [variable for variable in container.get("env") or () if variable["name"] not in late]
+    wrapped_container = {
         **{name: value for name, value in container.items() if name != "args"},
         "command": ["/bin/sh", "-c", f". {script}; exec {run}", "sh", *parts],
-        "env": kept,
+        "env": early,
     }
-    return Wrapped(started, tuple(late.values()))
+    return Wrapped(wrapped_container, tuple(late.values()))
 
 
 def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
@@ -44,7 +44,7 @@ def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
     if not any(name in known for word in words for name in _references(word)):
         return '"$@"', words
     parts: list[str] = []
-    spelt: list[str] = []
+    shell_words: list[str] = []
     for word in words:
         pieces = []
         for literal, name in _pieces(word, known):
@@ -53,22 +53,22 @@ def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
                 pieces.append(f"${{{len(parts)}}}")
             if name:
                 pieces.append(f"${{{name}}}")
-        spelt.append(f'"{"".join(pieces)}"')
-    return " ".join(spelt), parts
+        shell_words.append(f'"{"".join(pieces)}"')
+    return " ".join(shell_words), parts
 
 
-def _late(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
+def _late_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the lines for variables that refer to variables of the script, by name."""
     known = set(exported)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""
-        is_late = any(each in known for each in _references(value))
+        is_late = any(reference in known for reference in _references(value))
         if is_late and _SHELL_NAME.fullmatch(name):
             known.add(name)
-            yield name, f"export {name}={_for_a_shell(value)}"
+            yield name, f"export {name}={_shell_text(value)}"
 
 
-def _for_a_shell(value: str) -> str:
+def _shell_text(value: str) -> str:
     """Write a value for a shell that expands it as Kubernetes would: unknown names are not changed."""
     written, end = [], 0
     for found in _REFERENCE.finditer(value):

@@ -43,17 +43,17 @@ def script(
     variables: Variables,
     role: str,
     counted: Counted,
-    left_out: Collection[str] = (),
-    more: Iterable[str] = (),
+    excluded: Collection[str] = (),
+    extra_lines: Iterable[str] = (),
 ) -> str:
-    """Return the script. `left_out`: variables that the role sets. `more`: lines that may refer to the variables."""
+    """Return the script. `excluded`: variables that the role sets. `extra_lines` may refer to the variables."""
     probed = [variables(role, index) for index in _PROBES]
     exports = [
-        f"export {name}={_value([each[name] for each in probed], counted)}"
+        f"export {name}={_value([values[name] for values in probed], counted)}"
         for name in probed[0]
-        if name not in left_out
+        if name not in excluded
     ]
-    return "\n".join((f'{_INDEX}="{counted}"', *exports, *more, f"unset {_INDEX}", ""))
+    return "\n".join((f'{_INDEX}="{counted}"', *exports, *extra_lines, f"unset {_INDEX}", ""))
 
 
 def _value(found: Sequence[str], counted: Counted) -> str:

@@ -47,7 +47,7 @@ def notes(job: Job) -> Iterator[str]:
             f"the job {job.name} sets the completion of {' and '.join(decided)}, which needs the controller: each role "
             "ends independently of the others"
         )
-    unknown = sorted({name for role in job.roles.values() for name in _of_the_controller(job, role)})
+    unknown = sorted({name for role in job.roles.values() for name in _controller_variables(job, role)})
     if unknown:
         yield (
             f"the job {job.name} uses {' and '.join(unknown)}, which only the controller sets: the text is not "
@@ -55,29 +55,27 @@ def notes(job: Job) -> Iterator[str]:
         )
 
 
-def _of_the_controller(job: Job, role: Role) -> list[str]:
+def _controller_variables(job: Job, role: Role) -> list[str]:
     return _FC_VARIABLES.findall(msgspec.json.encode(pods.template(job, role, None)).decode())
 
 
 def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> Iterator[str]:
     """Check names of Services, which must begin with a letter, and lengths of names."""
     first = job.name if prefix is None else prefix
-    begins_with_a_digit = [
-        each for each in (first, *(role.name for role in roles if not first)) if each[:1].isdigit()
-    ]
-    for each in begins_with_a_digit:
+    name_starts = (first, *(role.name for role in roles if not first))
+    for start in (start for start in name_starts if start[:1].isdigit()):
         yield (
-            f"the job {job.name}: {each} begins with a digit: expected a letter, because it is part of Service names. "
+            f"the job {job.name}: {start} begins with a digit: expected a letter, because it is part of Service names. "
             "Rename it"
         )
     for role in roles:
         limits = {role.task(role.tasks - 1): names.HOSTNAME_LIMIT}
         if role.is_endless:
             limits[role.workload] = _STATEFUL_SET_LIMIT
-        too_long = [(called, limit) for called, limit in limits.items() if len(called) > limit]
-        for called, limit in too_long[:1]:
+        too_long = [(name, limit) for name, limit in limits.items() if len(name) > limit]
+        for name, limit in too_long[:1]:
             yield (
-                f"the job {job.name}: {called} has {len(called)} characters, and may have {limit}. Shorten the name of "
+                f"the job {job.name}: {name} has {len(name)} characters, and may have {limit}. Shorten the name of "
                 f"the job, or that of the role {role.name}"
             )
 
