@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.scheduler import decision, node_resources
-from windlass.localcluster.scheduler.cache import SchedulerCache
 from windlass.localcluster.scheduler.decision import Placed, Unschedulable
+from windlass.localcluster.scheduler.node_resources import SchedulerCache
 from windlass.localcluster.store_types import object_key
 
 Json = dict[str, Any]

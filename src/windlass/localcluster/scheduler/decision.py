@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from windlass.localcluster.scheduler import affinity, filters, node_resources, taints
+from windlass.localcluster.scheduler import filters, node_constraints, node_resources
 from windlass.localcluster.scheduler.filters import Rejection
 from windlass.localcluster.scheduler.node_resources import NodeInfo, PodInfo, PodRequests
 from windlass.model.base import Json
@@ -51,8 +51,8 @@ def choose(pod_info: PodInfo, nodes: Sequence[NodeInfo], blocking_reason: str = 
     rejected = [
         (node_info, found) for node_info, found in zip(nodes, rejections, strict=True) if found is not None
     ]
-    why = _counted(reason for _, found in rejected for reason in found.reasons)
-    return Unschedulable(_unavailable(why, [_preemption(pod_info.requests, *one) for one in rejected]))
+    reasons = _counted(reason for _, found in rejected for reason in found.reasons)
+    return Unschedulable(_unavailable(reasons, [_preemption(pod_info.requests, *one) for one in rejected]))
 
 
 def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
@@ -63,14 +63,19 @@ def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
     """
     if len(node_infos) == 1:
         return node_infos[0]
-    soft_taints = [taints.count_soft_untolerated(pod_info.spec, node_info.node) for node_info in node_infos]
-    preferences = [affinity.preference(pod_info.spec, node_info.node) for node_info in node_infos]
-    worst, most = max(soft_taints), max(preferences)
+    soft_taints = [
+        node_constraints.count_untolerated_soft_taints(pod_info.spec, node_info.node)
+        for node_info in node_infos
+    ]
+    preferences = [
+        node_constraints.affinity_weight(pod_info.spec, node_info.node) for node_info in node_infos
+    ]
+    most_taints, most_weight = max(soft_taints), max(preferences)
 
     def rank(index: int) -> tuple[int, str]:
         score = (
-            _TAINT_WEIGHT * (_MAX_SCORE - _share(soft_taints[index], worst))
-            + _AFFINITY_WEIGHT * _share(preferences[index], most)
+            _TAINT_WEIGHT * (_MAX_SCORE - _share(soft_taints[index], most_taints))
+            + _AFFINITY_WEIGHT * _share(preferences[index], most_weight)
             + _FREE_WEIGHT * _free_share(pod_info.requests, node_infos[index])
         )
         return -score, node_infos[index].name
@@ -99,9 +104,9 @@ def needs_scheduling(pod: Json) -> bool:
     """Return whether a pod is assigned to this scheduler, has no node yet, and is not gated, deleted or finished."""
     spec = pod["spec"]
     is_ours = spec.get("schedulerName") in (None, "", SCHEDULER)
-    is_held_back = bool(spec.get("schedulingGates"))
-    is_over = "deletionTimestamp" in pod["metadata"] or node_resources.is_finished(pod)
-    return is_ours and not spec.get("nodeName") and not is_held_back and not is_over
+    is_gated = bool(spec.get("schedulingGates"))
+    is_ending = "deletionTimestamp" in pod["metadata"] or node_resources.is_finished(pod)
+    return is_ours and not spec.get("nodeName") and not is_gated and not is_ending
 
 
 def equivalence_key(pod_info: PodInfo) -> bytes:
@@ -117,10 +122,10 @@ def _preemption(requests: PodRequests, node_info: NodeInfo, rejection: Rejection
     return "No preemption victims found for incoming pod"
 
 
-def _unavailable(why: str, about_preemption: Sequence[str]) -> str:
+def _unavailable(reasons: str, about_preemption: Sequence[str]) -> str:
     """Return the message with reasons and, for each node, the result of preemption."""
-    nowhere = f"0/{len(about_preemption)} nodes are available:"
-    return f"{nowhere} {why}. preemption: {nowhere} {_counted(about_preemption)}."
+    prefix = f"0/{len(about_preemption)} nodes are available:"
+    return f"{prefix} {reasons}. preemption: {prefix} {_counted(about_preemption)}."
 
 
 def _counted(reasons: Iterable[str]) -> str:

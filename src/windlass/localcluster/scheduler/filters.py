@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster.scheduler import affinity, taints
+from windlass.localcluster.scheduler import node_constraints
 from windlass.localcluster.scheduler.node_resources import NodeInfo, PodInfo
 from windlass.model.base import Json
 
@@ -35,21 +35,21 @@ def blocking_reason(spec: Json) -> str:
 
     Preferences among pods are ignored.
     """
-    if affinity.names(spec) == frozenset():
+    if node_constraints.required_names(spec) == frozenset():
         return "pod affinity terms conflict"
     required = "requiredDuringSchedulingIgnoredDuringExecution"
-    wishes: Json = spec.get("affinity") or {}
+    affinity: Json = spec.get("affinity") or {}
     spreads: Any = spec.get("topologySpreadConstraints") or ()
-    found = {
-        "required pod affinity is": (wishes.get("podAffinity") or {}).get(required),
-        "required pod anti-affinity is": (wishes.get("podAntiAffinity") or {}).get(required),
+    unsupported = {
+        "required pod affinity is": (affinity.get("podAffinity") or {}).get(required),
+        "required pod anti-affinity is": (affinity.get("podAntiAffinity") or {}).get(required),
         "topology spread with DoNotSchedule is": any(
             one.get("whenUnsatisfiable") == "DoNotSchedule" for one in spreads
         ),
         "resource claims are": spec.get("resourceClaims"),
         "scheduling groups are": spec.get("schedulingGroup"),
     }
-    return next((f"{what} {_NOT_SUPPORTED}" for what, is_asked in found.items() if is_asked), "")
+    return next((f"{what} {_NOT_SUPPORTED}" for what, is_used in unsupported.items() if is_used), "")
 
 
 def claim_blocking_reason(name: str, claim: Json | None) -> str:
@@ -67,28 +67,28 @@ def claim_blocking_reason(name: str, claim: Json | None) -> str:
 
 def _is_named(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     """Reject nodes that the required terms do not name, before any other filter, as kube-scheduler does."""
-    named = affinity.names(pod_info.spec)
+    named = node_constraints.required_names(pod_info.spec)
     if named is None or node_info.name in named:
         return None
     return Rejection(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 
 
 def _is_schedulable(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
-    is_closed = (node_info.node.get("spec") or {}).get("unschedulable", False)
-    if not is_closed or taints.tolerates(pod_info.spec, taints.UNSCHEDULABLE):
+    is_cordoned = (node_info.node.get("spec") or {}).get("unschedulable", False)
+    if not is_cordoned or node_constraints.tolerates(pod_info.spec, node_constraints.UNSCHEDULABLE_TAINT):
         return None
     return Rejection(("node(s) were unschedulable",))
 
 
 def _is_tolerated(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
-    taint = taints.first_untolerated(pod_info.spec, node_info.node)
+    taint = node_constraints.first_untolerated_taint(pod_info.spec, node_info.node)
     if taint is None:
         return None
     return Rejection((f"node(s) had untolerated taint {{{taint.get('key', '')}: {taint.get('value', '')}}}",))
 
 
 def _is_selected(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
-    if affinity.selects(pod_info.spec, node_info.node):
+    if node_constraints.selects(pod_info.spec, node_info.node):
         return None
     return Rejection(("node(s) didn't match Pod's node affinity/selector",))
 

@@ -4,14 +4,14 @@ CPU is counted in millicores and everything else in whole units, rounded up, as 
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING
 from typing import Any
 
 import msgspec
 
 from windlass.k8s import quantities
-from windlass.localcluster.scheduler import gpus
+from windlass.localcluster.scheduler import gpus, node_constraints
 from windlass.model.base import Json
 
 Amounts = dict[str, int]
@@ -180,3 +180,75 @@ def _greater(one: Amounts, other: Amounts) -> Amounts:
 
 def _negative(amounts: Amounts) -> Amounts:
     return {name: -amount for name, amount in amounts.items()}
+
+
+class SchedulerCache:
+    """The resources of all nodes, updated with each change so that a decision does not add up all pods again."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeInfo] = {}
+        # The node and the requests of each pod: a pod may be added before its node.
+        self._pods: dict[str, tuple[str, PodRequests]] = {}
+        # Incremented with every change that a decision could depend on.
+        self.version = 0
+
+    @property
+    def node_infos(self) -> Sequence[NodeInfo]:
+        return tuple(self._nodes.values())
+
+    def node_info(self, node: str) -> NodeInfo:
+        return self._nodes[node]
+
+    def update_node(self, node: Json) -> bool:
+        """Update a node and return whether scheduling could be affected."""
+        name = node["metadata"]["name"]
+        current = self._nodes.get(name)
+        if current is not None and _scheduling_fields(current.node) == _scheduling_fields(node):
+            return False
+        node_info = node_info_of(node)
+        for key, (node_name, requests) in self._pods.items():
+            if node_name == name:
+                node_info = node_info.with_pod(key, requests)
+        self._nodes[name] = node_info
+        self.version += 1
+        return True
+
+    def remove_node(self, name: str) -> bool:
+        self.version += 1
+        return self._nodes.pop(name, None) is not None
+
+    def update_pod(self, key: str, pod: Json) -> bool:
+        """Update a pod and return whether it released resources."""
+        node = pod["spec"].get("nodeName")
+        if not node or is_finished(pod):
+            return self.remove_pod(key)
+        requests = requests_of(pod)
+        if self._pods.get(key) == (node, requests):
+            return False
+        has_released = self.remove_pod(key)
+        self._pods[key] = (node, requests)
+        if node in self._nodes:
+            self._nodes[node] = self._nodes[node].with_pod(key, requests)
+        self.version += 1
+        return has_released
+
+    def remove_pod(self, key: str) -> bool:
+        node, _ = self._pods.pop(key, ("", None))
+        if not node:
+            return False
+        if node in self._nodes:
+            self._nodes[node] = self._nodes[node].without_pod(key)
+        self.version += 1
+        return True
+
+
+def _scheduling_fields(node: Json) -> Any:
+    """Return the fields of a node that affect scheduling: its heartbeats do not."""
+    meta, spec = node["metadata"], node.get("spec") or {}
+    return (
+        meta.get("labels"),
+        meta.get("annotations"),
+        spec.get("unschedulable", False),
+        [*node_constraints.taints_of(node)],
+        (node.get("status") or {}).get("allocatable"),
+    )

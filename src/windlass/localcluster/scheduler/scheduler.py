@@ -19,8 +19,7 @@ from windlass.localcluster.controllers.volumes import claim_names
 from windlass.localcluster.controllers.work_queue import ControlLoop
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
-from windlass.localcluster.scheduler.cache import SchedulerCache
-from windlass.localcluster.scheduler.node_resources import PodInfo
+from windlass.localcluster.scheduler.node_resources import PodInfo, SchedulerCache
 from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
@@ -160,8 +159,8 @@ class Scheduler(ControlLoop):
 
     def _gpus_for(self, pending: _PendingPod, node: str) -> dict[str, str]:
         count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
-        given = self._cache.node_info(node).free_gpus(count) if count else None
-        return {gpus.ANNOTATION: gpus.written(given)} if given else {}
+        free = self._cache.node_info(node).free_gpus(count) if count else None
+        return {gpus.ANNOTATION: gpus.written(free)} if free else {}
 
     def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
         def report_if_same(pod: Json) -> Json:
@@ -206,18 +205,18 @@ class Scheduler(ControlLoop):
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
             self._pending.pop(change.key, None)
-            was_anything_freed = self._cache.remove_pod(change.key)
+            has_released = self._cache.remove_pod(change.key)
         else:
-            was_anything_freed = self._update_pod(change.key, bodies.decode_stored(change.after))
-        if was_anything_freed:
+            has_released = self._update_pod(change.key, bodies.decode_stored(change.after))
+        if has_released:
             self._retry_all()
 
     def _on_node(self, change: Change) -> None:
         if change.after is None:
-            makes_a_difference = self._cache.remove_node(change.key)
+            affects_scheduling = self._cache.remove_node(change.key)
         else:
-            makes_a_difference = self._cache.update_node(bodies.decode_stored(change.after))
-        if makes_a_difference:
+            affects_scheduling = self._cache.update_node(bodies.decode_stored(change.after))
+        if affects_scheduling:
             self._retry_all()
 
     def _update_pod(self, key: str, pod: Json) -> bool:
@@ -240,11 +239,7 @@ class Scheduler(ControlLoop):
         self._arrival_count += 1
         self._pending[key] = new
         # Status updates of a pending pod, e.g. our own message, do not requeue it.
-        is_as_it_was = known is not None and (known.uid, known.equivalence_key) == (
-            new.uid,
-            new.equivalence_key,
-        )
-        if not is_as_it_was:
+        if known is None or (known.uid, known.equivalence_key) != (new.uid, new.equivalence_key):
             self._enqueue(key)
 
     def _retry_all(self) -> None:
