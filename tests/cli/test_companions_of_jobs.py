@@ -142,9 +142,9 @@ def test_status_lists_companions_of_a_deleted_job(place: ClusterNamespace, file:
 def test_delete_keeps_companions_on_request(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     assert run(place, "delete", "digits", "--keep-companions").stdout.splitlines() == [
-        "digits is deleted",
+        "digits deleted",
         f"Its companions are kept (tensorboard). Delete them with: windlass delete digits -n {place.name}",
     ]
     assert deployments(place) == ["digits-tensorboard"]
-    assert run(place, "delete", "digits").stdout == "digits is deleted\n"
+    assert run(place, "delete", "digits").stdout == "digits deleted\n"
     assert not deployments(place)

@@ -109,7 +109,7 @@ def any_cluster(request: pytest.FixtureRequest) -> ClusterNamespace:
 def test_unlabelled_job_is_deleted(any_cluster: ClusterNamespace) -> None:
     create(any_cluster, "Job", NAME)
     create(any_cluster, "Job", "another")
-    assert delete(any_cluster, NAME).stdout == f"{NAME} is deleted\n"
+    assert delete(any_cluster, NAME).stdout == f"{NAME} deleted\n"
     assert left(any_cluster) == {"Job another"}
 
 
@@ -120,7 +120,7 @@ def test_all_labelled_objects_are_deleted(any_cluster: ClusterNamespace) -> None
     create(any_cluster, "Job", NAME, NAME)
     others = {each for each in left(any_cluster) if " other-" in each}
     assert len(others) == 6
-    assert delete(any_cluster, NAME).stdout == f"{NAME} is deleted\n"
+    assert delete(any_cluster, NAME).stdout == f"{NAME} deleted\n"
     assert left(any_cluster) == others
 
 
@@ -133,7 +133,7 @@ def test_storage_is_kept_with_a_command_to_delete_it(any_cluster: ClusterNamespa
         f"persistentvolumeclaim/{NAME}-nfs"
     )
     first, second = delete(any_cluster, NAME).stdout.splitlines()
-    assert first == f"{NAME} is deleted"
+    assert first == f"{NAME} deleted"
     assert second.startswith(f"Its files are kept (Deployment {NAME}-nfs, ")
     assert second.endswith(remedy)
     stayed = {
@@ -208,7 +208,7 @@ def test_unknown_job_without_windlass_is_reported(without_frameworks: ClusterNam
     create(without_frameworks, "Job", NAME)
     assert f'Did you mean "{NAME}"?' in delete(without_frameworks, NAME[:-1], code=1).stderr
     result = delete(without_frameworks, "missing", NAME, code=1)
-    assert result.stdout == f"{NAME} is deleted\n"
+    assert result.stdout == f"{NAME} deleted\n"
 
 
 def test_framework_is_deleted_with_its_objects(place: ClusterNamespace) -> None:
@@ -219,7 +219,7 @@ def test_framework_is_deleted_with_its_objects(place: ClusterNamespace) -> None:
     create(place, "Job", "digits-load-data", "digits")
     create(place, "PersistentVolumeClaim", "digits-nfs", "digits")
     said = delete(place, "digits").stdout
-    assert said.startswith("digits is deleted\nIts files are kept (PersistentVolumeClaim digits-nfs). ")
+    assert said.startswith("digits deleted\nIts files are kept (PersistentVolumeClaim digits-nfs). ")
     assert place.client.get(place.framework_path("digits")).code == 404
     assert left(place) == {"Job digits", "PersistentVolumeClaim digits-nfs"}
 
@@ -245,7 +245,7 @@ def test_user_with_permission_for_jobs_only_deletes_them(
     hidden = ("frameworks", "statefulsets", "deployments", "pods", "services", "configmaps", "secrets")
     refuse(monkeypatch, *((None, plural) for plural in (*hidden, "persistentvolumeclaims")))
     result = delete(without_frameworks, NAME)
-    assert result.stdout == f"{NAME} is deleted\n"
+    assert result.stdout == f"{NAME} deleted\n"
     assert (
         result.stderr
         == f"you may not list {', '.join(hidden[1:])}: objects of {NAME} of these kinds are kept\n"

@@ -56,7 +56,7 @@ def test_code_reaches_the_tasks_and_is_deleted_with_the_job(console: Console, pl
     assert _owner_of_code(place, "hello") == second["metadata"]["uid"]
     assert _logs(console, "hello") == {f"worker-{index}": ["another program"] for index in range(2)}
 
-    assert console("delete", "hello").text == "hello is deleted\n"
+    assert console("delete", "hello").text == "hello deleted\n"
     assert place.client.get(place.framework_path("hello")).code == 404
     assert not place.pods()
     # Objects deleted in the background follow later.

@@ -207,7 +207,7 @@ def test_reset_deletes_everything(local: Local, open_folder: Path) -> None:
     local.tell("reset", given=b"n\n").expect(1)
     assert local.status()["pods"] == {"Running": 1}
     done = local.tell("reset", "--yes").expect(0)
-    assert done.lines == ["the cluster has stopped", f"{local.data} is deleted"]
+    assert done.lines == ["the cluster has stopped", f"{local.data} deleted"]
     assert told.read_text() == "asked\n"
     assert not local.data.exists()
     traces.wait_until_gone()

@@ -125,7 +125,7 @@ def test_template_runs_and_is_deleted(mode: str, daemon: Daemon, tmp_path: Path)
 
     kubeconfig = str(daemon.folder / "kubeconfig")
     said = windlass("delete", "web-ckpt-1", "--kubeconfig", kubeconfig, "-n", place.namespace).stdout
-    assert said == "web-ckpt-1 is deleted\n"
+    assert said == "web-ckpt-1 deleted\n"
     for kind in KINDS:
         answer = place.client.get(path(place, kind)).expect(200)
         assert answer.names == [], kind
