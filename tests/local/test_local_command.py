@@ -179,7 +179,7 @@ def test_foreground_daemon(home: Home, open_folder: Path) -> None:
         command.done().expect(0)
         assert not told.exists(), "the pod goes on running"
         done = local.tell("down").expect(0)
-        assert done.stdout == "the cluster was not running; its remaining pods are stopped\n"
+        assert done.stdout == "the cluster was not running; its remaining pods were stopped\n"
         assert told.read_text() == "asked\n"
         traces.wait_until_gone()
     finally:
