@@ -179,9 +179,9 @@ class Bench:
         """Let the watch confirm all cached objects."""
         observed = self.cache.observe(self.key, NOW, 0.0)
         if observed.config_map is not None:
-            self.cache.put_config_map(observed.config_map)
+            self.cache.put(observed.config_map)
         for pod in tuple(observed.pods.values()):
-            self.cache.put_pod(pod)
+            self.cache.put(pod)
 
     def set_phases(self, phase: str) -> None:
         for pod in tuple(self.cache.observe(self.key, NOW, 0.0).pods.values()):
@@ -193,7 +193,7 @@ class Bench:
         self.port.version += 1
         metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))
         shown = msgspec.structs.replace(pod.status, **status)
-        self.cache.put_pod(msgspec.structs.replace(pod, metadata=metadata, status=shown))
+        self.cache.put(msgspec.structs.replace(pod, metadata=metadata, status=shown))
 
     @property
     def state(self) -> State | None:

@@ -23,6 +23,12 @@ from windlass.model.status import FrameworkStatus
 TIMEOUT = 7.0
 
 
+def revoked_guard() -> LeaseGuard:
+    guard = unrestricted()
+    guard.revoke()
+    return guard
+
+
 def stored(group: str = CONTROLLER_GROUP) -> Framework:
     made = builders.framework("job", group=group, namespace="team", uid="fw-1", resource_version="17")
     return made.with_status(initial_status.framework_status(made, builders.NOW))

@@ -1,24 +1,32 @@
 """Checks the CustomResourceDefinitions of Frameworks, and creates or updates them if asked (1, A8)."""
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from windlass.kubeapi import errors, requests
 from windlass.kubeapi.requests import Request
-from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, frameworks
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.settings import Settings
 from windlass.wire.crd import installed, manifests
+
+log = logging.getLogger(__name__)
 
 Send = Callable[[Request], Awaitable[bytes]]
 Sleep = Callable[[float], Awaitable[None]]
+T = TypeVar("T")
 
 FIELD_MANAGER = "windlass"
+RETRY_SEC = 1.0
 
-_SHOWN = 3
-_MEANING = {
+_MAX_SHOWN_FIELDS = 3
+_CONSEQUENCES = {
     **dict.fromkeys(names.GROUPS, "Frameworks of this group cannot be created"),
     names.GANG_GROUP: "jobs with a barrier never start",
 }
@@ -27,7 +35,7 @@ _REMEDY = "Run `windlass install --crds-only --apply`, or start the controller w
 
 class Flaw(StrEnum):
     MISSING = "Missing"
-    GOING = "Going"
+    DELETING = "Going"
     NOT_ESTABLISHED = "NotEstablished"
     NOT_SERVED = "NotServed"
     NO_STATUS_SUBRESOURCE = "NoStatusSubresource"
@@ -53,14 +61,14 @@ class NotEstablishedError(Exception):
 
 async def check(send: Send) -> tuple[Problem, ...]:
     """Return at most one problem per definition. Raise ApiError if they cannot be read."""
-    found = [_problem(wanted, await _read(send, _name(wanted))) for wanted in manifests.definitions()]
+    found = [_problem(expected, await _read(send, _name(expected))) for expected in manifests.definitions()]
     return tuple(problem for problem in found if problem is not None)
 
 
 def served_groups(problems: Iterable[Problem]) -> tuple[str, ...]:
     """Return the groups whose Frameworks can be run."""
-    without = {problem.group for problem in problems if problem.is_blocking}
-    return tuple(group for group in names.GROUPS if group not in without)
+    blocked = {problem.group for problem in problems if problem.is_blocking}
+    return tuple(group for group in names.GROUPS if group not in blocked)
 
 
 async def manage(send: Send, interval: float, timeout: float, sleep: Sleep) -> tuple[str, ...]:
@@ -68,43 +76,43 @@ async def manage(send: Send, interval: float, timeout: float, sleep: Sleep) -> t
 
     A definition of a newer release, which has more fields, is not changed. Raises ApiError and NotEstablishedError.
     """
-    done = []
-    for wanted in manifests.definitions():
-        done += await _manage(send, wanted, interval, timeout, sleep)
-    return tuple(done)
+    changes = []
+    for expected in manifests.definitions():
+        changes += await _manage(send, expected, interval, timeout, sleep)
+    return tuple(changes)
 
 
-async def _manage(send: Send, wanted: Json, interval: float, timeout: float, sleep: Sleep) -> list[str]:
+async def _manage(send: Send, expected: Json, interval: float, timeout: float, sleep: Sleep) -> list[str]:
     """Manage one definition. Another replica may do the same, so it is read again after a conflict."""
-    done: list[str] = []
+    changes: list[str] = []
     for _ in range(max(1, round(timeout / interval))):
-        live = await _read(send, _name(wanted))
-        did = "" if done else await _create_or_update(send, live, wanted)
-        if did:
-            done.append(f"{did} CustomResourceDefinition {_name(wanted)}")
+        live = await _read(send, _name(expected))
+        change = "" if changes else await _create_or_update(send, live, expected)
+        if change:
+            changes.append(f"{change} CustomResourceDefinition {_name(expected)}")
             continue
         # A written definition is not compared: an old API server drops fields that it does not know.
-        is_right = live is not None and (bool(done) or installed.contains_spec(live, wanted))
+        is_right = live is not None and (bool(changes) or installed.contains_spec(live, expected))
         if live is not None and is_right and _is_served(live):
-            return done
+            return changes
         await sleep(interval)
     raise NotEstablishedError(
-        f"the API server does not serve CustomResourceDefinition {_name(wanted)} after {timeout:g} s: "
+        f"the API server does not serve CustomResourceDefinition {_name(expected)} after {timeout:g} s: "
         + (installed.why_not_established(live or {}) or "no reason given")
     )
 
 
-async def _create_or_update(send: Send, live: Json | None, wanted: Json) -> str:
-    """Return what was done, or an empty string."""
+async def _create_or_update(send: Send, live: Json | None, expected: Json) -> str:
+    """Return "created" or "updated"; an empty string if nothing was changed."""
     try:
         if live is None:
-            body = msgspec.json.encode(wanted)
+            body = msgspec.json.encode(expected)
             await send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body, FIELD_MANAGER))
             return "created"
-        if installed.is_deleting(live) or installed.contains_spec(live, wanted):
+        if installed.is_deleting(live) or installed.contains_spec(live, expected):
             return ""
-        body = msgspec.json.encode({**live, "spec": wanted["spec"]})
-        name = _name(wanted)
+        body = msgspec.json.encode({**live, "spec": expected["spec"]})
+        name = _name(expected)
         await send(requests.replace(CUSTOM_RESOURCE_DEFINITIONS, "", name, body, field_manager=FIELD_MANAGER))
     except (errors.AlreadyExistsError, errors.ConflictError, errors.NotFoundError):
         return ""
@@ -120,23 +128,25 @@ async def _read(send: Send, name: str) -> Json | None:
     return definition
 
 
-def _problem(wanted: Json, definition: Json | None) -> Problem | None:
-    group, name = wanted["spec"]["group"], _name(wanted)
+def _problem(expected: Json, definition: Json | None) -> Problem | None:
+    group, name = expected["spec"]["group"], _name(expected)
     if definition is None:
         return Problem(
-            group, Flaw.MISSING, f"CustomResourceDefinition {name} is missing: {_MEANING[group]}. {_REMEDY}"
+            group,
+            Flaw.MISSING,
+            f"CustomResourceDefinition {name} is missing: {_CONSEQUENCES[group]}. {_REMEDY}",
         )
-    what = _flaw(definition, wanted)
-    if what is None:
+    found = _flaw(definition, expected)
+    if found is None:
         return None
-    flaw, meaning = what
-    return Problem(group, flaw, f"CustomResourceDefinition {name} {meaning}")
+    flaw, text = found
+    return Problem(group, flaw, f"CustomResourceDefinition {name} {text}")
 
 
-def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
-    kinds = f"{wanted['spec']['names']['kind']}s"
+def _flaw(definition: Json, expected: Json) -> tuple[Flaw, str] | None:
+    kinds = f"{expected['spec']['names']['kind']}s"
     if installed.is_deleting(definition):
-        return Flaw.GOING, (
+        return Flaw.DELETING, (
             f"is being deleted, together with all {kinds}. "
             "After it is deleted, run `windlass install --crds-only --apply`."
         )
@@ -148,24 +158,23 @@ def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
     if not installed.is_established(definition):
         why = installed.why_not_established(definition) or "no reason given"
         return Flaw.NOT_ESTABLISHED, f"is not served by the API server: {why}."
-    if _has_status(wanted) and not installed.has_status_subresource(definition):
+    expects_status = "subresources" in expected["spec"]["versions"][0]
+    if expects_status and not installed.has_status_subresource(definition):
         return Flaw.NO_STATUS_SUBRESOURCE, (
             "has no status subresource, as FrameworkController installs it: Windlass cannot store a status and "
             f"ignores its Frameworks. Stop FrameworkController first. {_REMEDY}"
         )
-    return _dropping(installed.dropped_fields(definition, wanted), kinds)
-
-
-def _has_status(wanted: Json) -> bool:
-    return "subresources" in wanted["spec"]["versions"][0]
+    return _dropping(installed.dropped_fields(definition, expected), kinds)
 
 
 def _dropping(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
     if not dropped:
         return None
-    shown = ", ".join(dropped[:_SHOWN]) + (" and others" if len(dropped) > _SHOWN else "")
-    of_status = [field for field in dropped if field.startswith("status")]
-    if of_status:
+    shown = ", ".join(dropped[:_MAX_SHOWN_FIELDS]) + (
+        " and others" if len(dropped) > _MAX_SHOWN_FIELDS else ""
+    )
+    status_fields = [field for field in dropped if field.startswith("status")]
+    if status_fields:
         return Flaw.DROPS_STATUS, f"is older than this release: a status would lose {shown}. {_REMEDY}"
     return Flaw.DROPS_FIELDS, f"is older than this release: {kinds} cannot use {shown}. {_REMEDY}"
 
@@ -177,3 +186,60 @@ def _is_served(definition: Json) -> bool:
 def _name(definition: Json) -> str:
     name: str = definition["metadata"]["name"]
     return name
+
+
+class DefinitionMonitor:
+    def __init__(self, send: Send, settings: Settings) -> None:
+        self._send = send
+        self._settings = settings
+        self._logged: tuple[Problem, ...] = ()
+        self.error = ""
+        """Why no group of Frameworks is served; empty if at least one is."""
+
+    async def install(self) -> None:
+        """Create or update the definitions. Raise ForbiddenError or InvalidError; retry after other errors."""
+        interval = self._settings.crd_established_check_interval_sec
+        timeout = self._settings.crd_established_check_timeout_sec
+        changes = await _retrying(lambda: manage(self._send, interval, timeout, asyncio.sleep), "update")
+        for change in changes:
+            log.info("%s", change)
+
+    async def served_groups(self) -> tuple[str, ...]:
+        """Return the groups whose Frameworks are served. Log each new problem once."""
+        try:
+            problems = await _retrying(lambda: check(self._send), "read")
+        except errors.ForbiddenError:
+            problems = await self._problems_by_listing()
+        for problem in problems:
+            if problem not in self._logged:
+                log.warning("%s", problem.message, extra={"group": problem.group})
+        self._logged = problems
+        served = served_groups(problems)
+        self.error = "" if served else " ".join(problem.message for problem in problems)
+        return served
+
+    async def _problems_by_listing(self) -> tuple[Problem, ...]:
+        """Return the groups that cannot be listed, for a controller without permission to read the definitions."""
+        found = []
+        for group in names.GROUPS:
+            namespace = next(iter(self._settings.namespaces), "")
+            try:
+                await self._send(requests.list_page(frameworks(group), namespace, limit=1))
+            except errors.NotFoundError as error:
+                message = f"Frameworks of {group} are not served: {error}"
+                found.append(Problem(group, Flaw.MISSING, message))
+            except errors.ApiError as error:
+                log.info("cannot list Frameworks of %s: %s", group, error)
+        return tuple(found)
+
+
+async def _retrying(send: Callable[[], Awaitable[T]], action: str) -> T:
+    """Retry until there is an answer. Raise ForbiddenError and InvalidError."""
+    while True:
+        try:
+            return await send()
+        except (errors.ForbiddenError, errors.InvalidError):
+            raise
+        except errors.ApiError as error:
+            log.warning("cannot %s the CustomResourceDefinitions of Frameworks: %s", action, error)
+            await asyncio.sleep(RETRY_SEC)

@@ -11,10 +11,10 @@ from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.informers import HistoryError
 from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
+from windlass.controller.engine.system_clock import ServerClock
 from windlass.controller.leader.election import Timings
 from windlass.controller.leader.lease import Elector, LostError
-from windlass.controller.leader.server_clock import ServerClock
-from windlass.controller.leader.session import LeaderSession, new_session
+from windlass.controller.leader.session import LeaderSession
 from windlass.controller.observe import endpoints
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import CONTENT_TYPE, Metrics
@@ -76,7 +76,7 @@ class Operator:
             on_date=clock.record_date,
         )
         self._recorder = (
-            Recorder(self._transport.send, clock, instance=identity, count=self._metrics.on_event)
+            Recorder(self._transport.send, clock, instance=identity, count_outcome=self._metrics.on_event)
             if settings.events
             else None
         )
@@ -100,12 +100,9 @@ class Operator:
 
     async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
         """Lead until the lease is lost or the controller stops."""
-        guard = unrestricted()
-        if elector is not None:
-            guard = LeaseGuard()
-            guard.grant(elector)
+        guard = unrestricted() if elector is None else LeaseGuard(elector.remaining)
         log.info("started leading", extra={"identity": self._identity})
-        session = self._session = new_session(
+        session = self._session = LeaderSession(
             self._settings,
             self._transport,
             guard,

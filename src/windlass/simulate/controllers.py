@@ -53,10 +53,8 @@ def receive(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
         case Framework():
             is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
             return {key_of(found)} if is_news else set()
-        case ConfigMapView():
-            return cache.remove_config_map(found) if is_deleted else cache.put_config_map(found)
-        case PodView():
-            return cache.remove_pod(found) if is_deleted else cache.put_pod(found)
+        case ConfigMapView() | PodView():
+            return cache.remove(found) if is_deleted else cache.put(found)
 
 
 async def _one(effect: Callable[[], Any]) -> Any:
@@ -264,12 +262,12 @@ class SimulatedController:
 
     def _list_config_maps(self, then: Callable[[], None]) -> None:
         listed, version = tuple(self._server.config_maps.values()), self._server.resource_version
-        self._later(lambda: self._enqueue(self.cache.replace_config_maps(listed, version)))
+        self._later(lambda: self._enqueue(self.cache.replace(ConfigMapView, listed, version)))
         self._later(lambda: self._list_pods(then), min_delay=MAX_LIST_SEC)
 
     def _list_pods(self, then: Callable[[], None]) -> None:
         listed, version = tuple(self._server.pods.values()), self._server.resource_version
-        self._later(lambda: self._enqueue(self.cache.replace_pods(listed, version)))
+        self._later(lambda: self._enqueue(self.cache.replace(PodView, listed, version)))
         self._later(then, min_delay=MAX_LIST_SEC)
 
     def stall(self, number: int, lasts: float) -> None:

@@ -13,6 +13,7 @@ from tests.controller.ports import (
     Bench,
     failure,
     page,
+    revoked_guard,
     store,
     with_version,
 )
@@ -148,18 +149,11 @@ def test_list_without_objects() -> None:
 # What goes on without the lease: nothing
 
 
-class Ending:
-    def remaining(self) -> float:
-        return TIMEOUT - 0.1
-
-
 def ending() -> LeaseGuard:
-    guard = LeaseGuard()
-    guard.grant(Ending())
-    return guard
+    return LeaseGuard(lambda: TIMEOUT - 0.1)
 
 
-@pytest.mark.parametrize("guard", [LeaseGuard(), ending()], ids=["not leading", "not for long"])
+@pytest.mark.parametrize("guard", [revoked_guard(), ending()], ids=["not leading", "not for long"])
 @pytest.mark.parametrize(
     "act",
     [
@@ -179,7 +173,7 @@ def test_no_request_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> N
     assert bench.sent == []
 
 
-@pytest.mark.parametrize("guard", [LeaseGuard(), ending()], ids=["not leading", "not for long"])
+@pytest.mark.parametrize("guard", [revoked_guard(), ending()], ids=["not leading", "not for long"])
 def test_no_pod_request_that_may_outlive_the_lease(guard: LeaseGuard) -> None:
     bench = Bench(guard=guard)
     created = bench.run(lambda port: port.create_pods("team", [POD, POD]))

@@ -10,7 +10,7 @@ from builders import NOW, at
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.expectations import Expectations
 from windlass.controller.engine.keys import key_of
-from windlass.controller.engine.port import DeletedPods
+from windlass.controller.engine.port import DeletedPods, Listed
 from windlass.controller.engine.related_objects import MAX_UNUSED_UIDS
 from windlass.decide import initial_status
 from windlass.decide.types import CreatedPod, Observed
@@ -60,29 +60,29 @@ def record(cache: Cache) -> Expectations:
 def test_object_concerns_frameworks_of_both_groups_with_its_name() -> None:
     other = framework(group=LAUNCHER_GROUP)
     cache = cache_with(JOB, other)
-    assert cache.put_pod(pod()) == {KEY, key_of(other)}
-    assert cache.put_config_map(config_map()) == {KEY, key_of(other)}
+    assert cache.put(pod()) == {KEY, key_of(other)}
+    assert cache.put(config_map()) == {KEY, key_of(other)}
 
 
 def test_older_event_is_ignored() -> None:
     cache = cache_with()
-    assert cache.put_pod(pod(resource_version="12", phase="Running"))
-    assert not cache.put_pod(pod(resource_version="11"))
+    assert cache.put(pod(resource_version="12", phase="Running"))
+    assert not cache.put(pod(resource_version="11"))
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
 
 
 def test_versions_are_compared_as_numbers() -> None:
     cache = cache_with()
-    cache.put_pod(pod(resource_version="9", phase="Pending"))
-    cache.put_pod(pod(resource_version="10", phase="Running"))
+    cache.put(pod(resource_version="9", phase="Pending"))
+    cache.put(pod(resource_version="10", phase="Running"))
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
 
 
 def test_deleted_object_does_not_come_back() -> None:
     cache = cache_with()
-    cache.put_pod(pod(resource_version="12"))
-    cache.remove_pod(pod(resource_version="13"))
-    assert not cache.put_pod(pod(resource_version="12"))
+    cache.put(pod(resource_version="12"))
+    cache.remove(pod(resource_version="13"))
+    assert not cache.put(pod(resource_version="12"))
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert not seen(cache).pods
     assert "pod-1" in seen(cache).known
@@ -91,18 +91,18 @@ def test_deleted_object_does_not_come_back() -> None:
 
 def test_deletion_before_creation_is_recorded() -> None:
     cache = cache_with()
-    cache.remove_pod(pod(resource_version="13"))
-    assert not cache.put_pod(pod(resource_version="10"))
+    cache.remove(pod(resource_version="13"))
+    assert not cache.put(pod(resource_version="10"))
     assert "pod-1" in seen(cache).known
 
 
 def test_late_deletion_of_an_earlier_object_keeps_the_new_one() -> None:
     cache = cache_with()
-    cache.put_pod(pod("pod-1", "10"))
-    cache.put_pod(pod("pod-2", "20"))
-    cache.remove_pod(pod("pod-1", "19"))
+    cache.put(pod("pod-1", "10"))
+    cache.put(pod("pod-2", "20"))
+    cache.remove(pod("pod-1", "19"))
     assert seen(cache).pods["job-worker-0"].uid == "pod-2"
-    assert not cache.put_pod(pod("pod-1", "18"))
+    assert not cache.put(pod("pod-1", "18"))
 
 
 def test_answer_is_cached_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
@@ -110,14 +110,14 @@ def test_answer_is_cached_at_once_and_unconfirmed_until_the_watch_shows_it() -> 
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].uid == "pod-1"
     assert "pod-1" in seen(cache).unconfirmed
-    assert cache.put_pod(pod(resource_version="10")) == {KEY}, "the same version confirms it"
+    assert cache.put(pod(resource_version="10")) == {KEY}, "the same version confirms it"
     assert "pod-1" not in seen(cache).unconfirmed
-    assert not cache.put_pod(pod(resource_version="10"))
+    assert not cache.put(pod(resource_version="10"))
 
 
 def test_answer_after_the_watch_event_is_confirmed() -> None:
     cache = cache_with()
-    cache.put_pod(pod(resource_version="12", phase="Running"))
+    cache.put(pod(resource_version="12", phase="Running"))
     cache.record_created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
     assert not seen(cache).unconfirmed
@@ -125,8 +125,8 @@ def test_answer_after_the_watch_event_is_confirmed() -> None:
 
 def test_list_removes_older_objects_that_it_lacks() -> None:
     cache = cache_with()
-    cache.put_pod(pod(resource_version="10"))
-    assert cache.replace_pods([], "15") == {KEY}
+    cache.put(pod(resource_version="10"))
+    assert cache.replace(PodView, [], "15") == {KEY}
     assert not seen(cache).pods
 
 
@@ -134,9 +134,9 @@ def test_list_keeps_objects_created_after_it() -> None:
     cache = cache_with()
     cache.record_created_pod(JOB, pod(resource_version="20"), CreatedPod("pod-1", "task", 0))
     cache.record_created_config_map(JOB, config_map(resource_version="20"))
-    cache.replace_pods([], "15")
-    cache.replace_config_maps([], "15")
-    cache.replace_objects(JOB, None, [], "15")
+    cache.replace(PodView, [], "15")
+    cache.replace(ConfigMapView, [], "15")
+    cache.replace_objects(JOB, Listed("15", None, ()))
     assert seen(cache).pods
     assert seen(cache).config_map is not None
 
@@ -163,26 +163,26 @@ def test_only_a_list_as_new_as_the_status_proves_a_deletion(
 ) -> None:
     """Otherwise the watch of pods may just be behind the watch of Frameworks, and the pod may run."""
     cache = cache_with(status_naming("pod-7", "cm-7", status_version))
-    cache.replace_pods([], list_version)
+    cache.replace(PodView, [], list_version)
     assert ("pod-7" in seen(cache).known) is is_proven
     assert "cm-7" not in seen(cache).known, "a list of pods says nothing about ConfigMaps"
-    cache.replace_config_maps([], list_version)
+    cache.replace(ConfigMapView, [], list_version)
     assert ("cm-7" in seen(cache).known) is is_proven
 
 
 def test_list_of_one_framework_settles_uncertain_pods() -> None:
     named = status_naming("pod-7", "cm-7", "5")
     cache = cache_with(named)
-    record(cache).mark_uncertain("job-worker-1")
+    record(cache).uncertain.add("job-worker-1")
     assert seen(cache).outcomes.uncertain == {"job-worker-1"}
-    cache.replace_objects(named, None, [], "3")
+    cache.replace_objects(named, Listed("3", None, ()))
     assert {"pod-7", "cm-7"} <= seen(cache).known
     assert not seen(cache).outcomes.uncertain
 
 
 def test_deletecollection_covers_returned_and_cached_pods() -> None:
     cache = cache_with()
-    cache.put_pod(pod("pod-1", "10"))
+    cache.put(pod("pod-1", "10"))
     assert JOB.status is not None
     unseen = builders.pod(
         JOB, JOB.status.attempt_status.roles[0].task_statuses[1], uid="pod-2", resource_version="11"
@@ -191,7 +191,7 @@ def test_deletecollection_covers_returned_and_cached_pods() -> None:
     assert seen(cache).outcomes.deletion_requested == {"pod-1", "pod-2"}
     assert seen(cache).outcomes.collection_deletion_requested == {"cm-0"}
     assert seen(cache).pods["job-worker-1"].uid == "pod-2", "what the watch has not shown is waited for"
-    cache.remove_pod(unseen)
+    cache.remove(unseen)
     assert seen(cache).outcomes.deletion_requested == {"pod-1"}
 
 
@@ -216,8 +216,8 @@ def test_successful_creation_ends_its_backoff() -> None:
 
 def test_recreated_framework_has_new_expectations() -> None:
     cache = cache_with()
-    record(cache).record_framework_deletion()
-    record(cache).set_name_taken("taken")
+    record(cache).is_framework_deletion_requested = True
+    record(cache).name_taken = "taken"
     again = builders.framework("job", uid="another", resource_version="30")
     cache.put_framework(again)
     assert not seen(cache).outcomes.is_framework_deletion_requested
@@ -240,19 +240,19 @@ def test_objects_without_label_and_other_config_maps_are_ignored() -> None:
     unlabelled = msgspec.structs.replace(
         stray, metadata=msgspec.structs.replace(stray.metadata, labels=type(stray.metadata.labels)())
     )
-    assert cache.put_pod(unlabelled) == set()
-    assert cache.remove_pod(unlabelled) == set()
+    assert cache.put(unlabelled) == set()
+    assert cache.remove(unlabelled) == set()
     made = config_map()
     renamed = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name="else"))
-    assert cache.put_config_map(renamed) == set()
+    assert cache.put(renamed) == set()
     assert seen(cache).config_map is None
 
 
 def test_uids_of_deleted_objects_are_pruned() -> None:
     cache = cache_with()
     for number in range(3 * MAX_UNUSED_UIDS):
-        cache.put_pod(pod(f"pod-{number}", str(100 + 2 * number)))
-        cache.remove_pod(pod(f"pod-{number}", str(101 + 2 * number)))
+        cache.put(pod(f"pod-{number}", str(100 + 2 * number)))
+        cache.remove(pod(f"pod-{number}", str(101 + 2 * number)))
         cache.record_stored(framework(str(10_000 + number)))
     assert len(seen(cache).known) <= MAX_UNUSED_UIDS + 1
 
@@ -269,7 +269,7 @@ def test_order_of_events_does_not_change_the_view() -> None:
     for order in itertools.permutations(events):
         cache = cache_with()
         for verb, found in order:
-            cache.put_pod(found) if verb == "put" else cache.remove_pod(found)
+            cache.put(found) if verb == "put" else cache.remove(found)
         assert seen(cache).pods["job-worker-0"] == pod("pod-2", "14", phase="Running"), order
         assert {"pod-1", "pod-2"} <= seen(cache).known
 
@@ -292,7 +292,7 @@ def test_answers_for_a_deleted_framework_are_ignored() -> None:
     cache.record_created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     cache.record_created_config_map(JOB, config_map())
     cache.record_deleted_pods(JOB, "cm-0", DeletedPods((pod(),)), cached=set())
-    cache.replace_objects(JOB, config_map(), [pod()], "20")
+    cache.replace_objects(JOB, Listed("20", config_map(), (pod(),)))
     assert seen(cache).config_map is None
     assert not seen(cache).pods
     assert not seen(cache).outcomes.collection_deletion_requested
@@ -302,7 +302,7 @@ def test_deletecollection_does_not_cover_pods_created_later() -> None:
     """A late request has created the pod, and its deletion was not requested yet."""
     cache = cache_with()
     asked_for = cache.pods_of_attempt(JOB, "cm-0")
-    cache.put_pod(pod("late"))
+    cache.put(pod("late"))
     cache.record_deleted_pods(JOB, "cm-0", DeletedPods(()), asked_for)
     assert "late" not in seen(cache).outcomes.deletion_requested
 
@@ -310,18 +310,18 @@ def test_deletecollection_does_not_cover_pods_created_later() -> None:
 def test_relabelled_pod_is_removed_from_its_framework() -> None:
     other = builders.framework("other", resource_version="2")
     cache = cache_with(JOB, other)
-    cache.put_pod(pod(resource_version="10"))
+    cache.put(pod(resource_version="10"))
     moved = pod(resource_version="11")
     labels = msgspec.structs.replace(moved.metadata.labels, framework_name="other")
     moved = msgspec.structs.replace(moved, metadata=msgspec.structs.replace(moved.metadata, labels=labels))
-    assert cache.put_pod(moved) == {KEY, key_of(other)}
+    assert cache.put(moved) == {KEY, key_of(other)}
     assert not seen(cache).pods
     assert "pod-1" in seen(cache).known
 
 
 def test_taken_name_is_cleared_when_the_attempt_has_its_config_map() -> None:
     cache = cache_with()
-    record(cache).set_name_taken("taken")
+    record(cache).name_taken = "taken"
     record(cache).postpone("job-attempt", 5.0)
     cache.record_stored(status_naming("pod-1", "cm-1", "20"))
     assert not seen(cache).outcomes.name_taken
@@ -338,9 +338,9 @@ def test_backoff_is_reported_as_wall_clock_time() -> None:
 def test_event_older_than_the_last_list_is_ignored() -> None:
     """A watch goes on where the list ended; nothing that went before it may come back."""
     cache = cache_with()
-    cache.replace_pods([], "50")
-    cache.replace_config_maps([], "50")
-    assert not cache.put_pod(pod("pod-9", "49"))
-    assert not cache.put_config_map(config_map("cm-9", "49"))
-    assert cache.put_pod(pod("pod-9", "51"))
-    assert cache.put_config_map(config_map("cm-9", "51"))
+    cache.replace(PodView, [], "50")
+    cache.replace(ConfigMapView, [], "50")
+    assert not cache.put(pod("pod-9", "49"))
+    assert not cache.put(config_map("cm-9", "49"))
+    assert cache.put(pod("pod-9", "51"))
+    assert cache.put(config_map("cm-9", "51"))

@@ -44,9 +44,9 @@ def config_map(of: Framework = OLD) -> ConfigMapView:
 def populated() -> Cache:
     cache = Cache()
     cache.put_framework(OLD)
-    cache.put_config_map(config_map())
-    cache.put_pod(pod(index=0))
-    cache.put_pod(pod(index=1))
+    cache.put(config_map())
+    cache.put(pod(index=0))
+    cache.put(pod(index=1))
     return cache
 
 
@@ -144,10 +144,10 @@ def test_framework_that_was_never_valid_has_no_known_objects() -> None:
 def test_objects_of_a_deleted_framework_concern_its_key() -> None:
     cache = populated()
     cache.remove_framework(GONE)
-    assert cache.remove_pod(pod(index=0)) == {KEY}
-    assert cache.remove_pod(pod(index=1)) == {KEY}
+    assert cache.remove(pod(index=0)) == {KEY}
+    assert cache.remove(pod(index=1)) == {KEY}
     assert cache.deleted_framework(KEY) is OLD, "its ConfigMap is left"
-    cache.remove_config_map(config_map())
+    cache.remove(config_map())
     assert cache.deleted_framework(KEY) is None
 
 
@@ -156,10 +156,10 @@ def test_deleted_framework_is_kept_while_objects_are_left(left: str) -> None:
     cache = populated()
     cache.remove_framework(GONE)
     if left == "pods":
-        cache.remove_config_map(config_map())
-        cache.remove_pod(pod(index=0))
+        cache.remove(config_map())
+        cache.remove(pod(index=0))
     else:
-        cache.replace_pods([], "30")
+        cache.replace(PodView, [], "30")
     assert cache.deleted_framework(KEY) is OLD
     assert departed_in(cache) == {"old"}
 
@@ -169,11 +169,11 @@ def test_deleted_framework_is_forgotten_when_only_foreign_objects_are_left(asks:
     cache = populated()
     new = job("new", "30")
     cache.put_framework(new)
-    cache.remove_config_map(config_map())
+    cache.remove(config_map())
     cache.record_created_config_map(new, builders.config_map(new, "cm-new", resource_version="31"))
     assert departed_in(cache) == {"old"}
-    cache.remove_pod(pod(index=0))
-    cache.remove_pod(pod(index=1))
+    cache.remove(pod(index=0))
+    cache.remove(pod(index=1))
     if asks == "its own pass":
         assert cache.deleted_framework(KEY) is None
     assert departed_in(cache) == set()
@@ -187,7 +187,7 @@ def test_groups_share_objects_but_not_deleted_frameworks() -> None:
     assert cache.deleted_framework(KEY) is OLD
     assert cache.deleted_framework(key_of(other)) is None
     assert departed_in(cache, key_of(other)) == {"old"}, "whoever waits for the name may clear it"
-    assert cache.remove_pod(pod()) == {KEY, key_of(other)}
+    assert cache.remove(pod()) == {KEY, key_of(other)}
 
 
 def test_outcomes_of_cleanup_are_recorded_until_objects_are_deleted() -> None:
@@ -199,7 +199,7 @@ def test_outcomes_of_cleanup_are_recorded_until_objects_are_deleted() -> None:
     again = cache.expectations_for(OLD)
     assert again is record
     assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == {"pod-old-0"}
-    cache.remove_pod(pod(index=0))
+    cache.remove(pod(index=0))
     assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == set()
 
 
@@ -207,7 +207,7 @@ def test_expectations_end_with_the_framework() -> None:
     cache = populated()
     living = cache.expectations_for(OLD)
     assert living is not None
-    living.record_framework_deletion()
+    living.is_framework_deletion_requested = True
     cache.remove_framework(GONE)
     assert not cache.observe(KEY, NOW, 0.0).outcomes.is_framework_deletion_requested
 
@@ -217,7 +217,7 @@ def test_recreated_framework_does_not_share_expectations() -> None:
     cache.remove_framework(GONE)
     clearing = cache.expectations_for(OLD)
     assert clearing is not None
-    clearing.set_name_taken("taken")
+    clearing.name_taken = "taken"
     new = job("new", "30")
     cache.put_framework(new)
     assert cache.expectations_for(OLD) is None

@@ -48,7 +48,7 @@ def end(bench: Bench, index: int, code: int) -> None:
 
 def vanish(bench: Bench, index: int) -> None:
     pods = bench.cache.observe(bench.key, bench.now(), bench.seconds).pods
-    bench.cache.remove_pod(pods[f"job-worker-{index}"])
+    bench.cache.remove(pods[f"job-worker-{index}"])
 
 
 def status_of(bench: Bench) -> FrameworkStatus:

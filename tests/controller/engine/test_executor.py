@@ -219,11 +219,11 @@ def test_objects_of_deleted_framework_are_deleted_and_its_key_forgotten() -> Non
     _gone(bench)
     assert bench.run() == ["empty cm-1"]
     for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
-        assert bench.cache.remove_pod(pod) == {bench.key}, "its key is woken"
+        assert bench.cache.remove(pod) == {bench.key}, "its key is woken"
     assert bench.run() == ["delete job-attempt cm-1"]
     config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
     assert config_map is not None
-    bench.cache.remove_config_map(config_map)
+    bench.cache.remove(config_map)
     assert bench.run() == []
     assert bench.queue.next_time() is None
 
@@ -482,10 +482,10 @@ def test_reason_about_an_action_is_announced_after_the_action(error: PortError |
         bench.wait(1)
         log += bench.run()
         for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
-            bench.cache.remove_pod(pod)
+            bench.cache.remove(pod)
         config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
         if "delete job-attempt cm-1" in log and config_map is not None:
-            bench.cache.remove_config_map(config_map)
+            bench.cache.remove(config_map)
     assert "delete Framework" in log
     kinds = [reason.kind for reason in bench.port.reasons]
     assert ReasonKind.FRAMEWORK_COMPLETED in kinds

@@ -12,9 +12,8 @@ from builders import NOW, at
 
 from windlass.controller.engine.adaptive_batching import MIN_BATCH, TARGET_BATCH_SEC, AdaptiveBatching
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import Executor
+from windlass.controller.engine.executor import MIN_GANG_DELAY, Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.pending_status import MIN_GANG_DELAY
 from windlass.controller.engine.port import Port, PortError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import Reason, Rules
@@ -71,7 +70,7 @@ class Bench:
     def show_config_map(self) -> None:
         found = self.cache.observe(self.key, NOW, 0.0).config_map
         assert found is not None
-        self.cache.put_config_map(found)
+        self.cache.put(found)
 
     # The port
 

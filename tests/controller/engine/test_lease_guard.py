@@ -3,15 +3,8 @@ import pytest
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
 
 
-class _Lead:
-    def remaining(self) -> float:
-        return 4.5
-
-
 def _opened() -> LeaseGuard:
-    guard = LeaseGuard()
-    guard.grant(_Lead())
-    return guard
+    return LeaseGuard(lambda: 4.5)
 
 
 def _closed_again() -> LeaseGuard:
@@ -27,7 +20,6 @@ def _closed_again() -> LeaseGuard:
         (_opened(), 0.1, ""),
         (unrestricted(), 1e9, ""),
         (_opened(), 5, "the lease expires in 4.5 s and the request may take 5 s"),
-        (LeaseGuard(), 0, "this replica is not the leader"),
         (_closed_again(), 0, "this replica is not the leader"),
     ],
 )

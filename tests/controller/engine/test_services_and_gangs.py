@@ -228,7 +228,7 @@ def test_new_leader_uses_the_chosen_ports() -> None:
 
     second = Bench(framework, "", choose)
     second.port.version = 500
-    second.cache.put_config_map(config_map)
+    second.cache.put(config_map)
     second.run()
     assert workers_told(second) == ["127.0.0.1:31000", "127.0.0.1:31001"]
 
@@ -316,7 +316,7 @@ def test_retried_task_is_published_with_its_new_address() -> None:
     bench.run()
     bench.set_pod("job-worker-1", phase="Failed")
     assert "delete job-worker-1" in bench.run()
-    bench.cache.remove_pod(bench.cache.observe(bench.key, NOW, 0.0).pods["job-worker-1"])
+    bench.cache.remove(bench.cache.observe(bench.key, NOW, 0.0).pods["job-worker-1"])
     done = [done for _ in range(3) for done in told(bench)]
     assert "create job-worker-1" in done
     assert "publish Gang" not in done, "worker-1 is nowhere"
@@ -344,9 +344,9 @@ def taken_over(first: Bench) -> Bench:
     assert observed.config_map is not None
     second = Bench(framework)
     second.port.version = 500
-    second.cache.put_config_map(observed.config_map)
+    second.cache.put(observed.config_map)
     for pod in observed.pods.values():
-        second.cache.put_pod(pod)
+        second.cache.put(pod)
     return second
 
 

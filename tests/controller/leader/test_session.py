@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from tests.controller import embedded
 from tests.controller.embedded import Cluster
+from tests.controller.ports import revoked_guard
 
 from windlass.controller import definitions
 from windlass.controller.definitions import Problem
 from windlass.controller.engine.informers import HistoryError
 from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
 from windlass.controller.engine.system_clock import SystemClock
-from windlass.controller.leader import definition_monitor, session
-from windlass.controller.leader.session import LeaderSession, new_session
+from windlass.controller.leader import session
+from windlass.controller.leader.session import LeaderSession
 from windlass.controller.observe.metrics import Metrics
 from windlass.controller.observe.observers import Observers
 from windlass.kubeapi import errors
@@ -33,7 +34,7 @@ DEFINED = sorted([*(f"frameworks.{group}" for group in GROUPS), GANGS])
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(session, "RECHECK_SEC", 0.02)
-    monkeypatch.setattr(definition_monitor, "RETRY_SEC", 0.02)
+    monkeypatch.setattr(definitions, "RETRY_SEC", 0.02)
     caplog.set_level(logging.INFO, "windlass")
 
 
@@ -45,7 +46,7 @@ async def prepared(
     metrics = Metrics(clock, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
     observers = Observers(metrics, None, LogObjectSnapshot(), None, SystemClock())
     async with Transport(cluster.access) as transport:
-        yield new_session(
+        yield LeaderSession(
             settings or Settings(),
             transport,
             guard or unrestricted(),
@@ -305,7 +306,7 @@ def test_revoked_lease_allows_watches_but_no_writes(
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
-        async with begun(cluster, guard=LeaseGuard()) as made:
+        async with begun(cluster, guard=revoked_guard()) as made:
             # A pass that may do nothing is put off.
             await cluster.until(lambda: made.queue.next_time() is not None)
             assert cluster.sent.writes() == []

@@ -125,7 +125,7 @@ class Server:
         self.outcomes: Counter[Outcome] = Counter()
         self.names = 0
         self.recorder = Recorder(
-            self.send, self, instance="windlass-0", count=self._count, unique=self._unique
+            self.send, self, instance="windlass-0", count_outcome=self._count, new_suffix=self._unique
         )
 
     async def send(self, request: Request, timeout: float = 30.0) -> bytes:

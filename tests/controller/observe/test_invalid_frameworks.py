@@ -58,7 +58,12 @@ class Bench:
         self.before_answer: Callable[[str], None] = lambda _: None
         self.announcements: list[tuple[Framework, Reason]] = []
         self.reporter = InvalidFrameworkReporter(
-            self.send, guard or unrestricted(), self, self, timeout=TIMEOUT, field_manager="windlass-test"
+            self.send,
+            guard or unrestricted(),
+            self.on_reasons,
+            self,
+            timeout=TIMEOUT,
+            field_manager="windlass-test",
         )
 
     async def send(self, request: Request, timeout: float) -> bytes:
@@ -221,8 +226,8 @@ class Lead:
 
 
 def test_no_report_without_the_lease() -> None:
-    guard, lead = LeaseGuard(), Lead()
-    guard.grant(lead)
+    lead = Lead()
+    guard = LeaseGuard(lead.remaining)
 
     async def story(bench: Bench) -> None:
         bench.reporter.report(unreadable("bad"))

@@ -48,7 +48,9 @@ class Bench:
         self.errors = io.BytesIO()
         self.metrics = Metrics(self, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
         self.recorder = (
-            Recorder(self.send, self, instance="test", count=self.metrics.on_event) if has_events else None
+            Recorder(self.send, self, instance="test", count_outcome=self.metrics.on_event)
+            if has_events
+            else None
         )
         stream = io.TextIOWrapper(self.errors, encoding="utf-8", write_through=True)
         self.observers = Observers(self.metrics, self.recorder, wanted or LogObjectSnapshot(), stream, self)

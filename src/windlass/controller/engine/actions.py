@@ -78,7 +78,7 @@ class ActionRunner:
             case decide_types.PublishGang(fingerprint):
                 await port.publish_gang(namespace, gang_manifest(framework, cache.task_ports(framework)))
                 if (expectations := cache.expectations_for(framework)) is not None:
-                    expectations.record_gang(fingerprint)
+                    expectations.published_gang = fingerprint
             case decide_types.DeleteAttemptPods(config_map_uid):
                 await self._delete_attempt_pods(framework, config_map_uid)
             case decide_types.DeleteConfigMap(uid):
@@ -88,10 +88,9 @@ class ActionRunner:
             case decide_types.DeleteFramework():
                 await port.delete_framework(framework)
                 if (expectations := cache.expectations_for(framework)) is not None:
-                    expectations.record_framework_deletion()
+                    expectations.is_framework_deletion_requested = True
             case decide_types.RelistObjects():
-                listed = await port.list_objects(framework)
-                cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
+                cache.replace_objects(framework, await port.list_objects(framework))
 
     async def _delete_attempt_pods(self, framework: Framework, config_map_uid: str) -> None:
         expectations = self._cache.expectations_for(framework)
@@ -114,7 +113,7 @@ class ActionRunner:
         else:
             expectations = self._cache.expectations_for(framework)
             if expectations is not None and framework.status is not None:
-                expectations.set_name_taken("")
+                expectations.name_taken = ""
                 expectations.record_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
 
     async def _create_config_map(self, framework: Framework) -> None:
@@ -134,7 +133,7 @@ class ActionRunner:
         if expectations is None:
             return
         if isinstance(error, AlreadyExistsError):
-            expectations.set_name_taken(f"{kind} {name} already exists: {error}")
+            expectations.name_taken = f"{kind} {name} already exists: {error}"
         else:
             self._port.report_failure(framework, f"create the {kind} {name}", error)
         self._postpone(framework, expectations, name)
@@ -162,11 +161,10 @@ class ActionRunner:
                 )
                 continue
             if isinstance(answer, AlreadyExistsError | UnansweredError):
-                expectations.mark_uncertain(attempt.pod_name)
+                expectations.uncertain.add(attempt.pod_name)
             if isinstance(answer, RefusedError) and _is_final(answer):
-                expectations.record_rejection(
-                    attempt.pod_name, RejectedPod(answer.failure, task_uid, attempt.id)
-                )
+                rejected = RejectedPod(answer.failure, task_uid, attempt.id)
+                expectations.rejected[attempt.pod_name] = rejected
             # A task that is retried without limit after a refusal backs off as well.
             self._postpone(framework, expectations, attempt.pod_name)
 

@@ -1,22 +1,23 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
-The answer to a request is the newest state of an object: it enters at once, and older watch events are ignored. A UID
-that was seen and is not here any more is deleted for good. An answer for a Framework that was deleted or created again
-meanwhile is ignored. A deleted Framework is kept while objects of it are left, so that they can be deleted.
+The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
+An object whose UID is known and that is not recorded any more was deleted. An answer for a Framework that was deleted
+or created again meanwhile is ignored. A deleted Framework is kept until its objects are deleted.
 """
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from windlass.controller.engine.expectations import Expectations
-from windlass.controller.engine.framework_cache import FrameworkCache
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import DeletedPods
+from windlass.controller.engine.port import DeletedPods, Listed
 from windlass.controller.engine.related_objects import (
     FrameworkName,
+    Kind,
+    RelatedObject,
     RelatedObjects,
     framework_name,
-    framework_name_of_config_map,
     is_as_old,
     is_in_scope,
     uids_in,
@@ -25,12 +26,18 @@ from windlass.controller.engine.related_objects import (
 from windlass.decide.types import CreatedPod, Observed
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.model.pods import ConfigMapView, ObjectView, PodView
+from windlass.model.pods import ConfigMapView, PodView
+
+MAX_TOMBSTONES = 10_000
 
 
 class Cache:
     def __init__(self) -> None:
-        self._frameworks = FrameworkCache()
+        self._frameworks: dict[FrameworkKey, Framework] = {}
+        self._tombstones: OrderedDict[FrameworkKey, int] = OrderedDict()
+        """The resourceVersion as of which a Framework of that key was deleted. Older watch events are ignored."""
+        self._invalid: dict[FrameworkKey, Framework] = {}
+        """Frameworks that exist and cannot be decoded any more, as they were last decoded."""
         self._related: dict[FrameworkName, RelatedObjects] = {}
         self._pod_framework: dict[str, FrameworkName] = {}
         """The Framework under which a pod is recorded, by the pod's UID: its label may be changed."""
@@ -39,13 +46,12 @@ class Cache:
         """The name of another controller that writes the status of a Framework."""
         self._reported_other_controllers: set[FrameworkKey] = set()
         """Frameworks whose status was stored since another controller was seen."""
-        # A watch continues from a list: events that are not newer than the list are ignored.
-        self._pods_listed: dict[str, str] = {}
-        """The resourceVersion of the last list by namespace ("" for all)."""
-        self._config_maps_listed: dict[str, str] = {}
+        self._listed: dict[Kind, dict[str, str]] = {PodView: {}, ConfigMapView: {}}
+        """The resourceVersion of the last list by namespace ("" for all). A watch continues from a list: events that
+        are not newer than the list are ignored."""
 
     def keys(self) -> Iterator[FrameworkKey]:
-        return self._frameworks.keys()
+        return iter(tuple(self._frameworks))
 
     def framework(self, key: FrameworkKey) -> Framework | None:
         return self._frameworks.get(key)
@@ -88,10 +94,18 @@ class Cache:
 
     def put_framework(self, framework: Framework) -> bool:
         """Record a Framework from a watch, a list or an answer. Return False if a newer one is known."""
-        is_recorded, replaced = self._frameworks.put(framework)
-        if replaced is not None:
-            self._record_deleted(replaced)
-        return is_recorded
+        key = key_of(framework)
+        current = self._frameworks.get(key)
+        newest = self._tombstones.get(key, 0)
+        if current is not None:
+            newest = max(newest, version(current.metadata.resource_version))
+        if newest and version(framework.metadata.resource_version) <= newest:
+            return False
+        last = self._invalid.pop(key, None) or current
+        self._frameworks[key] = framework
+        if last is not None and last.uid != framework.uid:
+            self._record_deleted(last)
+        return True
 
     def set_other_controller(self, key: FrameworkKey, name: str) -> None:
         """Record that another controller writes the Framework's status."""
@@ -99,12 +113,14 @@ class Cache:
 
     def invalidate(self, key: FrameworkKey) -> None:
         """Record that the Framework exists and cannot be decoded any more."""
-        self._frameworks.invalidate(key)
+        framework = self._frameworks.pop(key, None)
+        if framework is not None:
+            self._invalid[key] = framework
         self._expectations.pop(key, None)
 
     def remove_invalid(self, key: FrameworkKey) -> bool:
         """Record the deletion of an invalid Framework. Return False if it was never valid, or is valid again."""
-        framework = self._frameworks.pop_invalid(key)
+        framework = self._invalid.pop(key, None)
         if framework is None:
             return False
         self._record_deleted(framework)
@@ -123,21 +139,33 @@ class Cache:
         invalid: Collection[FrameworkKey] = (),
     ) -> set[FrameworkKey]:
         """Record a list of one namespace and one group (empty: all). Return the keys that are new or deleted."""
+
+        def is_in_list(key: FrameworkKey) -> bool:
+            return is_in_scope(key.namespace, namespace) and group in ("", key.group)
+
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
-        for framework in self._frameworks.missing(listed, resource_version, namespace, group):
-            self._remove_framework(framework, resource_version)
-            changed.add(key_of(framework))
-        for key in self._frameworks.missing_invalid(invalid, namespace, group):
-            self.remove_invalid(key)
-            changed.add(key)
+        for key, framework in tuple(self._frameworks.items()):
+            if key not in listed and is_in_list(key) and is_as_old(framework, resource_version):
+                self._remove_framework(framework, resource_version)
+                changed.add(key)
+        for key in tuple(self._invalid):
+            if key not in invalid and is_in_list(key):
+                self.remove_invalid(key)
+                changed.add(key)
         return changed
 
     def _remove_framework(self, framework: Framework, as_of: str) -> bool:
-        removed = self._frameworks.remove(framework, version(as_of))
-        if removed is None:
+        key = key_of(framework)
+        self._tombstones[key] = max(version(as_of), self._tombstones.get(key, 0))
+        self._tombstones.move_to_end(key)
+        if len(self._tombstones) > MAX_TOMBSTONES:
+            self._tombstones.popitem(last=False)
+        current = self._frameworks.get(key)
+        if current is None or current.uid != framework.uid:
             return False
-        self._record_deleted(removed)
+        del self._frameworks[key]
+        self._record_deleted(current)
         return True
 
     def _record_deleted(self, framework: Framework) -> None:
@@ -150,123 +178,80 @@ class Cache:
 
     # Pods and ConfigMaps
 
-    def put_pod(self, pod: PodView) -> set[FrameworkKey]:
-        """Record a pod from a watch. Return the keys that it concerns; none if a newer state is known."""
-        return set() if _was_listed(pod, self._pods_listed) else self._put_pod(pod)
+    def put(self, found: RelatedObject) -> set[FrameworkKey]:
+        """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
+        listed = self._listed[type(found)]
+        resource_version = listed.get("") or listed.get(found.metadata.namespace, "")
+        return set() if is_as_old(found, resource_version) else self._put(found)
 
-    def _put_pod(self, pod: PodView) -> set[FrameworkKey]:
-        name = framework_name(pod)
-        changed = self._remove_from_old_framework(pod, name)
+    def _put(self, found: RelatedObject) -> set[FrameworkKey]:
+        name = framework_name(found)
+        changed: set[FrameworkKey] = set()
+        old_name = self._pod_framework.get(found.uid)
+        if old_name is not None and old_name != name:
+            # The pod's label was changed: it counts as deleted under its old label.
+            changed = self._remove_from(old_name, found)
         if name is None:
             return changed
         related = self._related_to(name)
-        current = related.pods.get(pod.name)
-        if not related.is_newer(pod, current):
+        if not related.is_newer(found):
             return changed
-        if current is not None and current.uid != pod.uid:
+        current = related.current(found)
+        if current is not None and current.uid != found.uid:
             self._forget_uid(name, related, current.uid)
-        related.pods[pod.name] = pod
-        self._pod_framework[pod.uid] = name
-        related.confirm(pod)
+        self._record(name, related, found)
+        related.confirm(found)
         return changed | self._keys_of(name)
 
-    def _remove_from_old_framework(self, pod: PodView, name: FrameworkName | None) -> set[FrameworkKey]:
-        """Treat a pod whose label was changed as deleted under its old label."""
-        old = self._pod_framework.get(pod.uid)
-        if old is None or old == name:
-            return set()
-        return self._remove_pod_of(old, pod)
+    def _record(self, name: FrameworkName, related: RelatedObjects, found: RelatedObject) -> None:
+        related.put(found)
+        if isinstance(found, PodView):
+            self._pod_framework[found.uid] = name
 
-    def remove_pod(self, pod: PodView) -> set[FrameworkKey]:
-        name = self._pod_framework.get(pod.uid) or framework_name(pod)
-        return set() if name is None else self._remove_pod_of(name, pod)
+    def remove(self, found: RelatedObject) -> set[FrameworkKey]:
+        """Record a deletion. Return the keys that it concerns."""
+        name = self._pod_framework.get(found.uid) or framework_name(found)
+        return set() if name is None else self._remove_from(name, found)
 
-    def _remove_pod_of(self, name: FrameworkName, pod: PodView) -> set[FrameworkKey]:
+    def _remove_from(self, name: FrameworkName, found: RelatedObject) -> set[FrameworkKey]:
         related = self._related_to(name)
-        related.known.add(pod.uid)
-        current = related.pods.get(pod.name)
-        if current is not None and current.uid == pod.uid:
-            del related.pods[pod.name]
-        self._forget_uid(name, related, pod.uid)
+        related.remove(found)
+        self._forget_uid(name, related, found.uid)
         return self._keys_of(name)
 
-    def put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        """Record a ConfigMap from a watch, like `put_pod`."""
-        is_old = _was_listed(config_map, self._config_maps_listed)
-        return set() if is_old else self._put_config_map(config_map)
-
-    def _put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        name = framework_name_of_config_map(config_map)
-        if name is None:
-            return set()
-        related = self._related_to(name)
-        current = related.config_map
-        if not related.is_newer(config_map, current):
-            return set()
-        if current is not None and current.uid != config_map.uid:
-            self._forget_uid(name, related, current.uid)
-        related.config_map = config_map
-        related.confirm(config_map)
-        return self._keys_of(name)
-
-    def remove_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        name = framework_name_of_config_map(config_map)
-        if name is None:
-            return set()
-        related = self._related_to(name)
-        related.known.add(config_map.uid)
-        if related.config_map is not None and related.config_map.uid == config_map.uid:
-            related.config_map = None
-        self._forget_uid(name, related, config_map.uid)
-        return self._keys_of(name)
-
-    def replace_pods(
-        self, pods: Iterable[PodView], resource_version: str, namespace: str = ""
+    def replace(
+        self, kind: Kind, found: Iterable[RelatedObject], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
-        """Record a list of one namespace (empty: all). Pods older than the list and not in it are deleted."""
+        """Record a list of pods or ConfigMaps of one namespace (empty: all), and return the keys that it concerns.
+
+        An object that is older than the list and not in it was deleted. So was an object that is not in the list and
+        that a status names which is not newer than the list.
+        """
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
-        for pod in pods:
-            listed.add(pod.uid)
-            changed |= self._put_pod(pod)
-        for related in self._related_in(namespace):
-            for pod in tuple(related.pods.values()):
-                if pod.uid not in listed and is_as_old(pod, resource_version):
-                    changed |= self.remove_pod(pod)
-        self._record_listed_uids(resource_version, namespace, pods=True)
-        self._pods_listed[namespace] = resource_version
-        return changed
-
-    def replace_config_maps(
-        self, config_maps: Iterable[ConfigMapView], resource_version: str, namespace: str = ""
-    ) -> set[FrameworkKey]:
-        """Record a list of ConfigMaps, like `replace_pods`."""
-        changed: set[FrameworkKey] = set()
-        listed: set[str] = set()
-        for config_map in config_maps:
-            listed.add(config_map.uid)
-            changed |= self._put_config_map(config_map)
-        for related in self._related_in(namespace):
-            found = related.config_map
-            if found is not None and found.uid not in listed and is_as_old(found, resource_version):
-                changed |= self.remove_config_map(found)
-        self._record_listed_uids(resource_version, namespace, config_maps=True)
-        self._config_maps_listed[namespace] = resource_version
-        return changed
-
-    def _related_in(self, namespace: str) -> list[RelatedObjects]:
-        return [related for name, related in self._related.items() if is_in_scope(name[0], namespace)]
-
-    def _record_listed_uids(
-        self, resource_version: str, namespace: str, *, pods: bool = False, config_maps: bool = False
-    ) -> None:
-        """Record the UIDs in statuses that are not newer than the list: such an object was created before the list,
-        so it is deleted if the list does not contain it."""
-        for framework in self._frameworks:
+        for each in found:
+            listed.add(each.uid)
+            changed |= self._put(each)
+        in_scope = [related for name, related in self._related.items() if is_in_scope(name[0], namespace)]
+        for related in in_scope:
+            changed |= self._remove_missing(related.objects(kind), listed, resource_version)
+        for framework in self._frameworks.values():
             is_older = is_as_old(framework, resource_version)
             if framework.status is not None and is_older and is_in_scope(framework.namespace, namespace):
                 known = self._related_to((framework.namespace, framework.name)).known
-                known.update(uids_in(framework.status, pods=pods, config_maps=config_maps))
+                known.update(uids_in(framework.status, kind))
+        self._listed[kind][namespace] = resource_version
+        return changed
+
+    def _remove_missing(
+        self, recorded: Iterable[RelatedObject], listed: Collection[str], resource_version: str
+    ) -> set[FrameworkKey]:
+        """Remove the objects that are not in a list, unless they are newer than the list."""
+        changed: set[FrameworkKey] = set()
+        for found in recorded:
+            if found.uid not in listed and is_as_old(found, resource_version):
+                changed |= self.remove(found)
+        return changed
 
     # Answers to requests of the controller
 
@@ -289,18 +274,15 @@ class Cache:
         if expectations is None:
             return
         expectations.record_creation(config_map.name)
-        expectations.set_name_taken("")
-        related = self._related_to((framework.namespace, framework.name))
-        if related.is_newer(config_map, related.config_map):
-            related.config_map = config_map
-            related.record_answer(config_map)
+        expectations.name_taken = ""
+        self._put_answered(framework, config_map)
 
     def record_created_pod(self, framework: Framework, pod: PodView, created: CreatedPod) -> None:
         expectations = self.expectations_for(framework)
         if expectations is None:
             return
         expectations.record_creation(pod.name, created)
-        self._put_answered_pod(framework, pod)
+        self._put_answered(framework, pod)
 
     def task_ports(self, framework: Framework) -> dict[str, int] | None:
         """Return the ports in the attempt's ConfigMap, where pods share one network."""
@@ -327,44 +309,33 @@ class Cache:
                 expectations.record_deletion(uid)
         for pod in deleted.pods:
             expectations.record_deletion(pod.uid)
-            self._put_answered_pod(framework, pod)
+            self._put_answered(framework, pod)
 
-    def replace_objects(
-        self,
-        framework: Framework,
-        config_map: ConfigMapView | None,
-        pods: Iterable[PodView],
-        resource_version: str,
-    ) -> None:
+    def replace_objects(self, framework: Framework, listed: Listed) -> None:
         """Record a list of one Framework's objects that was requested after its status was read."""
         expectations = self.expectations_for(framework)
         if expectations is None:
             return
         related = self._related_to((framework.namespace, framework.name))
-        listed = {pod.uid: pod for pod in pods}
-        for pod in listed.values():
-            self._put_pod(pod)
-        for pod in tuple(related.pods.values()):
-            if pod.uid not in listed and is_as_old(pod, resource_version):
-                self.remove_pod(pod)
-        found = related.config_map
-        if config_map is not None:
-            self._put_config_map(config_map)
-        elif found is not None and is_as_old(found, resource_version):
-            self.remove_config_map(found)
+        config_maps = () if listed.config_map is None else (listed.config_map,)
+        for kind, objects in ((PodView, listed.pods), (ConfigMapView, config_maps)):
+            for found in objects:
+                self._put(found)
+            uids = {found.uid for found in objects}
+            self._remove_missing(related.objects(kind), uids, listed.resource_version)
         if framework.status is not None:
-            related.known.update(uids_in(framework.status, pods=True, config_maps=True))
-        expectations.clear_uncertain()
+            related.known.update(uids_in(framework.status, PodView, ConfigMapView))
+        expectations.uncertain.clear()
 
-    def _put_answered_pod(self, framework: Framework, pod: PodView) -> None:
+    def _put_answered(self, framework: Framework, found: RelatedObject) -> None:
+        """Record an object from the answer to a request, which the watch may not have shown yet."""
         name = (framework.namespace, framework.name)
         related = self._related_to(name)
-        if related.is_newer(pod, related.pods.get(pod.name)):
-            related.pods[pod.name] = pod
-            self._pod_framework[pod.uid] = name
-            related.record_answer(pod)
+        if related.is_newer(found):
+            self._record(name, related, found)
+            related.mark_unconfirmed(found)
         else:
-            related.known.add(pod.uid)
+            related.known.add(found.uid)
 
     # Shared by all of the above
 
@@ -407,8 +378,3 @@ class Cache:
             del self._related[name]
             for group in names.GROUPS:
                 self._expectations.pop(FrameworkKey(group, *name), None)
-
-
-def _was_listed(found: ObjectView, listed: dict[str, str]) -> bool:
-    """Whether the object is not newer than the list that its watch continues from."""
-    return is_as_old(found, listed.get("") or listed.get(found.metadata.namespace, ""))

@@ -12,12 +12,11 @@ from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
-from windlass.controller.engine.pending_status import PendingStatus
 from windlass.controller.engine.port import Port, PortError, UnansweredError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, delete_owned_objects
 from windlass.decide import types as decide_types
-from windlass.decide.types import Decision, Reason, Rules
+from windlass.decide.types import CreatePod, Decision, Reason, Rules
 from windlass.model.framework import Framework
 
 MAX_SLEEP = 600.0
@@ -28,6 +27,54 @@ SETTLE_PER_TASK = 20e-6
 tens of milliseconds; for a small Framework the delay is below MIN_SETTLE and skipped."""
 MIN_SETTLE = 1e-3
 MAX_SETTLE = 0.5
+MIN_GANG_DELAY = 3.0
+"""Seconds for which pods of a large gang are created before the first of them are stored in the status."""
+
+
+class _PendingStatus:
+    """The status of one Framework between the decision and the answer of the API server.
+
+    A status that no action depends on may be deferred, so that one request stores it together with later changes. The
+    next decision continues from a deferred status.
+    """
+
+    def __init__(self) -> None:
+        self.unanswered: Decision | None = None
+        """The decision whose store was not answered: the cached Framework may be older than the stored one."""
+        self._deferred: Decision | None = None
+        self._decided_on = ""
+        """The resourceVersion of the Framework that the deferred decision is based on."""
+        self._since: float | None = None
+        self._last_store_seconds = 0.0
+
+    def deferred_decision(self, framework: Framework) -> Decision | None:
+        """Return the decision that waits to be stored, unless the Framework has changed since it was made."""
+        is_of_this_version = self._decided_on == framework.metadata.resource_version
+        return self._deferred if is_of_this_version else None
+
+    def deadline(self, decision: Decision, batching: AdaptiveBatching, now: float) -> float | None:
+        """Return the time up to which the decided status may be deferred, or None if it must be stored now."""
+        if not decision.may_wait or decision.status is None:
+            return None
+        delay = batching.max_status_delay(decision.status.summary.tasks, self._last_store_seconds, now)
+        if any(isinstance(action, CreatePod) for action in decision.actions):
+            delay = max(delay, MIN_GANG_DELAY)
+        if self._since is None:
+            self._since = now
+        deadline = self._since + delay
+        return deadline if now < deadline else None
+
+    def defer(self, decision: Decision, framework: Framework) -> None:
+        self._deferred = decision
+        self._decided_on = framework.metadata.resource_version
+
+    def record_duration(self, seconds: float) -> None:
+        self._last_store_seconds = seconds
+
+    def clear(self) -> None:
+        """Record that the decided status is stored, or does not differ from the stored one."""
+        self._deferred = None
+        self._since = None
 
 
 class Executor:
@@ -51,7 +98,7 @@ class Executor:
         self._actions = ActionRunner(
             port, cache, queue, clock, self._batching, barrier_image=barrier_image, choose_ports=choose_ports
         )
-        self._pending: dict[FrameworkKey, PendingStatus] = {}
+        self._pending: dict[FrameworkKey, _PendingStatus] = {}
 
     async def run_pass(self, key: FrameworkKey) -> None:
         """Run one pass over one Framework. The queue allows one pass per Framework at a time.
@@ -63,7 +110,7 @@ class Executor:
             self._pending.pop(key, None)
             await self._clean_up(key)
             return
-        pending = self._pending.setdefault(key, PendingStatus())
+        pending = self._pending.setdefault(key, _PendingStatus())
         if pending.unanswered is not None and not await self._reread(key, framework, pending):
             return
         framework = self._cache.framework(key) or framework
@@ -103,7 +150,7 @@ class Executor:
         if decision.actions:
             self._queue.add(key)
 
-    async def _reread(self, key: FrameworkKey, framework: Framework, pending: PendingStatus) -> bool:
+    async def _reread(self, key: FrameworkKey, framework: Framework, pending: _PendingStatus) -> bool:
         """Read the Framework after an unanswered store. Return False if the pass cannot continue.
 
         The stored status may be newer than the cached one, so nothing may be done before it is read.
@@ -141,7 +188,7 @@ class Executor:
             self._queue.add_at(key, self._clock.monotonic() + max(seconds, 0))
 
     async def _store_or_defer(
-        self, key: FrameworkKey, framework: Framework, decision: Decision, pending: PendingStatus
+        self, key: FrameworkKey, framework: Framework, decision: Decision, pending: _PendingStatus
     ) -> tuple[Framework | None, Sequence[Reason]]:
         """Return the Framework with the decided status and the reasons to announce.
 

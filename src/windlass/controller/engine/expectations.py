@@ -10,38 +10,39 @@ class Expectations:
     def __init__(self, framework_uid: str) -> None:
         self.framework_uid = framework_uid
         self._created: dict[str, CreatedPod] = {}
-        self._rejected: dict[str, RejectedPod] = {}
+        self.rejected: dict[str, RejectedPod] = {}
         self._postponed: dict[str, float] = {}
         """The monotonic time of the next creation, by object name."""
         self._failures: dict[str, int] = {}
         self._failed_batches = 0
-        self._uncertain: set[str] = set()
-        self._name_taken = ""
+        self.uncertain: set[str] = set()
+        """Names of objects that may have been created although no usable answer arrived."""
+        self.name_taken = ""
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()
         self._collection_deletion_requested: set[str] = set()
         self._continue_tokens: dict[str, str] = {}
         """Attempts of which some pods were deleted, and where the next request continues."""
-        self._is_framework_deletion_requested = False
+        self.is_framework_deletion_requested = False
         self._service_of_attempt = -1
-        self._published_gang = ""
+        self.published_gang = ""
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
         """Return a view that is valid until the next change."""
         return Outcomes(
             created=self._created,
-            rejected=self._rejected,
+            rejected=self.rejected,
             postponed={
                 name: now + timedelta(seconds=until - monotonic) for name, until in self._postponed.items()
             },
-            uncertain=self._uncertain,
-            name_taken=self._name_taken,
+            uncertain=self.uncertain,
+            name_taken=self.name_taken,
             deletion_requested=self._deletion_requested,
             forced=self._forced,
             collection_deletion_requested=self._collection_deletion_requested,
-            is_framework_deletion_requested=self._is_framework_deletion_requested,
+            is_framework_deletion_requested=self.is_framework_deletion_requested,
             service_of_attempt=self._service_of_attempt,
-            published_gang=self._published_gang,
+            published_gang=self.published_gang,
         )
 
     def record_creation(self, name: str, created: CreatedPod | None = None) -> None:
@@ -55,12 +56,6 @@ class Expectations:
         self._service_of_attempt = attempt_id
         self._record_success(name)
 
-    def record_gang(self, fingerprint: str) -> None:
-        self._published_gang = fingerprint
-
-    def record_rejection(self, name: str, rejected: RejectedPod) -> None:
-        self._rejected[name] = rejected
-
     def failures(self, name: str) -> int:
         """Return how often in a row the object, or every pod of a batch, could not be created for now."""
         return max(self._failures.get(name, 0), self._failed_batches - 1)
@@ -72,16 +67,6 @@ class Expectations:
     def postpone(self, name: str, until: float) -> None:
         self._postponed[name] = until
         self._failures[name] = self._failures.get(name, 0) + 1
-
-    def mark_uncertain(self, name: str) -> None:
-        """Record that the object may have been created although no usable answer arrived."""
-        self._uncertain.add(name)
-
-    def clear_uncertain(self) -> None:
-        self._uncertain.clear()
-
-    def set_name_taken(self, message: str) -> None:
-        self._name_taken = message
 
     def record_deletion(self, uid: str, *, force: bool = False) -> None:
         self._deletion_requested.add(uid)
@@ -99,9 +84,6 @@ class Expectations:
     def continue_token(self, config_map_uid: str) -> str:
         return self._continue_tokens.get(config_map_uid, "")
 
-    def record_framework_deletion(self) -> None:
-        self._is_framework_deletion_requested = True
-
     def forget(self, uid: str) -> None:
         """Forget a deleted object."""
         self._deletion_requested.discard(uid)
@@ -112,18 +94,18 @@ class Expectations:
     def record_stored(self, status: FrameworkStatus) -> None:
         """Forget the outcomes that the stored status contains."""
         self._created.clear()
-        self._rejected.clear()
+        self.rejected.clear()
         attempt = status.attempt_status
         if attempt.config_map_uid is not None:
-            self._name_taken = ""
+            self.name_taken = ""
             self._record_success(attempt.config_map_name)
-        if self._uncertain:
-            self._uncertain -= _certain_names(status)
+        if self.uncertain:
+            self.uncertain -= _certain_names(status)
 
     def _record_success(self, name: str) -> None:
         self._postponed.pop(name, None)
         self._failures.pop(name, None)
-        self._uncertain.discard(name)
+        self.uncertain.discard(name)
 
 
 def _certain_names(status: FrameworkStatus) -> set[str]:

@@ -5,13 +5,14 @@ Pods and ConfigMaps are selected by label on the server, so only those of Framew
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.related_objects import version
+from windlass.controller.engine.related_objects import Kind, RelatedObject, version
 from windlass.controller.other_controllers import OtherControllers
 from windlass.k8s import metadata
 from windlass.kubeapi.errors import ApiError
@@ -20,6 +21,7 @@ from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import LogObjectSnapshot
 from windlass.wire import codec, snapshots
 from windlass.wire.codec import DecodeError, InvalidFramework
@@ -67,45 +69,36 @@ class Informers:
         self._snapshot_settings = snapshot_settings
 
     def for_frameworks(self, group: str) -> list[Reflector]:
-        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
-            return lambda news: self._receive_frameworks(news, namespace, group)
-
-        return self._reflectors(frameworks(group), "", receiver)
+        return self._reflectors(frameworks(group), "", partial(self._receive_frameworks, group))
 
     def for_config_maps(self) -> list[Reflector]:
-        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
-            return lambda news: self._receive_config_maps(news, namespace)
-
-        return self._reflectors(CONFIG_MAPS, LABEL_SELECTOR, receiver)
+        receive = partial(self._receive_objects, ConfigMapView, codec.decode_config_map)
+        return self._reflectors(CONFIG_MAPS, LABEL_SELECTOR, receive)
 
     def for_pods(self) -> list[Reflector]:
-        def receiver(namespace: str) -> Callable[[ResourceEvent], None]:
-            return lambda news: self._receive_pods(news, namespace)
-
-        return self._reflectors(PODS, LABEL_SELECTOR, receiver)
+        receive = partial(self._receive_objects, PodView, codec.decode_pod)
+        return self._reflectors(PODS, LABEL_SELECTOR, receive)
 
     def _reflectors(
-        self, resource: Resource, selector: str, receiver: Callable[[str], Callable[[ResourceEvent], None]]
+        self, resource: Resource, selector: str, receive: Callable[[str, ResourceEvent], None]
     ) -> list[Reflector]:
-        def on_error(error: ApiError) -> None:
-            self._handlers.on_error(resource, error)
-
+        """Return a reflector for each namespace, which is the first argument of `receive`."""
         return [
             Reflector(
                 self._transport,
                 resource,
                 namespace=namespace,
                 label_selector=selector,
-                receive=_rejecting_older_lists(_logging_errors(receiver(namespace))),
-                on_error=on_error,
+                receive=_checked(partial(receive, namespace)),
+                on_error=partial(self._handlers.on_error, resource),
             )
             for namespace in self._namespaces
         ]
 
     # Frameworks
 
-    def _receive_frameworks(self, news: ResourceEvent, namespace: str, group: str) -> None:
-        match news:
+    def _receive_frameworks(self, group: str, namespace: str, event: ResourceEvent) -> None:
+        match event:
             case Listed(items, version):
                 self._frameworks_listed(items, version, namespace, group)
             case Changed(data):
@@ -177,66 +170,53 @@ class Informers:
 
     # ConfigMaps and pods
 
-    def _receive_config_maps(self, news: ResourceEvent, namespace: str) -> None:
-        match news:
+    def _receive_objects(
+        self,
+        kind: Kind,
+        decode: Callable[[bytes | msgspec.Raw], RelatedObject],
+        namespace: str,
+        event: ResourceEvent,
+    ) -> None:
+        match event:
             case Listed(items, version):
-                found = _decode_valid(items, codec.decode_config_map)
-                self._handlers.on_change(self._cache.replace_config_maps(found, version, namespace))
+                found = _decode_valid(items, decode)
+                self._handlers.on_change(self._cache.replace(kind, found, version, namespace))
             case Changed(data):
-                for config_map in _decode_valid((data,), codec.decode_config_map):
-                    self._handlers.on_change(self._cache.put_config_map(config_map))
+                for changed in _decode_valid((data,), decode):
+                    self._handlers.on_change(self._cache.put(changed))
             case Deleted(data):
-                for config_map in _decode_valid((data,), codec.decode_config_map):
-                    self._handlers.on_change(self._cache.remove_config_map(config_map))
-
-    def _receive_pods(self, news: ResourceEvent, namespace: str) -> None:
-        match news:
-            case Listed(items, version):
-                found = _decode_valid(items, codec.decode_pod)
-                self._handlers.on_change(self._cache.replace_pods(found, version, namespace))
-            case Changed(data):
-                for pod in _decode_valid((data,), codec.decode_pod):
-                    self._handlers.on_change(self._cache.put_pod(pod))
-            case Deleted(data):
-                self._take_snapshot("The pod was deleted", SnapshotTrigger.POD_DELETION, data)
-                for pod in _decode_valid((data,), codec.decode_pod):
-                    self._handlers.on_change(self._cache.remove_pod(pod))
+                if kind is PodView:
+                    self._take_snapshot("The pod was deleted", SnapshotTrigger.POD_DELETION, data)
+                for deleted in _decode_valid((data,), decode):
+                    self._handlers.on_change(self._cache.remove(deleted))
 
     def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
         if snapshots.is_enabled(trigger, self._snapshot_settings):
             self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
 
 
-def _rejecting_older_lists(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
-    """Raise HistoryError for a list that is older than an earlier one."""
+def _checked(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
+    """Raise HistoryError for a list that is older than an earlier one, and log an exception about one object.
+
+    An exception about a list is raised: the cache would be incomplete.
+    """
     newest = 0
 
-    def receive_checked(news: ResourceEvent) -> None:
+    def receive_checked(event: ResourceEvent) -> None:
         nonlocal newest
-        if isinstance(news, Listed):
-            listed = version(news.resource_version)
+        if isinstance(event, Listed):
+            listed = version(event.resource_version)
             if listed < newest:
                 raise HistoryError(f"the API server went back from resourceVersion {newest} to {listed}")
             newest = listed
-        receive(news)
-
-    return receive_checked
-
-
-def _logging_errors(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
-    """Log an exception about one object, so that the others are processed. An exception about a list is raised: the
-    cache would be incomplete."""
-
-    def receive_or_log(news: ResourceEvent) -> None:
-        if isinstance(news, Listed):
-            receive(news)
+            receive(event)
             return
         try:
-            receive(news)
+            receive(event)
         except Exception:
             log.exception("internal error while processing a watch event")
 
-    return receive_or_log
+    return receive_checked
 
 
 def _read(data: msgspec.Raw) -> Framework | InvalidFramework | None:

@@ -1,6 +1,6 @@
 """The pods and the ConfigMap that carry one Framework's name as their label, and which of their UIDs are known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -12,6 +12,8 @@ MAX_UNUSED_UIDS = 100
 
 FrameworkName = tuple[str, str]
 """Namespace and name of a Framework. Frameworks of both groups share the names of their objects."""
+RelatedObject = PodView | ConfigMapView
+Kind = type[PodView] | type[ConfigMapView]
 
 
 def version(resource_version: str) -> int:
@@ -28,17 +30,14 @@ def is_in_scope(namespace: str, scope: str) -> bool:
     return scope in ("", namespace)
 
 
-def framework_name(found: ObjectView) -> FrameworkName | None:
-    """Return the Framework that the object belongs to by its label, which is also what the watches select by."""
+def framework_name(found: RelatedObject) -> FrameworkName | None:
+    """Return the Framework that the object belongs to by its label, which is also what the watches select by.
+
+    A ConfigMap must also have the name of the Framework's attempts.
+    """
     name = found.metadata.labels.framework_name
-    return (found.metadata.namespace, name) if name else None
-
-
-def framework_name_of_config_map(config_map: ConfigMapView) -> FrameworkName | None:
-    """Return the Framework whose attempt the ConfigMap represents, or None for any other ConfigMap."""
-    found = framework_name(config_map)
-    is_attempt = found is not None and config_map.name == names.config_map_name(found[1])
-    return found if is_attempt else None
+    is_other_config_map = isinstance(found, ConfigMapView) and found.name != names.config_map_name(name)
+    return None if not name or is_other_config_map else (found.metadata.namespace, name)
 
 
 class RelatedObjects:
@@ -54,24 +53,52 @@ class RelatedObjects:
     def is_empty(self) -> bool:
         return self.config_map is None and not self.pods
 
-    def is_newer(self, new: ObjectView, current: ObjectView | None) -> bool:
+    def objects(self, kind: Kind) -> Sequence[RelatedObject]:
+        if kind is PodView:
+            return tuple(self.pods.values())
+        return () if self.config_map is None else (self.config_map,)
+
+    def current(self, found: RelatedObject) -> RelatedObject | None:
+        """Return the recorded object of the same kind and name."""
+        return self.pods.get(found.name) if isinstance(found, PodView) else self.config_map
+
+    def put(self, found: RelatedObject) -> None:
+        if isinstance(found, PodView):
+            self.pods[found.name] = found
+        else:
+            self.config_map = found
+
+    def remove(self, found: RelatedObject) -> None:
+        """Record that the object was deleted. Another object of the same name is kept."""
+        self.known.add(found.uid)
+        current = self.current(found)
+        if current is None or current.uid != found.uid:
+            return
+        if isinstance(found, PodView):
+            del self.pods[found.name]
+        else:
+            self.config_map = None
+
+    def is_newer(self, new: RelatedObject) -> bool:
         """Whether `new` is newer than the recorded object. A UID that was deleted never comes back."""
+        current = self.current(new)
         is_deleted = new.uid in self.known and (current is None or current.uid != new.uid)
         if is_deleted:
             return False
         if current is None:
             return True
         is_unconfirmed = current.uid in self.unconfirmed
-        seen, now = version(current.metadata.resource_version), version(new.metadata.resource_version)
-        return now > seen or (now == seen and is_unconfirmed)
+        old_version = version(current.metadata.resource_version)
+        new_version = version(new.metadata.resource_version)
+        return new_version > old_version or (new_version == old_version and is_unconfirmed)
 
     def confirm(self, found: ObjectView) -> None:
         """Record that a watch or a list has shown the object."""
         self.known.add(found.uid)
         self.unconfirmed.discard(found.uid)
 
-    def record_answer(self, found: ObjectView) -> None:
-        """Record an object from the answer to a request, which the watch may not have shown yet."""
+    def mark_unconfirmed(self, found: ObjectView) -> None:
+        """Record that a response contains the object. Unless it is known, the watch has not shown it yet."""
         if found.uid not in self.known:
             self.unconfirmed.add(found.uid)
         self.known.add(found.uid)
@@ -91,18 +118,16 @@ class RelatedObjects:
         """Forget UIDs of objects that neither exist nor are in the status, once there are many."""
         if len(self.known) < MAX_UNUSED_UIDS + 4 * len(self.pods):
             return
-        used = {pod.uid for pod in self.pods.values()}
-        used.update(uids_in(status, pods=True, config_maps=True))
-        if self.config_map is not None:
-            used.add(self.config_map.uid)
-        self.known &= used
+        objects = (*self.objects(PodView), *self.objects(ConfigMapView))
+        self.known &= {*(found.uid for found in objects), *uids_in(status, PodView, ConfigMapView)}
 
 
-def uids_in(status: FrameworkStatus, *, pods: bool, config_maps: bool) -> Iterator[str]:
+def uids_in(status: FrameworkStatus, *kinds: Kind) -> Iterator[str]:
+    """Yield the UIDs of the objects of these kinds that the status names."""
     attempt = status.attempt_status
-    if config_maps and attempt.config_map_uid is not None:
+    if ConfigMapView in kinds and attempt.config_map_uid is not None:
         yield attempt.config_map_uid
-    if pods:
+    if PodView in kinds:
         for role in attempt.roles:
             for task in role.task_statuses:
                 if task.attempt_status.pod_uid is not None:

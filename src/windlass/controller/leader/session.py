@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from windlass.controller.definitions import DefinitionMonitor
 from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.cache import Cache
@@ -18,7 +19,6 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.worker_pool import WorkerPool
-from windlass.controller.leader.definition_monitor import DefinitionMonitor
 from windlass.controller.observe.invalid_frameworks import InvalidFrameworkReporter
 from windlass.controller.observe.observers import Observers
 from windlass.controller.other_controllers import OtherControllers
@@ -37,22 +37,59 @@ RECHECK_SEC = 30.0
 class LeaderSession:
     def __init__(
         self,
-        cache: Cache,
-        queue: KeyedQueue[FrameworkKey],
-        workers: WorkerPool,
-        informers: Informers,
-        invalid_frameworks: InvalidFrameworkReporter,
-        definition_monitor: DefinitionMonitor,
+        settings: Settings,
+        transport: Transport,
+        guard: LeaseGuard,
+        observers: Observers,
+        clock: Clock,
         *,
-        manages_definitions: bool,
+        field_manager: str,
+        choose_ports: ChoosePorts | None = None,
     ) -> None:
-        self.cache = cache
-        self.queue = queue
-        self._workers = workers
-        self._informers = informers
-        self._invalid_frameworks = invalid_frameworks
-        self._definition_monitor = definition_monitor
-        self._manages_definitions = manages_definitions
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        timeout = settings.request_timeout_sec
+        port = ApiPort(
+            transport.send,
+            guard,
+            observers,
+            timeout=timeout,
+            field_manager=field_manager,
+            compress=settings.large_framework_compression,
+            monotonic=clock.monotonic,
+        )
+        executor = Executor(
+            port,
+            self.cache,
+            self.queue,
+            clock,
+            Rules.from_settings(settings),
+            barrier_image=settings.barrier_image,
+            choose_ports=choose_ports,
+        )
+        # Before everything is listed, the pool does not run and nothing is taken from the queue.
+        self._workers = WorkerPool(
+            executor, self.queue, clock, workers=settings.worker_number, observe_pass=observers.on_pass
+        )
+        self._invalid_frameworks = InvalidFrameworkReporter(
+            transport.send, guard, observers.on_reasons, clock, timeout=timeout, field_manager=field_manager
+        )
+        self._informers = Informers(
+            transport,
+            self.cache,
+            OtherControllers(field_manager),
+            InformerHandlers(
+                on_change=self._workers.enqueue,
+                on_deletion=observers.on_deletion,
+                on_invalid=self._invalid_frameworks.report,
+                on_error=observers.on_watch_error,
+                write_snapshot=observers.write_snapshot,
+            ),
+            namespaces=settings.namespaces,
+            snapshot_settings=settings.log_object_snapshot,
+        )
+        self._definition_monitor = DefinitionMonitor(transport.send, settings)
+        self._manages_definitions = settings.manage_crds
         self._is_listed = False
 
     @property
@@ -109,87 +146,3 @@ class LeaderSession:
             tasks.create_task(reflector.run())
         for reflector in reflectors:
             await reflector.listed.wait()
-
-
-def new_session(
-    settings: Settings,
-    transport: Transport,
-    guard: LeaseGuard,
-    observers: Observers,
-    clock: Clock,
-    *,
-    field_manager: str,
-    choose_ports: ChoosePorts | None = None,
-) -> LeaderSession:
-    cache = Cache()
-    queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-    port = _port(settings, transport, guard, observers, clock, field_manager)
-    executor = Executor(
-        port,
-        cache,
-        queue,
-        clock,
-        Rules.from_settings(settings),
-        barrier_image=settings.barrier_image,
-        choose_ports=choose_ports,
-    )
-    # Before everything is listed, the pool does not run and nothing is taken from the queue.
-    workers = WorkerPool(
-        executor, queue, clock, workers=settings.worker_number, observe_pass=observers.on_pass
-    )
-    invalid_frameworks = InvalidFrameworkReporter(
-        transport.send,
-        guard,
-        observers,
-        clock,
-        timeout=settings.request_timeout_sec,
-        field_manager=field_manager,
-    )
-    handlers = InformerHandlers(
-        on_change=workers.enqueue,
-        on_deletion=observers.on_deletion,
-        on_invalid=invalid_frameworks.report,
-        on_error=observers.on_watch_error,
-        write_snapshot=observers.write_snapshot,
-    )
-    return LeaderSession(
-        cache,
-        queue,
-        workers,
-        _informers(settings, transport, cache, handlers, field_manager),
-        invalid_frameworks,
-        DefinitionMonitor(transport.send, settings),
-        manages_definitions=settings.manage_crds,
-    )
-
-
-def _port(
-    settings: Settings,
-    transport: Transport,
-    guard: LeaseGuard,
-    observers: Observers,
-    clock: Clock,
-    field_manager: str,
-) -> ApiPort:
-    return ApiPort(
-        transport.send,
-        guard,
-        observers,
-        timeout=settings.request_timeout_sec,
-        field_manager=field_manager,
-        compress=settings.large_framework_compression,
-        monotonic=clock.monotonic,
-    )
-
-
-def _informers(
-    settings: Settings, transport: Transport, cache: Cache, handlers: InformerHandlers, field_manager: str
-) -> Informers:
-    return Informers(
-        transport,
-        cache,
-        OtherControllers(field_manager),
-        handlers,
-        namespaces=settings.namespaces,
-        snapshot_settings=settings.log_object_snapshot,
-    )

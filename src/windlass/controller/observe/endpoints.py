@@ -4,7 +4,7 @@ The endpoints run on the controller's event loop, so /healthz answers as long as
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
@@ -33,9 +33,12 @@ async def serving(
     if port is None:
         yield None
         return
-    runner = web.AppRunner(
-        _application(metrics, content_type, alive, ready), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
-    )
+    headers = {"Content-Type": content_type}
+    application = web.Application()
+    application.router.add_get("/metrics", _handler(lambda: web.Response(body=metrics(), headers=headers)))
+    application.router.add_get("/healthz", _handler(lambda: _health(alive())))
+    application.router.add_get("/readyz", _handler(lambda: _health(ready())))
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         yield await _listen(runner, host, port)
@@ -55,24 +58,12 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
     return listening
 
 
-def _application(
-    metrics: Callable[[], bytes], content_type: str, alive: HealthCheck, ready: HealthCheck
-) -> web.Application:
-    async def answer_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": content_type})
+def _handler(respond: Callable[[], web.Response]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(_: web.Request) -> web.Response:
+        return respond()
 
-    async def answer_healthz(_: web.Request) -> web.Response:
-        return _answer(alive())
-
-    async def answer_readyz(_: web.Request) -> web.Response:
-        return _answer(ready())
-
-    application = web.Application()
-    application.router.add_get("/metrics", answer_metrics)
-    application.router.add_get("/healthz", answer_healthz)
-    application.router.add_get("/readyz", answer_readyz)
-    return application
+    return handle
 
 
-def _answer(problem: str) -> web.Response:
+def _health(problem: str) -> web.Response:
     return web.Response(text=f"{problem}\n", status=503) if problem else web.Response(text="ok\n")

@@ -12,13 +12,14 @@ import contextlib
 import logging
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
+from windlass.controller.engine.api_port import Send
 from windlass.controller.engine.clock import Clock
 from windlass.decide.types import Reason, ReasonKind
 from windlass.k8s.times import format_time
@@ -35,7 +36,7 @@ COMPONENT = "windlass"
 MAX_MESSAGE_BYTES = 1024
 """The limit of the API."""
 MAX_NAME_LENGTH = 253
-_CUT = "…"
+_ELLIPSIS = "…"
 
 MAX_PENDING = 1000
 MAX_PARALLEL_POSTS = 4
@@ -62,10 +63,6 @@ class Outcome(StrEnum):
     """Over the limit of its Framework, or of pending events."""
     FAILED = "failed"
     """Rejected or not answered."""
-
-
-class Send(Protocol):
-    def __call__(self, request: Request, timeout: float = ...) -> Awaitable[bytes]: ...
 
 
 class Occurrences(NamedTuple):
@@ -103,7 +100,7 @@ def manifest(
         },
         "type": "Warning" if reason.is_warning else "Normal",
         "reason": reason.kind.value,
-        "message": _cut(reason.message),
+        "message": _truncated(reason.message),
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": instance,
@@ -127,11 +124,11 @@ def _name(framework: str, suffix: str) -> str:
     return f"{framework[: MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-.')}.{suffix}"
 
 
-def _cut(message: str) -> str:
+def _truncated(message: str) -> str:
     encoded = message.encode("utf-8", "replace")
     if len(encoded) <= MAX_MESSAGE_BYTES:
         return encoded.decode()
-    return encoded[: MAX_MESSAGE_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    return encoded[: MAX_MESSAGE_BYTES - len(_ELLIPSIS.encode())].decode("utf-8", "ignore") + _ELLIPSIS
 
 
 class Recorder:
@@ -141,14 +138,14 @@ class Recorder:
         clock: Clock,
         *,
         instance: str,
-        count: Callable[[Outcome], None],
-        unique: Callable[[], str] = lambda: secrets.token_hex(8),
+        count_outcome: Callable[[Outcome], None],
+        new_suffix: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         self._send = send
         self._clock = clock
         self._instance = instance
-        self._count = count
-        self._unique = unique
+        self._count_outcome = count_outcome
+        self._new_suffix = new_suffix
         self._pending: deque[Request] = deque()
         self._in_progress = 0
         self._has_pending = asyncio.Event()
@@ -169,7 +166,7 @@ class Recorder:
         """Post recorded events until cancelled."""
         async with asyncio.TaskGroup() as posts:
             for _ in range(MAX_PARALLEL_POSTS):
-                posts.create_task(self._serve())
+                posts.create_task(self._post_forever())
 
     async def flush(self, timeout: float) -> None:
         """Post the recorded events within the timeout, whether `run` is still running or not. Drop the rest."""
@@ -180,24 +177,24 @@ class Recorder:
                 )
         while self._pending:
             self._pending.popleft()
-            self._count(Outcome.DROPPED)
+            self._count_outcome(Outcome.DROPPED)
         self._set_idle_if_empty()
 
     def _record(self, framework: Framework, reason: Reason) -> None:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         event_id = hash((framework.uid, reason.kind, reason.message))
-        if self._repetitions.was_posted(event_id, monotonic):
+        if self._repetitions.was_posted_recently(event_id, monotonic):
             self._repetitions.count(event_id, now)
-            self._count(Outcome.REPEATED)
+            self._count_outcome(Outcome.REPEATED)
             return
         # The completion is posted in any case: it happens once and matters most.
         is_completion = reason.kind is ReasonKind.FRAMEWORK_COMPLETED
         reserved = RESERVED_FOR_FRAMEWORK if reason.role else 0
         if not is_completion and not self._budgets.take(framework.uid, monotonic, reserved):
-            self._count(Outcome.DROPPED)
+            self._count_outcome(Outcome.DROPPED)
             return
         occurrences = self._repetitions.record(event_id, now, monotonic)
-        event = manifest(framework, reason, now, self._unique(), self._instance, occurrences)
+        event = manifest(framework, reason, now, self._new_suffix(), self._instance, occurrences)
         self._append(
             requests.create(resources.EVENTS, framework.namespace, msgspec.json.encode(event), COMPONENT)
         )
@@ -205,12 +202,12 @@ class Recorder:
     def _append(self, request: Request) -> None:
         if len(self._pending) >= MAX_PENDING:
             self._pending.popleft()
-            self._count(Outcome.DROPPED)
+            self._count_outcome(Outcome.DROPPED)
         self._pending.append(request)
         self._is_idle.clear()
         self._has_pending.set()
 
-    async def _serve(self) -> None:
+    async def _post_forever(self) -> None:
         while True:
             await self._post_pending()
             self._has_pending.clear()
@@ -233,14 +230,14 @@ class Recorder:
     async def _post(self, request: Request) -> None:
         outcome = Outcome.FAILED
         try:
-            await self._send(request, timeout=POST_TIMEOUT_SEC)
+            await self._send(request, POST_TIMEOUT_SEC)
             outcome = Outcome.SENT
         except ApiError as error:
             logger.debug("cannot post an event: %s", error)
         except Exception:
             logger.warning("internal error while posting an event", exc_info=True)
         finally:
-            self._count(outcome)
+            self._count_outcome(outcome)
 
 
 class _Posted(NamedTuple):
@@ -255,7 +252,7 @@ class _Repetitions:
     def __init__(self) -> None:
         self._posted: OrderedDict[int, _Posted] = OrderedDict()
 
-    def was_posted(self, event_id: int, monotonic: float) -> bool:
+    def was_posted_recently(self, event_id: int, monotonic: float) -> bool:
         posted = self._posted.get(event_id)
         return posted is not None and monotonic < posted.at + REPEAT_AFTER_SEC
 
@@ -278,14 +275,14 @@ class _Budgets:
     """A token bucket for each Framework: the number of events that it may still post. It starts with BURST."""
 
     def __init__(self) -> None:
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._remaining: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """The remaining number and the time of the last change, by UID."""
 
     def take(self, uid: str, monotonic: float, reserved: int) -> bool:
-        left, as_of = self._left.pop(uid, (float(BURST), monotonic))
-        left = min(BURST, left + (monotonic - as_of) / REFILL_SEC)
-        is_granted = left >= 1 + reserved
-        self._left[uid] = (left - 1 if is_granted else left, monotonic)
-        if len(self._left) > MAX_REMEMBERED:
-            self._left.popitem(last=False)
+        remaining, as_of = self._remaining.pop(uid, (float(BURST), monotonic))
+        remaining = min(BURST, remaining + (monotonic - as_of) / REFILL_SEC)
+        is_granted = remaining >= 1 + reserved
+        self._remaining[uid] = (remaining - 1 if is_granted else remaining, monotonic)
+        if len(self._remaining) > MAX_REMEMBERED:
+            self._remaining.popitem(last=False)
         return is_granted

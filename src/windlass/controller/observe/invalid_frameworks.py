@@ -5,8 +5,7 @@ Nothing else of such a Framework is changed. It is run once it is corrected.
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from windlass.controller.engine.api_port import Send
 from windlass.controller.engine.clock import Clock
@@ -28,16 +27,12 @@ log = logging.getLogger(__name__)
 RETRY_SEC = 5.0
 
 
-class ReasonObserver(Protocol):
-    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
-
-
 class InvalidFrameworkReporter:
     def __init__(
         self,
         send: Send,
         guard: LeaseGuard,
-        observer: ReasonObserver,
+        on_reasons: Callable[[Framework, Sequence[Reason]], None],
         clock: Clock,
         *,
         timeout: float,
@@ -45,7 +40,7 @@ class InvalidFrameworkReporter:
     ) -> None:
         self._send = send
         self._guard = guard
-        self._observer = observer
+        self._on_reasons = on_reasons
         self._clock = clock
         self._timeout = timeout
         self._field_manager = field_manager
@@ -92,7 +87,7 @@ class InvalidFrameworkReporter:
             self._pending.setdefault(key, invalid)
             return False
         reason = Reason(ReasonKind.INVALID, invalid.error, is_warning=True)
-        self._observer.on_reasons(_identified(invalid), (reason,))
+        self._on_reasons(_identified(invalid), (reason,))
         return True
 
 

@@ -7,6 +7,7 @@ and tasks are counted at each scrape, everything else when it happens.
 from collections import Counter as Tally
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import prometheus_client as prometheus
 from prometheus_client import exposition
@@ -33,7 +34,7 @@ LONG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 2
 
 RETRY_CLASSES = ("succeeded", "transient", "conflict", "permanent", "unknown")
 RETRY_LEVELS = ("framework", "task")
-YOUNG_STATES = frozenset({states.CREATION_PENDING, states.CREATION_REQUESTED, states.PREPARING})
+STATES_BEFORE_RUNNING = frozenset({states.CREATION_PENDING, states.CREATION_REQUESTED, states.PREPARING})
 """States in which no task of the attempt has run yet."""
 MAX_TRACKED_GANGS = 10_000
 """Above this limit the oldest gang is not measured."""
@@ -51,60 +52,45 @@ class Metrics:
         self._clock = clock
         self._registry = registry = prometheus.CollectorRegistry()
         self._gangs = _Gangs()
-        self._requests = prometheus.Counter(
+        counter = partial(prometheus.Counter, registry=registry)
+        short_histogram = partial(prometheus.Histogram, buckets=SHORT_BUCKETS, registry=registry)
+        long_histogram = partial(prometheus.Histogram, buckets=LONG_BUCKETS, registry=registry)
+        self._requests = counter(
             "windlass_api_requests",
             "Requests to the API server by verb, resource and status code; code 0 means no answer.",
             ("verb", "resource", "code"),
-            registry=registry,
         )
-        self._request_duration = prometheus.Histogram(
+        self._request_duration = short_histogram(
             "windlass_api_request_duration_seconds",
             "Response time of the API server, without watches.",
             ("verb",),
-            buckets=SHORT_BUCKETS,
-            registry=registry,
         )
-        self._pass_duration = prometheus.Histogram(
+        self._pass_duration = short_histogram(
             "windlass_pass_duration_seconds",
             "Duration of one pass over one Framework, including its requests.",
-            buckets=SHORT_BUCKETS,
-            registry=registry,
         )
-        self._retries = prometheus.Counter(
+        self._retries = counter(
             "windlass_retries",
             "Retried attempts, by level and by the class of their failure.",
             ("level", "class"),
-            registry=registry,
         )
-        self._first_pod = prometheus.Histogram(
+        self._first_pod = long_histogram(
             "windlass_time_to_first_pod_seconds",
             "Time from the creation of a Framework to its first pod, without suspended time.",
-            buckets=LONG_BUCKETS,
-            registry=registry,
         )
-        self._barrier_wait = prometheus.Histogram(
+        self._barrier_wait = long_histogram(
             "windlass_barrier_wait_seconds",
             "Time from the first pod address of an attempt until all of its tasks (at least two) have one.",
-            buckets=LONG_BUCKETS,
-            registry=registry,
         )
-        self._events = prometheus.Counter(
-            "windlass_events", "Kubernetes events, by outcome.", ("outcome",), registry=registry
-        )
-        self._watch_errors = prometheus.Counter(
-            "windlass_watch_troubles",
-            "Lists and watches that failed and were restarted.",
-            ("resource",),
-            registry=registry,
+        self._events = counter("windlass_events", "Kubernetes events, by outcome.", ("outcome",))
+        self._watch_errors = counter(
+            "windlass_watch_troubles", "Lists and watches that failed and were restarted.", ("resource",)
         )
         build = prometheus.Info("windlass_build", "The version of Windlass.", registry=registry)
         build.info({"version": __version__})
         prometheus.ProcessCollector(registry=registry)
         registry.register(_StateCollector(frameworks, queue_depth, is_leader))
-        self._start_at_zero()
-
-    def _start_at_zero(self) -> None:
-        """Create all series, because `rate` does not see the first increment of a new one."""
+        # All series are created now, because `rate` does not see the first increment of a new one.
         for level in RETRY_LEVELS:
             for retry_class in RETRY_CLASSES:
                 self._retries.labels(level, retry_class)
@@ -202,8 +188,12 @@ class _StateCollector(Collector):
         self._counted = counted
         yield _by_state("windlass_frameworks", "Frameworks, by state.", frameworks)
         yield _by_state("windlass_tasks", "Tasks of all Frameworks, by state.", tasks)
-        yield _gauge("windlass_queue_depth", "Frameworks that wait for a pass.", self._queue_depth())
-        yield _gauge("windlass_leader", "Whether this replica is the leader.", self._is_leader())
+        yield GaugeMetricFamily(
+            "windlass_queue_depth", "Frameworks that wait for a pass.", value=self._queue_depth()
+        )
+        yield GaugeMetricFamily(
+            "windlass_leader", "Whether this replica is the leader.", value=self._is_leader()
+        )
 
 
 def _state(framework: Framework) -> State:
@@ -217,15 +207,11 @@ def _tasks_by_state(framework: Framework) -> Mapping[State, int]:
     return Tally(task.state for role in framework.status.attempt_status.roles for task in role.task_statuses)
 
 
-def _by_state(name: str, meaning: str, counts: Mapping[State, int]) -> Metric:
-    family = GaugeMetricFamily(name, meaning, labels=("state",))
+def _by_state(name: str, description: str, counts: Mapping[State, int]) -> Metric:
+    family = GaugeMetricFamily(name, description, labels=("state",))
     for state in State:
         family.add_metric((state.value,), counts.get(state, 0))
     return family
-
-
-def _gauge(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, meaning, value=value)
 
 
 # Retries
@@ -258,8 +244,8 @@ def _class(completion: CompletionType | None) -> str:
 # Durations
 
 
-def _is_young(framework: Framework) -> bool:
-    return framework.status is None or framework.status.state in YOUNG_STATES
+def _is_before_running(framework: Framework) -> bool:
+    return framework.status is None or framework.status.state in STATES_BEFORE_RUNNING
 
 
 def _tasks(framework: Framework) -> Iterator[TaskStatus]:
@@ -281,7 +267,7 @@ def _has_address(framework: Framework) -> bool:
 def _has_first_pod(before: Framework, after: Framework) -> bool:
     """Whether this store adds the first pod of the first attempt."""
     is_first_attempt = after.status is not None and after.status.attempt_status.id == 0
-    return is_first_attempt and _is_young(before) and not _has_pod(before) and _has_pod(after)
+    return is_first_attempt and _is_before_running(before) and not _has_pod(before) and _has_pod(after)
 
 
 class _Gang:
@@ -297,14 +283,14 @@ class _Gang:
         while self._role < len(roles):
             tasks = roles[self._role].task_statuses
             while self._task < len(tasks):
-                if _is_awaited(tasks[self._task]):
+                if _may_get_address(tasks[self._task]):
                     return False
                 self._task += 1
             self._role, self._task = self._role + 1, 0
         return True
 
 
-def _is_awaited(task: TaskStatus) -> bool:
+def _may_get_address(task: TaskStatus) -> bool:
     """Whether the task has no address and may get one."""
     return not task.attempt_status.pod_ip and not task.deletion_pending and not task.is_completed
 
@@ -332,7 +318,7 @@ class _Gangs:
 
     def _begin(self, before: Framework, after: Framework, monotonic: float) -> _Gang | None:
         status = after.status
-        if status is None or status.summary.tasks < 2 or not _is_young(before):
+        if status is None or status.summary.tasks < 2 or not _is_before_running(before):
             return None
         # The time of an address that existed before is unknown.
         if _has_address(before) or not _has_address(after):

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from windlass.controller.leader.server_clock import ServerClock
+from windlass.controller.engine.system_clock import ServerClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = 3600.0
