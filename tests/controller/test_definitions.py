@@ -97,7 +97,7 @@ NOT_ACCEPTED = {"conditions": [{"type": "NamesAccepted", "status": "False", "mes
     ("of_controller", "flaw", "words"),
     [
         (None, Flaw.MISSING, ["is missing", "windlass install --crds-only --apply", "--manage-crds"]),
-        (ours(CONTROLLER, metadata=GOING), Flaw.GOING, ["is being deleted"]),
+        (ours(CONTROLLER, metadata=GOING), Flaw.DELETING, ["is being deleted"]),
         (ours(CONTROLLER, status={}), Flaw.NOT_ESTABLISHED, ["is not served by the API server"]),
         (ours(CONTROLLER, status=NOT_ACCEPTED), Flaw.NOT_ESTABLISHED, ["fw is taken"]),
         (with_version(CONTROLLER, served=False), Flaw.NOT_SERVED, ["does not serve version v1"]),
@@ -148,7 +148,7 @@ def without_service() -> Json:
         ),
         (
             {**manifests.gang_crd(), "metadata": {**GOING, "name": GANGS}},
-            Flaw.GOING,
+            Flaw.DELETING,
             ["is being deleted, together with all Gangs"],
         ),
         ({**manifests.gang_crd(), "status": {}}, Flaw.NOT_ESTABLISHED, ["is not served by the API server"]),

@@ -49,7 +49,7 @@ def type_check(kind: str) -> Check:
 
     def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         if isinstance(node, expected):
-            yield from pod_schema.check_type(node, kind, path)
+            yield from pod_schema.check(node, kind, path)
 
     return check
 

@@ -88,7 +88,7 @@ class ProgressFiles:
             if not stat.S_ISREG(status.st_mode) or self._versions.get(path) == version:
                 return None
             self._versions[path] = version
-            start = max(status.st_size - progress.MAX_BYTES, 0)
-            return progress.parse_file(os.pread(descriptor, progress.MAX_BYTES, start))
+            start = max(status.st_size - progress.TAIL_BYTES, 0)
+            return progress.parse_file(os.pread(descriptor, progress.TAIL_BYTES, start))
         finally:
             os.close(descriptor)

@@ -79,15 +79,6 @@ def encode_framework(framework: Framework) -> bytes:
     return _encoder.encode(framework)
 
 
-def encode_status(status: FrameworkStatus, compress: bool = True) -> bytes:
-    whole = _encoder.encode(status)
-    # The task role statuses are a part of the status, so they are smaller.
-    if not compress or len(whole) < COMPRESSION_THRESHOLD:
-        return whole
-    compressed = compress_status(status)
-    return whole if compressed is status else _encoder.encode(compressed)
-
-
 def compress_status(status: FrameworkStatus) -> FrameworkStatus:
     """Return the status for storage: large task role statuses become base64(gzip(JSON)). Deterministic."""
     if not status.attempt_status.task_role_statuses:

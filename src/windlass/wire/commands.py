@@ -21,24 +21,9 @@ _CAPITALS = re.compile(r"[A-Z_][A-Z0-9_]*")
 _QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\$`]|\\.)*"|\\[^\n]""", re.DOTALL)
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`*?\[\]\n]|(?:^|\s)[#~{}!]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_SHELL_WORDS = frozenset(
-    {
-        ".",
-        ":",
-        "alias",
-        "case",
-        "cd",
-        "command",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "for",
-        "if",
-        "readonly",
-        "set",
-    }
-    | {"shift", "source", "trap", "ulimit", "umask", "unset", "until", "wait", "while"}
+_SHELL_WORD = re.compile(
+    r"\.|:|alias|case|cd|command|eval|exec|exit|export|for|if|readonly|set|shift|source|trap|ulimit|umask|unset|until"
+    r"|wait|while"
 )
 """Builtins and keywords of the shell."""
 _KUBERNETES_SYNTAX = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)|\$(?=[$(])")
@@ -61,7 +46,7 @@ def _needs_shell(text: str, found: list[str]) -> bool:
     first = found[0] if found else ""
     return (
         _SHELL_SYNTAX.search(bare) is not None
-        or first in _SHELL_WORDS
+        or _SHELL_WORD.fullmatch(first) is not None
         or _ASSIGNMENT.match(first) is not None
         or '"' in bare  # a quoted string with an expansion
     )

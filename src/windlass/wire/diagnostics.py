@@ -152,6 +152,11 @@ def warning(
     )
 
 
+def missing_field(at: Located, path: str, name: str, description: str = "") -> Diagnostic:
+    """Return the error about a missing field of the object at `path`. The description follows the field's name."""
+    return error(at, path, f'missing required field "{name}"{description}', Rule.MISSING_FIELD)
+
+
 def collect(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of a file, sorted by position. A value that aliases repeat has one diagnostic."""
     once: dict[tuple[int, int, str], Diagnostic] = {}
@@ -253,8 +258,3 @@ def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     if len(known) > _MAX_LISTED:
         return "No similar name is known."
     return f"Known names: {', '.join(map(truncate, known))}."
-
-
-def unknown_field(name: str, known: tuple[str, ...]) -> str:
-    """Return the message about an unknown field."""
-    return f"unknown field {quoted(name)}. {did_you_mean(name, known)}"

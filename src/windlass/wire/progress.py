@@ -13,7 +13,7 @@ import msgspec
 
 MAX_VALUES = 20
 MAX_VALUE_LENGTH = 100
-MAX_BYTES = 4096
+TAIL_BYTES = 4096
 """The number of bytes to read from the end of the file."""
 
 _MARK = "windlass progress "
@@ -44,7 +44,7 @@ def parse_line(line: str) -> Progress | None:
 
 def parse_file(data: bytes) -> Progress | None:
     """Parse the last non-empty line that ends with a line break, or the only line, with or without one."""
-    lines = data[-MAX_BYTES:].decode("utf-8", "replace").split("\n")
+    lines = data[-TAIL_BYTES:].decode("utf-8", "replace").split("\n")
     # The program may still be writing the last line. A single line may have no line break.
     candidates = lines if len(lines) == 1 else lines[:-1]
     for line in reversed(candidates):

@@ -31,8 +31,8 @@ _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json | bytes) -> str:
     """Return a line with the message, the trigger, the mark and the object as JSON."""
     # A mark in the message would be found first.
-    said = " ".join(message.splitlines()).replace(MARK, " ObjectSnapshot ")
-    return f"{said}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_SEPARATORS)}"
+    text = " ".join(message.splitlines()).replace(MARK, " ObjectSnapshot ")
+    return f"{text}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_SEPARATORS)}"
 
 
 def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framework:
@@ -41,31 +41,31 @@ def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framewor
     spec = msgspec.structs.replace(framework.spec, task_roles=task_roles)
     status = framework.status
     if status is not None:
-        kept = next(
+        role_status = next(
             (found for found in codec.expand_status(status).attempt_status.roles if found.name == role),
             TaskRoleStatus(name=role),
         )
         attempt = msgspec.structs.replace(
             status.attempt_status,
-            task_role_statuses=(msgspec.structs.replace(kept, task_statuses=(task,)),),
+            task_role_statuses=(msgspec.structs.replace(role_status, task_statuses=(task,)),),
             task_role_statuses_compressed=msgspec.UNSET,
         )
         status = msgspec.structs.replace(status, attempt_status=attempt)
     return msgspec.structs.replace(framework, spec=spec, status=status)
 
 
-def is_enabled(trigger: SnapshotTrigger, wanted: LogObjectSnapshot) -> bool:
+def is_enabled(trigger: SnapshotTrigger, settings: LogObjectSnapshot) -> bool:
     match trigger:
         case SnapshotTrigger.FRAMEWORK_RETRY:
-            return wanted.framework.on_framework_retry
+            return settings.framework.on_framework_retry
         case SnapshotTrigger.FRAMEWORK_DELETION:
-            return wanted.framework.on_framework_deletion
+            return settings.framework.on_framework_deletion
         case SnapshotTrigger.TASK_RETRY:
-            return wanted.task.on_task_retry
+            return settings.task.on_task_retry
         case SnapshotTrigger.TASK_DELETION:
-            return wanted.task.on_task_deletion
+            return settings.task.on_task_deletion
         case SnapshotTrigger.POD_DELETION:
-            return wanted.pod.on_pod_deletion
+            return settings.pod.on_pod_deletion
 
 
 def _compact_json(obj: Framework | Json | bytes) -> str:

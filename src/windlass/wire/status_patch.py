@@ -6,11 +6,12 @@ server answer 409. A `test` operation would make it answer 422.
 
 import functools
 from collections.abc import Iterator
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
 from windlass.k8s.json_patch import require_version
+from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.status import (
     FrameworkAttemptStatus,
@@ -29,12 +30,6 @@ _DESCENDED: tuple[type[msgspec.Struct], ...] = (FrameworkStatus, FrameworkAttemp
 _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
 
-class Operation(TypedDict):
-    op: str
-    path: str
-    value: Any
-
-
 def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
     """Return the patch of a stored Framework to a new status."""
     if framework.status is None:
@@ -42,7 +37,7 @@ def status_patch(framework: Framework, status: FrameworkStatus, *, compress: boo
     stored = codec.compress_status(status) if compress else status
     if stored is not status:
         return _encoded(framework, _with_whole_attempt(framework.status, stored))
-    operations: list[Operation] = []
+    operations: list[Json] = []
     for operation in _differences("/status", framework.status, status):
         operations.append(operation)
         if len(operations) == MAX_OPERATIONS:
@@ -56,16 +51,16 @@ def full_status_patch(framework: Framework, status: FrameworkStatus, *, compress
     return _encoded(framework, [_set("/status", stored)])
 
 
-def _encoded(framework: Framework, operations: list[Operation]) -> bytes:
+def _encoded(framework: Framework, operations: list[Json]) -> bytes:
     return _ENCODER.encode([require_version(framework.metadata.resource_version), *operations])
 
 
-def _set(path: str, value: Any) -> Operation:
+def _set(path: str, value: Any) -> Json:
     """Return an `add` operation, which also replaces an existing field."""
     return {"op": "add", "path": path, "value": value}
 
 
-def _with_whole_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Operation]:
+def _with_whole_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Json]:
     """Return operations that replace the attempt as a whole and other fields as needed."""
     return [
         *_differences("/status", old, msgspec.structs.replace(new, attempt_status=old.attempt_status)),
@@ -73,7 +68,7 @@ def _with_whole_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Oper
     ]
 
 
-def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterator[Operation]:
+def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterator[Json]:
     for field, key in _fields(type(new)):
         before, after = getattr(old, field), getattr(new, field)
         if before is after or after is msgspec.UNSET:
@@ -89,7 +84,7 @@ def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterato
 
 def _item_differences(
     path: str, old: tuple[msgspec.Struct, ...], new: tuple[msgspec.Struct, ...]
-) -> Iterator[Operation]:
+) -> Iterator[Json]:
     for position, (before, after) in enumerate(zip(old, new, strict=True)):
         if before is after:
             continue

@@ -49,6 +49,18 @@ def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic
         yield diagnostics.error(node, path, message, Rule.WRONG_VALUE, fix)
 
 
+def unknown_fields(node: tree.Mapping, known: tuple[str, ...], path: str) -> Iterator[Diagnostic]:
+    for key in node.entries:
+        if key not in known:
+            yield diagnostics.error(
+                node.keys[key],
+                diagnostics.field(path, key),
+                f"unknown field {diagnostics.quoted(key)}. {diagnostics.did_you_mean(key, known)}",
+                diagnostics.rule_for(key, known),
+                diagnostics.rename_fix(key, known, node.entries),
+            )
+
+
 def describe(node: tree.Node) -> str:
     """Return the value of a node in words."""
     match node:
@@ -66,10 +78,6 @@ def describe(node: tree.Node) -> str:
             return f"the number {diagnostics.quoted(value)}"
         case tree.Invalid():
             return "an invalid value"
-
-
-def is_integer(node: tree.Node) -> bool:
-    return isinstance(node, tree.Scalar) and isinstance(node.value, int) and not isinstance(node.value, bool)
 
 
 def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
@@ -94,22 +102,14 @@ def _check_struct(
     known = tuple(fields)
     unknown = [key for key in node.entries if key not in fields]
     if not is_open:
-        for key in unknown:
-            yield diagnostics.error(
-                node.keys[key],
-                diagnostics.field(path, key),
-                diagnostics.unknown_field(key, known),
-                diagnostics.rule_for(key, known),
-                diagnostics.rename_fix(key, known, node.entries),
-            )
+        yield from unknown_fields(node, known, path)
     misspelt = {diagnostics.nearest(key, known) for key in unknown}
     for name, field in fields.items():
         value = node.get(name)
         if value is not None:
             yield from _check_type(value, field.type, diagnostics.field(path, name))
         elif field.required and name not in misspelt:
-            message = f'missing required field "{name}"'
-            yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
+            yield diagnostics.missing_field(node, path, name)
 
 
 def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
@@ -179,7 +179,7 @@ def _accepts(kind: inspect.Type, node: tree.Node) -> bool:
         case inspect.BoolType():
             return isinstance(value, bool)
         case inspect.IntType():
-            return is_integer(node)
+            return tree.integer_of(node) is not None
         case inspect.FloatType():
             return isinstance(value, float)
     return isinstance(value, str)
@@ -233,7 +233,7 @@ def _check_number(
     node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str
 ) -> Iterator[Diagnostic]:
     value: Any = node.value if isinstance(node, tree.Scalar) else None
-    is_whole_number = is_integer(node)
+    is_whole_number = tree.integer_of(node) is not None
     is_a_number = is_whole_number or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
     word = "an integer" if isinstance(kind, inspect.IntType) else "a number"
     if not is_a_number:
@@ -278,11 +278,11 @@ def _quoting(node: tree.Node, expected: str) -> Fix | None:
     is_text = isinstance(node.value, str)
     if not is_text and expected.startswith("a string"):
         return Fix(Remedy.QUOTE)
-    if is_text and expected.startswith("an integer") and _is_an_integer_in_quotes(str(node.value)):
+    if is_text and expected.startswith("an integer") and _is_integer_without_quotes(str(node.value)):
         return Fix(Remedy.UNQUOTE, str(node.value))
     return None
 
 
-def _is_an_integer_in_quotes(text: str) -> bool:
-    """Return whether removing the quotes keeps the value. "010" would become an octal number."""
+def _is_integer_without_quotes(text: str) -> bool:
+    """Return whether the text without quotes is the same integer. 010 would be an octal number."""
     return text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")

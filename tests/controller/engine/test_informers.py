@@ -497,8 +497,8 @@ def _fail(*_: object, **__: object) -> None:
     ("kind", "put", "item"),
     [
         pytest.param("frameworks", "put_framework", raw(JOB), id="framework"),
-        pytest.param("config_maps", "put_config_map", raw(config_map()), id="config map"),
-        pytest.param("pods", "put_pod", raw(pod()), id="pod"),
+        pytest.param("config_maps", "put", raw(config_map()), id="config map"),
+        pytest.param("pods", "put", raw(pod()), id="pod"),
     ],
 )
 def test_failed_event_is_logged_and_the_next_one_is_processed(
@@ -525,7 +525,7 @@ def test_failed_list_raises(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """An incomplete list would make other objects look deleted."""
     bench = Bench()
     (reflector,) = getattr(bench, kind)()
-    monkeypatch.setattr(bench.cache, f"replace_{kind}", _fail)
+    monkeypatch.setattr(bench.cache, "replace_frameworks" if kind == "frameworks" else "replace", _fail)
     with pytest.raises(_BugError):
         reflector.says(Listed([], "20"))
 

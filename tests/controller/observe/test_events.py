@@ -408,7 +408,7 @@ def test_memory_is_bounded() -> None:
             server.record(STARTED, framework=builders.framework("job", uid=f"uid-{number}"))
         assert len(server.recorder._pending) == events.MAX_PENDING
         assert len(server.recorder._repetitions._posted) == events.MAX_REMEMBERED
-        assert len(server.recorder._budgets._left) == events.MAX_REMEMBERED
+        assert len(server.recorder._budgets._remaining) == events.MAX_REMEMBERED
 
     play(story)
 

@@ -96,7 +96,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if kind == names.KIND and names.group_of(api_version) in names.GROUPS:
         yield from framework.check(node, path)
     elif api_version in _CHECKED_API_VERSIONS and f"V1{kind}" in k8s_types.types():
-        yield from pod_schema.check_type(node, f"V1{kind}", path)
+        yield from pod_schema.check(node, f"V1{kind}", path)
         yield from _check_derived_names(node, kind, path)
 
 
@@ -150,7 +150,7 @@ def _check_derived_names(node: tree.Mapping, kind: str, path: str) -> Iterator[D
     if name_node is None or name is None:
         return
     limit, reason = _MAX_LABEL, ""
-    completions = tree.dig(node, "spec", "completions")
+    completions = tree.integer_of(tree.dig(node, "spec", "completions"))
     if kind == "StatefulSet":
         limit = MAX_STATEFUL_SET_NAME
         reason = (
@@ -160,10 +160,9 @@ def _check_derived_names(node: tree.Mapping, kind: str, path: str) -> Iterator[D
     elif (
         kind == "Job"
         and tree.text_of(tree.dig(node, "spec", "completionMode")) == "Indexed"
-        and isinstance(completions, tree.Scalar)
-        and structural_validation.is_integer(completions)
+        and completions is not None
     ):
-        limit = _MAX_LABEL - len(f"-{int(str(completions.value)) - 1}")
+        limit = _MAX_LABEL - len(f"-{completions - 1}")
         reason = "the host name of a pod is the name of the Job, a hyphen and the index"
     # A name that is too long for any object has its own diagnostic.
     if limit < len(name) <= _MAX_LABEL:

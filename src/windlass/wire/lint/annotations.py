@@ -9,6 +9,7 @@ from windlass.model import names, role_names
 from windlass.model.feature_annotations import Features, Runtime, requested_features, unknown_values
 from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Rule
+from windlass.wire.lint import ports
 from windlass.wire.semantic_validation import ADDRESS_LIST_RUNTIMES
 from windlass.wire.yaml import tree
 
@@ -17,7 +18,8 @@ _PORTLESS_RUNTIMES = frozenset({Runtime.MPI, Runtime.PLAIN})
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    annotations = _annotations(framework)
+    found = tree.dig(framework, "metadata", "annotations")
+    annotations = found.entries if isinstance(found, tree.Mapping) else {}
     where = diagnostics.field(path, "metadata", "annotations")
     written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
     for name, value, known in unknown_values(written):
@@ -26,15 +28,9 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     features = requested_features(written)
     if features.uses_dns_names:
         yield from _check_name(framework, path)
-    for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
-        at = diagnostics.item(diagnostics.field(path, "spec", "taskRoles"), index)
-        yield from _check_role_name(role, at, features)
-        yield from _check_ports(role, at, features)
-
-
-def _annotations(framework: tree.Mapping) -> dict[str, tree.Node]:
-    found = tree.dig(framework, "metadata", "annotations")
-    return dict(found.entries) if isinstance(found, tree.Mapping) else {}
+    for role, role_path in ports.roles_of(framework, path):
+        yield from _check_role_name(role, role_path, features)
+        yield from _check_ports(role, role_path, features)
 
 
 def _check_name(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
@@ -63,13 +59,13 @@ def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator
 def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     pod = tree.dig(role, "task", "pod", "spec")
     declared = list(_declared_ports(pod))
-    is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.NON_MEMBERS
-    wants_ports = (
-        is_a_member
+    is_member = tree.text_of(tree.dig(role, "name")) not in role_names.NON_MEMBERS
+    needs_port = (
+        is_member
         and features.runtime not in _PORTLESS_RUNTIMES
         and (features.uses_dns_names or features.uses_gang)
     )
-    if wants_ports and pod is not None and not declared:
+    if needs_port and pod is not None and not declared:
         message = (
             f"no container declares a port: other tasks connect to {names.DEFAULT_PORT}. Declare the containerPort "
             "that the tasks listen on"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -11,9 +12,11 @@ from windlass.model.framework import Framework, FrameworkSpec
 from windlass.model.status import FrameworkStatus
 from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
-from windlass.wire.lint import annotations, pods, policies, ports
+from windlass.wire.lint import annotations, policies, ports
 from windlass.wire.yaml import tree
 
+_MAX_COMPARED = 200
+"""The maximum number of volumes to search for a similar name."""
 API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
 
 
@@ -31,7 +34,8 @@ def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
 
 
 def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    yield from _check_fields(framework, path)
+    known = structural_validation.field_names(Framework)
+    yield from structural_validation.unknown_fields(framework, known, path)
     yield from _check_kind(framework, path)
     yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
     yield from _check_spec(framework, diagnostics.field(path, "spec"))
@@ -39,26 +43,12 @@ def _check_fields_and_names(framework: tree.Mapping, path: str) -> Iterator[Diag
     yield from annotations.check(framework, path)
 
 
-def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
-    known = structural_validation.field_names(Framework)
-    for key in framework.entries:
-        if key not in known:
-            yield diagnostics.error(
-                framework.keys[key],
-                diagnostics.field(path, key),
-                diagnostics.unknown_field(key, known),
-                diagnostics.rule_for(key, known),
-                diagnostics.rename_fix(key, known, framework.entries),
-            )
-
-
 def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, accepted in (("apiVersion", API_VERSIONS), ("kind", (names.KIND,))):
         node = framework.get(field)
         expected = " or ".join(accepted)
         if node is None:
-            message = f'missing required field "{field}": expected {expected}'
-            yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+            yield diagnostics.missing_field(framework, path, field, f": expected {expected}")
         elif tree.text_of(node) not in accepted:
             yield from structural_validation.wrong_type(node, expected, diagnostics.field(path, field))
 
@@ -66,16 +56,14 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     metadata = framework.get("metadata")
     if metadata is None:
-        message = 'missing required field "metadata" with the name of the Framework'
-        yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+        yield diagnostics.missing_field(framework, path, "metadata", " with the name of the Framework")
         return
     yield from structural_validation.check(metadata, ObjectMeta, path, is_open=True)
     if not isinstance(metadata, tree.Mapping):
         return
     name = metadata.get("name")
     if name is None:
-        message = 'missing required field "name"'
-        yield diagnostics.error(metadata, path, message, Rule.MISSING_FIELD)
+        yield diagnostics.missing_field(metadata, path, "name")
         return
     text = tree.text_of(name)
     if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
@@ -94,8 +82,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     spec = framework.get("spec")
     if spec is None:
         if not _is_misspelt(framework, "spec", structural_validation.field_names(Framework)):
-            message = 'missing required field "spec" with at least one task role'
-            yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+            yield diagnostics.missing_field(framework, path, "spec", " with at least one task role")
         return
     yield from structural_validation.check(spec, FrameworkSpec, path)
     if not isinstance(spec, tree.Mapping):
@@ -103,8 +90,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     roles = spec.get("taskRoles")
     if roles is None:
         if not _is_misspelt(spec, "taskRoles", structural_validation.field_names(FrameworkSpec)):
-            message = 'missing required field "taskRoles" with at least one role'
-            yield diagnostics.error(spec, path, message, Rule.MISSING_FIELD)
+            yield diagnostics.missing_field(spec, path, "taskRoles", " with at least one role")
         return
     roles_path = f"{path}.taskRoles"
     if isinstance(roles, tree.Sequence) and not roles.items:
@@ -118,15 +104,55 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
 def _check_task(role: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     task = role.get("task")
     if task is None:
-        message = 'missing required field "task" with a pod template'
-        yield diagnostics.error(role, path, message, Rule.MISSING_FIELD)
-        return
+        yield diagnostics.missing_field(role, path, "task", " with a pod template")
     if not isinstance(task, tree.Mapping):
         return
-    yield from pods.check(task, f"{path}.task")
     pod = task.get("pod")
+    pod_path = f"{path}.task.pod"
+    if pod is None:
+        yield diagnostics.missing_field(task, f"{path}.task", "pod", " with a pod template")
     if isinstance(pod, tree.Mapping):
-        yield from pod_schema.check(pod, f"{path}.task.pod")
+        yield from _check_pod(pod, pod_path)
+        yield from pod_schema.check(pod, pod_schema.POD_TEMPLATE, pod_path)
+
+
+def _check_pod(pod: tree.Mapping, path: str) -> Iterator[Diagnostic]:
+    """Require what the schema does not: a spec, at least one container, and a volume for each mount."""
+    if pod.get("spec") is None:
+        yield diagnostics.missing_field(pod, path, "spec", " with containers")
+    containers = tree.dig(pod, "spec", "containers")
+    if isinstance(containers, tree.Sequence) and not containers.items:
+        yield diagnostics.error(
+            containers, f"{path}.spec.containers", "found an empty list, expected at least one container"
+        )
+    yield from _check_mounts(pod.get("spec"), f"{path}.spec")
+
+
+def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Diagnostic]:
+    volumes = [
+        tree.text_of(tree.dig(volume, "name")) for volume in tree.items_of(tree.dig(pod_spec, "volumes"))
+    ]
+    known = dict.fromkeys(name for name in volumes if name is not None)
+    compared = tuple(islice(known, _MAX_COMPARED))
+    for container, container_path in ports.containers_of(pod_spec, path):
+        for index, mount in enumerate(tree.items_of(container.get("volumeMounts"))):
+            name = tree.dig(mount, "name")
+            text = tree.text_of(name)
+            if name is None or text is None or text in known:
+                continue
+            yield diagnostics.error(
+                name,
+                f"{diagnostics.item(f'{container_path}.volumeMounts', index)}.name",
+                f"found {diagnostics.quoted(text)}, expected the name of a volume of this pod. "
+                f"{_remedy(text, compared)}",
+                Rule.UNKNOWN_VOLUME,
+            )
+
+
+def _remedy(name: str, known: tuple[str, ...]) -> str:
+    if not known:
+        return f"The pod has no volumes: add a volume {diagnostics.quoted(name)}."
+    return diagnostics.did_you_mean(name, known)
 
 
 def _check_role_names(
@@ -175,10 +201,7 @@ def _pod_names(framework: str, node: tree.Mapping) -> Iterator[str]:
 
 
 def _highest_index(role: tree.Node) -> int:
-    number = tree.dig(role, "taskNumber")
-    is_usable = number is not None and structural_validation.is_integer(number)
-    value = number.value if is_usable and isinstance(number, tree.Scalar) else 0
-    return max(0, value - 1) if isinstance(value, int) else 0
+    return max(0, (tree.integer_of(tree.dig(role, "taskNumber")) or 0) - 1)
 
 
 def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool:

@@ -12,8 +12,9 @@ import msgspec
 from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED
-from windlass.wire import diagnostics, structural_validation
+from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
+from windlass.wire.lint import ports
 from windlass.wire.yaml import tree
 
 _PS = "ps"
@@ -78,10 +79,15 @@ class _Endless(msgspec.Struct, frozen=True):
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Check a Framework at `path` of its document."""
     spec_path = diagnostics.field(path, "spec")
-    roles = tuple(_roles(framework, f"{spec_path}.taskRoles"))
+    runtime = tree.text_of(tree.dig(framework, "metadata", "annotations", names.RUNTIME_ANNOTATION)) or ""
+    roles = tuple(
+        _Role(node, role_path, runtime)
+        for node, role_path in ports.roles_of(framework, path)
+        if isinstance(node, tree.Mapping)
+    )
     for role in roles:
-        yield from _check_count(role, "minFailedTaskCount", _NEVER_FAILS, Rule.MIN_FAILED_TOO_LARGE)
-        yield from _check_count(role, "minSucceededTaskCount", _NEVER_SUCCEEDS, Rule.MIN_SUCCEEDED_TOO_LARGE)
+        yield from _check_count(role, "minFailedTaskCount", "failed", Rule.MIN_FAILED_TOO_LARGE)
+        yield from _check_count(role, "minSucceededTaskCount", "succeeded", Rule.MIN_SUCCEEDED_TOO_LARGE)
         yield from _check_own_barrier(framework, role)
     yield from _check_endings(roles)
     yield from _check_tasks(framework, roles, f"{spec_path}.taskRoles")
@@ -89,25 +95,14 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     yield from _check_host_paths(roles)
 
 
-def _roles(framework: tree.Mapping, path: str) -> Iterator[_Role]:
-    runtime = tree.text_of(tree.dig(framework, "metadata", "annotations", names.RUNTIME_ANNOTATION)) or ""
-    for index, node in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
-        if isinstance(node, tree.Mapping):
-            yield _Role(node, diagnostics.item(path, index), runtime)
-
-
-_NEVER_FAILS = "so failed tasks of this role never end the job"
-_NEVER_SUCCEEDS = "so succeeded tasks of this role never end the job"
-
-
-def _check_count(role: _Role, field: str, consequence: str, rule: Rule) -> Iterator[Diagnostic]:
+def _check_count(role: _Role, field: str, result: str, rule: Rule) -> Iterator[Diagnostic]:
     node = role.limit(field)
     count = _number(node)
     if node is None or not 0 < role.tasks < count:
         return
     tasks = "1 task" if role.tasks == 1 else f"{role.tasks} tasks"
     message = (
-        f"found {count}, but the role has only {tasks}: {consequence}. "
+        f"found {count}, but the role has only {tasks}: so {result} tasks of this role never end the job. "
         f"Use {role.tasks} for all tasks, or -1 if the role should not decide"
     )
     where = f"{role.path}.frameworkAttemptCompletionPolicy.{field}"
@@ -306,10 +301,9 @@ def _words(container: tree.Node) -> list[str]:
 
 
 def _is_zero(node: tree.Node | None) -> bool:
-    return node is None or (structural_validation.is_integer(node) and _number(node) == 0)
+    return node is None or tree.integer_of(node) == 0
 
 
 def _number(node: tree.Node | None) -> int:
     """Return the number; 0 if it is missing or invalid."""
-    is_usable = node is not None and structural_validation.is_integer(node)
-    return node.value if is_usable and isinstance(node, tree.Scalar) and isinstance(node.value, int) else 0
+    return tree.integer_of(node) or 0

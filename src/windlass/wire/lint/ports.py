@@ -12,9 +12,9 @@ import msgspec
 
 from windlass.wire import diagnostics
 from windlass.wire.diagnostics import Diagnostic, Rule
-from windlass.wire.lint import pods
 from windlass.wire.yaml import tree
 
+CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _PORTS = range(1, 65536)
 _AFTER_PORT = re.compile(r"(port|Port|PORT)(?:=|:\s?|\s{1,4})[\"']?(\d{2,5})(?![\w.:-])")
 _AFTER_COLON = re.compile(r":(\d{2,5})(?![\w.:-])")
@@ -49,13 +49,13 @@ class Ports(msgspec.Struct, frozen=True):
 
     def near(self, port: int) -> int | None:
         """Return a declared port that differs by one digit or by two transposed digits."""
-        return next((meant for meant in _slips(str(port)) if meant in self.owners), None)
+        return next((similar for similar in _similar_numbers(str(port)) if similar in self.owners), None)
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Check a Framework at `path` of its document."""
     name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
-    roles = tuple(_roles(framework, path))
+    roles = tuple(roles_of(framework, path))
     own_names = frozenset({name, *(tree.text_of(tree.dig(role, "name")) or "" for role, _ in roles)} - {""})
     ports = _declared(roles)
     for role, role_path in roles:
@@ -98,8 +98,8 @@ def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Ite
 
 
 def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
-    others = dict.fromkeys(match[1] for match in _FRAMEWORK_NAME.finditer(phrase.text))
-    for other in others:
+    names = dict.fromkeys(match[1] for match in _FRAMEWORK_NAME.finditer(phrase.text))
+    for other in names:
         if framework and other != framework:
             yield diagnostics.warning(
                 phrase.node,
@@ -111,14 +111,23 @@ def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
             )
 
 
-def _roles(framework: tree.Mapping, path: str) -> Iterator[tuple[tree.Node, str]]:
-    roles_path = diagnostics.field(diagnostics.field(path, "spec"), "taskRoles")
+def roles_of(framework: tree.Mapping, path: str) -> Iterator[tuple[tree.Node, str]]:
+    """Yield the task roles of a Framework at `path`, with their paths."""
+    roles_path = diagnostics.field(path, "spec", "taskRoles")
     for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
         yield role, diagnostics.item(roles_path, index)
 
 
+def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+    """Yield all containers with their paths, including init containers."""
+    for field in CONTAINER_FIELDS:
+        for index, container in enumerate(tree.items_of(tree.dig(pod_spec, field))):
+            if isinstance(container, tree.Mapping):
+                yield container, diagnostics.item(f"{path}.{field}", index)
+
+
 def _containers(role: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
-    return pods.containers_of(tree.dig(role, "task", "pod", "spec"), f"{path}.task.pod.spec")
+    return containers_of(tree.dig(role, "task", "pod", "spec"), f"{path}.task.pod.spec")
 
 
 def _declared(roles: tuple[tuple[tree.Node, str], ...]) -> Ports:
@@ -190,7 +199,7 @@ def _option(text: str) -> str:
     return words[-2] if len(words) > 1 and words[-2].startswith("-") else ""
 
 
-def _slips(digits: str) -> Iterator[int]:
+def _similar_numbers(digits: str) -> Iterator[int]:
     """Yield the numbers that differ by one digit or by two transposed digits."""
     for index, digit in enumerate(digits):
         for other in "0123456789":

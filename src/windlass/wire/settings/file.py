@@ -33,12 +33,12 @@ class OrderRule(NamedTuple):
 
     low: str
     high: str
-    because: str
+    reason: str
     may_be_equal: bool = False
-    is_about_the_lease: bool = False
+    is_about_lease: bool = False
 
     def __str__(self) -> str:
-        return f"{self.low} {'≤' if self.may_be_equal else '<'} {self.high}, since {self.because}"
+        return f"{self.low} {'≤' if self.may_be_equal else '<'} {self.high}, since {self.reason}"
 
 
 ORDERS = (
@@ -52,28 +52,28 @@ ORDERS = (
         "leaseRenewDeadlineSec",
         "leaseDurationSec",
         "a leader that cannot renew its lease must stop before another replica takes over",
-        is_about_the_lease=True,
+        is_about_lease=True,
     ),
     OrderRule(
         "leaseRetryPeriodSec",
         "leaseRenewDeadlineSec",
         "a leader must retry a renewal before the deadline",
-        is_about_the_lease=True,
+        is_about_lease=True,
     ),
     OrderRule(
         "requestTimeoutSec",
         "leaseRenewDeadlineSec",
         "a request is sent only if the lease outlasts the request timeout",
         may_be_equal=True,
-        is_about_the_lease=True,
+        is_about_lease=True,
     ),
 )
 
 
-LONGEST_RETRY = 1.2
+MAX_RETRY_JITTER = 1.2
 """Jitter extends the retry period by up to 20 %."""
-TIME_TO_RENEW = f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec"
-TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
+RENEWAL_RULE = f"{MAX_RETRY_JITTER} × leaseRetryPeriodSec < leaseRenewDeadlineSec"
+REQUEST_RULE = f"requestTimeoutSec + {MAX_RETRY_JITTER} × leaseRetryPeriodSec ≤ leaseDurationSec"
 
 
 def load_settings(data: bytes, file: str) -> Settings:
@@ -96,16 +96,16 @@ def load(
         found.extend(_attributed(_check_values(layer.root), layer, name))
     roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
     origins = {**from_environment.origins, **from_flags.origins}
-    whole = Layer(functools.reduce(_merged, roots), origins)
-    faulty = {diagnostic.path for diagnostic in found}
-    disordered = list(_check_orders(whole, name, faulty))
-    faulty |= {diagnostic.path for diagnostic in disordered}
-    found.extend(_attributed(disordered, whole, name))
-    found.extend(_attributed(_check_lease(whole.root, faulty), whole, name))
-    found.extend(_attributed(_check_burst(whole.root), whole, name))
+    merged = Layer(functools.reduce(_merged, roots), origins)
+    invalid_keys = {diagnostic.path for diagnostic in found}
+    order_errors = list(_check_orders(merged, name, invalid_keys))
+    invalid_keys |= {diagnostic.path for diagnostic in order_errors}
+    found.extend(_attributed(order_errors, merged, name))
+    found.extend(_attributed(_check_lease(merged.root, invalid_keys), merged, name))
+    found.extend(_attributed(_check_burst(merged.root), merged, name))
     if any(diagnostic.is_error for diagnostic in found):
         raise InvalidFileError([diagnostic for diagnostic in found if diagnostic.is_error])
-    return LoadedSettings(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
+    return LoadedSettings(_settings(merged.root), (*found, *environment.unknown_variables(variables)))
 
 
 def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
@@ -158,26 +158,26 @@ def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator
 
 def _check_values(root: tree.Node) -> Iterator[Diagnostic]:
     yield from structural_validation.check(root, Settings, "")
-    for key, is_right, expected in (
-        ("metricsAddress", _is_an_address, 'host:port, [v6]:port, :port, or "off"'),
+    for key, is_valid, expected in (
+        ("metricsAddress", _is_address, 'host:port, [v6]:port, :port, or "off"'),
         (
             "leaseName",
-            _is_an_object_name,
+            formats.is_object_name,
             "a name of an object: lower-case letters, digits, hyphens and dots",
         ),
         (
             "leaseNamespace",
-            _is_a_namespace,
+            _is_namespace,
             "the name of a namespace: lower-case letters, digits and hyphens",
         ),
     ):
         node = tree.dig(root, key)
         text = tree.text_of(node)
-        if node is not None and text is not None and not is_right(text):
+        if node is not None and text is not None and not is_valid(text):
             yield from structural_validation.wrong_type(node, expected, key)
 
 
-def _is_an_address(text: str) -> bool:
+def _is_address(text: str) -> bool:
     if text in ("", settings.OFF):
         return True
     try:
@@ -187,49 +187,45 @@ def _is_an_address(text: str) -> bool:
     return True
 
 
-def _is_an_object_name(text: str) -> bool:
-    return formats.is_object_name(text)
-
-
-def _is_a_namespace(text: str) -> bool:
+def _is_namespace(text: str) -> bool:
     return text == "" or re.fullmatch(names.DNS_LABEL_PATTERN, text) is not None
 
 
 # Relations between values
 
 
-def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Diagnostic]:
+def _check_orders(merged: Layer, file: str, invalid_keys: set[str]) -> Iterator[Diagnostic]:
     """Check the order of values that are valid themselves."""
-    has_election = _value(whole.root, "leaderElection") is not False
+    has_election = _value(merged.root, "leaderElection") is not False
     for order in ORDERS:
-        if faulty & {order.low, order.high} or (order.is_about_the_lease and not has_election):
+        if invalid_keys & {order.low, order.high} or (order.is_about_lease and not has_election):
             continue
-        low, high = _value(whole.root, order.low), _value(whole.root, order.high)
+        low, high = _value(merged.root, order.low), _value(merged.root, order.high)
         are_in_order = low < high or (order.may_be_equal and low == high)
         if are_in_order:
             continue
-        written = [key for key in (order.high, order.low) if whole.root.get(key) is not None]
-        to_change = min(written, key=lambda key: key not in whole.origins)
+        written = [key for key in (order.high, order.low) if merged.root.get(key) is not None]
+        to_change = min(written, key=lambda key: key not in merged.origins)
         other = order.low if to_change == order.high else order.high
         yield diagnostics.error(
-            whole.root.get(to_change) or whole.root,
+            merged.root.get(to_change) or merged.root,
             to_change,
-            f"found {diagnostics.quoted(_value(whole.root, to_change))}, and {other} is "
-            f"{diagnostics.quoted(_value(whole.root, other))} ({_origin(whole, file, other)}): expected {order}",
+            f"found {diagnostics.quoted(_value(merged.root, to_change))}, and {other} is "
+            f"{diagnostics.quoted(_value(merged.root, other))} ({_origin(merged, file, other)}): expected {order}",
         )
 
 
-def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Diagnostic]:
+def _check_lease(root: tree.Mapping, invalid_keys: set[str]) -> Iterator[Diagnostic]:
     """Require that enough of the lease is left for a request between two renewals."""
     keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
-    if _value(root, "leaderElection") is False or faulty & set(keys):
+    if _value(root, "leaderElection") is False or invalid_keys & set(keys):
         return
     duration, deadline, retry, timeout = (_value(root, key) for key in keys)
-    longest_pause = retry * LONGEST_RETRY
+    longest_pause = retry * MAX_RETRY_JITTER
     if longest_pause >= deadline:
-        key, expected = "leaseRetryPeriodSec", TIME_TO_RENEW
+        key, expected = "leaseRetryPeriodSec", RENEWAL_RULE
     elif timeout + longest_pause > duration:
-        key, expected = "requestTimeoutSec", TIME_TO_ASK
+        key, expected = "requestTimeoutSec", REQUEST_RULE
     else:
         return
     yield diagnostics.error(
@@ -254,9 +250,9 @@ def _value(root: tree.Mapping, key: str) -> Any:
     return _DEFAULTS[key]
 
 
-def _origin(whole: Layer, file: str, key: str) -> str:
-    node = whole.root.get(key)
-    return "the default" if node is None else whole.origins.get(key) or f"{file}:{node.line}"
+def _origin(merged: Layer, file: str, key: str) -> str:
+    node = merged.root.get(key)
+    return "the default" if node is None else merged.origins.get(key) or f"{file}:{node.line}"
 
 
 # Failure classes
@@ -328,13 +324,7 @@ def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Diagnostic]:
-    low = _integer(tree.dig(node, "min"), lowest)
-    high = _integer(tree.dig(node, "max"), None)
+    low, high = (tree.integer_of(tree.dig(node, key)) for key in ("min", "max"))
+    low = lowest if low is None else low
     if node is not None and low is not None and high is not None and low > high:
         yield diagnostics.error(node, path, f"found the range from {low} to {high}, expected min ≤ max")
-
-
-def _integer(node: tree.Node | None, otherwise: Any) -> Any:
-    return (
-        node.value if isinstance(node, tree.Scalar) and structural_validation.is_integer(node) else otherwise
-    )

@@ -13,8 +13,6 @@ from windlass.wire.yaml import scalars
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LINES = re.compile(r"[!-~](?:[ -~]*[!-~])?\n(?:(?:[ -~]*[!-~])?\n)*(?:[ -~]*[!-~])\n")
 """Two or more lines of printable ASCII characters without trailing spaces."""
-_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-"""A number to other parsers. Kubernetes treats numbers that are too large as strings."""
 
 
 def dump(value: Any) -> bytes:
@@ -30,7 +28,8 @@ class _KubernetesDumper(_Dumper):  # type: ignore[misc]
 
 
 def _quoted_where_needed(dumper: Any, text: str) -> Any:
-    is_plain = scalars.is_string(text) and not _NUMBER.fullmatch(text)
+    # Kubernetes treats numbers that are too large as strings; other parsers do not.
+    is_plain = isinstance(scalars.resolve(text), str) and not scalars.FLOAT.fullmatch(text)
     style = None if is_plain else '"'
     if _LINES.fullmatch(text):
         style = "|"

@@ -158,27 +158,17 @@ class _Builder:
         self._add(measured, None)
 
     def _aliased(self, event: Any) -> _Measured:
-        position = _position(event.start_mark)
+        alias = f"the alias *{diagnostics.truncate(event.anchor)}"
+        target = self.anchors.get(event.anchor)
         if event.anchor not in self.anchors:
-            raise ParseError(
-                position,
-                f"the alias *{diagnostics.truncate(event.anchor)} refers to an unknown anchor",
-                self._path(),
-            )
-        target = self.anchors[event.anchor]
-        if target is None:
-            raise ParseError(
-                position,
-                f"the alias *{diagnostics.truncate(event.anchor)} is inside the value that it refers to",
-                self._path(),
-            )
-        if len(self.open) + target.height > MAX_DEPTH:
-            raise ParseError(
-                position,
-                f"nested deeper than {MAX_DEPTH} levels with the alias *{diagnostics.truncate(event.anchor)}",
-                self._path(),
-            )
-        return target
+            problem = f"{alias} refers to an unknown anchor"
+        elif target is None:
+            problem = f"{alias} is inside the value that it refers to"
+        elif len(self.open) + target.height > MAX_DEPTH:
+            problem = f"nested deeper than {MAX_DEPTH} levels with {alias}"
+        else:
+            return target
+        raise ParseError(_position(event.start_mark), problem, self._path())
 
     def _add(self, measured: _Measured, event: Any) -> None:
         """Add a complete value to its parent. A collection has no event, and is already counted."""

@@ -23,7 +23,7 @@ _MAX_NUMBER_LENGTH = 330
 
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|0[bB]([01]+)|(0|[1-9][0-9]*))")
 _BASES = (16, 8, 2, 10)
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _UNSIGNED_64 = 2**64
 _MIN_EXPONENT_NOTATION = 1e21
 
@@ -41,14 +41,9 @@ def resolve(text: str) -> Scalar:
         # A decimal of more than 64 bits is a float, as below.
         if integer[5] is None or -_UNSIGNED_64 // 2 <= number < _UNSIGNED_64:
             return number
-    if _FLOAT.fullmatch(digits) is None or math.isinf(float(digits)):
+    if FLOAT.fullmatch(digits) is None or math.isinf(float(digits)):
         return text
     return _as_json_number(float(digits))
-
-
-def is_string(text: str) -> bool:
-    """Return whether a plain scalar with this text is a string."""
-    return isinstance(resolve(text), str)
 
 
 def _integer(match: re.Match[str]) -> int:

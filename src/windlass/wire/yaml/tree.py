@@ -94,5 +94,11 @@ def items_of(node: Node | None) -> tuple[Node, ...]:
     return node.items if isinstance(node, Sequence) else ()
 
 
+def integer_of(node: Node | None) -> int | None:
+    """Return the value of an integer; None for anything else, including booleans."""
+    value = node.value if isinstance(node, Scalar) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def text_of(node: Node | None) -> str | None:
     return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
