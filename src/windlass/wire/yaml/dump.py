@@ -29,7 +29,7 @@ class _KubernetesDumper(_Dumper):  # type: ignore[misc]
 
 def _quoted_where_needed(dumper: Any, text: str) -> Any:
     # Kubernetes treats numbers that are too large as strings; other parsers do not.
-    is_plain = isinstance(scalars.resolve(text), str) and not scalars.FLOAT.fullmatch(text)
+    is_plain = scalars.is_string(text) and not scalars.FLOAT.fullmatch(text)
     style = None if is_plain else '"'
     if _LINES.fullmatch(text):
         style = "|"

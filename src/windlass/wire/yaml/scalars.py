@@ -46,6 +46,11 @@ def resolve(text: str) -> Scalar:
     return _as_json_number(float(digits))
 
 
+def is_string(text: str) -> bool:
+    """Return whether a plain scalar with this text is a string."""
+    return isinstance(resolve(text), str)
+
+
 def _integer(match: re.Match[str]) -> int:
     digits, base = next(
         (group, base) for group, base in zip(match.groups()[1:], _BASES, strict=True) if group
