@@ -14,7 +14,7 @@ import pytest
 from windlass.decide import deletion, retry
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate import play, scenario, shrink
+from windlass.simulate import play, scenario
 from windlass.simulate.scenario import Event, EventKind, Faults, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
@@ -79,7 +79,7 @@ def stopped_while_blind(seed: int) -> Scenario:
 
 def test_pod_created_without_an_answer_does_not_outlive_its_stopped_job() -> None:
     for seed in range(60):
-        assert shrink.failure_of(stopped_while_blind(seed)) is None, seed
+        assert play.failure_of(stopped_while_blind(seed)) is None, seed
 
 
 def config_map_deleted(seed: int) -> Scenario:
@@ -134,7 +134,7 @@ def test_failing_scenario_is_shrunk() -> None:
     def fails(candidate: Scenario) -> bool:
         return culprit in candidate.events
 
-    shortest = shrink.shrink(large, fails)
+    shortest = play.shrink(large, fails)
     assert shortest.events == (culprit,)
     assert len(shortest.submissions) == 1
     assert shortest.faults == scenario.QUIET
@@ -167,7 +167,7 @@ def test_fail_fast_stops_at_the_first_violation(
     def failure_of(world: Scenario) -> str | None:
         return "planted" if is_broken and world.seed >= 3 else None
 
-    monkeypatch.setattr(shrink, "failure_of", failure_of)
+    monkeypatch.setattr(play, "failure_of", failure_of)
     monkeypatch.setattr("sys.argv", ["play", "--fail-fast", "--seeds", "20"])
     assert play.main() == code
     assert capsys.readouterr().out.strip() == printed
@@ -179,6 +179,6 @@ def test_removed_submission_removes_its_events() -> None:
         tuple(Submission(0, builders.framework(f"job{number}")) for number in range(3)),
         (Event(1, EventKind.STOP, 0), Event(2, EventKind.STOP, 1), Event(3, EventKind.STOP, 2)),
     )
-    smaller = shrink._without_submission(world, 1)
+    smaller = play._without_submission(world, 1)
     assert [event.framework for event in smaller.events] == [0, 1]
     assert [event.at for event in smaller.events] == [1, 3]

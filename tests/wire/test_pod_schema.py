@@ -13,7 +13,11 @@ CONTAINER = "pod.spec.containers[0]"
 
 
 def check(template: dict[str, Any]) -> list[Diagnostic]:
-    return list(pod_schema.check(yaml_parse.parse(msgspec.json.encode(template)).documents[0].root, pod_schema.POD_TEMPLATE, "pod"))
+    return list(
+        pod_schema.check(
+            yaml_parse.parse(msgspec.json.encode(template)).documents[0].root, pod_schema.POD_TEMPLATE, "pod"
+        )
+    )
 
 
 def pod(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ in memory, with faults drawn from a seed. `plan` runs one job with chosen faults
 """
 
 from windlass.simulate.builders import framework, role
+from windlass.simulate.invariants import Violation
 from windlass.simulate.simulation import Simulation
-from windlass.simulate.violation import Violation
 
 __all__ = ["Simulation", "Violation", "framework", "role"]

@@ -14,26 +14,24 @@ import msgspec
 
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import (
+    MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     ConflictError,
     DeletedPods,
     Listed,
     NotFoundError,
-    RefusedError,
 )
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.simulate.virtual_time import Timeline
 
-V = TypeVar("V", ConfigMapView, PodView)
+V = TypeVar("V", Framework, ConfigMapView, PodView)
 Watched = Framework | ConfigMapView | PodView
 GRACE_SECONDS = 30
-MAX_PODS_PER_DELETE = 500
 
 
 class Verb(StrEnum):
@@ -94,14 +92,15 @@ class ApiServer:
         key = key_of(framework)
         if key in self.frameworks:
             raise AlreadyExistsError(str(key))
-        metadata = msgspec.structs.replace(
-            framework.metadata, uid=self._new_uid("fw"), creation_timestamp=self._timeline.now
-        )
-        return self._put_framework(msgspec.structs.replace(framework, metadata=metadata, status=None))
+        return self.put_framework(msgspec.structs.replace(self._created(framework, "fw"), status=None))
 
-    def update_framework(self, framework: Framework) -> Framework:
+    def put_framework(self, framework: Framework) -> Framework:
         """Write a Framework without a precondition."""
-        return self._put_framework(framework)
+        framework = self._versioned(framework)
+        self.frameworks[key_of(framework)] = framework
+        self._uids[framework.uid] = framework
+        self._notify(Verb.CHANGED, framework)
+        return framework
 
     def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         key = key_of(framework)
@@ -112,7 +111,7 @@ class ApiServer:
             raise ConflictError(f"{current.metadata.resource_version} is newer")
         for listener in self.on_status_stored:
             listener(current, status)
-        return self._put_framework(msgspec.structs.replace(current, status=status))
+        return self.put_framework(msgspec.structs.replace(current, status=status))
 
     def delete_framework(self, framework: Framework, propagation: Propagation) -> None:
         key = key_of(framework)
@@ -125,7 +124,7 @@ class ApiServer:
         self._finalized.add(current.uid)
         if not current.is_deleting:
             metadata = msgspec.structs.replace(current.metadata, deletion_timestamp=self._timeline.now)
-            current = self._put_framework(msgspec.structs.replace(current, metadata=metadata))
+            current = self.put_framework(msgspec.structs.replace(current, metadata=metadata))
         self._collect_later(current.uid)
 
     # ConfigMaps
@@ -312,23 +311,17 @@ class ApiServer:
         for watcher in self.watchers:
             watcher(verb, found)
 
-    def _new_uid(self, kind: str) -> str:
-        self._serial += 1
-        return f"{kind}-{self._serial}"
-
-    def _next_version(self) -> str:
-        self._version += 1
-        return str(self._version)
-
     def _versioned(self, found: V) -> V:
-        metadata = msgspec.structs.replace(found.metadata, resource_version=self._next_version())
+        self._version += 1
+        metadata = msgspec.structs.replace(found.metadata, resource_version=self.resource_version)
         return msgspec.structs.replace(found, metadata=metadata)
 
-    def _created(self, view: V, kind: str) -> V:
+    def _created(self, new: V, kind: str) -> V:
+        self._serial += 1
         metadata = msgspec.structs.replace(
-            view.metadata, uid=self._new_uid(kind), creation_timestamp=self._timeline.now
+            new.metadata, uid=f"{kind}-{self._serial}", creation_timestamp=self._timeline.now
         )
-        return msgspec.structs.replace(view, metadata=metadata)
+        return msgspec.structs.replace(new, metadata=metadata)
 
     def _deleting(self, found: V, grace: int) -> V:
         metadata = msgspec.structs.replace(
@@ -337,14 +330,6 @@ class ApiServer:
             deletion_grace_period_seconds=grace,
         )
         return msgspec.structs.replace(found, metadata=metadata)
-
-    def _put_framework(self, framework: Framework) -> Framework:
-        metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
-        framework = msgspec.structs.replace(framework, metadata=metadata)
-        self.frameworks[key_of(framework)] = framework
-        self._uids[framework.uid] = framework
-        self._notify(Verb.CHANGED, framework)
-        return framework
 
     def _put_config_map(self, config_map: ConfigMapView) -> ConfigMapView:
         config_map = self._versioned(config_map)
@@ -366,8 +351,7 @@ class ApiServer:
         del self.frameworks[key_of(framework)]
         del self._uids[framework.uid]
         self._finalized.discard(framework.uid)
-        metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
-        self._notify(Verb.DELETED, msgspec.structs.replace(framework, metadata=metadata))
+        self._notify(Verb.DELETED, self._versioned(framework))
         for dependent in self.dependents_of(framework.uid):
             self._collect_later(dependent.uid)
 
@@ -395,7 +379,3 @@ class ApiServer:
         owner = found.controller
         if owner is not None:
             self._dependents.get(owner.uid, set()).discard(self._dependent_key(found))
-
-
-def refusal(code: int, reason: str, message: str) -> RefusedError:
-    return RefusedError(ApiFailure(code, reason, message))

@@ -4,36 +4,48 @@ A pass is a coroutine that runs until it awaits a request. The request arrives a
 answer resumes the pass after another delay. A crash drops the passes; requests that they have sent still arrive.
 """
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import ConflictError, DeletedPods, Listed, PortError, UnansweredError
+from windlass.controller.engine.port import (
+    ConflictError,
+    DeletedPods,
+    Listed,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, write_coalescing
 from windlass.decide.types import Decision, DeletePod, Reason, Rules
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.simulate.api_server import ApiServer, Propagation, Verb, Watched, refusal
-from windlass.simulate.invariants import Invariants
-from windlass.simulate.request_invariants import RequestInvariants
+from windlass.simulate.api_server import ApiServer, Propagation, Verb, Watched
+from windlass.simulate.invariants import Invariants, RequestInvariants, require
 from windlass.simulate.scenario import Faults
-from windlass.simulate.violation import require
 from windlass.simulate.virtual_time import Timeline, VirtualClock
+
+T = TypeVar("T")
 
 CHECK_EVERY = 10
 """Every tenth decision is made again on the stored status, and compared."""
 MAX_LIST_SEC = 0.3
 MAX_REQUEST_SEC = 2.0
 """A new leader starts later than that, as the lease ensures in the real controller."""
+
+
+_Lists = tuple[tuple[Mapping[Any, Any], Callable[[Any, str], set[FrameworkKey]]], ...]
+"""Objects to list, and the function that records the list."""
 
 
 class Requests:
@@ -55,13 +67,6 @@ def receive(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
             return {key_of(found)} if is_news else set()
         case ConfigMapView() | PodView():
             return cache.remove(found) if is_deleted else cache.put(found)
-
-
-async def _one(effect: Callable[[], Any]) -> Any:
-    (answer,) = await Requests(effect)
-    if isinstance(answer, PortError):
-        raise answer
-    return answer
 
 
 class SimulatedPort:
@@ -96,30 +101,36 @@ class SimulatedPort:
 
         return effect
 
+    async def _send(
+        self, kind: str, do: Callable[[], T | PortError], framework: Framework | None = None
+    ) -> T:
+        (answer,) = await Requests(self._request(kind, framework, do))
+        if isinstance(answer, PortError):
+            raise answer
+        result: T = answer
+        return result
+
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         self._on_store(framework, status)
         if (invariants := self._invariants()) is not None:
             invariants.check_store(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
         store = partial(self._server.store_status, framework, status)
-        answer: Framework = await _one(self._request("store_status", framework, store))
-        return answer
+        return await self._send("store_status", store, framework)
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         read = partial(self._server.frameworks.get, key_of(framework))
-        answer: Framework | None = await _one(self._request("read_framework", None, read))
-        return answer
+        return await self._send("read_framework", read)
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         create = partial(self._server.create_config_map, namespace, manifest)
-        answer: ConfigMapView = await _one(self._request("create_config_map", None, create))
-        return answer
+        return await self._send("create_config_map", create)
 
     async def create_service(self, framework: Framework, manifest: Json) -> None:
         create = partial(self._server.create_service, framework, manifest)
-        await _one(self._request("create_service", None, create))
+        await self._send("create_service", create)
 
     async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
-        await _one(self._request("publish_gang", None, partial(self._server.publish_gang, manifest)))
+        await self._send("publish_gang", partial(self._server.publish_gang, manifest))
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         return await Requests(
@@ -152,8 +163,7 @@ class SimulatedPort:
                 namespace, config_map_uid, continue_token, not_older_than
             )
 
-        answer: DeletedPods = await _one(self._request("delete_pods_of_attempt", None, delete))
-        return answer
+        return await self._send("delete_pods_of_attempt", delete)
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         def delete() -> None:
@@ -162,7 +172,7 @@ class SimulatedPort:
                 invariants.check_config_map_deletion(found)
             self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
 
-        await _one(self._request("delete_config_map", None, delete))
+        await self._send("delete_config_map", delete)
 
     async def delete_framework(self, framework: Framework) -> None:
         def delete() -> None:
@@ -173,12 +183,10 @@ class SimulatedPort:
                 invariants.check_framework_deletion(framework)
             self._server.delete_framework(framework, Propagation.FOREGROUND)
 
-        await _one(self._request("delete_framework", None, delete))
+        await self._send("delete_framework", delete)
 
     async def list_objects(self, framework: Framework) -> Listed:
-        look = partial(self._server.list_objects, framework)
-        answer: Listed = await _one(self._request("list_objects", None, look))
-        return answer
+        return await self._send("list_objects", partial(self._server.list_objects, framework))
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.reasons.extend((framework.name, reason) for reason in reasons)
@@ -214,9 +222,9 @@ class SimulatedController:
         )
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self._clock = VirtualClock(timeline)
+        self.clock = VirtualClock(timeline)
         batching = AdaptiveBatching() if batch_size is None else AdaptiveBatching(batch_size)
-        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, batching)
+        self._executor = Executor(self.port, self.cache, self.queue, self.clock, rules, batching)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False
@@ -238,37 +246,30 @@ class SimulatedController:
     def start_passes(self) -> None:
         """Start the passes that are due."""
         self.has_changes = False
-        while (key := self.queue.take(self._clock.monotonic())) is not None:
+        while (key := self.queue.take(self.clock.monotonic())) is not None:
             self.passes += 1
             running = self._executor.run_pass(key)
             self._passes[key] = running
             self._resume(key, None)
 
-    def time_of(self, due: float) -> datetime:
-        """Return the time of a monotonic time on the timeline."""
-        # One microsecond more, because the float may be rounded down.
-        seconds = max(due - self._clock.monotonic(), 0)
-        return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
-
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
         """List Frameworks, ConfigMaps and pods one after the other."""
         self._is_relist_planned = False
-        self._later(lambda: self._list_frameworks(then))
+        lists: _Lists = (
+            (self._server.frameworks, self.cache.replace_frameworks),
+            (self._server.config_maps, partial(self.cache.replace, ConfigMapView)),
+            (self._server.pods, partial(self.cache.replace, PodView)),
+        )
+        self._later(lambda: self._list(lists, then))
 
-    def _list_frameworks(self, then: Callable[[], None]) -> None:
-        listed, version = tuple(self._server.frameworks.values()), self._server.resource_version
-        self._later(lambda: self._enqueue(self.cache.replace_frameworks(listed, version)))
-        self._later(lambda: self._list_config_maps(then), min_delay=MAX_LIST_SEC)
-
-    def _list_config_maps(self, then: Callable[[], None]) -> None:
-        listed, version = tuple(self._server.config_maps.values()), self._server.resource_version
-        self._later(lambda: self._enqueue(self.cache.replace(ConfigMapView, listed, version)))
-        self._later(lambda: self._list_pods(then), min_delay=MAX_LIST_SEC)
-
-    def _list_pods(self, then: Callable[[], None]) -> None:
-        listed, version = tuple(self._server.pods.values()), self._server.resource_version
-        self._later(lambda: self._enqueue(self.cache.replace(PodView, listed, version)))
-        self._later(then, min_delay=MAX_LIST_SEC)
+    def _list(self, lists: _Lists, then: Callable[[], None]) -> None:
+        if not lists:
+            then()
+            return
+        objects, replace = lists[0]
+        listed, version = tuple(objects.values()), self._server.resource_version
+        self._later(lambda: self._enqueue(replace(listed, version)))
+        self._later(lambda: self._list(lists[1:], then), min_delay=MAX_LIST_SEC)
 
     def stall(self, number: int, lasts: float) -> None:
         """Delay all events of one of the three watches."""
@@ -372,9 +373,9 @@ class SimulatedController:
         if moment.startswith("create_pod") and self._random.random() < faults.refusal:
             return self._random.choice(
                 (
-                    refusal(403, "Forbidden", "exceeded quota: compute"),
-                    refusal(422, "Invalid", "spec.containers: Required value"),
-                    refusal(400, "BadRequest", "no kind is registered"),
+                    RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: compute")),
+                    RefusedError(ApiFailure(422, "Invalid", "spec.containers: Required value")),
+                    RefusedError(ApiFailure(400, "BadRequest", "no kind is registered")),
                 )
             )
         return None
@@ -389,7 +390,7 @@ class SimulatedController:
         if self._stores % CHECK_EVERY:
             return
         now = self._timeline.now
-        observed = self.cache.observe(key_of(framework), now, self._clock.monotonic())
+        observed = self.cache.observe(key_of(framework), now, self.clock.monotonic())
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
         second = decide(stored, observed, now, self._rules)
         require(second.status == status, f"{framework.name}: the decision on the stored status differs")
@@ -406,4 +407,4 @@ class SimulatedController:
         """Update the Framework, so that the controller's version is outdated."""
         current = self._server.frameworks.get(key_of(framework))
         if current is not None:
-            self._server.update_framework(current)
+            self._server.put_framework(current)

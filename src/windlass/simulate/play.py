@@ -4,18 +4,25 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from windlass.simulate import scenario, shrink
+import msgspec
+
+from windlass.model.framework import FrameworkSpec
+from windlass.simulate import scenario as scenarios
+from windlass.simulate.invariants import Violation
+from windlass.simulate.scenario import QUIET, Scenario
+from windlass.simulate.simulation import Simulation
 
 CHUNK = 50
+MAX_SHRINK_RUNS = 600
 
 
 def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
     """Return the first seed that violates an invariant, with the violation."""
     for seed in seeds:
-        failure = shrink.failure_of(scenario.draw(seed))
+        failure = failure_of(scenarios.draw(seed))
         if failure is not None:
             return seed, failure
     return None
@@ -23,17 +30,17 @@ def first_failure_in(seeds: Sequence[int]) -> tuple[int, str] | None:
 
 def failures_in(seeds: Sequence[int]) -> list[tuple[int, str]]:
     """Return every seed that violates an invariant, with its violation."""
-    found = ((seed, shrink.failure_of(scenario.draw(seed))) for seed in seeds)
+    found = ((seed, failure_of(scenarios.draw(seed))) for seed in seeds)
     return [(seed, failure) for seed, failure in found if failure is not None]
 
 
 def report(seed: int) -> str:
     """Describe a violation: the seed, the command that replays it, and a minimal scenario."""
-    shortest = shrink.shrink(scenario.draw(seed))
+    shortest = shrink(scenarios.draw(seed))
     return (
-        f"seed {seed} violates an invariant: {shrink.failure_of(scenario.draw(seed))}\n"
+        f"seed {seed} violates an invariant: {failure_of(scenarios.draw(seed))}\n"
         f"replay it with: python -m windlass.simulate.play --first {seed} --seeds 1\n"
-        f"minimal scenario found, with the violation: {shrink.failure_of(shortest)}\n{shortest.describe()}"
+        f"minimal scenario found, with the violation: {failure_of(shortest)}\n{shortest.describe()}"
     )
 
 
@@ -77,6 +84,94 @@ def _play_all(seeds: range, jobs: int) -> int:
     if broken:
         print(report(broken[0][0]))
     return 1 if broken else 0
+
+
+# Shrinking a failing scenario to a minimal one that still fails
+
+
+def failure_of(scenario: Scenario) -> str | None:
+    """Return the violation or error of a run; None if it passes."""
+    try:
+        Simulation(scenario).run()
+    except Violation as violation:
+        return str(violation)
+    except Exception as error:  # a crash of the controller is a finding too
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def shrink(
+    scenario: Scenario,
+    fails: Callable[[Scenario], object] = failure_of,
+    max_runs: int = MAX_SHRINK_RUNS,
+) -> Scenario:
+    """Remove one part after the other while the rest still fails."""
+    runs = 0
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in _simpler(scenario):
+            if runs >= max_runs:
+                return scenario
+            runs += 1
+            if fails(candidate):
+                scenario, is_smaller = candidate, True
+                break
+    return scenario
+
+
+def _simpler(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield simpler scenarios, large steps first."""
+    replace = msgspec.structs.replace
+    half = len(scenario.events) // 2
+    if half > 1:
+        yield replace(scenario, events=scenario.events[:half])
+        yield replace(scenario, events=scenario.events[half:])
+    for number in range(len(scenario.submissions)):
+        if len(scenario.submissions) > 1:
+            yield _without_submission(scenario, number)
+    for number in range(len(scenario.events)):
+        yield replace(scenario, events=scenario.events[:number] + scenario.events[number + 1 :])
+    for field, quiet in msgspec.structs.asdict(QUIET).items():
+        if getattr(scenario.faults, field) != quiet:
+            yield replace(scenario, faults=replace(scenario.faults, **{field: quiet}))
+    for number, submission in enumerate(scenario.submissions):
+        for spec in _simpler_specs(submission.framework.spec):
+            framework = replace(submission.framework, spec=spec)
+            simpler = replace(submission, framework=framework)
+            yield replace(
+                scenario,
+                submissions=(
+                    *scenario.submissions[:number],
+                    simpler,
+                    *scenario.submissions[number + 1 :],
+                ),
+            )
+
+
+def _without_submission(scenario: Scenario, number: int) -> Scenario:
+    """Remove a submission and its events, and renumber the others."""
+    events = tuple(
+        msgspec.structs.replace(event, framework=event.framework - (event.framework > number))
+        for event in scenario.events
+        if event.framework != number
+    )
+    submissions = scenario.submissions[:number] + scenario.submissions[number + 1 :]
+    return msgspec.structs.replace(scenario, submissions=submissions, events=events)
+
+
+def _simpler_specs(spec: FrameworkSpec) -> Iterator[FrameworkSpec]:
+    replace = msgspec.structs.replace
+    for number, role in enumerate(spec.task_roles):
+        before, after = spec.task_roles[:number], spec.task_roles[number + 1 :]
+        if len(spec.task_roles) > 1:
+            yield replace(spec, task_roles=before + after)
+        if role.task_number > 1:
+            yield replace(spec, task_roles=(*before, replace(role, task_number=role.task_number - 1), *after))
+    plain = FrameworkSpec(task_roles=spec.task_roles)
+    for field in spec.__struct_fields__:
+        if getattr(spec, field) != getattr(plain, field):
+            yield replace(spec, **{field: getattr(plain, field)})
 
 
 if __name__ == "__main__":

@@ -18,12 +18,10 @@ from windlass.simulate import builders
 from windlass.simulate import scenario as scenarios
 from windlass.simulate.api_server import ApiServer, Propagation
 from windlass.simulate.controllers import MAX_REQUEST_SEC, SimulatedController
-from windlass.simulate.invariants import Invariants
+from windlass.simulate.invariants import Invariants, RequestInvariants, Violation, require
 from windlass.simulate.kubelets import Kubelets
-from windlass.simulate.request_invariants import RequestInvariants
 from windlass.simulate.scenario import QUIET, Event, EventKind, Faults, Scenario, Submission
 from windlass.simulate.status_invariants import StatusInvariants
-from windlass.simulate.violation import Violation, require
 from windlass.simulate.virtual_time import Timeline
 
 TAKEOVER_SEC = MAX_REQUEST_SEC * 2
@@ -111,7 +109,7 @@ class Simulation:
                 due = controller.queue.next_time()
                 if due is not None and (self._next_tick is None or due < self._next_tick):
                     self._next_tick = due
-                    self.timeline.at(controller.time_of(due), self._tick)
+                    self.timeline.at(controller.clock.time_of(due), self._tick)
 
     def _tick(self) -> None:
         self._next_tick = None
@@ -251,7 +249,7 @@ class Simulation:
 
     def _change_spec(self, framework: Framework, spec: FrameworkSpec) -> None:
         if spec != framework.spec:
-            self.server.update_framework(msgspec.structs.replace(framework, spec=spec))
+            self.server.put_framework(msgspec.structs.replace(framework, spec=spec))
 
     def _rescale(self, framework: Framework, event: Event) -> None:
         roles = list(framework.spec.task_roles)

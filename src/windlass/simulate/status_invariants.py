@@ -12,8 +12,8 @@ from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 from windlass.simulate.api_server import ApiServer
+from windlass.simulate.invariants import require
 from windlass.simulate.kubelets import Kubelets
-from windlass.simulate.violation import require
 
 SLACK = timedelta(seconds=5)
 """Time between a decision and its store."""

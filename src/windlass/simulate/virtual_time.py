@@ -18,6 +18,12 @@ class VirtualClock:
     def monotonic(self) -> float:
         return (self._timeline.now - self._start).total_seconds()
 
+    def time_of(self, monotonic: float) -> datetime:
+        """Return the time of a monotonic time; now if it has passed."""
+        # One microsecond more, because the float may be rounded down.
+        seconds = max(monotonic - self.monotonic(), 0)
+        return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
+
 
 class Timeline:
     """Runs callbacks in the order of their times; those of the same time in the order of registration."""

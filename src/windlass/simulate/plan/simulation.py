@@ -5,7 +5,7 @@ take no time and only the chosen faults happen, so the same job and faults give 
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -144,24 +144,17 @@ class _PlanRun:
 
     def _advance(self, until: float) -> bool:
         """Advance to the next callback or timer and run all callbacks of that time. Return False if there is none."""
-        next_time, timer = self._timeline.next_time(), self._next_timer()
-        if timer is not None and (next_time is None or timer < next_time):
-            self._timeline.at(timer, lambda: None)
-            next_time = timer
+        next_time, timer = self._timeline.next_time(), self._queue.next_time()
+        due = None if timer is None else self._clock.time_of(timer)
+        if due is not None and (next_time is None or due < next_time):
+            self._timeline.at(due, lambda: None)
+            next_time = due
         if next_time is None or next_time > builders.NOW + timedelta(seconds=until):
             return False
         self._timeline.step()
         while self._timeline.next_time() == self._timeline.now:
             self._timeline.step()
         return True
-
-    def _next_timer(self) -> datetime | None:
-        timer = self._queue.next_time()
-        if timer is None:
-            return None
-        # One microsecond more, because the float may be rounded down.
-        seconds = max(timer - self._clock.monotonic(), 0)
-        return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
 
     def _pass(self, key: FrameworkKey) -> None:
         """Run one pass of the controller and record its events."""
