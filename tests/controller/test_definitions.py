@@ -17,7 +17,7 @@ from windlass.localcluster.server import ApiServer
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd import manifests
-from windlass.wire.crd.reference import reference_crd
+from windlass.wire.crd.manifests import reference_crd
 
 LAUNCHER, CONTROLLER = names.GROUPS
 GANGS = f"{names.GANG_PLURAL}.{names.GANG_GROUP}"

@@ -16,7 +16,7 @@ from windlass.cli.main import main
 from windlass.install import roles
 from windlass.model import names
 from windlass.model.settings import Settings
-from windlass.wire.crd.reference import reference_crd
+from windlass.wire.crd.manifests import reference_crd
 
 pytestmark = pytest.mark.kubernetes
 

@@ -16,7 +16,7 @@ from operated.world import World
 
 from windlass.model import names
 from windlass.model.settings import Settings
-from windlass.wire.crd import reference
+from windlass.wire.crd import manifests as crd_manifests
 
 SETTINGS = Settings(manage_crds=True)
 
@@ -26,7 +26,7 @@ def asked() -> Iterator[list[ProxiedRequest]]:
     """All that a controller asks for that makes its definitions itself, elects a leader, and sees all kinds of jobs."""
     with clusters.running() as cluster, world.on(cluster) as own:
         # One of the definitions is out of date, the others are missing.
-        cluster.put_definition(reference.reference_crd(names.CONTROLLER_GROUP))
+        cluster.put_definition(crd_manifests.reference_crd(names.CONTROLLER_GROUP))
         cluster.grant(SETTINGS)
         own.start_kubelet()
         controller = own.controller("controller", "--manage-crds")

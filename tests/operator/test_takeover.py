@@ -23,7 +23,7 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.wire.crd import manifests
-from windlass.wire.crd.reference import reference_crd
+from windlass.wire.crd.manifests import reference_crd
 
 RUNNING = Task(state="AttemptRunning")
 LOST: Json = {

@@ -24,7 +24,7 @@ from windlass.kubeapi.resources import Resource
 from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.settings import Settings
-from windlass.wire.crd import reference
+from windlass.wire.crd import manifests as crd_manifests
 from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
@@ -161,14 +161,14 @@ async def _delete(send: Send, resource: Resource, meta: ObjectMeta) -> bool:
 
 
 async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
-    definition = reference.reference_crd()
+    definition = crd_manifests.reference_crd()
     result = await apply.apply(send, definition)
     await apply.wait_until_established(send, definition["metadata"]["name"], sleep)
     yield f"{result}: returned to FrameworkController with its Frameworks"
     unsupported = [
         _full_name(framework)
         for framework in await inventory.frameworks(send, names.CONTROLLER_GROUP)
-        if not re.fullmatch(reference.NAME_PATTERN, framework.metadata.name)
+        if not re.fullmatch(crd_manifests.REFERENCE_NAME_PATTERN, framework.metadata.name)
     ]
     if unsupported:
         message = "FrameworkController does not support hyphens in names. It cannot update these Frameworks"

@@ -14,7 +14,7 @@ from server_process import RunningServer, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.wire.crd.reference import reference_crd
+from windlass.wire.crd.manifests import reference_crd
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_CONTROLLER = f"{DEFINITIONS}/frameworks.{names.CONTROLLER_GROUP}"

@@ -7,7 +7,7 @@ import pytest
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd import installed, manifests
-from windlass.wire.crd.reference import reference_crd
+from windlass.wire.crd.manifests import reference_crd
 
 OURS = manifests.framework_crd(names.CONTROLLER_GROUP)
 

@@ -8,7 +8,7 @@ import pytest
 from server_process import RunningServer, serving_in_thread
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.wire.crd import reference
+from windlass.wire.crd import manifests as crd_manifests
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FRAMEWORKS = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
@@ -17,7 +17,7 @@ FRAMEWORKS = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path_factory.mktemp("server") / "data") as served:
-        assert served.ask("POST", DEFINITIONS, reference.reference_crd()).code == 201
+        assert served.ask("POST", DEFINITIONS, crd_manifests.reference_crd()).code == 201
         yield served
 
 

@@ -43,14 +43,14 @@ def served_version(definition: Json) -> Json | None:
     return next((version for version in versions if version.get("name") == names.VERSION), None)
 
 
-def dropped_fields(definition: Json, wanted: Json) -> tuple[str, ...]:
-    """Return the fields of the wanted definition that the server would drop with this one."""
-    return tuple(_dropped(_schema(definition), _schema(wanted), ""))
+def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
+    """Return the fields of the expected definition that the server would drop with this one."""
+    return tuple(_dropped(_schema(definition), _schema(expected), ""))
 
 
-def contains_spec(definition: Json, wanted: Json) -> bool:
-    """Return whether the spec contains the wanted one. It may have more: defaults, or fields of a newer release."""
-    return _has(definition["spec"], wanted["spec"])
+def contains_spec(definition: Json, expected: Json) -> bool:
+    """Return whether the spec contains the expected one. It may have more: defaults, or fields of a newer release."""
+    return _contains(definition["spec"], expected["spec"])
 
 
 def _condition(definition: Json, kind: str) -> Json:
@@ -64,26 +64,28 @@ def _schema(definition: Json) -> Json:
     return schema
 
 
-def _dropped(schema: Json, wanted: Json, path: str) -> Iterator[str]:
+def _dropped(schema: Json, expected: Json, path: str) -> Iterator[str]:
     known = schema.get("properties") or {}
     keeps_unknown = bool(schema.get(KEEP_UNKNOWN))
-    for name, inner in (wanted.get("properties") or {}).items():
+    for name, inner in (expected.get("properties") or {}).items():
         field = f"{path}.{name}" if path else name
         if name in known:
             yield from _dropped(known[name], inner, field)
         elif not keeps_unknown:
             yield field
-    if "items" in wanted and "items" in schema:
-        yield from _dropped(schema["items"], wanted["items"], f"{path}[]")
+    if "items" in expected and "items" in schema:
+        yield from _dropped(schema["items"], expected["items"], f"{path}[]")
 
 
-def _has(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, dict):
+def _contains(found: Any, expected: Any) -> bool:
+    if isinstance(expected, dict):
         return isinstance(found, dict) and all(
-            _has(found.get(key), value)
-            for key, value in wanted.items()
+            _contains(found.get(key), value)
+            for key, value in expected.items()
             if key not in _DROPPED_BY_OLD_SERVERS or key in found
         )
-    if isinstance(wanted, list):
-        return isinstance(found, list) and all(any(_has(one, item) for one in found) for item in wanted)
-    return bool(found == wanted)
+    if isinstance(expected, list):
+        return isinstance(found, list) and all(
+            any(_contains(each, item) for each in found) for item in expected
+        )
+    return bool(found == expected)

@@ -4,7 +4,7 @@ Both groups have the same schema. The defaults are the zero values of the refere
 meaning. `tools/update_crds.py` writes the definitions into the documentation, with docstrings as descriptions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -23,30 +23,31 @@ Descriptions = Mapping[tuple[str, str], str]
 NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
 
 CATEGORIES = ("all", "windlass")
-"""`kubectl get windlass` shows the Frameworks of both groups, which share their plural and short name. They are among
-`all` because they own pods that are: `kubectl delete all --all` that left them would only see the pods come back."""
+"""`kubectl get windlass` shows the Frameworks of both groups, which share their plural and short name. They are in the
+category `all` like their pods: if `kubectl delete all --all` deleted the pods only, they would be created again."""
 
 PRINTER_COLUMNS = (
-    ("State", "string", ".status.state", "Where the current attempt stands."),
-    ("Tasks", "integer", ".status.summary.tasks", "How many tasks there are."),
-    ("Running", "integer", ".status.summary.running", "How many tasks run."),
-    ("Succeeded", "integer", ".status.summary.succeeded", "How many tasks have succeeded."),
-    ("Failed", "integer", ".status.summary.failed", "How many tasks have failed."),
-    (
-        "Retries",
-        "integer",
-        ".status.retryPolicyStatus.totalRetriedCount",
-        "How often the whole was tried again.",
-    ),
-    ("Age", "date", ".metadata.creationTimestamp", "How long ago the Framework was created."),
+    ("State", "string", ".status.state", "State of the current attempt."),
+    ("Tasks", "integer", ".status.summary.tasks", "Number of tasks."),
+    ("Running", "integer", ".status.summary.running", "Number of running tasks."),
+    ("Succeeded", "integer", ".status.summary.succeeded", "Number of succeeded tasks."),
+    ("Failed", "integer", ".status.summary.failed", "Number of failed tasks."),
+    ("Retries", "integer", ".status.retryPolicyStatus.totalRetriedCount", "Number of retries of the job."),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since the Framework was created."),
+)
+GANG_PRINTER_COLUMNS = (
+    ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
+    ("Attempt", "string", ".spec.attemptInstanceUID", "Instance UID of the attempt."),
+    ("Age", "date", ".metadata.creationTimestamp", "Time since all tasks got an address."),
 )
 
 KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 
 _MAX_INT32 = 2**31 - 1
+_STRING: Json = {"type": "string"}
 
 _BY_FIELD: Mapping[tuple[type, str], Json] = {
-    # Server-side apply merges roles by name, and no name comes twice.
+    # Server-side apply merges roles by name. Names are unique.
     (FrameworkSpec, "task_roles"): {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
@@ -67,72 +68,65 @@ _BY_FIELD: Mapping[tuple[type, str], Json] = {
 
 def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     """Return the definition of Frameworks in one of the two groups."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.PLURAL}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {
-                "kind": names.KIND,
-                "listKind": f"{names.KIND}List",
-                "plural": names.PLURAL,
-                "singular": names.KIND.lower(),
-                "shortNames": ["fw"],
-                "categories": list(CATEGORIES),
-            },
-            "versions": [
-                {
-                    "name": names.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": name, "type": kind, "jsonPath": path, "description": description}
-                        for name, kind, path, description in PRINTER_COLUMNS
-                    ],
-                    "schema": {"openAPIV3Schema": framework_schema(descriptions)},
-                }
-            ],
+    return _definition(
+        group,
+        {
+            "kind": names.KIND,
+            "listKind": f"{names.KIND}List",
+            "plural": names.PLURAL,
+            "singular": names.KIND.lower(),
+            "shortNames": ["fw"],
+            "categories": list(CATEGORIES),
         },
-    }
+        framework_schema(descriptions),
+        subresources={"status": {}},
+        additionalPrinterColumns=_columns(PRINTER_COLUMNS),
+    )
 
 
 def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     """Return the definition of Gangs, which tell barriers the addresses of tasks."""
-    columns = (
-        ("Framework", "string", ".spec.frameworkName", "Name of the Framework."),
-        ("Attempt", "string", ".spec.attemptInstanceUID", "Instance UID of the attempt."),
-        ("Age", "date", ".metadata.creationTimestamp", "Time since all tasks got an address."),
+    return _definition(
+        names.GANG_GROUP,
+        {
+            "kind": names.GANG_KIND,
+            "listKind": f"{names.GANG_KIND}List",
+            "plural": names.GANG_PLURAL,
+            "singular": names.GANG_KIND.lower(),
+        },
+        _gang_schema(descriptions),
+        additionalPrinterColumns=_columns(GANG_PRINTER_COLUMNS),
     )
+
+
+def _definition(group: str, crd_names: Json, schema: Json, **version: Any) -> Json:
+    """Return a CustomResourceDefinition with one version, which has the given fields besides its schema."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.GANG_PLURAL}.{names.GANG_GROUP}"},
+        "metadata": {"name": f"{crd_names['plural']}.{group}"},
         "spec": {
-            "group": names.GANG_GROUP,
+            "group": group,
             "scope": "Namespaced",
-            "names": {
-                "kind": names.GANG_KIND,
-                "listKind": f"{names.GANG_KIND}List",
-                "plural": names.GANG_PLURAL,
-                "singular": names.GANG_KIND.lower(),
-            },
+            "names": crd_names,
             "versions": [
                 {
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    "additionalPrinterColumns": [
-                        {"name": name, "type": kind, "jsonPath": path, "description": description}
-                        for name, kind, path, description in columns
-                    ],
-                    "schema": {"openAPIV3Schema": _gang_schema(descriptions)},
+                    **version,
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
     }
+
+
+def _columns(columns: Iterable[tuple[str, str, str, str]]) -> list[Json]:
+    return [
+        {"name": name, "type": kind, "jsonPath": path, "description": description}
+        for name, kind, path, description in columns
+    ]
 
 
 def definitions() -> tuple[Json, ...]:
@@ -143,13 +137,7 @@ def _gang_schema(descriptions: Descriptions) -> Json:
     spec = _Spec(descriptions).schema_of(inspect.type_info(GangSpec))
     return {
         **_described(descriptions, Gang),
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": spec,
-        },
+        **_object(apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, spec=spec),
     }
 
 
@@ -160,16 +148,19 @@ def framework_schema(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     name = {"type": "string", "maxLength": 63, "pattern": names.DNS_LABEL_PATTERN}
     return {
         **_described(descriptions, Framework),
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+        **_object(
+            apiVersion=_STRING,
+            kind=_STRING,
             # Kubernetes allows only the name and generateName in the schema of metadata.
-            "metadata": {"type": "object", "properties": {"name": name}},
-            "spec": {**spec, "default": {}},
-            "status": {**status, "nullable": True},
-        },
+            metadata=_object(name=name),
+            spec={**spec, "default": {}},
+            status={**status, "nullable": True},
+        ),
     }
+
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties}
 
 
 def _described(descriptions: Descriptions, cls: type, field: str = "") -> Json:
@@ -242,8 +233,8 @@ class _Status(_Schemas):
 
     def _struct(self, struct: inspect.StructType) -> Json:
         # Atomic maps keep managedFields small, which the server updates at every write.
-        whole = {} if struct.cls is FrameworkStatus else {"x-kubernetes-map-type": "atomic"}
-        return {**super()._struct(struct), KEEP_UNKNOWN: True, **whole}
+        atomic = {} if struct.cls is FrameworkStatus else {"x-kubernetes-map-type": "atomic"}
+        return {**super()._struct(struct), KEEP_UNKNOWN: True, **atomic}
 
 
 def _integer(kind: inspect.IntType, field: str) -> Json:
@@ -265,3 +256,54 @@ def _default(field: inspect.Field) -> Any:
     else:
         return None
     return msgspec.json.decode(msgspec.json.encode(default))
+
+
+# The definition of the reference controller, Microsoft's FrameworkController, for a migration back to it
+
+REFERENCE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
+"""The pattern of names of Frameworks and roles. Windlass also allows hyphens in names of Frameworks."""
+_REFERENCE_NAME: Json = {"type": "string", "pattern": REFERENCE_NAME_PATTERN}
+_OPEN_OBJECT: Json = {"type": "object", KEEP_UNKNOWN: True}
+
+
+def reference_crd(group: str = names.CONTROLLER_GROUP) -> Json:
+    """Return the definition as the reference creates it, which is independent of the model.
+
+    It has no status subresource: the reference updates the whole object (statements 1, 2).
+    """
+    schema = _object(
+        apiVersion=_STRING,
+        kind=_STRING,
+        metadata=_object(name=_REFERENCE_NAME),
+        spec=_object(
+            description=_STRING,
+            executionType={"type": "string", "enum": ["Create", "Start", "Stop"]},
+            retryPolicy=_reference_retry_policy(),
+            taskRoles={"type": "array", "items": _reference_task_role()},
+        ),
+        status={**_OPEN_OBJECT, "nullable": True},
+    )
+    return _definition(group, {"kind": names.KIND, "plural": names.PLURAL}, schema)
+
+
+def _reference_task_role() -> Json:
+    return _object(
+        name=_REFERENCE_NAME,
+        taskNumber={"type": "integer", "minimum": 0, "maximum": 10_000},
+        frameworkAttemptCompletionPolicy=_object(
+            minFailedTaskCount={"type": "integer", "minimum": -1},
+            minSucceededTaskCount={"type": "integer", "minimum": -1},
+        ),
+        task=_object(
+            retryPolicy=_reference_retry_policy(),
+            podGracefulDeletionTimeoutSec={"type": "integer", "nullable": True},
+            pod=dict(_OPEN_OBJECT),
+        ),
+    )
+
+
+def _reference_retry_policy() -> Json:
+    return _object(
+        fancyRetryPolicy={"type": "boolean"},
+        maxRetryCount={"type": "integer", "minimum": -2},
+    )
