@@ -19,7 +19,7 @@ def test_logs_of_deleted_pods(
     is_ephemeral: bool, free: int | None, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ephemeral cluster keeps them while there is space."""
-    folder = directory.PodFolder(tmp_path / "uid")
+    folder = directory.PodDirectory(tmp_path / "uid")
     log = folder.logs("main") / "0.log"
     log.parent.mkdir(parents=True)
     log.write_text("a line")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from windlass.client.pods import Pod
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.runner import eta
 from windlass.runner.eta import Pace, ProgressFiles
 from windlass.wire.progress import Progress
@@ -102,5 +102,5 @@ PLACES = {
 
 @pytest.mark.parametrize(("given", "expected"), PLACES.values(), ids=PLACES.keys())
 def test_path_of_progress_file_on_machine(given: Pod, expected: str | None) -> None:
-    found = eta.progress_file(given, PodFolder(Path("/pods/u")))
+    found = eta.progress_file(given, PodDirectory(Path("/pods/u")))
     assert found == (Path(expected) if expected is not None else None)

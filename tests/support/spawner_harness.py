@@ -33,7 +33,7 @@ from windlass.localcluster.sandbox.messages import (
     Hello,
     NotStarted,
     Opened,
-    Refused,
+    Rejected,
     Started,
 )
 from windlass.localcluster.sandbox.process import container_init, launcher, processes
@@ -137,17 +137,17 @@ class Pod:
 
     def start(self, script: str, **other: Any) -> str:
         run_id = self.begin("sh", "-c", script, **other)
-        self.hear(Started, lambda said: said.container == run_id)
+        self.hear(Started, lambda said: said.run_id == run_id)
         return run_id
 
     def signal(self, run_id: str, number: int) -> None:
         self.channel.send(messages.Signal(run_id, number))
 
     def ended(self, run_id: str) -> Ended:
-        return self.hear(Ended, lambda said: said.container == run_id)
+        return self.hear(Ended, lambda said: said.run_id == run_id)
 
     def not_started(self, run_id: str) -> NotStarted:
-        return self.hear(NotStarted, lambda said: said.container == run_id)
+        return self.hear(NotStarted, lambda said: said.run_id == run_id)
 
     def log(self, run_id: str) -> list[tuple[str, str]]:
         """Return stream and text of each complete line."""
@@ -168,7 +168,7 @@ class Pod:
         self.channel.send(make(call))
 
         def is_answer(said: Any) -> bool:
-            return isinstance(said, Opened | Refused) and said.call == call
+            return isinstance(said, Opened | Rejected) and said.call == call
 
         answer = self.hear(msgspec.Struct, is_answer)
         assert isinstance(answer, Opened), answer
@@ -177,7 +177,7 @@ class Pod:
     def refusal(self, make: Callable[[int], msgspec.Struct]) -> str:
         call = next(_numbers)
         self.channel.send(make(call))
-        return self.hear(Refused, lambda said: said.call == call).message
+        return self.hear(Rejected, lambda said: said.call == call).message
 
     def execute(self, run_id: str, *argv: str, is_terminal: bool = False) -> Shell:
         words = tuple(word.encode() for word in argv)

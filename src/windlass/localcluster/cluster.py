@@ -123,7 +123,7 @@ class LocalCluster:
         ready = await spawner.ready()
         self.notes = ready.notes
         self.network = "isolated" if ready.gateway else "shared"
-        self.has_mounts = ready.isolates
+        self.has_mounts = ready.has_namespaces
         self._kubelet = await self._new_kubelet(server, spawner, ready)
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
@@ -224,7 +224,7 @@ class LocalCluster:
             ),
             gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
-            no_mounts_because="" if ready.isolates else because,
+            no_mounts_because="" if ready.has_namespaces else because,
             address=found.address,
             hostname=socket.gethostname(),
             hosts_file=_read_text(Path("/etc/hosts")),

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from windlass.client.pods import Container, Pod
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.wire import progress
 from windlass.wire.progress import Progress
 
@@ -40,7 +40,7 @@ class Pace:
         return round(remaining, 1) if remaining <= MAX_REMAINING_SECONDS else None
 
 
-def progress_file(pod: Pod, folder: PodFolder) -> Path | None:
+def progress_file(pod: Pod, folder: PodDirectory) -> Path | None:
     """Return the path of a pod's progress file on this machine, if it is in a volume of this machine."""
     for container in pod.spec.containers:
         for variable in container.env:
@@ -49,7 +49,7 @@ def progress_file(pod: Pod, folder: PodFolder) -> Path | None:
     return None
 
 
-def _local_path(pod: Pod, container: Container, file: PurePosixPath, folder: PodFolder) -> Path | None:
+def _local_path(pod: Pod, container: Container, file: PurePosixPath, folder: PodDirectory) -> Path | None:
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     mounts = [mount for mount in container.volume_mounts if file.is_relative_to(mount.mount_path)]
     if not mounts:

@@ -18,7 +18,7 @@ from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.cluster import PODS as PODS_DIRECTORY
 from windlass.localcluster.kubelet import log_reader
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.sandbox import log_format
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -179,8 +179,8 @@ class Watcher:
             message = f"cannot read the output of container {container}: {error}"
             self._reporter.report(Line(Topic.POD, now(), self._lines.name_of(pod), "NoLog", message))
 
-    def _pod_directory(self, uid: str) -> PodFolder:
-        return PodFolder(self._data / PODS_DIRECTORY / uid)
+    def _pod_directory(self, uid: str) -> PodDirectory:
+        return PodDirectory(self._data / PODS_DIRECTORY / uid)
 
     def _on_line(self, pod: Pod, container: str, line: str) -> None:
         found = progress.parse_line(line)

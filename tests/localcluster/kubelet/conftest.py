@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.model.base import Json
 
 
@@ -37,8 +37,8 @@ def lookup() -> Lookup:
 
 
 @pytest.fixture
-def facts() -> Facts:
-    return Facts(
+def facts() -> PodFacts:
+    return PodFacts(
         pod_ips=("10.1.0.7", "fd00::7"),
         host_ips=("192.0.2.1",),
         allocatable={"cpu": "7900m", "memory": "16Gi", "ephemeral-storage": "100Gi"},

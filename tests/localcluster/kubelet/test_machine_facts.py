@@ -1,4 +1,4 @@
-"""Facts about a machine, from the files of an invented one."""
+"""PodFacts about a machine, from the files of an invented one."""
 
 import platform
 from collections.abc import Mapping

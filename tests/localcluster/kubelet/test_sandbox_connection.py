@@ -95,7 +95,7 @@ def test_refused_call_raises() -> None:
     async def test(world: World) -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
-        world.other.send(messages.Refused(request.call, "the reason"))
+        world.other.send(messages.Rejected(request.call, "the reason"))
         with pytest.raises(SandboxCallError, match="the reason"):
             await calling
         assert world.connection.is_open

@@ -15,7 +15,7 @@ from windlass.localcluster.sandbox.process import launcher
 from windlass.localcluster.sandbox.process.launcher import Launched, SpawnerOptions
 
 PATIENCE_SECONDS = 30.0
-READY = messages.Ready(isolates=False, gateway="", prefix_length=0, nameservers=(), notes=())
+READY = messages.Ready(has_namespaces=False, gateway="", prefix_length=0, nameservers=(), notes=())
 
 
 class Spawners:

@@ -12,7 +12,7 @@ import pytest
 
 from windlass.localcluster.sandbox import channel, messages
 from windlass.localcluster.sandbox.channel import Channel
-from windlass.localcluster.sandbox.messages import Done, Hello, Opened, Refused, Run
+from windlass.localcluster.sandbox.messages import Done, Hello, Opened, Rejected, RunReports
 
 Ends = tuple[Channel[Any], Channel[Any]]
 
@@ -43,7 +43,7 @@ def pipe_with(word: bytes) -> int:
 
 def test_messages_keep_their_order(ends: Ends) -> None:
     left, right = ends
-    sent = [Done(1), Refused(2, "no"), Done(3)]
+    sent = [Done(1), Rejected(2, "no"), Done(3)]
     for message in sent:
         left.send(message)
     assert received(right, 3) == [(message, []) for message in sent]
@@ -57,13 +57,13 @@ def test_messages_in_both_directions(ends: Ends) -> None:
 
 def test_message_in_pieces_is_assembled(ends: Ends) -> None:
     left, right = ends
-    body = msgspec.msgpack.encode(Refused(1, "why"))
+    body = msgspec.msgpack.encode(Rejected(1, "why"))
     data = len(body).to_bytes(4, "big") + b"\0" + body
     for index in range(len(data) - 1):
         left.socket.sendall(data[index : index + 1])
         assert right.receive() == []
     left.socket.sendall(data[-1:])
-    assert right.receive() == [(Refused(1, "why"), [])]
+    assert right.receive() == [(Rejected(1, "why"), [])]
 
 
 @pytest.mark.parametrize("seconds", [None, 60])
@@ -72,7 +72,7 @@ def test_message_larger_than_the_socket_buffer(ends: Ends, count: int, seconds: 
     """One that waits only so long sends a part at a time."""
     left, right = ends
     left.socket.settimeout(seconds)
-    sent = Hello(tuple(Run(f"{number:064}") for number in range(20000)))
+    sent = Hello(tuple(RunReports(f"{number:064}") for number in range(20000)))
     given = [pipe_with(b"%d" % number) for number in range(count)]
     sending = threading.Thread(target=left.send, args=(sent, *given))
     sending.start()

@@ -37,11 +37,11 @@ def test_later_client_gets_all_reports(pod: Pod) -> None:
     os.kill(command, signal.SIGTERM)
     wait_for("its end", lambda: (pod.folder / "containers" / dying / "end").exists())
     pod.connect()
-    known = {run.container: run for run in pod.hello.runs}
+    known = {run.run_id: run for run in pod.hello.runs}
     assert list(known) == [ended, missing, dying, running]
     assert (known[ended].started, known[ended].end) == tuple(each for each in first if of(each) == ended)
     assert (known[missing].started, known[missing].end) == (None, *(x for x in first if of(x) == missing))
-    assert known[running] == messages.Run(running, told[running], None)
+    assert known[running] == messages.RunReports(running, told[running], None)
     assert known[dying].started == told[dying]
     end = known[dying].end
     assert isinstance(end, Ended)
@@ -55,7 +55,7 @@ def of(said: object) -> str:
 
 
 def started_of(pod: Pod, run_id: str) -> Started:
-    return pod.hear(Started, lambda said: said.container == run_id)
+    return pod.hear(Started, lambda said: said.run_id == run_id)
 
 
 def test_last_client_is_the_daemon(pod: Pod) -> None:
@@ -75,7 +75,7 @@ def test_invalid_message_ends_only_the_connection(pod: Pod) -> None:
     pod.hear_the_end()
     pod.disconnect()
     pod.connect()
-    assert [run.container for run in pod.hello.runs] == [run_id]
+    assert [run.run_id for run in pod.hello.runs] == [run_id]
     assert spawner_harness.marked(run_id)
 
 
@@ -152,7 +152,7 @@ def test_spawner_reports_failed_fork(limited: Spawner) -> None:
     many = str(resource.getrlimit(resource.RLIMIT_NPROC)[1])
     limit_processes(limited.process.pid, "0")
     answer = limited.spawn(plan)
-    assert isinstance(answer, messages.Refused)
+    assert isinstance(answer, messages.Rejected)
     assert answer.message == "cannot fork: Resource temporarily unavailable"
     limit_processes(limited.process.pid, many)
     assert limited.pod(plan).hello == messages.Hello(())
@@ -169,7 +169,7 @@ def test_supervisor_reports_failed_fork(limited: Spawner) -> None:
     assert {each.message for each in refusals} == {
         "cannot start: [Errno 11] Resource temporarily unavailable"
     }
-    assert {each.is_command for each in refusals} == {False}
+    assert {each.is_command_error for each in refusals} == {False}
     assert len(list(Path(f"/proc/{supervisor}/fd").iterdir())) == before
     limit_processes(supervisor, many)
     assert pod.ended(pod.start("exit 2")).exit_code == 2

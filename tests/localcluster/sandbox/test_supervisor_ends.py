@@ -244,7 +244,7 @@ def test_killing_all_processes_leaves_nothing(doomed: Spawner, word: str) -> Non
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
             os.kill(pid, number)
-    if doomed.ready.isolates:
+    if doomed.ready.has_namespaces:
         spawner_harness.wait_until_gone(pids)
         assert sleeping(word) == []
         return

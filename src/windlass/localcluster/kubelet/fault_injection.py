@@ -27,7 +27,7 @@ class FaultInjector:
 
     def apply(self, end: Ended) -> Ended:
         """Return the end to report. A run that ended before it was killed keeps its own exit code."""
-        code = self._codes.pop(end.container, None)
+        code = self._codes.pop(end.run_id, None)
         was_killed_here = end.signal == signal.SIGKILL and not end.was_out_of_memory
         if code is None or not was_killed_here:
             return end

@@ -1,4 +1,4 @@
-"""Facts about this machine that every container depends on, collected once when the cluster starts."""
+"""PodFacts about this machine that every container depends on, collected once when the cluster starts."""
 
 from collections.abc import Mapping
 

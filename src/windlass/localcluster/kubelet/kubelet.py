@@ -21,7 +21,7 @@ from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.kubelet.lifecycle.records import Running
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.container_tracker import STATE_FILE, PodState
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
 from windlass.localcluster.kubelet.pods.status_manager import StatusManager
@@ -91,7 +91,7 @@ class Kubelet:
         if groups is not None:
             groups.remove_all_except(run_ids)
 
-    async def _adopt(self, folder: PodFolder, pod: Json | None) -> PodWorker | None:
+    async def _adopt(self, folder: PodDirectory, pod: Json | None) -> PodWorker | None:
         """Return the worker of an adopted pod. An ephemeral cluster adopts none: they would not end with it."""
         if pod is None or self._directories.is_ephemeral:
             await self._remove_deleted(folder)
@@ -126,7 +126,7 @@ class Kubelet:
             await asyncio.gather(*map(self._end_supervisor, self._directories.all()))
         self._tasks.clear()
 
-    async def _remove_deleted(self, folder: PodFolder) -> None:
+    async def _remove_deleted(self, folder: PodDirectory) -> None:
         """Remove the processes and files of a pod that was deleted while no daemon was running."""
         await self._end_supervisor(folder)
         try:
@@ -134,7 +134,7 @@ class Kubelet:
         except OSError as error:
             logger.warning("cannot remove %s: %s", folder.path, error)
 
-    async def _end_supervisor(self, folder: PodFolder) -> None:
+    async def _end_supervisor(self, folder: PodDirectory) -> None:
         with contextlib.suppress(OSError):
             supervisor = SupervisorClient(folder.path, lambda _: None, lambda: None)
             await supervisor.end()
@@ -243,8 +243,8 @@ class Kubelet:
         for uid, worker in self._workers.items():
             node = worker.pod["spec"]["nodeName"]
             for container, started in worker.containers.runs():
-                target = Target(started.init, started.groups)
-                yield ContainerRun(uid, node, container.name, started.container, started.at, target)
+                target = Target(started.init_pid, started.cgroups)
+                yield ContainerRun(uid, node, container.name, started.run_id, started.at, target)
 
     # The runtime of the API server
 

@@ -8,7 +8,7 @@ import msgspec
 from windlass.k8s.metadata import ObjectMeta
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.containers.network_files import CLUSTER_DOMAIN, Entry
 from windlass.localcluster.kubelet.volumes import service_account
 from windlass.localcluster.store_types import Change, object_key
@@ -46,10 +46,10 @@ class ObjectLookup:
         address = self._api_server(pod)
         return (*others, *(() if address is None else (_api_service(*address),)))
 
-    def facts(self, pod: Json, pod_ips: tuple[str, ...], host_ips: tuple[str, ...]) -> Facts:
+    def facts(self, pod: Json, pod_ips: tuple[str, ...], host_ips: tuple[str, ...]) -> PodFacts:
         node = self._stored("nodes", "", pod["spec"].get("nodeName", "")) or {}
         allocatable = (node.get("status") or {}).get("allocatable") or {}
-        return Facts(pod_ips, host_ips, allocatable, self.services(pod))
+        return PodFacts(pod_ips, host_ips, allocatable, self.services(pod))
 
     def host_entries(self, pod: Json) -> tuple[Entry, ...]:
         """Return the entries of /etc/hosts that replace a cluster DNS, for names in the pod's own namespace.

@@ -105,7 +105,7 @@ class SpawnerClient:
         return socket.socket(fileno=descriptors[0])
 
     def _on_message(self, message: messages.FromSpawner, descriptors: list[int]) -> None:
-        if isinstance(message, messages.Refused):
+        if isinstance(message, messages.Rejected):
             self._reason = message.message
         if not isinstance(message, messages.Ready) or self._ready is None or self._ready.done():
             close_all(descriptors)

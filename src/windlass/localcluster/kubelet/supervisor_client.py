@@ -43,7 +43,7 @@ class SupervisorClient:
         to_supervisor = sandbox_connection.connect(folder / SOCKET, messages.FromSupervisor)
         self._process = _identity(folder)
         self._connection = Connection(to_supervisor, self._on_message, self._on_lost)
-        self._gone = asyncio.Event()
+        self._has_ended = asyncio.Event()
 
     async def hello(self, seconds: float) -> messages.Hello:
         """Wait for the first message. Kills a supervisor that does not respond, and raises SandboxCallError."""
@@ -58,8 +58,8 @@ class SupervisorClient:
     def start(self, container: messages.ContainerPlan) -> None:
         self._connection.send(messages.Start(container))
 
-    def signal(self, container: str, number: int) -> None:
-        self._connection.send(messages.Signal(container, number))
+    def signal(self, run_id: str, number: int) -> None:
+        self._connection.send(messages.Signal(run_id, number))
 
     async def end(self) -> None:
         """Kill all containers, and wait until the supervisor has ended. Kill it if that takes too long."""
@@ -69,7 +69,7 @@ class SupervisorClient:
         for on_timeout in (self.kill, lambda: None):
             try:
                 async with asyncio.timeout(_SECONDS_TO_END):
-                    await self._gone.wait()
+                    await self._has_ended.wait()
                 return
             except TimeoutError:
                 on_timeout()
@@ -84,14 +84,14 @@ class SupervisorClient:
         """Close the connection without ending anything."""
         self._connection.close()
 
-    async def execute(self, container: str, argv: Sequence[str], *, is_terminal: bool = False) -> Executed:
-        words = tuple(word.encode("utf-8", "surrogateescape") for word in argv)
+    async def execute(self, run_id: str, argv: Sequence[str], *, is_terminal: bool = False) -> Executed:
+        encoded_argv = tuple(word.encode("utf-8", "surrogateescape") for word in argv)
         # Created before the request: the process may have ended before the response is handled.
         exit_code: asyncio.Future[int] = self._loop.create_future()
 
         def make(call: int) -> messages.Execute:
             self._exits[call] = exit_code
-            return messages.Execute(call, container, words, is_terminal)
+            return messages.Execute(call, run_id, encoded_argv, is_terminal)
 
         try:
             call, descriptors = await self._connection.call(make)
@@ -100,8 +100,8 @@ class SupervisorClient:
             raise
         return Executed(call, descriptors, exit_code)
 
-    async def attach(self, container: str) -> tuple[int, list[int]]:
-        return await self._connection.call(lambda call: messages.Attach(call, container))
+    async def attach(self, run_id: str) -> tuple[int, list[int]]:
+        return await self._connection.call(lambda call: messages.Attach(call, run_id))
 
     async def namespaces(self) -> tuple[int, int]:
         """Return descriptors of the user namespace and the pod network. Raises SandboxCallError if there is none."""
@@ -130,7 +130,7 @@ class SupervisorClient:
                 self._on_report(message)
 
     def _on_lost(self) -> None:
-        self._gone.set()
+        self._has_ended.set()
         if not self._hello.done():
             self._fail(self._hello, "the supervisor of the pod has ended")
         for future in self._exits.values():

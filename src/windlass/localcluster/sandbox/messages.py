@@ -1,11 +1,14 @@
 """The messages between daemon, spawner, supervisors and container init processes.
 
-Messages are tagged maps in MessagePack. The names of classes and fields are part of the protocol: a new daemon talks to
-the supervisors of an older one. Paths are those of the host unless a field says otherwise. Arguments and variables are
-bytes, since not all of them are UTF-8.
+Messages are tagged maps in MessagePack. Tags and names of fields are part of the protocol: a new daemon talks to the
+supervisors of an older one. So a renamed class or field keeps its name in the protocol (`tag`, `rename`). Paths are
+those of the host unless a field says otherwise. Arguments and variables are bytes, since not all of them are UTF-8.
 """
 
 import msgspec
+
+# The name of the field in the protocol.
+_RUN_ID = {"run_id": "container"}
 
 
 class Mount(msgspec.Struct, frozen=True):
@@ -91,14 +94,14 @@ class ContainerPlan(msgspec.Struct, frozen=True):
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True):
-    """Start a supervisor that listens at `socket` in the pod's directory. Response: Done or Refused."""
+    """Start a supervisor that listens at `socket` in the pod's directory. Response: Done or Rejected."""
 
     call: int
     pod: PodPlan
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
-    """Listen at the gateway of the pod network. Response: Opened with one descriptor, or Refused."""
+    """Listen at the gateway of the pod network. Response: Opened with one descriptor, or Rejected."""
 
     call: int
     port: int
@@ -113,35 +116,35 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     container: ContainerPlan
 
 
-class Signal(msgspec.Struct, frozen=True, tag=True):
+class Signal(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
     """Send a signal to the main process of a container. SIGKILL kills all its processes."""
 
-    container: str
+    run_id: str
     number: int
 
 
-class Execute(msgspec.Struct, frozen=True, tag=True):
+class Execute(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
     """Start another process in a container.
 
-    Response: Opened with stdin, stdout and stderr (or one descriptor of a terminal), or Refused. Its end is reported by
-    Exited.
+    Response: Opened with stdin, stdout and stderr (or one descriptor of a terminal), or Rejected. Exited
+    reports the end of the process.
     """
 
     call: int
-    container: str
+    run_id: str
     argv: tuple[bytes, ...]
     is_terminal: bool = False
 
 
-class Attach(msgspec.Struct, frozen=True, tag=True):
-    """Attach to a container. Response: Opened with a copy of the output, and with stdin if open, or Refused."""
+class Attach(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
+    """Attach to a container. Response: Opened with a copy of the output, and with stdin if open, or Rejected."""
 
     call: int
-    container: str
+    run_id: str
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Connect to a port in the pod's network. Response: Opened with a connected socket, or Refused."""
+    """Connect to a port in the pod's network. Response: Opened with a connected socket, or Rejected."""
 
     call: int
     port: int
@@ -151,7 +154,7 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
 class Namespaces(msgspec.Struct, frozen=True, tag=True):
     """Get the namespaces that a new spawner must join to share the pod network.
 
-    Response: Opened with the user namespace and the network namespace of the bridge; Refused without a pod network.
+    Response: Opened with the user namespace and the network namespace of the bridge; Rejected without a pod network.
     """
 
     call: int
@@ -170,7 +173,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 # From a spawner or a supervisor
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class Ready(msgspec.Struct, frozen=True, tag=True, rename={"has_namespaces": "isolates"}):
     """The first message of a spawner: the isolation that it provides; `notes` say why some is missing.
 
     With a pod network, the message has descriptors of the user namespace and of the bridge's network namespace (the
@@ -178,7 +181,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """
 
     # Pods have their own mounts, PIDs and hostname.
-    isolates: bool
+    has_namespaces: bool
     # Gateway of the pod network; empty if pods share the host network.
     gateway: str = ""
     prefix_length: int = 0
@@ -196,7 +199,7 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     call: int
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class Rejected(msgspec.Struct, frozen=True, tag="Refused"):
     call: int
     message: str
 
@@ -208,36 +211,38 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
     exit_code: int
 
 
-class Started(msgspec.Struct, frozen=True, tag=True):
-    container: str
+class Started(
+    msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID | {"init_pid": "init", "cgroups": "groups"}
+):
+    run_id: str
     # Seconds since 1970, like all times here.
     at: float
     # Added by the supervisor: the PID of the init process, and the directories of its cgroup.
-    init: int = 0
-    groups: tuple[str, ...] = ()
+    init_pid: int = 0
+    cgroups: tuple[str, ...] = ()
 
 
-class NotStarted(msgspec.Struct, frozen=True, tag=True):
-    """The process could not be started. `is_command`: the command or working directory is invalid."""
+class NotStarted(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID | {"is_command_error": "is_command"}):
+    """The process could not be started. `is_command_error`: the command or working directory is invalid."""
 
-    container: str
+    run_id: str
     message: str
     at: float
-    is_command: bool = False
+    is_command_error: bool = False
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
-    container: str
+class Ended(msgspec.Struct, frozen=True, tag=True, rename=_RUN_ID):
+    run_id: str
     at: float
     exit_code: int
     signal: int = 0
     was_out_of_memory: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
+class RunReports(msgspec.Struct, frozen=True, rename=_RUN_ID):
     """The reports about one run so far."""
 
-    container: str
+    run_id: str
     started: Started | None = None
     end: Ended | NotStarted | None = None
 
@@ -248,11 +253,11 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     `problem` is the error if the sandbox could not be set up; then no container can be started.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunReports, ...]
     problem: str = ""
 
 
 ToSpawner = Spawn | Listen
 ToSupervisor = Start | Signal | Execute | Attach | Connect | Namespaces | Abandon | End
-FromSpawner = Ready | Done | Opened | Refused
-FromSupervisor = Opened | Refused | Exited | Started | NotStarted | Ended | Hello
+FromSpawner = Ready | Done | Opened | Rejected
+FromSupervisor = Opened | Rejected | Exited | Started | NotStarted | Ended | Hello

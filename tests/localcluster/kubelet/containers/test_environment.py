@@ -6,7 +6,7 @@ import pytest
 
 from windlass.localcluster.kubelet.containers.environment import environment
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.model.base import Json
 
 CONFIG_ERROR = "CreateContainerConfigError"
@@ -63,7 +63,7 @@ def _of_field(path: str) -> Json:
         (_from("secretKeyRef", name="absent", key="user", optional=True), None),
     ],
 )
-def test_values_of_env(variable: Json, value: str | None, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_values_of_env(variable: Json, value: str | None, pod: Json, lookup: Lookup, facts: PodFacts) -> None:
     container = {**pod["spec"]["containers"][0], "env": [variable]}
     assert environment(pod, container, lookup, facts).get("X") == value
 
@@ -104,14 +104,14 @@ def test_values_of_env(variable: Json, value: str | None, pod: Json, lookup: Loo
     ],
 )
 def test_invalid_reference_is_rejected(
-    container: Json, message: str, pod: Json, lookup: Lookup, facts: Facts
+    container: Json, message: str, pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     with pytest.raises(SetupError) as refused:
         environment(pod, {"name": "main", **container}, lookup, facts)
     assert (refused.value.reason, refused.value.message) == (CONFIG_ERROR, message)
 
 
-def test_nul_byte_is_rejected(pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_nul_byte_is_rejected(pod: Json, lookup: Lookup, facts: PodFacts) -> None:
     with pytest.raises(SetupError, match='environment variable "X" contains a NUL byte') as refused:
         environment(
             pod, {"name": "main", "env": [_from("secretKeyRef", name="login", key="nul")]}, lookup, facts
@@ -119,8 +119,10 @@ def test_nul_byte_is_rejected(pod: Json, lookup: Lookup, facts: Facts) -> None:
     assert refused.value.reason == "CreateContainerError"
 
 
-def _without_services(pod: Json, container: Json, lookup: Lookup, facts: Facts) -> dict[str, str]:
-    return environment(pod, {"name": "main", **container}, lookup, Facts(facts.pod_ips, facts.host_ips, {}))
+def _without_services(pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> dict[str, str]:
+    return environment(
+        pod, {"name": "main", **container}, lookup, PodFacts(facts.pod_ips, facts.host_ips, {})
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def _without_services(pod: Json, container: Json, lookup: Lookup, facts: Facts) 
     ],
 )
 def test_env_overrides_env_from(
-    container: Json, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts
+    container: Json, expected: dict[str, str], pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     assert _without_services(pod, container, lookup, facts) == expected
 
@@ -215,13 +217,15 @@ PS = {
 
 @pytest.mark.parametrize(("links", "expected"), [(True, KUBERNETES | PS), (False, KUBERNETES)])
 def test_service_variables(
-    links: bool, expected: dict[str, str], pod: Json, lookup: Lookup, facts: Facts
+    links: bool, expected: dict[str, str], pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     pod["spec"]["enableServiceLinks"] = links
     assert environment(pod, {"name": "main"}, lookup, facts) == expected
 
 
-def test_service_variables_can_be_referenced_and_overridden(pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_service_variables_can_be_referenced_and_overridden(
+    pod: Json, lookup: Lookup, facts: PodFacts
+) -> None:
     variables = [
         {"name": "ADDRESS", "value": "$(PS_0_SERVICE_HOST):$(PS_0_SERVICE_PORT)"},
         {"name": "PS_0_SERVICE_HOST", "value": "mine"},

@@ -4,7 +4,7 @@ import pytest
 
 from windlass.localcluster.kubelet.containers import network_files
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.containers.network_files import resolv_conf
 from windlass.model.base import Json
 
@@ -38,7 +38,7 @@ ALIAS_LINES = "\n# Entries added by HostAliases.\n192.0.2.9\tnfs\tnfs.example\n1
         ),
     ],
 )
-def test_hosts_file(spec: Json, expected: str, pod: Json, facts: Facts) -> None:
+def test_hosts_file(spec: Json, expected: str, pod: Json, facts: PodFacts) -> None:
     pod["spec"] |= spec
     assert network_files.hosts_file(pod, facts, (), "127.0.0.1 node\n") == expected
     peers = [("10.1.0.8", ("worker-1.digits", "worker-1")), ("10.96.0.9", ("ps",))]

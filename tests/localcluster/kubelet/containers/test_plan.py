@@ -8,8 +8,8 @@ import pytest
 
 from windlass.localcluster.kubelet.containers import plan as container_plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
-from windlass.localcluster.kubelet.containers.plan import Setting
+from windlass.localcluster.kubelet.containers.facts import PodFacts
+from windlass.localcluster.kubelet.containers.plan import PodContext
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes
@@ -22,26 +22,26 @@ ACCESS = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    folder = directory.PodFolder(tmp_path / "pods" / "0b1c")
+def setting(tmp_path: Path) -> PodContext:
+    folder = directory.PodDirectory(tmp_path / "pods" / "0b1c")
     directory.make(folder)
     paths = {name: folder.volume(name) for name in ("data", "shm")}
     for path in paths.values():
         path.mkdir()
-    return Setting(
+    return PodContext(
         folder=folder,
         volumes=PodVolumes(
             {name: str(path) for name, path in paths.items()} | {"kube-api-access_": "/access"},
             (MemoryFolder(str(paths["shm"])),),
         ),
-        facts=Facts(pod_ips=("10.88.0.7",), host_ips=(), allocatable={}),
+        facts=PodFacts(pod_ips=("10.88.0.7",), host_ips=(), allocatable={}),
         lookup=lambda _, __: None,
         hostname="p",
         host=HOST,
     )
 
 
-def _plan(setting: Setting, container: Json, image: str = "", **spec: Any) -> ContainerPlan:
+def _plan(setting: PodContext, container: Json, image: str = "", **spec: Any) -> ContainerPlan:
     container = {"name": "main", "command": ["true"], **container}
     volumes = [{"name": "data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
     pod = {
@@ -60,7 +60,7 @@ def _mounted(name: str, path: str, **more: Any) -> Json:
     return {"name": name, "mountPath": path, **more}
 
 
-def test_complete_plan(setting: Setting) -> None:
+def test_complete_plan(setting: PodContext) -> None:
     container = {
         "command": ["echo", "$(WHO)"],
         "args": ["$(HOME)"],
@@ -112,14 +112,14 @@ def test_complete_plan(setting: Setting) -> None:
         ({"securityContext": {"runAsUser": 4_000_000_000}}, {"uid": 0}, {"HOME": "/", "USER": "4000000000"}),
     ],
 )
-def test_environment(setting: Setting, container: Json, changes: Json, expected: dict[str, str]) -> None:
+def test_environment(setting: PodContext, container: Json, changes: Json, expected: dict[str, str]) -> None:
     host = msgspec.structs.replace(HOST, **changes)
     plan = _plan(msgspec.structs.replace(setting, host=host), container)
     found = {key.decode(): value.decode() for key, value in plan.environment.items()}
     assert {key: found.get(key) for key in expected} == expected
 
 
-def test_bytes_that_are_not_utf8_stay_unchanged(setting: Setting) -> None:
+def test_bytes_that_are_not_utf8_stay_unchanged(setting: PodContext) -> None:
     host = msgspec.structs.replace(HOST, environment={"LANG": "\udcff"})
     plan = _plan(msgspec.structs.replace(setting, host=host), {})
     assert plan.environment[b"LANG"] == b"\xff"
@@ -140,16 +140,16 @@ def test_bytes_that_are_not_utf8_stay_unchanged(setting: Setting) -> None:
         ),
     ],
 )
-def test_mounts_are_ordered_by_depth(setting: Setting, mounts: list[Json], targets: list[str]) -> None:
+def test_mounts_are_ordered_by_depth(setting: PodContext, mounts: list[Json], targets: list[str]) -> None:
     assert [mount.target for mount in _plan(setting, {"volumeMounts": mounts}).mounts] == targets
 
 
-def test_service_account_is_mounted(setting: Setting) -> None:
+def test_service_account_is_mounted(setting: PodContext) -> None:
     plan = _plan(setting, {}, automountServiceAccountToken=True)
     assert Mount("/access", ACCESS, read_only=True) in plan.mounts
 
 
-def test_sub_paths_of_volumes(setting: Setting) -> None:
+def test_sub_paths_of_volumes(setting: PodContext) -> None:
     mounts = [_mounted("data", "/a", subPath="new/one"), _mounted("shm", "/b", subPath="new")]
     plan = _plan(setting, {"volumeMounts": mounts})
     sources = {mount.target: Path(mount.source) for mount in plan.mounts}
@@ -160,7 +160,7 @@ def test_sub_paths_of_volumes(setting: Setting) -> None:
     assert not (setting.folder.volume("shm") / "new").exists()
 
 
-def test_sub_path_outside_of_volume_is_rejected(setting: Setting) -> None:
+def test_sub_path_outside_of_volume_is_rejected(setting: PodContext) -> None:
     (setting.folder.volume("data") / "out").symlink_to("/etc")
     with pytest.raises(SetupError) as told:
         _plan(setting, {"volumeMounts": [_mounted("data", "/a", subPath="out")]})
@@ -175,11 +175,11 @@ def test_sub_path_outside_of_volume_is_rejected(setting: Setting) -> None:
 
 
 @pytest.fixture
-def plain(setting: Setting) -> Setting:
+def plain(setting: PodContext) -> PodContext:
     return msgspec.structs.replace(setting, host=PLAIN)
 
 
-def test_volume_at_its_own_path_needs_no_mount(plain: Setting) -> None:
+def test_volume_at_its_own_path_needs_no_mount(plain: PodContext) -> None:
     place = str(plain.folder.volume("data"))
     mounts = [_mounted("data", f"{place}/"), _mounted("data", f"{place}/sub", subPath="sub")]
     assert _plan(plain, {"volumeMounts": mounts}, automountServiceAccountToken=True).mounts == ()
@@ -194,7 +194,7 @@ def test_volume_at_its_own_path_needs_no_mount(plain: Setting) -> None:
     ],
 )
 def test_mount_is_rejected_where_mounts_are_impossible(
-    plain: Setting, mounts: list[Json], image: str, what: str
+    plain: PodContext, mounts: list[Json], image: str, what: str
 ) -> None:
     with pytest.raises(SetupError) as told:
         _plan(plain, {"image": "tf", "volumeMounts": mounts}, image)
@@ -215,5 +215,5 @@ def test_mount_is_rejected_where_mounts_are_impossible(
         ({"cpu": "2", "memory": "1Gi"}, Limits(2**30, 512, 2000)),
     ],
 )
-def test_limits(setting: Setting, limits: Json, expected: Limits) -> None:
+def test_limits(setting: PodContext, limits: Json, expected: Limits) -> None:
     assert _plan(setting, {"resources": {"limits": limits}}).limits == expected

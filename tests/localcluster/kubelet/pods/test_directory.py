@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.pods import directory
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.model.base import Json
 
 POD: Json = {"metadata": {"name": "worker-0", "namespace": "train", "uid": "0b1c"}, "spec": {}}
-FACTS = Facts(pod_ips=("10.88.0.7",), host_ips=("192.0.2.1",), allocatable={})
+FACTS = PodFacts(pod_ips=("10.88.0.7",), host_ips=("192.0.2.1",), allocatable={})
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PodFolder:
-    made = PodFolder(tmp_path / "pods" / "0b1c")
+def folder(tmp_path: Path) -> PodDirectory:
+    made = PodDirectory(tmp_path / "pods" / "0b1c")
     directory.make(made)
     return made
 
 
 def test_paths(tmp_path: Path) -> None:
-    folder = PodFolder(tmp_path / "0b1c")
+    folder = PodDirectory(tmp_path / "0b1c")
     paths = {
         "volumes/data": folder.volume("data"),
         "containers/r1/termination-log": folder.termination_log("r1"),
@@ -37,11 +37,11 @@ def test_paths(tmp_path: Path) -> None:
     assert paths == {name: tmp_path / "0b1c" / name for name in paths}
 
 
-def test_directory_is_private(folder: PodFolder) -> None:
+def test_directory_is_private(folder: PodDirectory) -> None:
     assert folder.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_termination_log_is_writable_for_all_users(folder: PodFolder) -> None:
+def test_termination_log_is_writable_for_all_users(folder: PodDirectory) -> None:
     directory.make_run(folder, "r1", "main")
     assert folder.termination_log("r1").stat().st_mode & 0o777 == 0o666
     assert folder.logs("main").is_dir()
@@ -52,7 +52,7 @@ def test_hostname(spec: Json, name: str) -> None:
     assert directory.hostname({**POD, "spec": spec}, "laptop") == name
 
 
-def test_hosts_file_is_rewritten_in_place(folder: PodFolder) -> None:
+def test_hosts_file_is_rewritten_in_place(folder: PodDirectory) -> None:
     def write(*entries: tuple[str, tuple[str, ...]]) -> bool:
         return directory.write_hosts(folder, POD, FACTS, entries, node_hosts="")
 
@@ -81,18 +81,20 @@ def test_hosts_file_is_rewritten_in_place(folder: PodFolder) -> None:
         ("nameserver\nnameserver what\n", ("10.88.0.1",), "nameserver what\n"),
     ],
 )
-def test_resolv_conf(folder: PodFolder, of_machine: str, nameservers: tuple[str, ...], expected: str) -> None:
+def test_resolv_conf(
+    folder: PodDirectory, of_machine: str, nameservers: tuple[str, ...], expected: str
+) -> None:
     directory.write_resolv_conf(folder, POD, of_machine, nameservers)
     assert folder.resolv_conf.read_text() == expected
 
 
-def test_hostname_file(folder: PodFolder) -> None:
+def test_hostname_file(folder: PodDirectory) -> None:
     directory.write_hostname(folder, "a-longer-name")
     directory.write_hostname(folder, "short")
     assert folder.hostname.read_text() == "short\n"
 
 
-def test_full_disk_is_reported(folder: PodFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported(folder: PodDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, *_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -107,13 +109,13 @@ def test_full_disk_is_reported(folder: PodFolder, monkeypatch: pytest.MonkeyPatc
 def test_file_in_place_of_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "pods").write_text("")
     with pytest.raises(SetupError, match="Not a directory"):
-        directory.make(PodFolder(tmp_path / "pods" / "0b1c"))
+        directory.make(PodDirectory(tmp_path / "pods" / "0b1c"))
 
 
 # Removing
 
 
-def test_remove_deletes_everything_but_link_targets(folder: PodFolder, tmp_path: Path) -> None:
+def test_remove_deletes_everything_but_link_targets(folder: PodDirectory, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "kept").mkdir(parents=True)
     (folder.path / "link").symlink_to(outside)
@@ -131,7 +133,7 @@ def test_remove_deletes_everything_but_link_targets(folder: PodFolder, tmp_path:
     directory.remove(folder.path)
 
 
-def test_remove_deletes_trees_of_any_depth(folder: PodFolder) -> None:
+def test_remove_deletes_trees_of_any_depth(folder: PodDirectory) -> None:
     """A folder whose path is too long to be named."""
     name, depth = 200 * "d", 30
     here = os.open(folder.volumes, os.O_RDONLY)

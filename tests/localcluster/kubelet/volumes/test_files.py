@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.volumes import files
 from windlass.model.base import Json
 
@@ -115,7 +115,7 @@ def _projected(*sources: Json, mode: int = 0o644) -> Json:
         ),
     ],
 )
-def test_files(volume: Json, expected: Expected, pod: Json, lookup: Lookup, facts: Facts) -> None:
+def test_files(volume: Json, expected: Expected, pod: Json, lookup: Lookup, facts: PodFacts) -> None:
     assert files.holds_files(volume)
     found = files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
     assert {path: (file.content, file.mode) for path, file in found.items()} == expected
@@ -178,7 +178,7 @@ def _at(*paths: str) -> Json:
     ],
 )
 def test_invalid_volume_source_is_rejected(
-    volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts
+    volume: Json, problem: str, pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     with pytest.raises(SetupError) as refused:
         files.files({"name": "v", **volume}, pod, lookup, facts, "TOKEN")
@@ -197,7 +197,7 @@ def test_invalid_volume_source_is_rejected(
     ],
 )
 def test_downward_annotations_are_quoted(
-    value: str, written: str, pod: Json, lookup: Lookup, facts: Facts
+    value: str, written: str, pod: Json, lookup: Lookup, facts: PodFacts
 ) -> None:
     pod["metadata"]["annotations"] = {"a": value}
     volume = {"name": "v", "downwardAPI": {"items": [_said("f", "metadata.annotations")]}}

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.volumes import service_account, setup
@@ -20,7 +20,7 @@ from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
 from windlass.model.base import Json
 
 NOW = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
-FACTS = Facts(pod_ips=("10.88.0.7",), host_ips=(), allocatable={"memory": "16Gi"})
+FACTS = PodFacts(pod_ips=("10.88.0.7",), host_ips=(), allocatable={"memory": "16Gi"})
 HOST = Host(uid=1000, gid=1000, groups=(), environment={})
 PLAIN = msgspec.structs.replace(HOST, no_mounts_because="no user namespaces")
 
@@ -29,7 +29,7 @@ class Kept:
     """A pod's folder, and the objects that the pod may refer to."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = directory.PodFolder(folder / "pods" / "0b1c")
+        self.folder = directory.PodDirectory(folder / "pods" / "0b1c")
         directory.make(self.folder)
         self.objects: dict[str, Json] = {
             "settings": {"data": {"level": "debug"}},
@@ -351,7 +351,7 @@ def test_memory_size_is_the_smallest_limit(
     volume = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
     for kind, written in (("containers", of_main), ("initContainers", of_fetch)):
         pod["spec"][kind][0]["resources"] = {"limits": {"memory": written}} if written else {}
-    facts = Facts((), (), {"memory": memory} if memory else {})
+    facts = PodFacts((), (), {"memory": memory} if memory else {})
     assert setup.is_in_memory(volume)
     assert setup.memory_size(volume, pod, facts) == size
 

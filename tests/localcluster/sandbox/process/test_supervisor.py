@@ -15,7 +15,7 @@ from spawner_harness import Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
-from windlass.localcluster.sandbox.messages import Limits, Mount, Refused, Started
+from windlass.localcluster.sandbox.messages import Limits, Mount, Rejected, Started
 from windlass.localcluster.sandbox.process import container_runs
 
 pytestmark = pytest.mark.pods
@@ -116,22 +116,22 @@ def test_log_is_complete_when_the_end_is_reported(pod: Pod) -> None:
 def test_invalid_command_is_a_start_error(pod: Pod, command: str, message: str) -> None:
     run_id = pod.begin(command)
     refusal = pod.not_started(run_id)
-    assert (refusal.message, refusal.is_command) == (message, True)
+    assert (refusal.message, refusal.is_command_error) == (message, True)
     folder = pod.folder / "containers" / run_id
-    assert container_runs.read_run(folder) == messages.Run(run_id, None, refusal)
+    assert container_runs.read_run(folder) == messages.RunReports(run_id, None, refusal)
     assert pod.ended(pod.start("exit 4")).exit_code == 4
 
 
 def test_missing_working_directory_is_handled(spawner: Spawner, pod: Pod) -> None:
     """It is made where it can be made without a trace."""
     run_id = pod.begin("pwd", working_directory="/windlass-none/deep")
-    if spawner.ready.isolates:
+    if spawner.ready.has_namespaces:
         pod.ended(run_id)
         assert pod.log(run_id) == [("stdout", "/windlass-none/deep")]
     else:
         refusal = pod.not_started(run_id)
         wanted = 'chdir to cwd ("/windlass-none/deep") set in config.json failed: No such file or directory'
-        assert (refusal.message, refusal.is_command) == (wanted, True)
+        assert (refusal.message, refusal.is_command_error) == (wanted, True)
     assert not Path("/windlass-none").exists()
 
 
@@ -141,7 +141,7 @@ def test_impossible_mount_is_a_start_error(spawner: Spawner, pod: Pod) -> None:
     run_id = pod.begin("true", mounts=(Mount(source, "/windlass"),))
     refusal = pod.not_started(run_id)
     wanted = f"mounting {source} at /windlass: {source} does not exist"
-    assert (refusal.message, refusal.is_command) == (wanted, False)
+    assert (refusal.message, refusal.is_command_error) == (wanted, False)
 
 
 def test_run_is_started_once(pod: Pod) -> None:
@@ -158,7 +158,7 @@ def test_end_is_saved_before_it_is_reported(pod: Pod) -> None:
     run_id = pod.start("exit 9")
     end = pod.ended(run_id)
     written = container_runs.read_run(pod.folder / "containers" / run_id)
-    assert written == messages.Run(run_id, pod.hear(Started), end)
+    assert written == messages.RunReports(run_id, pod.hear(Started), end)
 
 
 def test_unwritable_log_does_not_end_the_container(pod: Pod) -> None:
@@ -198,7 +198,7 @@ def test_memory_volume_is_visible_only_in_the_pod(spawner: Spawner) -> None:
 
 def test_failed_volume_is_reported(spawner: Spawner) -> None:
     plan = spawner.plan()
-    if spawner.ready.isolates:
+    if spawner.ready.has_namespaces:
         volumes: tuple[object, ...] = (messages.MemoryFolder(f"{plan.folder}/none"),)
         words = "No such file or directory"
     else:
@@ -212,7 +212,7 @@ def test_failed_volume_is_reported(spawner: Spawner) -> None:
 
 def test_pod_without_directory_is_refused(spawner: Spawner) -> None:
     answer = spawner.spawn(spawner.plan(folder="/windlass-none/pod"))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejected)
     assert answer.message.startswith("/windlass-none/pod: ")
     assert "No such file or directory" in answer.message
 

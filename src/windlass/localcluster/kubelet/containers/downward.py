@@ -5,13 +5,13 @@ from decimal import ROUND_CEILING, Decimal
 
 from windlass.k8s import api_errors, quantities
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.model.base import Json
 
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
-def field(pod: Json, path: str, facts: Facts) -> str:
+def field(pod: Json, path: str, facts: PodFacts) -> str:
     metadata, spec = pod["metadata"], pod["spec"]
     plain: dict[str, Callable[[], str]] = {
         "metadata.name": lambda: metadata["name"],
@@ -35,7 +35,7 @@ def field(pod: Json, path: str, facts: Facts) -> str:
     raise SetupError(f"unsupported fieldPath: {path}")
 
 
-def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
+def resource(pod: Json, own: Json | None, reference: Json, facts: PodFacts) -> str:
     """Return the amount in units of the divisor, rounded up. `own` is the container with the reference, if any."""
     target = reference.get("containerName", "")
     container = own if own is not None and not target else _container(pod, target)

@@ -13,7 +13,7 @@ from windlass.k8s import quantities
 from windlass.localcluster.kubelet import machine
 from windlass.localcluster.kubelet.containers import downward, errors, expansion
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.scheduler import gpus, node_resources
 from windlass.model.base import Json
@@ -43,7 +43,7 @@ _DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 _Variables = Iterator[tuple[str, str]]
 
 
-def environment(pod: Json, container: Json, lookup: Lookup, facts: Facts) -> dict[str, str]:
+def environment(pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> dict[str, str]:
     """Return the variables of the Services and of the container's spec.
 
     Bytes of a Secret that are not UTF-8 are decoded as surrogates, so that the process gets them unchanged.
@@ -74,7 +74,7 @@ def _object_variables(source: Json, lookup: Lookup) -> _Variables:
         yield f"{prefix}{key}", value
 
 
-def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: Facts) -> str | None:
+def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: PodFacts) -> str | None:
     """Return the value of `valueFrom`; None if an optional reference does not exist."""
     source = variable.get("valueFrom")
     if source is None:

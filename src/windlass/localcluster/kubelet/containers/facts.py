@@ -1,4 +1,4 @@
-"""Facts about a pod's addresses, node and Services, and the lookup of the objects that it refers to."""
+"""PodFacts about a pod's addresses, node and Services, and the lookup of the objects that it refers to."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +10,7 @@ Lookup = Callable[[str, str], Json | None]
 """Function from kind and name to the ConfigMap or Secret in the pod's namespace."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class PodFacts(msgspec.Struct, frozen=True):
     pod_ips: tuple[str, ...]
     host_ips: tuple[str, ...]
     allocatable: Mapping[str, str]

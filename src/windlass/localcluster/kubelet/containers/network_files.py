@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from windlass.localcluster.kubelet.containers.errors import FAILED_SANDBOX, SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.model.base import Json
 
 CLUSTER_DOMAIN = "cluster.local"
@@ -29,7 +29,7 @@ fe00::2\tip6-allrouters
 _HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
 
 
-def hosts_file(pod: Json, facts: Facts, entries: Iterable[Entry], node_hosts: str) -> str:
+def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts: str) -> str:
     """Return /etc/hosts as the kubelet writes it, followed by peers and Services, since there is no cluster DNS.
 
     A pod on the host network starts from the node's own file.

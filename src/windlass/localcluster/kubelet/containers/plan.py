@@ -17,11 +17,11 @@ from windlass.k8s import quantities
 from windlass.localcluster.kubelet.containers import environment as variables
 from windlass.localcluster.kubelet.containers import errors, expansion
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.pods import directory
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.volumes import files, service_account
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes
 from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
@@ -32,19 +32,19 @@ MARKER = "WINDLASS_POD"
 """Environment variable with the pod's UID. It identifies processes whose supervisor was killed."""
 
 
-class Setting(msgspec.Struct, frozen=True):
+class PodContext(msgspec.Struct, frozen=True):
     """Values that all containers of a pod have in common."""
 
-    folder: PodFolder
+    folder: PodDirectory
     volumes: PodVolumes
-    facts: Facts
+    facts: PodFacts
     lookup: Lookup
     hostname: str
     host: Host
 
 
 def plan(
-    pod: Json, container: Json, setting: Setting, *, run_id: str, restart_count: int, image: str = ""
+    pod: Json, container: Json, setting: PodContext, *, run_id: str, restart_count: int, image: str = ""
 ) -> ContainerPlan:
     """Return the plan of a run. `image` is the directory of the container's local image, if it has one."""
     host, folder, name = setting.host, setting.folder, container["name"]
@@ -102,7 +102,7 @@ def working_directory(container: Json) -> str:
 
 
 def _environment(
-    pod: Json, container: Json, own: dict[str, str], user: User, setting: Setting
+    pod: Json, container: Json, own: dict[str, str], user: User, setting: PodContext
 ) -> dict[str, str]:
     terminal = {"TERM": "xterm"} if container.get("tty") else {}
     return {
@@ -203,7 +203,7 @@ def _account(uid: int) -> pwd.struct_passwd | None:
 
 
 def _mounts(
-    pod: Json, container: Json, environment: dict[str, str], setting: Setting, run_id: str
+    pod: Json, container: Json, environment: dict[str, str], setting: PodContext, run_id: str
 ) -> tuple[Mount, ...]:
     requested = volume_mounts(pod, container, environment)
     if not setting.host.can_mount:
@@ -275,7 +275,7 @@ def _depth(mount: Mount | VolumeMount) -> int:
     return len(PurePosixPath(mount.target).parts)
 
 
-def _shared_files(folder: PodFolder, own: Iterable[Mount]) -> list[Mount]:
+def _shared_files(folder: PodDirectory, own: Iterable[Mount]) -> list[Mount]:
     """Return the mounts of the pod's files in /etc, except where the container mounts something else."""
     own_targets = {mount.target for mount in own}
     shared = {
@@ -303,7 +303,7 @@ def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
         raise SetupError(f"failed to prepare subPath for {what}: {error}") from error
 
 
-def _check_is_in_place(mount: VolumeMount, container: Json, setting: Setting) -> None:
+def _check_is_in_place(mount: VolumeMount, container: Json, setting: PodContext) -> None:
     """Accept a mount only if source and target are the same path: it needs no mount, though it stays writable."""
     source = os.path.realpath(Path(setting.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):

@@ -149,13 +149,13 @@ class ContainerTracker:
             self.lose_supervisor()
             return False
         self.supervisor = supervisor
-        known = {run.container for run in hello.runs}
+        supervised = {run.run_id for run in hello.runs}
         # The earlier daemon was killed before it could ask for the others.
-        self._starting = {name: run_id for name, run_id in self._starting.items() if run_id in known}
+        self._starting = {name: run_id for name, run_id in self._starting.items() if run_id in supervised}
         for run in hello.runs:
-            if run.end is None and self.name_of(run.container) is None:
+            if run.end is None and self.name_of(run.run_id) is None:
                 # The saved state does not know this run: it would run in parallel with its successor.
-                supervisor.signal(run.container, signal.SIGKILL)
+                supervisor.signal(run.run_id, signal.SIGKILL)
             if run.started is not None:
                 self._on_report(run.started)
             if run.end is not None:
@@ -193,7 +193,7 @@ class ContainerTracker:
         self.changed.set()
 
     def _on_report(self, report: Report) -> None:
-        name = self.name_of(report.container)
+        name = self.name_of(report.run_id)
         if name is None:
             return
         match report:
@@ -206,10 +206,10 @@ class ContainerTracker:
         self.changed.set()
 
     def _record_start(self, name: str, report: messages.Started) -> None:
-        self._starts[report.container] = report
+        self._starts[report.run_id] = report
         if self._starting.pop(name, None) is None:
             return
-        run = Running(_time(report.at), report.container)
+        run = Running(_time(report.at), report.run_id)
         image_id = self._sandbox.image_id(self.pod, name)
         self.record = restarts.with_started(self.pod, self.record, name, run, image_id=image_id)
         self._events.started(self.pod, name)
@@ -219,17 +219,17 @@ class ContainerTracker:
     def _record_start_error(self, name: str, report: messages.NotStarted) -> None:
         self._starting.pop(name, None)
         at = _time(report.at)
-        begun = restarts.with_started(self.pod, self.record, name, Running(at, report.container))
-        end = records.start_error(report.message, at, report.container)
-        self.record = begun.with_container(begun.container(name).with_end(end))
+        started = restarts.with_started(self.pod, self.record, name, Running(at, report.run_id))
+        end = records.start_error(report.message, at, report.run_id)
+        self.record = started.with_container(started.container(name).with_end(end))
         self._events.failed(self.pod, name, report.message)
         self.save()
 
     def _record_end(self, name: str, report: messages.Ended) -> None:
         if name in self._starting:
             # An earlier daemon received the report of the start, or the container was killed before it could start.
-            self._record_start(name, messages.Started(report.container, report.at))
-        self._starts.pop(report.container, None)
+            self._record_start(name, messages.Started(report.run_id, report.at))
+        self._starts.pop(report.run_id, None)
         container = self.record.container(name)
         run = container.current
         if not isinstance(run, Running):

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.localcluster.kubelet.containers import errors, network_files
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.sandbox import log_format
 from windlass.model.base import Json
 
@@ -22,7 +22,7 @@ MIN_FREE_BYTES = 4 * 1024**2
 _OWNER_ONLY = 0o700
 
 
-class PodFolder(msgspec.Struct, frozen=True):
+class PodDirectory(msgspec.Struct, frozen=True):
     """The directory of a pod, which is named after its UID."""
 
     path: Path
@@ -76,14 +76,14 @@ def hostname(pod: Json, host: str) -> str:
 # Creation
 
 
-def make(folder: PodFolder) -> None:
+def make(folder: PodDirectory) -> None:
     """Create the directory. Other users cannot read it, since it contains the pod's secrets."""
     with errors.disk_errors_as(errors.failed_sandbox):
         folder.path.mkdir(parents=True, exist_ok=True, mode=_OWNER_ONLY)
         folder.volumes.mkdir(exist_ok=True)
 
 
-def make_run(folder: PodFolder, run_id: str, container: str) -> None:
+def make_run(folder: PodDirectory, run_id: str, container: str) -> None:
     """Create the directories of one run. Any user may write the termination message."""
     with errors.disk_errors_as(lambda problem: SetupError(problem, errors.CREATE_ERROR)):
         folder.run(run_id).mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def make_run(folder: PodFolder, run_id: str, container: str) -> None:
         message.chmod(0o666)
 
 
-def remove_old_logs(folder: PodFolder, container: str, oldest: int) -> None:
+def remove_old_logs(folder: PodDirectory, container: str, oldest: int) -> None:
     """Delete the logs of runs before `oldest`. Files that cannot be deleted are deleted with the pod."""
     with contextlib.suppress(OSError):
         for path in folder.logs(container).iterdir():
@@ -102,7 +102,7 @@ def remove_old_logs(folder: PodFolder, container: str, oldest: int) -> None:
                 path.unlink()
 
 
-def remove_runs_except(folder: PodFolder, run_ids: Collection[str]) -> None:
+def remove_runs_except(folder: PodDirectory, run_ids: Collection[str]) -> None:
     with contextlib.suppress(OSError):
         for path in folder.run("").iterdir():
             if path.name not in run_ids:
@@ -110,19 +110,19 @@ def remove_runs_except(folder: PodFolder, run_ids: Collection[str]) -> None:
 
 
 def write_hosts(
-    folder: PodFolder, pod: Json, facts: Facts, entries: Iterable[network_files.Entry], node_hosts: str
+    folder: PodDirectory, pod: Json, facts: PodFacts, entries: Iterable[network_files.Entry], node_hosts: str
 ) -> bool:
     """Write /etc/hosts, and return whether it has changed. `node_hosts` is the machine's own file."""
     return _write(folder.hosts, network_files.hosts_file(pod, facts, entries, node_hosts))
 
 
-def write_resolv_conf(folder: PodFolder, pod: Json, host: str, nameservers: Sequence[str] = ()) -> None:
+def write_resolv_conf(folder: PodDirectory, pod: Json, host: str, nameservers: Sequence[str] = ()) -> None:
     """Write /etc/resolv.conf. `nameservers` replace those on the machine's loopback, which pods cannot reach."""
     text = network_files.with_reachable_nameservers(host, nameservers) if nameservers else host
     _write(folder.resolv_conf, network_files.resolv_conf(pod, text))
 
 
-def write_hostname(folder: PodFolder, name: str) -> None:
+def write_hostname(folder: PodDirectory, name: str) -> None:
     _write(folder.hostname, f"{name}\n")
 
 

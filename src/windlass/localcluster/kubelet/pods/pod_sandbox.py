@@ -13,14 +13,14 @@ from windlass.localcluster.kubelet import log_reader
 from windlass.localcluster.kubelet.addresses import PodAddresses, PodNetwork
 from windlass.localcluster.kubelet.containers import plan as container_plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.facts import PodFacts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.lifecycle import specs, termination_message
 from windlass.localcluster.kubelet.lifecycle.records import PodRecord
 from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods import directory
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.spawner_client import SpawnerClient
 from windlass.localcluster.kubelet.volumes import setup
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeContext
@@ -38,14 +38,14 @@ class PodDirectories(msgspec.Struct, frozen=True):
     is_ephemeral: bool
     """Whether the data directory is deleted when the cluster stops."""
 
-    def all(self) -> list[PodFolder]:
-        return [PodFolder(path) for path in sorted(self.path.iterdir())] if self.path.is_dir() else []
+    def all(self) -> list[PodDirectory]:
+        return [PodDirectory(path) for path in sorted(self.path.iterdir())] if self.path.is_dir() else []
 
-    async def kill_orphaned_processes(self, folder: PodFolder) -> None:
+    async def kill_orphaned_processes(self, folder: PodDirectory) -> None:
         """Kill the processes of a pod whose supervisor was killed. With PID namespaces the kernel does so itself."""
         await asyncio.to_thread(self._kill_orphaned_processes, folder)
 
-    def _kill_orphaned_processes(self, folder: PodFolder) -> None:
+    def _kill_orphaned_processes(self, folder: PodDirectory) -> None:
         marker, uid = container_plan.MARKER.encode(), folder.uid.encode()
         processes.kill_all(functools.partial(processes.pids_with_variable, marker, uid))
         groups = cgroups.find(self.cluster)
@@ -70,7 +70,7 @@ class PodSandbox:
         meta = pod["metadata"]
         self.uid: str = meta["uid"]
         self.pod_name = f"{meta['namespace']}/{meta['name']}"
-        self.folder = PodFolder(directories.path / self.uid)
+        self.folder = PodDirectory(directories.path / self.uid)
         self.is_isolated = network.is_isolated(pod)
         self._directories = directories
         self._host = host
@@ -142,7 +142,7 @@ class PodSandbox:
         entries = self._objects.host_entries(pod)
         directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)
 
-    def _facts(self, pod: Json) -> Facts:
+    def _facts(self, pod: Json) -> PodFacts:
         return self._objects.facts(pod, *self._addresses)
 
     # Containers
@@ -154,7 +154,7 @@ class PodSandbox:
 
     def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
         container = specs.container(pod, name)
-        setting = container_plan.Setting(
+        setting = container_plan.PodContext(
             folder=self.folder,
             volumes=self._volumes or self.prepare_volumes(pod),
             facts=self._facts(pod),
@@ -180,7 +180,7 @@ class PodSandbox:
     def termination_message(self, pod: Json, name: str, restart_count: int, end: messages.Ended) -> str:
         container = specs.container(pod, name)
         try:
-            with self.folder.termination_log(end.container).open("rb") as file:
+            with self.folder.termination_log(end.run_id).open("rb") as file:
                 file.seek(max(file.seek(0, 2) - termination_message.FILE_BYTES, 0))
                 content = file.read()
         except OSError:

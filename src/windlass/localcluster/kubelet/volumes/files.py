@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.localcluster.kubelet.containers import downward, errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.model.base import Json
 
 _DEFAULT_MODE = 0o644
@@ -27,7 +27,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
     pod: Json
     lookup: Lookup
-    facts: Facts
+    facts: PodFacts
     # The token of the service account, the same for all audiences and without expiration.
     token: str
 
@@ -39,7 +39,7 @@ def holds_files(volume: Json) -> bool:
     return any(kind in volume for kind in _SOURCES)
 
 
-def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: str) -> Files:
+def files(volume: Json, pod: Json, lookup: Lookup, facts: PodFacts, token: str) -> Files:
     """Return the files of a volume that `holds_files`, by relative path."""
     kind = next(kind for kind in _SOURCES if kind in volume)
     source = volume[kind] or {}

@@ -14,9 +14,9 @@ import msgspec
 from windlass.k8s import quantities
 from windlass.localcluster.kubelet.containers import errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.containers.facts import Lookup, PodFacts
 from windlass.localcluster.kubelet.host import Host
-from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.pods.directory import PodDirectory
 from windlass.localcluster.kubelet.volumes import atomic_writer, service_account
 from windlass.localcluster.kubelet.volumes import files as volume_files
 from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
@@ -29,10 +29,10 @@ class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
     """A pod, its directory, and the sources of the content of its volumes."""
 
     pod: Json
-    folder: PodFolder
+    folder: PodDirectory
     host: Host
     now: datetime
-    facts: Facts
+    facts: PodFacts
     lookup: Lookup
     token: str
     claim: Callable[[str], Json | None]
@@ -114,7 +114,7 @@ def is_in_memory(volume: Json) -> bool:
     return (volume.get("emptyDir") or {}).get("medium") == "Memory"
 
 
-def memory_size(volume: Json, pod: Json, facts: Facts) -> int | None:
+def memory_size(volume: Json, pod: Json, facts: PodFacts) -> int | None:
     """Return the minimum of the volume's sizeLimit, the pod's memory limit and the node's memory, as far as known."""
     bounds = [
         _bytes((volume.get("emptyDir") or {}).get("sizeLimit")),

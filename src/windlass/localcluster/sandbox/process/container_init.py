@@ -27,7 +27,7 @@ from windlass.localcluster.sandbox.messages import (
     Execute,
     Exited,
     NotStarted,
-    Refused,
+    Rejected,
     Signal,
     Started,
 )
@@ -39,7 +39,7 @@ MARKER = b"WINDLASS_RUN"
 """Environment variable of every process of a container, with the id of the run."""
 
 ToInit = Signal | Execute | messages.Abandon
-FromInit = Started | NotStarted | Ended | Done | Exited | Refused
+FromInit = Started | NotStarted | Ended | Done | Exited | Rejected
 _SIGNAL_BASE = 128
 _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
@@ -49,7 +49,7 @@ class CommandError(Exception):
 
 
 class Init:
-    """`isolates`: it is PID 1 of a PID namespace, and must create a mount namespace."""
+    """`has_namespaces`: it is PID 1 of a PID namespace, and must create a mount namespace."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Init:
         control: Channel[ToInit],
         scratch: str,
         *,
-        isolates: bool,
+        has_namespaces: bool,
     ) -> None:
         self._plan = plan
         self._group = group
         self._control = control
         self._scratch = scratch
-        self._isolates = isolates
+        self._isolates = has_namespaces
         self._main = 0
         # PID → number of the call that started the process.
         self._executed: dict[int, int] = {}
@@ -80,7 +80,7 @@ class Init:
         try:
             self._main = self._start(self._plan.argv, (stdin, stdout, stderr), self._plan.is_terminal)
         except CommandError as error:
-            self._send(NotStarted(self._plan.id, str(error), time.time(), is_command=True))
+            self._send(NotStarted(self._plan.id, str(error), time.time(), is_command_error=True))
             return
         for descriptor in {stdin, stdout, stderr}:
             os.close(descriptor)
@@ -133,7 +133,7 @@ class Init:
         try:
             pid = self._start(request.argv, (stdin, stdout, stderr), request.is_terminal)
         except CommandError as error:
-            self._send(Refused(request.call, str(error)))
+            self._send(Rejected(request.call, str(error)))
         else:
             self._executed[pid] = request.call
             self._send(Done(request.call))

@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.localcluster.sandbox import child_process, kernel, messages, state_file
 from windlass.localcluster.sandbox.channel import Channel, close_all
-from windlass.localcluster.sandbox.messages import ContainerPlan, Run
+from windlass.localcluster.sandbox.messages import ContainerPlan, RunReports
 from windlass.localcluster.sandbox.poll_loop import PollLoop
 from windlass.localcluster.sandbox.process import container_init, processes
 from windlass.localcluster.sandbox.process.cgroups import Cgroups, Group
@@ -31,7 +31,7 @@ _SIGKILL_EXIT_CODE = 137
 class Isolation(msgspec.Struct, frozen=True):
     """The isolation that this machine allows, the same for all pods."""
 
-    isolates: bool
+    has_namespaces: bool
     cgroups: Cgroups | None = None
     # Descriptor of the pod network's namespace; None if pods share the host network.
     hub: int | None = None
@@ -50,7 +50,7 @@ class ContainerRun:
     ) -> None:
         """`folder` is the directory of the run, `send` sends a message with descriptors to the daemon, and
         `kill_orphans` kills the descendants of this process that do not belong to a running init process."""
-        self.reports = Run(plan.id)
+        self.reports = RunReports(plan.id)
         self.is_over = False
         self._plan = plan
         self._folder = folder
@@ -137,7 +137,7 @@ class ContainerRun:
             kernel.unshare(kernel.NEW_PID)
             return str(fork()).encode(), ()
 
-        if not self._isolation.isolates:
+        if not self._isolation.has_namespaces:
             return fork()
         pid, _ = child_process.call(fork_in_new_namespace)
         return int(pid)
@@ -148,12 +148,12 @@ class ContainerRun:
         if not is_supervisor_ready:
             # It has ended.
             return
-        isolates = self._isolation.isolates
-        if isolates:
+        has_namespaces = self._isolation.has_namespaces
+        if has_namespaces:
             # Only now: the process that forked this one has exited, and its exit would have killed this one.
             kernel.set_parent_death_signal()
         channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
-        init = container_init.Init(self._plan, self._group, channel, scratch, isolates=isolates)
+        init = container_init.Init(self._plan, self._group, channel, scratch, has_namespaces=has_namespaces)
         init.run(*streams)
 
     # Init process
@@ -169,13 +169,13 @@ class ContainerRun:
             match message:
                 case messages.Started():
                     groups = tuple(map(str, self._group.folders)) if self._group is not None else ()
-                    started = msgspec.structs.replace(message, init=self._pid, groups=groups)
+                    started = msgspec.structs.replace(message, init_pid=self._pid, cgroups=groups)
                     self.reports = msgspec.structs.replace(self.reports, started=started)
                     self._send(started)
                     self._check_memory()
                 case messages.Ended() | messages.NotStarted():
                     self._on_end(message)
-                case messages.Done() | messages.Refused():
+                case messages.Done() | messages.Rejected():
                     self._answer_exec(message)
                 case messages.Exited():
                     self._executing.discard(message.call)
@@ -188,13 +188,13 @@ class ContainerRun:
             self._control.close()
             self._control = None
         for call in tuple(self._pending_exec):
-            self._answer_exec(messages.Refused(call, "the container has ended"))
+            self._answer_exec(messages.Rejected(call, "the container has ended"))
         for call in self._executing:
             self._send(messages.Exited(call, _SIGKILL_EXIT_CODE))
         self._executing.clear()
         if self._end is None:
             self._pid = 0
-            if not self._isolation.isolates:
+            if not self._isolation.has_namespaces:
                 self._kill_orphans()
             self._on_end(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
         self._finish_if_output_ended()
@@ -210,7 +210,7 @@ class ContainerRun:
 
     def _kill_init(self) -> None:
         if self._control is not None and self._end is None:
-            if not self._isolation.isolates:
+            if not self._isolation.has_namespaces:
                 processes.kill_all(lambda: processes.descendants(self._pid))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
@@ -311,11 +311,11 @@ class ContainerRun:
             self._pending_exec[request.call] = ours
         except OSError as error:
             close_all(ours)
-            self._send(messages.Refused(request.call, str(error)))
+            self._send(messages.Rejected(request.call, str(error)))
         finally:
             close_all(theirs)
 
-    def _answer_exec(self, answer: messages.Done | messages.Refused) -> None:
+    def _answer_exec(self, answer: messages.Done | messages.Rejected) -> None:
         ours = self._pending_exec.pop(answer.call, [])
         if isinstance(answer, messages.Done):
             self._executing.add(answer.call)
@@ -328,7 +328,7 @@ class ContainerRun:
         try:
             reader, writer = os.pipe()
         except OSError as error:
-            self._send(messages.Refused(call, str(error)))
+            self._send(messages.Rejected(call, str(error)))
             return
         os.set_blocking(writer, False)
         self._attached[call] = writer
@@ -361,6 +361,6 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
         ours.append(writer if is_input else reader)
 
 
-def read_run(folder: Path) -> Run | None:
+def read_run(folder: Path) -> RunReports | None:
     """Return the reports of an ended run, as its supervisor saved them; None if there are none."""
-    return state_file.read(folder / END_FILE, Run)
+    return state_file.read(folder / END_FILE, RunReports)

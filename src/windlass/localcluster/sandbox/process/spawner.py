@@ -34,7 +34,7 @@ _SECONDS_TO_CLEAR = 20.0
 _SECONDS_BETWEEN_UPLINKS = 5.0
 
 NO_CALL = 0
-"""Call number of a Refused that is not a response: the spawner cannot start."""
+"""Call number of a Rejected that is not a response: the spawner cannot start."""
 
 PLAIN = "plain"
 AUTOMATIC = "auto"
@@ -85,31 +85,31 @@ class Spawner:
 
     def _listen(self, call: int, port: int) -> None:
         if self._hub is None:
-            self._answer(messages.Refused(call, "pods share the host network"))
+            self._answer(messages.Rejected(call, "pods share the host network"))
             return
         try:
             with self._hub.listen(port) as listener:
                 self._answer(messages.Opened(call), listener.fileno())
         except OSError as error:
-            self._answer(messages.Refused(call, str(error)))
+            self._answer(messages.Rejected(call, str(error)))
 
     def _spawn(self, call: int, pod: PodPlan) -> FromSpawner:
         try:
             listener = _listening_in(Path(pod.folder))
         except OSError as error:
-            return messages.Refused(call, f"{pod.folder}: {error}")
+            return messages.Rejected(call, f"{pod.folder}: {error}")
         with listener:
             try:
                 pid = os.fork()
             except OSError as error:
-                return messages.Refused(call, f"cannot fork: {error.strerror}")
+                return messages.Rejected(call, f"cannot fork: {error.strerror}")
             if pid == 0:
                 child_process.run_and_exit(lambda: self._run_supervisor(pod, listener))
         try:
             (Path(pod.folder) / PROCESS).write_text(processes.identity(pid) or "", encoding="ascii")
         except OSError as error:
             os.kill(pid, signal.SIGKILL)
-            return messages.Refused(call, f"{pod.folder}: {error}")
+            return messages.Rejected(call, f"{pod.folder}: {error}")
         return messages.Done(call)
 
     def _run_supervisor(self, pod: PodPlan, listener: socket.socket) -> None:
@@ -146,22 +146,22 @@ def _isolate(
     The namespaces are those of pods from an earlier spawner.
     """
     capabilities = Capabilities() if level == PLAIN else capability_probe.probe()
-    isolates = capabilities.can_isolate
+    has_namespaces = capabilities.can_isolate
     notes = [capabilities.reason] if capabilities.reason else []
     groups = cgroups.find(cluster)
     if capabilities.needs_user_namespace:
         _enter_user_namespace(user_namespace)
     hub = None
-    if isolates:
+    if has_namespaces:
         opened = bridge.open_network(SUBNET, mode, hub_namespace)
         hub = opened if isinstance(opened, Hub) else None
         if opened.reason and mode is not bridge.Mode.SHARED:
             notes.append(opened.reason)
     elif mode is bridge.Mode.ISOLATED:
         raise OSError(f"cannot isolate the network of pods: {'; '.join(notes) or 'the level is plain'}")
-    isolation = Isolation(isolates=isolates, cgroups=groups, hub=hub.namespace if hub else None)
+    isolation = Isolation(has_namespaces=has_namespaces, cgroups=groups, hub=hub.namespace if hub else None)
     ready = messages.Ready(
-        isolates=isolates,
+        has_namespaces=has_namespaces,
         gateway=hub.gateway if hub else "",
         prefix_length=hub.prefix_length if hub else 0,
         nameservers=hub.nameservers if hub else (),
@@ -213,7 +213,7 @@ def main() -> int:
             os.close(user_namespace)
     except OSError as error:
         with contextlib.suppress(OSError):
-            control.send(messages.Refused(NO_CALL, str(error)))
+            control.send(messages.Rejected(NO_CALL, str(error)))
         return 1
     # Supervisors are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -77,14 +77,14 @@ class Supervisor:
     def _set_up(self) -> None:
         if self._pod.link is not None and self._isolation.hub is not None:
             bridge.join(self._isolation.hub, self._pod.link)
-        if self._isolation.isolates:
+        if self._isolation.has_namespaces:
             kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME | kernel.NEW_IPC)
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
             kernel.set_hostname(self._pod.hostname)
         if sys.platform == "linux":
             # Including the init processes of containers.
             kernel.become_subreaper()
-        _mount_volumes(self._pod.volumes, can_mount=self._isolation.isolates)
+        _mount_volumes(self._pod.volumes, can_mount=self._isolation.has_namespaces)
 
     def _reap(self, woken: int) -> None:
         """Reap zombies. Exit codes come from the init processes."""
@@ -155,7 +155,7 @@ class Supervisor:
                         kill_orphans=self._kill_orphans,
                     )
                     run.start()
-            case messages.Signal(container=run_id, number=number):
+            case messages.Signal(run_id=run_id, number=number):
                 if run_id in self._runs:
                     self._runs[run_id].signal(number)
             case messages.Execute() | messages.Attach():
@@ -171,9 +171,9 @@ class Supervisor:
                 self._end()
 
     def _call(self, request: messages.Execute | messages.Attach) -> None:
-        run = self._runs.get(request.container)
+        run = self._runs.get(request.run_id)
         if run is None or not run.is_running:
-            self._send(messages.Refused(request.call, "the container is not running"))
+            self._send(messages.Rejected(request.call, "the container is not running"))
             return
         self._calls[request.call] = run
         if isinstance(request, messages.Execute):
@@ -193,11 +193,11 @@ class Supervisor:
                     raise OSError(code, os.strerror(code))
                 self._send(messages.Opened(request.call), connection.fileno())
         except (OSError, OverflowError, ValueError) as error:
-            self._send(messages.Refused(request.call, getattr(error, "strerror", None) or str(error)))
+            self._send(messages.Rejected(request.call, getattr(error, "strerror", None) or str(error)))
 
     def _share_namespaces(self, call: int) -> None:
         if self._isolation.hub is None:
-            self._send(messages.Refused(call, "pods share the host network"))
+            self._send(messages.Rejected(call, "pods share the host network"))
             return
         own = os.open("/proc/self/ns/user", os.O_RDONLY)
         self._send(messages.Opened(call), own, self._isolation.hub)
@@ -205,7 +205,7 @@ class Supervisor:
 
     def _send(self, message: FromSupervisor, *descriptors: int) -> None:
         """Send a message to the daemon if one is connected."""
-        if isinstance(message, messages.Exited | messages.Refused):
+        if isinstance(message, messages.Exited | messages.Rejected):
             self._calls.pop(message.call, None)
         if self._daemon is None:
             return
