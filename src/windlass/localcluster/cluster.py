@@ -51,7 +51,7 @@ _OPEN_FILES = 65536
 PODS = "pods"
 """The folder of the data directory with one subfolder per pod UID."""
 
-_LEVEL = "WINDLASS_SANDBOX"
+_SANDBOX_VARIABLE = "WINDLASS_SANDBOX"
 _API_PORT = 443
 
 
@@ -177,7 +177,7 @@ class LocalCluster:
         return SpawnerOptions(
             folder=self.data,
             cluster=_short_name(self.data),
-            level=os.environ.get(_LEVEL, "auto"),
+            level=os.environ.get(_SANDBOX_VARIABLE, "auto"),
             network=self._options.network,
             lifeline=lifeline,
         )
@@ -269,10 +269,10 @@ def _lock(path: Path) -> int:
 
 def _raise_open_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _is_utf8(path: Path) -> bool:

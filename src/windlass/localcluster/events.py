@@ -46,10 +46,10 @@ class EventRecorder:
         """Record an event, or count it if the same event was recorded before."""
         time = self._lifecycle.clock()
         event_key = (pod["metadata"]["uid"], self._component, type_, reason, field_path)
-        combine = self._similar.combine(event_key, message, time)
+        message = self._similar.combine(event_key, message, time)
         # A combined event has one name, whatever its message.
-        parts = event_key if combine.startswith(COMBINED) else (*event_key, combine)
-        event = self._event(pod, type_, reason, combine, parts)
+        parts = event_key if message.startswith(COMBINED) else (*event_key, message)
+        event = self._event(pod, type_, reason, message, parts)
         if field_path:
             event["involvedObject"]["fieldPath"] = field_path
         event |= {
@@ -61,7 +61,7 @@ class EventRecorder:
         self._put(event, lambda known: _with_count(known, event))
 
     def record_series(self, pod: Json, type_: str, reason: str, action: str, message: str) -> None:
-        """Record one event per reason, whatever its message: a pod that is unschedulable for a day has one event."""
+        """Record one event per reason: a pod that is unschedulable for a day has one event, with the last message."""
         time = format_micro_time(self._lifecycle.clock())
         event = self._event(pod, type_, reason, message, (pod["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}

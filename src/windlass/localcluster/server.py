@@ -32,7 +32,7 @@ from windlass.localcluster.apiserver.pod_metrics import Meter, PodMetrics
 from windlass.localcluster.apiserver.registry import Registry
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watches
-from windlass.localcluster.controllers.event_ttl import EventTtlController
+from windlass.localcluster.controllers import event_ttl
 from windlass.localcluster.controllers.garbage_collection import DEFINITIONS, GarbageCollector
 from windlass.localcluster.controllers.volumes import VolumeController
 from windlass.localcluster.store import HISTORY_LENGTH, Store
@@ -102,7 +102,7 @@ class ApiServer:
         self.url = f"https://{shown}:{bound[1]}"
         if local is not None:
             await self._listen_locally(local)
-        for loop in (self.collector.run(), EventTtlController(self.lifecycle).run()):
+        for loop in (self.collector.run(), event_ttl.run(self.lifecycle)):
             self._tasks.append(asyncio.create_task(loop))
 
     def run_pods_with(self, runtime: PodRuntime) -> None:
@@ -175,7 +175,7 @@ class ApiServer:
             return
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def tell(failure: StoreError | None) -> None:
+        def resolve(failure: StoreError | None) -> None:
             if committed.done():
                 return
             if failure is None:
@@ -183,7 +183,7 @@ class ApiServer:
             else:
                 committed.set_exception(failure)
 
-        self.store.on_commit(tell)
+        self.store.on_commit(resolve)
         await committed
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -247,8 +247,8 @@ class ApiServer:
         kind = self.registry.built_in("namespaces")
         for name in _NAMESPACES:
             if self.store.get("namespaces", name) is None:
-                given = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                self.lifecycle.create(kind, "", given, WriteOptions())
+                namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                self.lifecycle.create(kind, "", namespace, WriteOptions())
 
 
 def error_response(error: api_errors.ApiError, request: web.BaseRequest) -> web.Response:

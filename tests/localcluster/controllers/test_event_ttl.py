@@ -6,7 +6,7 @@ from typing import Any
 
 from windlass.localcluster.apiserver.lifecycle import format_time
 from windlass.localcluster.apiserver.options import WriteOptions
-from windlass.localcluster.controllers.event_ttl import EventTtlController
+from windlass.localcluster.controllers import event_ttl
 from windlass.localcluster.server import ApiServer
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -34,7 +34,7 @@ def test_expired_events_are_deleted(tmp_path: Path) -> None:
     server.lifecycle.clock = lambda: NOW - timedelta(hours=9)
     server.lifecycle.create(maps, "default", {"metadata": {"name": "no-event"}}, WriteOptions())
     server.lifecycle.clock = lambda: NOW
-    EventTtlController(server.lifecycle).delete_expired()
+    event_ttl.delete_expired(server.lifecycle)
 
     assert [event["metadata"]["name"] for event in server.lifecycle.objects("", "events")] == [
         "new",

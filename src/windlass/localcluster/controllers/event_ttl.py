@@ -17,26 +17,23 @@ EVENT_TTL = timedelta(hours=1)
 _INTERVAL_SECONDS = 60.0
 
 
-class EventTtlController:
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lifecycle = lifecycle
+async def run(lifecycle: Lifecycle) -> None:
+    while True:
+        await asyncio.sleep(_INTERVAL_SECONDS)
+        try:
+            delete_expired(lifecycle)
+        except (ApiError, StoreError) as error:
+            logger.warning("cannot delete expired events: %s", error)
 
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(_INTERVAL_SECONDS)
-            try:
-                self.delete_expired()
-            except (ApiError, StoreError) as error:
-                logger.warning("cannot delete expired events: %s", error)
 
-    def delete_expired(self) -> None:
-        kind = self._lifecycle.registry.built_in("events")
-        oldest = format_time(self._lifecycle.clock() - EVENT_TTL)
-        for body in self._lifecycle.store.all("events"):
-            event = bodies.decode_stored(body)
-            if _last_occurrence(event) < oldest:
-                meta = event["metadata"]
-                self._lifecycle.delete(kind, meta["namespace"], meta["name"], DeleteOptions(uid=meta["uid"]))
+def delete_expired(lifecycle: Lifecycle) -> None:
+    kind = lifecycle.registry.built_in("events")
+    oldest = format_time(lifecycle.clock() - EVENT_TTL)
+    for body in lifecycle.store.all("events"):
+        event = bodies.decode_stored(body)
+        if _last_occurrence(event) < oldest:
+            meta = event["metadata"]
+            lifecycle.delete(kind, meta["namespace"], meta["name"], DeleteOptions(uid=meta["uid"]))
 
 
 def _last_occurrence(event: Object) -> str:

@@ -70,8 +70,7 @@ class VolumeController:
             self._bind(claim)
 
     def _bind(self, claim: Object) -> None:
-        is_ours = claim["spec"].get("storageClassName", STORAGE_CLASS) in ("", STORAGE_CLASS)
-        if not is_ours:
+        if claim["spec"].get("storageClassName", STORAGE_CLASS) not in ("", STORAGE_CLASS):
             return
         try:
             folder = self.folder_of(claim)
@@ -85,10 +84,8 @@ class VolumeController:
         self._amend(claim, _bind_claim)
 
     def _release(self, claim: Object) -> None:
-        finalizers = claim["metadata"].get("finalizers", [])
-        if PROTECTION not in finalizers or self._is_used(claim):
-            return
-        self._amend(claim, lambda old: metadata.without_finalizer(old, PROTECTION))
+        if PROTECTION in claim["metadata"].get("finalizers", ()) and not self._is_used(claim):
+            self._amend(claim, lambda old: metadata.without_finalizer(old, PROTECTION))
 
     def _is_used(self, claim: Object) -> bool:
         meta = claim["metadata"]

@@ -8,9 +8,7 @@ from windlass.k8s.label_selectors import format_object
 from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.strategy import Object, ScalePaths
 
-_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-
-
+_METADATA_FIELDS = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 # The paths of the built-in kinds with a scale subresource.
 BUILT_IN_PATHS = ScalePaths(
     spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"
@@ -34,7 +32,7 @@ def scale_of(obj: Mapping[str, Any], paths: ScalePaths) -> Object:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]},
+        "metadata": {key: obj["metadata"][key] for key in _METADATA_FIELDS if key in obj["metadata"]},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
