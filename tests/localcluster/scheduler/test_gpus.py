@@ -46,7 +46,7 @@ def test_gpu_annotation_is_read_if_its_count_matches(
     text: str | None, count: int, of_node: tuple[int, ...], of_pod: tuple[int, ...]
 ) -> None:
     assert gpus.of_node(annotated(text), count) == of_node
-    assert gpus.of_pod(annotated(text), count) == of_pod
+    assert gpus.annotated(annotated(text), count) == of_pod
 
 
 def test_assigned_gpus_are_not_assigned_again() -> None:

@@ -14,12 +14,7 @@ ANNOTATION = "windlass.dev/gpus"
 
 def of_node(node: Json, count: int) -> tuple[int, ...]:
     """Return the GPUs of a node with `count` of them. Without an annotation these are the first ones."""
-    return _annotated(node, count) or tuple(range(count))
-
-
-def of_pod(pod: Json, count: int) -> tuple[int, ...]:
-    """Return the GPUs assigned to a pod that requests `count`; empty if none are assigned yet."""
-    return _annotated(pod, count)
+    return annotated(node, count) or tuple(range(count))
 
 
 def choose(count: int, owned: Iterable[int], taken: Iterable[int]) -> tuple[int, ...] | None:
@@ -32,8 +27,8 @@ def written(gpus: Iterable[int]) -> str:
     return ",".join(map(str, gpus))
 
 
-def _annotated(obj: Json, count: int) -> tuple[int, ...]:
-    """Return the GPUs listed in the annotation; empty if it does not list exactly `count`."""
+def annotated(obj: Json, count: int) -> tuple[int, ...]:
+    """Return the GPUs listed in the annotation of a node or pod; empty if it does not list exactly `count`."""
     annotations: Mapping[str, str] = obj["metadata"].get("annotations") or {}
     numbers = [number.strip() for number in annotations.get(ANNOTATION, "").split(",")]
     listed = {int(number) for number in numbers if number.isdecimal() and number.isascii()}

@@ -111,7 +111,7 @@ def requests_of(pod: Json) -> PodRequests:
         },
         ports=tuple(_host_ports(spec)),
         priority=spec.get("priority") or 0,
-        gpus=gpus.of_pod(pod, amounts.get(gpus.RESOURCE, 0)),
+        gpus=gpus.annotated(pod, amounts.get(gpus.RESOURCE, 0)),
     )
 
 

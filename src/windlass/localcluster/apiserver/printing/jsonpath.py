@@ -93,12 +93,12 @@ class _Filter(msgspec.Struct, frozen=True):
         found = self.left.walk(element)
         if not self.operator:
             return bool(found)
-        wanted = self.right.walk(element) if isinstance(self.right, Path) else [self.right]
-        if not found or not wanted:
+        expected = self.right.walk(element) if isinstance(self.right, Path) else [self.right]
+        if not found or not expected:
             return False
-        if len(found) > 1 or len(wanted) > 1 or _comparable_type(found[0]) != _comparable_type(wanted[0]):
+        if len(found) > 1 or len(expected) > 1 or _comparable_type(found[0]) != _comparable_type(expected[0]):
             raise _MismatchError
-        return _OPERATORS[self.operator](found[0], wanted[0])
+        return _OPERATORS[self.operator](found[0], expected[0])
 
 
 class Path(msgspec.Struct, frozen=True):
@@ -124,8 +124,8 @@ def parse(text: str) -> Path:
     position = 1 if text[:1] in ("$", "@") else 0
     while position < len(text):
         match = _STEP.match(text, position)
-        is_lonely_dot = match is not None and match[0] == "." and text != "."
-        if match is None or is_lonely_dot:
+        is_single_dot = match is not None and match[0] == "." and text != "."
+        if match is None or is_single_dot:
             raise ValueError(f"cannot parse {text[position:]!r} in the JSONPath {text!r}")
         steps.extend(_steps(match))
         position = match.end()
