@@ -40,7 +40,7 @@ _PATTERNS = {
     "ip": r"[0-9.]+",
     "any": ".*",
 }
-_PROBE = "from windlass.localcluster.sandbox import capability_probe; print(capability_probe.find_out().reason, end='')"
+_PROBE = "from windlass.localcluster.sandbox import capability_probe; print(capability_probe.probe().reason, end='')"
 
 
 class Shown(msgspec.Struct, frozen=True):
