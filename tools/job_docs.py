@@ -40,8 +40,8 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     )
 }
 OF_POLICIES = {
-    "minFailedTaskCount": "Number of failed tasks of the role that fails the job; 0 and -1: failures never end it.",
-    "minSucceededTaskCount": "Number of succeeded tasks of the role that completes the job; 0 and -1: no number does.",
+    "minFailedTaskCount": "Number of failed tasks of the role that fails the job; 0 and -1 disable the rule.",
+    "minSucceededTaskCount": "Number of succeeded tasks of the role that completes the job; 0 and -1 disable the rule.",
 }
 """Fields documented here because the Framework documents them in other words."""
 

@@ -29,7 +29,7 @@ from windlass.wire.settings.environment import Setting
 FOLDER = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
-ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : not in the reference"}
+ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : not in FrameworkController"}
 
 
 def documents() -> dict[Path, str]:
@@ -95,7 +95,7 @@ def _type(code: CompletionCode) -> str:
 
 SOURCES = f"""\
 A value comes from a flag of `windlass controller`, from the environment, or from a YAML configuration file, in this
-order of precedence. The file has the format of the reference controller. Its path is given by `--config` or
+order of precedence. The file has the format of FrameworkController. Its path is given by `--config` or
 `{environment.CONFIGURATION_FILE}`. Outside of the file, lists are separated by commas, and an empty variable counts as
 unset. An unknown name is an error in the file and a warning in the environment. All errors of all sources are reported
 at once, and the controller does not start.
@@ -108,7 +108,7 @@ def configuration_page() -> str:
     rules = "\n".join(
         (
             *(f"* {order}." for order in settings_file.ORDERS),
-            f"* {settings_file.TIME_TO_RENEW}, because the retry interval is randomized by up to a fifth.",
+            f"* {settings_file.RENEWAL_RULE}, because the retry interval is randomized by up to a fifth.",
             f"* {settings_file.TIME_TO_ASK}, so that a request can complete between two renewals.",
         )
     )

@@ -20,8 +20,8 @@ HEAD = (
     "peak MB",
     "requests/job",
     "409",
-    "jobs/s of Windlass to it",
-    "p50 to Windlass's",
+    "Windlass jobs/s ÷ its jobs/s",
+    "its p50 ÷ Windlass p50",
 )
 
 
@@ -115,9 +115,16 @@ def verdicts(results: Sequence[Result]) -> Iterator[str]:
         theirs = found.get((scenario, contender.name, pods))
         speed, median = (None, None) if theirs is None else _ratios(theirs, results)
         if speed is not None:
-            yield _verdict(f"{scenario}, pods {pods}: jobs/s to the {contender.name}'s", speed, "≥", aim)
+            yield _verdict(
+                f"{scenario}, pods {pods}: jobs/s of Windlass ÷ jobs/s of the {contender.name}",
+                speed,
+                "≥",
+                aim,
+            )
         if median is not None and contender is JOB_CONTROLLER:
-            yield _verdict(f"{scenario}, pods {pods}: the {contender.name}'s p50 to ours", median, "≥", aim)
+            yield _verdict(
+                f"{scenario}, pods {pods}: p50 of the {contender.name} ÷ p50 of Windlass", median, "≥", aim
+            )
     for result in results:
         if result.contender == WINDLASS.name:
             yield from _verdicts_of(result)
@@ -136,7 +143,7 @@ def _verdicts_of(ours: Result) -> Iterator[str]:
     if ours.scenario == "1000 idle, then deleted":
         if ours.conflicts is not None:
             busy = sum(number for what, number in ours.requests.items() if not _is_quiet(what))
-            yield _verdict(f"{what}: requests but watches and the lease", busy, "≤", 0)
+            yield _verdict(f"{what}: requests other than watches and the lease", busy, "≤", 0)
         if ours.cpu_percent is not None:
             yield _verdict(f"{what}: CPU while idle, % of a core", ours.cpu_percent, "≤", 0.5)
     if ours.scenario == "restart under 1000":
@@ -151,7 +158,7 @@ def _costs(ours: Result, what: str) -> Iterator[str]:
     if ours.requests_per_job is not None:
         yield _verdict(f"{what}: requests per job", ours.requests_per_job, "≤", budget)
     if ours.conflicts is not None:
-        yield _verdict(f"{what}: answers 409", ours.conflicts, "≤", 0)
+        yield _verdict(f"{what}: responses with status 409", ours.conflicts, "≤", 0)
     if ours.jobs == 2000 and ours.peak_mb is not None:
         yield _verdict(f"{what}: peak memory, MB", ours.peak_mb, "≤", 160)
 
@@ -162,4 +169,4 @@ def _is_quiet(what: str) -> bool:
 
 def _verdict(what: str, value: float, sign: str, aim: float) -> str:
     is_reached = value >= aim if sign == "≥" else value <= aim
-    return f"{'reached' if is_reached else 'MISSED '}  {what}: {value:.4g} (aim {sign} {aim:g})"
+    return f"{'reached' if is_reached else 'MISSED '}  {what}: {value:.4g} (target {sign} {aim:g})"

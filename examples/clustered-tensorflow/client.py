@@ -40,7 +40,7 @@ def main() -> None:
 
     # The variables are on the ps, each on one of them; each worker does its part of the computation.
     with tf.device(tf.train.replica_device_setter(ps_tasks=len(tasks["ps"]))):
-        asked = tf.get_variable("asked", [], tf.int64, tf.zeros_initializer())
+        runs = tf.get_variable("runs", [], tf.int64, tf.zeros_initializer())
         total = tf.get_variable("total", [], tf.int64, tf.zeros_initializer())
     workers = len(tasks["worker"])
     parts = []
@@ -48,14 +48,14 @@ def main() -> None:
         with tf.device(f"/job:worker/task:{index}"):
             numbers = tf.range(index, NUMBERS, workers, dtype=tf.int64)
             parts.append(tf.reduce_sum(numbers * numbers))
-    for variable in (asked, total):
+    for variable in (runs, total):
         if not session.run(tf.is_variable_initialized(variable)):
             session.run(variable.initializer)
     found = session.run(tf.assign(total, tf.add_n(parts)))
-    times = session.run(tf.assign_add(asked, 1))
-    print(f"total is on {total.device}, asked is on {asked.device}", flush=True)
+    times = session.run(tf.assign_add(runs, 1))
+    print(f"total is on {total.device}, runs is on {runs.device}", flush=True)
     print(
-        f"the squares of the numbers below {NUMBERS} add up to {found}; asked so far: {times}",
+        f"the squares of the numbers below {NUMBERS} add up to {found}; runs so far: {times}",
         flush=True,
     )
     session.close()

@@ -187,9 +187,9 @@ def test_clustered_tensorflow_with_a_client(network: str) -> None:
     said = result.lines_of("notebook-0")
     places = [line.rpartition(" runs on ")[2] for line in said if " runs on " in line]
     assert places == list(SERVERS), "each part of the graph ran where it was told to"
-    assert "total is on /job:ps/task:1, asked is on /job:ps/task:0" in said
+    assert "total is on /job:ps/task:1, runs is on /job:ps/task:0" in said
     squares = sum(number * number for number in range(1_000_000))
-    assert any(f" add up to {squares}; asked so far: 1" in line for line in said)
+    assert any(f" add up to {squares}; runs so far: 1" in line for line in said)
 
 
 def test_clustered_tensorflow_with_external_clients() -> None:
@@ -215,8 +215,8 @@ def test_clustered_tensorflow_with_external_clients() -> None:
             ).stdout
             for _ in range(2)
         ]
-    assert "asked so far: 1" in said[0]
-    assert "asked so far: 2" in said[1]
+    assert "runs so far: 1" in said[0]
+    assert "runs so far: 2" in said[1]
 
 
 def test_clustered_tensorflow_servers_know_each_other() -> None:

@@ -184,6 +184,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Environment variable of the tasks, with -- COMMAND. Repeatable.",
     ),
     click.option(
-        "--barrier", is_flag=True, help="Start no task before all have an address, with -- COMMAND."
+        "--barrier",
+        is_flag=True,
+        help="Start the tasks only when all of them have addresses, with -- COMMAND.",
     ),
 )

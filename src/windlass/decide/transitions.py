@@ -23,7 +23,7 @@ class Origin(StrEnum):
     SHORTCUT = (
         "shortcut: the object is already terminating, was deleted by another client, or was never created"
     )
-    WINDLASS = "not in the reference controller"
+    WINDLASS = "not in FrameworkController"
 
 
 class IllegalTransitionError(AssertionError):

@@ -44,7 +44,7 @@ class Retry(Sparse, frozen=True, kw_only=True):
     task: Count = 0
     """Number of restarts of a single task while the others keep running. 0: a failed task fails the job."""
     transient: Count = 10
-    """Number of retries after transient failures, e.g. a lost node. They do not count for the limits above."""
+    """Number of retries after transient failures, e.g. a lost node. They do not count towards `job` and `task`."""
 
 
 class Nfs(Sparse, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class CephFs(Sparse, frozen=True, kw_only=True):
     """A folder of a Ceph file system, mounted by ceph-csi."""
 
     cluster_id: str = msgspec.field(name="clusterID")
-    """ID of the cluster in the configuration of ceph-csi, which has the monitors."""
+    """ID of the cluster in the configuration of ceph-csi, which lists the monitors."""
     fs_name: str
     """Name of the file system."""
     path: str = "/"
@@ -151,8 +151,8 @@ class Role(Sparse, frozen=True, kw_only=True):
     retry: Count | None = None
     """Number of restarts of a single task of this role. Default: the job's."""
     completion: CompletionPolicySpec | None = None
-    """Numbers of failed or succeeded tasks of this role that end the job; 0 and -1: none. Default: depends on
-    the runtime."""
+    """Numbers of failed or succeeded tasks of this role that end the job; 0 and -1 disable the rule. Default: depends
+    on the runtime."""
     pod: Json = {}
     """Pod template fields, merged after the job's."""
 
@@ -176,7 +176,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     built."""
     command: Command | None = None
     """Command of every task. A string without shell syntax is run directly, any other by /bin/sh; a list contains the
-    words."""
+    program and its arguments."""
     roles: dict[RoleName, Role] = {}
     """Roles by name (lower-case letters and digits). At least one has a task."""
     env: dict[Variable, Value] = {}

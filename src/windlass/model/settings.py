@@ -88,7 +88,7 @@ class Settings(Sparse, frozen=True):
     """Context of the kubeconfig. Default: its current context."""
     kube_client_qps: Annotated[float, msgspec.Meta(ge=0)] = 0
     """Maximum number of requests per second in the long run. 0: no client-side limit, because the API server has API
-    Priority and Fairness (the reference's default is 80)."""
+    Priority and Fairness (FrameworkController's default is 80)."""
     kube_client_burst: NotNegative = 0
     """Maximum number of requests before `kubeClientQps` limits them. 0: 1.5 times `kubeClientQps`. Without
     `kubeClientQps` it has no effect."""
@@ -127,12 +127,12 @@ class Settings(Sparse, frozen=True):
     """Image of the barrier, the init container that waits until all tasks have addresses, in pods of Frameworks that
     request it. `windlass install` sets it to the controller's image."""
     large_framework_compression: bool = True
-    """Compress the task statuses of a large Framework. The reference's default is false; without compression a
+    """Compress the task statuses of a large Framework. FrameworkController's default is false; without compression a
     Framework with about 2,000 tasks cannot be stored."""
     crd_established_check_interval_sec: Positive = 1
     """Interval of checks at startup that the CustomResourceDefinitions are served."""
     crd_established_check_timeout_sec: Annotated[int, msgspec.Meta(ge=10)] = 60
-    """Timeout of these checks."""
+    """Timeout of the checks at startup that the CustomResourceDefinitions are served."""
     object_local_cache_creation_timeout_sec: Annotated[int, msgspec.Meta(ge=60)] = 300
     """Time after which a created object that the watch does not report counts as lost."""
     framework_completed_retain_sec: NotNegative = 30 * 24 * 3600

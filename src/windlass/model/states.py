@@ -24,13 +24,13 @@ class State(StrEnum):
     """
 
     ATTEMPT_PREPARING = "AttemptPreparing"
-    """The object exists. The pod of a task is Pending; no task of a Framework has run in this attempt.
+    """The object exists. Task: its pod is Pending. Framework: none of its tasks has run in this attempt.
 
     Next: AttemptRunning; the deletion states; AttemptCompleted.
     """
 
     ATTEMPT_RUNNING = "AttemptRunning"
-    """The object exists. The pod of a task runs; at least one task of a Framework has run in this attempt.
+    """The object exists. Task: its pod is running. Framework: at least one of its tasks has run in this attempt.
 
     Next: the deletion states; AttemptCompleted. Never back to AttemptPreparing.
     """

@@ -32,7 +32,7 @@ _FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, 
 @click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
 @cluster_options.options
 def env(task: str, shell: str, cluster: ClusterOptions) -> None:
-    """Print the discovery variables of a task, e.g. digits/worker-1, as shell commands.
+    """Print the environment variables for peer discovery, e.g. TF_CONFIG, of a task as shell commands.
 
     To set them in the current shell:
 

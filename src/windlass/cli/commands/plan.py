@@ -68,7 +68,7 @@ def plan(
     returns_exit_code: bool,
 ) -> None:
     """Simulate failures and show what the jobs in FILE would do: states, retries, delays, completion code and created
-    pods. - reads standard input.
+    pods. If FILE is -, it is read from standard input.
 
     The simulation runs the controller's own decisions on a virtual clock. It needs no cluster and runs no commands.
 

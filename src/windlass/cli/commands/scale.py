@@ -13,8 +13,8 @@ from windlass.cli.cluster_options import ClusterOptions
 def scale(name: str, roles: tuple[str, ...], cluster: ClusterOptions) -> None:
     """Change the number of tasks of a job's roles while it runs.
 
-    The completion policy is updated in the same request: if all workers had to succeed, all workers of the new number
-    have to succeed.
+    The completion policy is updated in the same request: if it required all tasks of a role to
+    succeed, it then requires all tasks of the scaled role.
 
     \b
         windlass scale digits worker=4

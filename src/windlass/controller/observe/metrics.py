@@ -67,7 +67,7 @@ class Metrics:
         )
         self._pass_duration = short_histogram(
             "windlass_pass_duration_seconds",
-            "Duration of one pass over one Framework, including its requests.",
+            "Duration of one reconciliation of one Framework, including its requests.",
         )
         self._retries = counter(
             "windlass_retries",
