@@ -81,7 +81,9 @@ def _is_string(node: tree.Node) -> bool:
 
 
 def _is_int64(node: tree.Node) -> bool:
-    return tree.integer_of(node) in structural_validation.INT64
+    value = tree.integer_of(node)
+    # `None in range(...)` would compare every number.
+    return value is not None and value in structural_validation.INT64
 
 
 def is_quantity(node: tree.Node) -> bool:
