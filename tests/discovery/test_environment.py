@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from windlass.discovery import environment
 from windlass.model import names
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 
 
@@ -333,7 +334,7 @@ _ROLE = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True)
 
 
 @given(
-    st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]),
+    st.sampled_from(list(map(str, Runtime))),
     st.dictionaries(_ROLE, st.integers(0, 3)),
 )
 def test_every_variable_has_a_valid_name_and_value(runtime: str, roles: dict[str, int]) -> None:

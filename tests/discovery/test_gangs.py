@@ -8,6 +8,7 @@ import pytest
 
 from windlass.discovery import gangs
 from windlass.model import names
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.model.status import TaskStatus
@@ -21,7 +22,7 @@ def test_gang_has_all_addresses() -> None:
     assert gangs.gang_of(gang_objects.framework()) == gang_objects.gang()
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+@pytest.mark.parametrize("runtime", list(map(str, Runtime)))
 def test_gang_with_dns_names_has_the_service(runtime: str) -> None:
     made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
     assert gangs.gang_of(made) == gang_objects.gang(service="digits")

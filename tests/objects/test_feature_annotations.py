@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 from windlass.objects.attempt import config_map, gang, service
 from windlass.objects.pod import PodOptions, pod
@@ -65,7 +66,7 @@ TEMPLATE = st.fixed_dictionaries(
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(template=TEMPLATE, runtime=st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]))
+@given(template=TEMPLATE, runtime=st.sampled_from(list(map(str, Runtime))))
 def test_malformed_template_is_never_changed_in_place(template: Json, runtime: str, running: Build) -> None:
     """The API server reports errors in the template."""
     before = copy.deepcopy(template)

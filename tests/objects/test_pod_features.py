@@ -14,6 +14,7 @@ import pytest
 from windlass.discovery import files, tf_server
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 from windlass.objects import attempt, pod
 from windlass.objects.pod import PodOptions
@@ -89,7 +90,7 @@ def test_variables_come_before_the_users_own() -> None:
     assert names_of(beside)[0] == "FC_FRAMEWORK_NAMESPACE"
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+@pytest.mark.parametrize("runtime", list(map(str, Runtime)))
 def test_pod_gets_hostname_and_subdomain(runtime: str) -> None:
     spec = pod_spec(framework_with(runtime=runtime), "ps", 0)
     assert (spec["hostname"], spec["subdomain"]) == ("ps-0", "digits")

@@ -8,10 +8,11 @@ import pytest
 
 from windlass.discovery import environment
 from windlass.model import names
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.wire import semantic_validation
 
-RUNTIMES = ["tensorflow", "pytorch", "jax", "mpi", "plain"]
+RUNTIMES = list(map(str, Runtime))
 LONGEST_VARIABLE = 128 * 1024
 """The limit of Linux for one variable: name, =, value and the terminating NUL."""
 

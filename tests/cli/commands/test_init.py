@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from windlass.cli.commands import lint
 from windlass.cli.main import main
 from windlass.jobfile import schema as jobfile_schema
+from windlass.model.feature_annotations import Runtime
 
 TENSORFLOW = "import tensorflow as tf\n"
 COORDINATOR = f"{TENSORFLOW}tf.distribute.coordinator.ClusterCoordinator(s)\n"
@@ -106,7 +107,7 @@ def test_schema_of_the_first_line_accepts_the_job(here: Path) -> None:
     jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(result.stdout))
 
 
-@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+@pytest.mark.parametrize("runtime", list(map(str, Runtime)))
 def test_commented_fields_are_valid(here: Path, runtime: str) -> None:
     init("--runtime", runtime)
     text = (here / "job.yaml").read_text()
