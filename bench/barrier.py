@@ -24,7 +24,7 @@ import yaml
 from controller import FRAMEWORKS, Controller, api_server  # next to this file
 from figures import Sheet, argument_parser
 from windlass.discovery.files import TF_CONFIG as LAST_FILE
-from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi import access, requests, responses
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -63,7 +63,7 @@ def running(folder: Path) -> Iterator[Path]:
 async def pods_of_gang(transport: Transport, tasks: int) -> list[dict[str, object]]:
     async with asyncio.timeout(LONGEST_WAIT):
         while True:
-            page = answers.decode_page(await transport.send(requests.list_page(PODS, NAMESPACE)))
+            page = responses.decode_page(await transport.send(requests.list_page(PODS, NAMESPACE)))
             if len(page.objects) == tasks:
                 return [msgspec.json.decode(item) for item in page.objects]
             await asyncio.sleep(0.05)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 import msgspec
 
 from cluster_load import workloads
-from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi import access, requests, responses
 from windlass.kubeapi.errors import NotFoundError
 from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource
@@ -93,7 +93,7 @@ class Driver:
         )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while answers.decode_page(await self._transport.send(request)).objects:
+                while responses.decode_page(await self._transport.send(request)).objects:
                     await asyncio.sleep(0.1)
                 return True
         return False

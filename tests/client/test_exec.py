@@ -79,7 +79,7 @@ def test_message_of_a_rejected_stream_is_reported(place: Place) -> None:
 
     async def work(connection: Connection) -> None:
         with pytest.raises(NotFoundError, match='pods "no-such-pod" not found'):
-            async with connection.transport.channels(request, streams.PROTOCOLS):
+            async with connection.transport.channels(request, streams.EXEC_PROTOCOLS):
                 pass
 
     place.use(work)
@@ -99,7 +99,7 @@ def test_rejected_credentials_are_reported(place: Place) -> None:
         )
         async with Transport(stranger) as transport:
             with pytest.raises(UnauthorizedError):
-                async with transport.channels(request, streams.PROTOCOLS):
+                async with transport.channels(request, streams.EXEC_PROTOCOLS):
                     pass
 
     place.use(work)

@@ -134,7 +134,7 @@ def test_idle_watch_sends_no_requests(running: ClusterNamespace, monkeypatch: py
     async def story(here: Connection) -> None:
         framework = await lookup.find(here, "digits")
         done = asyncio.create_task(
-            wait.wait_for(here, framework, seen=lambda view: changes.append(view.state))
+            wait.wait_for(here, framework, on_change=lambda view: changes.append(view.state))
         )
         while not changes:
             await asyncio.sleep(0.01)

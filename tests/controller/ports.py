@@ -50,7 +50,7 @@ def next_status() -> FrameworkStatus:
 
 def failure(code: int, reason: str = "", message: str = "no") -> errors.AnsweredError:
     body = {"kind": "Status", "reason": reason, "message": message, "code": code}
-    return errors.from_answer(code, {}, msgspec.json.encode(body))
+    return errors.from_response(code, {}, msgspec.json.encode(body))
 
 
 def with_version(manifest: Json, uid: str, version: str) -> bytes:

@@ -41,16 +41,16 @@ class Definitions:
         if request.verb == Verb.GET:
             name = request.path.rpartition("/")[2]
             if name not in self.stored:
-                raise errors.from_answer(404, {}, _status("NotFound"))
+                raise errors.from_response(404, {}, _status("NotFound"))
             return msgspec.json.encode(self.stored[name])
         self.before_write()
         body = msgspec.json.decode(request.body)
         name = body["metadata"]["name"]
         if request.verb == Verb.CREATE and name in self.stored:
-            raise errors.from_answer(409, {}, _status("AlreadyExists"))
+            raise errors.from_response(409, {}, _status("AlreadyExists"))
         version = self.stored.get(name, {}).get("metadata", {}).get("resourceVersion")
         if request.verb == Verb.UPDATE and body["metadata"].get("resourceVersion") != version:
-            raise errors.from_answer(409, {}, _status("Conflict"))
+            raise errors.from_response(409, {}, _status("Conflict"))
         self.writes.append(f"{request.verb} {name}")
         status = ESTABLISHED if self.established_at_once else {}
         self.stored[name] = {**body, "status": status}
@@ -299,7 +299,7 @@ def test_forbidden_is_raised() -> None:
     server = Definitions()
 
     def forbid() -> None:
-        raise errors.from_answer(403, {}, _status("Forbidden"))
+        raise errors.from_response(403, {}, _status("Forbidden"))
 
     server.before_write = forbid
     with pytest.raises(errors.ForbiddenError):

@@ -20,7 +20,7 @@ DEFINITION = manifests.definitions()[0]
 
 
 def api_error(code: int, reason: str, message: str = "because") -> errors.ApiError:
-    return errors.from_answer(
+    return errors.from_response(
         code, {}, msgspec.json.encode({"kind": "Status", "reason": reason, "message": message})
     )
 
@@ -130,7 +130,7 @@ def test_error_is_one_line_that_names_the_object(
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("unknown", [GONE, errors.from_answer(404, {}, b"404 page not found\n")])
+@pytest.mark.parametrize("unknown", [GONE, errors.from_response(404, {}, b"404 page not found\n")])
 def test_disruption_budget_is_skipped_if_not_served(unknown: errors.ApiError) -> None:
     assert str(run_apply(Script(unknown), BUDGET)).endswith(
         "skipped: this server does not serve poddisruptionbudgets of policy/v1"

@@ -33,7 +33,7 @@ class Restricted:
 
 def _api_error(code: int, reason: str) -> errors.ApiError:
     body = {"kind": "Status", "reason": reason, "message": f"{reason}, in words"}
-    return errors.from_answer(code, {}, msgspec.json.encode(body))
+    return errors.from_response(code, {}, msgspec.json.encode(body))
 
 
 def test_objects_are_found_by_name_if_listing_is_forbidden() -> None:

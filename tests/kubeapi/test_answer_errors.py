@@ -28,7 +28,7 @@ from windlass.model.failures import ApiFailure
     ],
 )
 def test_status_becomes_the_error_of_its_code(code: int, reason: str, kind: type[errors.ApiError]) -> None:
-    error = errors.from_answer(code, {}, json.dumps(status_body(code, reason)).encode())
+    error = errors.from_response(code, {}, json.dumps(status_body(code, reason)).encode())
     assert type(error) is kind
     assert error.failure == ApiFailure(code, reason, f"it is {reason}")
     assert str(error) == f"{code} {reason}: it is {reason}"
@@ -46,13 +46,13 @@ def test_status_becomes_the_error_of_its_code(code: int, reason: str, kind: type
     ],
 )
 def test_foreign_response_is_shown(code: int, body: bytes, kind: type[errors.ApiError], message: str) -> None:
-    error = errors.from_answer(code, {}, body)
+    error = errors.from_response(code, {}, body)
     assert type(error) is kind
     assert error.failure == ApiFailure(code, "", f"the response is not a Kubernetes Status: {message}")
 
 
 def test_empty_response_is_reported() -> None:
-    assert str(errors.from_answer(503, {}, b"")) == "503: the response is empty"
+    assert str(errors.from_response(503, {}, b"")) == "503: the response is empty"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_retry_after_is_decoded(
     headers: dict[str, str], details: dict[str, int], seconds: float | None
 ) -> None:
     body = json.dumps(status_body(429, "TooManyRequests", **details)).encode()
-    assert errors.from_answer(429, headers, body).retry_after == seconds
+    assert errors.from_response(429, headers, body).retry_after == seconds
 
 
 def test_error_event_becomes_the_error_of_its_status() -> None:

@@ -375,7 +375,7 @@ def test_backoff_grows_with_failures(
         (errors.UnansweredError("cut"), 1, False),
         (errors.UnansweredError("cut"), 5, True),
         *[
-            (errors.from_answer(code, {}, json.dumps(status_body(code, "X")).encode()), failures, expected)
+            (errors.from_response(code, {}, json.dumps(status_body(code, "X")).encode()), failures, expected)
             for code, failures, expected in [
                 (410, 1, True),
                 (404, 1, True),

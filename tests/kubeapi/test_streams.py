@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from windlass.kubeapi import streams
-from windlass.kubeapi.streams import ExecResult, Size
+from windlass.kubeapi.streams import Chunk, ChunkDecoder, ExecResult, Size
 
 STATUSES: dict[str, tuple[Any, ExecResult]] = {
     "success": ({"metadata": {}, "status": "Success"}, ExecResult(0)),
@@ -72,3 +72,38 @@ def test_exec_request() -> None:
     )
     plain = streams.exec_request("ns", "p", "main", ("true",), stdin=False, tty=False)
     assert plain.query[-2:] == (("stdout", "true"), ("stderr", "true"))
+
+
+# Port forwarding
+
+ANNOUNCED = [b"\0\x76\x17", b"\1\x76\x17"]
+
+RECEIVED: dict[str, tuple[list[bytes], list[Chunk]]] = {
+    "announcements-alone": (ANNOUNCED, [Chunk(), Chunk()]),
+    "data": ([*ANNOUNCED, b"\0a", b"\0b"], [Chunk(), Chunk(), Chunk(data=b"a"), Chunk(data=b"b")]),
+    "with-the-announcement": ([b"\0\x76\x17abc"], [Chunk(data=b"abc")]),
+    "in-pieces": ([b"\0\x76", b"\0\x17a"], [Chunk(), Chunk(data=b"a")]),
+    "error": (
+        [*ANNOUNCED, b"\1refused: \xff\n"],
+        [Chunk(), Chunk(), Chunk(error="refused: \N{REPLACEMENT CHARACTER}")],
+    ),
+    "error-before-data": ([b"\1\x76\x17no"], [Chunk(error="no")]),
+    "unknown-channel": ([b"\2abc", b"\xffabc"], [Chunk(), Chunk()]),
+    "empty": ([b"", b"\0", b"\1"], [Chunk(), Chunk(), Chunk()]),
+}
+
+
+@pytest.mark.parametrize(("messages", "pieces"), RECEIVED.values(), ids=RECEIVED.keys())
+def test_messages_are_decoded(messages: list[bytes], pieces: list[Chunk]) -> None:
+    decoder = ChunkDecoder()
+    assert [decoder.decode(each) for each in messages] == pieces
+
+
+def test_data_is_encoded() -> None:
+    assert streams.message(streams.PORT_DATA, b"abc") == b"\0abc"
+
+
+def test_port_forward_request() -> None:
+    request = streams.port_forward_request("default", "digits-tensorboard-0", 6006)
+    assert request.path == "/api/v1/namespaces/default/pods/digits-tensorboard-0/portforward"
+    assert (request.query, request.subresource) == ((("ports", "6006"),), "portforward")

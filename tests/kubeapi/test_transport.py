@@ -22,7 +22,7 @@ from tests.kubeapi.scripted import (
     text,
 )
 
-from windlass.kubeapi import access, errors, port_forwards, requests
+from windlass.kubeapi import access, errors, requests, streams
 from windlass.kubeapi import transport as transport_module
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.credentials import ClusterConfig, Tls
@@ -315,7 +315,7 @@ def test_websocket_closed_by_the_server(last_words: bytes) -> None:
     """Kubelets close the connection right after the close frame, and nothing is lost."""
 
     async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
-        websocket = web.WebSocketResponse(protocols=port_forwards.PROTOCOLS)
+        websocket = web.WebSocketResponse(protocols=streams.PORT_FORWARD_PROTOCOLS)
         await websocket.prepare(request)
         await websocket.send_bytes(b"\0hello")
         assert request.transport is not None
@@ -325,11 +325,11 @@ def test_websocket_closed_by_the_server(last_words: bytes) -> None:
 
     async def listen() -> None:
         script = Script(hang_up)
-        request = port_forwards.request("t", "a", 80)
+        request = streams.port_forward_request("t", "a", 80)
         async with (
             serving(script),
             Transport(access.anonymous(script.url)) as transport,
-            transport.channels(request, port_forwards.PROTOCOLS) as channels,
+            transport.channels(request, streams.PORT_FORWARD_PROTOCOLS) as channels,
         ):
             messages = channels.messages()
             assert await anext(messages) == b"\0hello"

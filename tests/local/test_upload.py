@@ -21,8 +21,8 @@ from windlass.client import connection as connections
 from windlass.client.errors import ClientError, TimedOutError
 from windlass.client.upload import items as upload_items
 from windlass.client.upload import pod_target
-from windlass.client.upload.shares import Claim, Mounted, Nfs
-from windlass.client.upload.transfer import Uploaded, Watch
+from windlass.client.upload.shares import Claim, MountedShare, Nfs
+from windlass.client.upload.transfer import ProgressCallbacks, Uploaded
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
@@ -155,7 +155,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from windlass.client import connection
 from windlass.client.upload import items, pod_target, shares
-from windlass.client.upload.transfer import Watch
+from windlass.client.upload.transfer import ProgressCallbacks
 
 kubeconfig, source, share, most = sys.argv[1:]
 gone = 0
@@ -170,7 +170,7 @@ async def main():
     async with connection.connected(kubeconfig) as here:
         to_upload = items.gather({"": [Path(source)]})
         to = shares.parse(share)
-        await pod_target.upload(here, to, to_upload, name="upload-killed", watch=Watch(moved=moved))
+        await pod_target.upload(here, to, to_upload, name="upload-killed", watch=ProgressCallbacks(on_sent=moved))
 
 asyncio.run(main())
 """
@@ -204,12 +204,19 @@ def test_killed_client_is_resumed(cluster: Cluster) -> None:
 
 
 def upload(
-    cluster: Cluster, source: Path, share: Mounted, name: str, watch: Watch, timeout: float
+    cluster: Cluster,
+    source: Path,
+    share: MountedShare,
+    name: str,
+    callbacks: ProgressCallbacks,
+    timeout: float,
 ) -> Uploaded:
     async def work() -> Uploaded:
         async with connections.connected(cluster.kubeconfig) as here:
             to_upload = upload_items.gather({"": [source]})
-            return await pod_target.upload(here, share, to_upload, name=name, watch=watch, timeout=timeout)
+            return await pod_target.upload(
+                here, share, to_upload, name=name, callbacks=callbacks, timeout=timeout
+            )
 
     return asyncio.run(work())
 
@@ -225,7 +232,7 @@ def test_deleted_pod_is_replaced(cluster: Cluster) -> None:
             cluster.wait_until_alone()
 
     with pytest.raises(ClientError, match="to resume the upload"):
-        upload(cluster, large, Claim("my-data"), "upload-lost", Watch(moved=moved), 60)
+        upload(cluster, large, Claim("my-data"), "upload-lost", ProgressCallbacks(on_sent=moved), 60)
     assert cluster.seen("ls /data/bulk 2>/dev/null || echo nothing") == "nothing\n"
     done = cluster.windlass("upload", large, "pvc://my-data", "-o", "json").expect(0)
     told = json.loads(done.stdout)
@@ -293,7 +300,12 @@ def test_unreachable_nfs_server_is_reported(cluster: Cluster, folder: Path) -> N
     noted: list[str] = []
     with pytest.raises(TimedOutError) as late:
         upload(
-            cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 10
+            cluster,
+            folder,
+            Nfs("127.0.0.9", "/exports/data"),
+            "upload-nfs",
+            ProgressCallbacks(on_delay=noted.append),
+            10,
         )
     named = "cannot mount /exports/data on the NFS server 127.0.0.9"
     assert str(late.value).startswith(f"{named} within 10 s: ")

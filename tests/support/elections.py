@@ -109,7 +109,7 @@ def copy_of(lease: Any) -> Any:
 
 def _refusal(code: int, reason: str) -> ApiError:
     body = {"kind": "Status", "code": code, "reason": reason, "message": "no"}
-    return errors.from_answer(code, {}, msgspec.json.encode(body))
+    return errors.from_response(code, {}, msgspec.json.encode(body))
 
 
 class Sent(NamedTuple):

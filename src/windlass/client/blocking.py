@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from windlass.client.errors import ClientError
 from windlass.client.sdk import AsyncClient
@@ -19,48 +19,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Call(Generic[P, T]):
-    """A method of AsyncClient that returns one result."""
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[Client, P], T]":
+    """Convert a method that returns one result."""
 
-    def __init__(self, method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
+    @functools.wraps(method)
+    def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client.result_of(method(client.asynchronous, *args, **kwargs))
 
-    @overload
-    def __get__(self, client: None, owner: type["Client"]) -> Self: ...
-    @overload
-    def __get__(self, client: "Client", owner: type["Client"]) -> Callable[P, T]: ...
-    def __get__(self, client: "Client | None", owner: type["Client"]) -> "Self | Callable[P, T]":
-        if client is None:
-            return self
-
-        @functools.wraps(self._method)
-        def call(*given: P.args, **named: P.kwargs) -> T:
-            return client.result_of(self._method(client.asynchronous, *given, **named))
-
-        return call
+    return call
 
 
-class Stream(Generic[P, T]):
-    """A method of AsyncClient that yields results."""
+def _blocking_iterator(
+    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]],
+) -> "Callable[Concatenate[Client, P], Iterator[T]]":
+    """Convert a method that yields results."""
 
-    def __init__(self, method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T, None]]) -> None:
-        self._method = method
-        self.__doc__ = method.__doc__
+    @functools.wraps(method)
+    def call(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return client.results_of(method(client.asynchronous, *args, **kwargs))
 
-    @overload
-    def __get__(self, client: None, owner: type["Client"]) -> Self: ...
-    @overload
-    def __get__(self, client: "Client", owner: type["Client"]) -> Callable[P, Iterator[T]]: ...
-    def __get__(self, client: "Client | None", owner: type["Client"]) -> "Self | Callable[P, Iterator[T]]":
-        if client is None:
-            return self
-
-        @functools.wraps(self._method)
-        def call(*given: P.args, **named: P.kwargs) -> Iterator[T]:
-            return client.results_of(self._method(client.asynchronous, *given, **named))
-
-        return call
+    return call
 
 
 class Client:
@@ -76,7 +56,10 @@ class Client:
     def __init__(self, kubeconfig: str | Path = "", context: str = "", namespace: str = "") -> None:
         self.asynchronous = AsyncClient(kubeconfig, context, namespace)
         """The client that all methods call."""
-        self._loop = _LoopThread()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -88,46 +71,19 @@ class Client:
 
     def close(self) -> None:
         """Close the connection. Further calls have no effect."""
-        self._loop.end_with(self.asynchronous.close)
+        if self._loop is not None:
+            self.result_of(_shut_down(self.asynchronous.close()))
+        with self._lock:
+            loop, thread, self._is_closed = self._loop, self._thread, True
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
     def result_of(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, which may use `asynchronous`, and return its result."""
-        return self._loop.result_of(work)
-
-    def results_of(self, work: AsyncGenerator[T, None]) -> Iterator[T]:
-        return self._loop.results_of(work)
-
-    submit = Call(AsyncClient.submit)
-    start_companions = Call(AsyncClient.start_companions)
-    scale = Call(AsyncClient.scale)
-    suspend = Call(AsyncClient.suspend)
-    resume = Call(AsyncClient.resume)
-    stop = Call(AsyncClient.stop)
-    delete = Call(AsyncClient.delete)
-    upload = Call(AsyncClient.upload)
-    get = Call(AsyncClient.get)
-    list = Call(AsyncClient.list)
-    companions = Call(AsyncClient.companions)
-    env = Call(AsyncClient.env)
-    wait = Call(AsyncClient.wait)
-    watch = Stream(AsyncClient.watch)
-    logs = Stream(AsyncClient.logs)
-    events = Call(AsyncClient.events)
-    why = Call(AsyncClient.why)
-
-
-class _LoopThread:
-    """An event loop in a separate thread, which starts on first use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._is_over = False
-
-    def result_of(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and return its result. An interrupt, e.g. Ctrl-C, cancels the coroutine."""
-        running = asyncio.run_coroutine_threadsafe(work, self._begun(work))
+        """Run a coroutine, which may use `asynchronous`. An interrupt, e.g. Ctrl-C, cancels the coroutine."""
+        running = asyncio.run_coroutine_threadsafe(work, self._running_loop(work))
         try:
             return running.result()
         except BaseException:
@@ -142,25 +98,13 @@ class _LoopThread:
                 except StopAsyncIteration:
                     return
         finally:
-            if not self._is_over:
+            if not self._is_closed:
                 self.result_of(work.aclose())
 
-    def end_with(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _running_loop(self, work: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+        """Return the loop, which is started for the first coroutine. Raises ClientError after `close`."""
         with self._lock:
-            is_running = self._loop is not None and not self._is_over
-        if is_running:
-            self.result_of(_wound_up(last()))
-        with self._lock:
-            loop, thread, self._is_over = self._loop, self._thread, True
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-
-    def _begun(self, work: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._is_over:
+            if self._is_closed:
                 work.close()
                 raise ClientError("the client is closed: create a new one")
             if self._loop is None:
@@ -169,14 +113,32 @@ class _LoopThread:
                 self._thread.start()
             return self._loop
 
+    submit = _blocking(AsyncClient.submit)
+    start_companions = _blocking(AsyncClient.start_companions)
+    scale = _blocking(AsyncClient.scale)
+    suspend = _blocking(AsyncClient.suspend)
+    resume = _blocking(AsyncClient.resume)
+    stop = _blocking(AsyncClient.stop)
+    delete = _blocking(AsyncClient.delete)
+    upload = _blocking(AsyncClient.upload)
+    get = _blocking(AsyncClient.get)
+    list = _blocking(AsyncClient.list)
+    companions = _blocking(AsyncClient.companions)
+    env = _blocking(AsyncClient.env)
+    wait = _blocking(AsyncClient.wait)
+    watch = _blocking_iterator(AsyncClient.watch)
+    logs = _blocking_iterator(AsyncClient.logs)
+    events = _blocking(AsyncClient.events)
+    why = _blocking(AsyncClient.why)
 
-async def _wound_up(last: Coroutine[Any, Any, None]) -> None:
+
+async def _shut_down(close: Coroutine[Any, Any, None]) -> None:
     """Cancel remaining tasks before the connection is closed, and shut down the threads of the loop."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    await last
+    await close
     loop = asyncio.get_running_loop()
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()

@@ -4,6 +4,8 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 
+import msgspec
+
 from windlass.client.errors import (
     ClientError,
     NoClusterError,
@@ -14,7 +16,8 @@ from windlass.client.errors import (
 from windlass.kubeapi import access as accesses
 from windlass.kubeapi import errors
 from windlass.kubeapi.access import Access
-from windlass.kubeapi.requests import Request
+from windlass.kubeapi.requests import Request, Verb
+from windlass.kubeapi.resources import Resource
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.wire import durations
@@ -24,6 +27,10 @@ FIRST_ANSWER_SECONDS = 4.0
 CONNECT_TIMEOUT = "WINDLASS_CONNECT_TIMEOUT"
 """Environment variable that overrides FIRST_ANSWER_SECONDS, for slow networks and busy machines."""
 ANSWER_SECONDS = 30.0
+
+
+class _Version(msgspec.Struct, frozen=True):
+    git_version: str = msgspec.field(default="", name="gitVersion")
 
 
 class Connection:
@@ -68,6 +75,14 @@ class Connection:
         if namespace in ("", self.namespace):
             return self
         return Connection(self.transport, namespace, has_answered=self._has_answered)
+
+    async def is_embedded(self) -> bool:
+        """Return whether the cluster is an embedded one, whose pods are processes on one machine."""
+        try:
+            answer = await self.send(Request(Verb.GET, "GET", Resource("", "", ""), "/version"))
+        except errors.AnsweredError:
+            return False  # the user may not have access to /version
+        return "+windlass" in msgspec.json.decode(answer, type=_Version).git_version
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:
@@ -139,8 +154,8 @@ async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Con
 
 
 def _first_answer_seconds() -> float:
-    written = os.environ.get(CONNECT_TIMEOUT, "")
+    timeout = os.environ.get(CONNECT_TIMEOUT, "")
     try:
-        return durations.parse(written) if written else FIRST_ANSWER_SECONDS
+        return durations.parse(timeout) if timeout else FIRST_ANSWER_SECONDS
     except ValueError as error:
         raise ClientError(f"{CONNECT_TIMEOUT}: {error}") from error

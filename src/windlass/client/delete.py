@@ -29,28 +29,15 @@ class Deletion(msgspec.Struct, frozen=True):
     name: str
     frameworks: tuple[Framework | InvalidFramework, ...]
     """At most one of each API group."""
-    others: tuple[OwnedObject, ...] = ()
+    objects: tuple[OwnedObject, ...] = ()
+    """The other objects of the job."""
     kept: tuple[OwnedObject, ...] = ()
     kept_companions: tuple[str, ...] = ()
     unlistable: tuple[str, ...] = ()
     """The kinds that the user may not list."""
 
 
-async def delete(
-    connection: Connection,
-    name: str,
-    *,
-    waits: bool = True,
-    timeout: float | None = None,
-    keeps_companions: bool = False,
-) -> None:
-    """Raises TimedOutError and what `request_deletion` raises."""
-    deletion = await request_deletion(connection, name, keeps_companions=keeps_companions)
-    if waits:
-        await wait_for_deletion(connection, deletion, timeout)
-
-
-async def request_deletion(connection: Connection, name: str, *, keeps_companions: bool = False) -> Deletion:
+async def request_deletion(connection: Connection, name: str, *, keep_companions: bool = False) -> Deletion:
     """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError and RejectedError."""
     found: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
@@ -62,20 +49,20 @@ async def request_deletion(connection: Connection, name: str, *, keeps_companion
         raise await lookup.not_found_error(connection, name)
     owned = await owned_objects.find(connection, name)
     plain_job = None if found else await owned_objects.find_job(connection, name)
-    kept = _companions_among(owned.deletable, name) if keeps_companions else ()
+    kept = _companion_objects(owned.deletable, name) if keep_companions else ()
     companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
-    listed = (*((plain_job,) if plain_job is not None else ()), *owned.deletable)
-    others = tuple(each for each in dict.fromkeys(listed) if each not in kept)
-    if not found and not others:
+    candidates = dict.fromkeys((plain_job, *owned.deletable))
+    objects = tuple(each for each in candidates if each is not None and each not in kept)
+    if not found and not objects:
         raise denied or await _not_found_error(connection, name, owned.kept, companions)
     await owned_objects.remove_owner_references(connection, kept)
     for each in found:
         await delete_framework(connection, each)
-    await owned_objects.delete_objects(connection, others)
-    return Deletion(name, found, others, owned.kept, companions, owned.unlistable)
+    await owned_objects.delete_objects(connection, objects)
+    return Deletion(name, found, objects, owned.kept, companions, owned.unlistable)
 
 
-def _companions_among(found: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
+def _companion_objects(found: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
     """Return the objects of companions, with the Secret of the job that their pods read when they restart."""
     kept = tuple(each for each in found if each.companion)
     secrets = (each for each in found if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
@@ -134,7 +121,7 @@ async def wait_for_deletion(connection: Connection, deletion: Deletion, timeout:
     async def wait_for_each() -> None:
         for framework in deletion.frameworks:
             await wait_for_framework_deletion(connection, framework)
-        for each in deletion.others:
+        for each in deletion.objects:
             if each.kind.runs_pods:
                 await watch.wait_until_deleted(connection, each.kind.resource, each.name, each.uid)
 

@@ -1,5 +1,7 @@
 """Read the environment variables with which a task finds its peers."""
 
+from collections.abc import Sequence
+
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.pods import Task
@@ -9,6 +11,7 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import CONFIG_MAPS
 from windlass.model import names
+from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
 from windlass.objects import environment as identities
@@ -43,21 +46,17 @@ def _identity(framework: Framework, task: Task) -> dict[str, str]:
     """Return the FC_… variables; none before the task has a status."""
     attempt = None if framework.status is None else framework.status.attempt_status
     for role in () if attempt is None else attempt.roles:
-        for status in role.task_statuses if role.name == task.role else ():
-            if status.index == task.index and attempt is not None:
-                return _filled(framework, identities.identity(framework, attempt, role, status), status)
+        for status in role.task_statuses:
+            if attempt is not None and (role.name, status.index) == (task.role, task.index):
+                identity = identities.identity(framework, attempt, role, status)
+                return _filled(identities.variables(framework.group, identity), status)
     return {}
 
 
-def _filled(framework: Framework, known: dict[str, str], status: TaskStatus) -> dict[str, str]:
-    """Return the variables of the container, with the values that the kubelet fills in when there is a pod."""
-    variables = {each["name"]: each.get("value", "") for each in identities.variables(framework.group, known)}
+def _filled(variables: Sequence[Json], status: TaskStatus) -> dict[str, str]:
+    """Return the values of the variables. Those that the kubelet sets are missing until there is a pod."""
     pod = status.attempt_status.pod_uid
-    if not pod:
-        del variables[names.POD_UID], variables[names.TASK_ATTEMPT_INSTANCE_UID]
-        return variables
-    filled = {
-        names.POD_UID: pod,
-        names.TASK_ATTEMPT_INSTANCE_UID: names.instance_uid(status.attempt_status.id, pod),
-    }
-    return {**variables, **filled}
+    instance = names.instance_uid(status.attempt_status.id, pod) if pod else None
+    from_kubelet = {names.POD_UID: pod, names.TASK_ATTEMPT_INSTANCE_UID: instance}
+    values = {each["name"]: each.get("value", "") for each in variables} | from_kubelet
+    return {name: value for name, value in values.items() if value is not None}

@@ -19,7 +19,7 @@ from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class ApiEvent(Sparse, frozen=True):
 
     @property
     def first(self) -> datetime:
-        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp or _LONG_AGO
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp or _EARLIEST
 
     @property
     def last(self) -> datetime:
@@ -89,32 +89,32 @@ decode = msgspec.json.Decoder(ApiEvent).decode
 
 def _task_of(framework: Framework, pod: str) -> str:
     """Return the task of a pod by its name, since the pod may be deleted; empty for a pod of another job."""
-    known = {role.name for role in framework.spec.task_roles}
+    roles = {role.name for role in framework.spec.task_roles}
     found = re.fullmatch(rf"{re.escape(framework.name)}-(([a-z0-9]{{1,63}})-[0-9]{{1,5}})", pod)
-    return found[1] if found and found[2] in known else ""
+    return found[1] if found and found[2] in roles else ""
 
 
-def _event_of(framework: Framework, written: ApiEvent) -> Event | None:
+def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
     """Return None for an event of another object, e.g. of an earlier job of the same name."""
-    involved = written.involved_object
+    involved = event.involved_object
     if involved.kind == names.KIND:
-        is_ours = involved.name == framework.name and involved.uid in ("", framework.uid)
-        subject = framework.name if is_ours else ""
+        is_same = involved.name == framework.name and involved.uid in ("", framework.uid)
+        subject = framework.name if is_same else ""
     elif involved.kind == "Pod":
-        began = framework.metadata.creation_timestamp or _LONG_AGO
-        subject = _task_of(framework, involved.name) if written.last >= began else ""
+        created = framework.metadata.creation_timestamp or _EARLIEST
+        subject = _task_of(framework, involved.name) if event.last >= created else ""
     else:
         subject = ""
     if not subject:
         return None
     return Event(
-        written.first,
-        written.last,
-        written.times,
-        written.type,
-        written.reason,
+        event.first,
+        event.last,
+        event.times,
+        event.type,
+        event.reason,
         subject,
-        written.message,
+        event.message,
         involved.uid,
     )
 
@@ -124,13 +124,13 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
     merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)
-        known = merged.get(key)
-        if known is not None:
+        previous = merged.get(key)
+        if previous is not None:
             event = msgspec.structs.replace(
                 event,
-                first=min(known.first, event.first),
-                last=max(known.last, event.last),
-                count=known.count + event.count,
+                first=min(previous.first, event.first),
+                last=max(previous.last, event.last),
+                count=previous.count + event.count,
             )
         merged[key] = event
     return sorted(merged.values(), key=lambda event: event.last)
@@ -139,36 +139,39 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
 async def read(connection: Connection, framework: Framework) -> list[Event]:
     """Raises what `Connection.send` raises."""
     listed = await lookup.list_objects(connection, EVENTS, connection.namespace)
-    found = (_event_of(framework, written) for written in _in_order(listed))
+    found = (_event_of(framework, event) for event in _decode_in_order(listed))
     return merge_repeated(event for event in found if event is not None)
 
 
-def _in_order(listed: Iterable[msgspec.Raw]) -> list[ApiEvent]:
+def _decode_in_order(listed: Iterable[msgspec.Raw]) -> list[ApiEvent]:
     """Sort by resource version, since times have a resolution of seconds and a list is sorted by name."""
-    return sorted(map(decode, listed), key=lambda written: _number(written.metadata.resource_version))
 
+    def order(event: ApiEvent) -> int:
+        version = event.metadata.resource_version
+        return int(version) if version.isdecimal() else 0
 
-def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
+    return sorted(map(decode, listed), key=order)
 
 
 async def follow(connection: Connection, framework: Framework) -> AsyncGenerator[Event, None]:
     """Yield existing events, then new and repeated ones, without end. Raises ApiError."""
-    seen: dict[tuple[str, datetime], int] = {}
+    counts: dict[tuple[str, datetime], int] = {}
 
-    def take(written: ApiEvent) -> list[Event]:
-        event = _event_of(framework, written)
-        is_new = seen.get((written.metadata.uid, written.last), 0) < written.times
-        seen[written.metadata.uid, written.last] = written.times
+    def new_events(found: ApiEvent) -> list[Event]:
+        event = _event_of(framework, found)
+        is_new = counts.get((found.metadata.uid, found.last), 0) < found.times
+        counts[found.metadata.uid, found.last] = found.times
         return [event] if event is not None and is_new else []
 
     async with contextlib.aclosing(watch.watch_objects(connection, EVENTS)) as changes:
         async for change in changes:
             match change:
                 case Listed(items=items):
-                    events = merge_repeated(event for written in _in_order(items) for event in take(written))
+                    events = merge_repeated(
+                        event for found in _decode_in_order(items) for event in new_events(found)
+                    )
                 case Changed(object=body):
-                    events = take(decode(body))
+                    events = new_events(decode(body))
                 case Deleted():
                     events = []
             for event in events:

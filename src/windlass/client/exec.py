@@ -45,7 +45,7 @@ async def execute(
 ) -> int:
     """Return the exit code of the command. Raises ClientError and ApiError."""
     pod, container = await _target(connection, job, task, container)
-    return await in_pod(connection, pod.name, container, command, local, called=str(task))
+    return await in_pod(connection, pod.name, container, command, local, label=str(task))
 
 
 async def in_pod(
@@ -55,9 +55,9 @@ async def in_pod(
     command: Sequence[str],
     local: Streams,
     *,
-    called: str = "",
+    label: str = "",
 ) -> int:
-    """Run a command in a pod. Messages call the pod `called`. Raises RejectedError and ApiError."""
+    """Run a command in a pod, which messages call `label` (default: its name). Raises RejectedError and ApiError."""
     request = streams.exec_request(
         connection.namespace,
         pod,
@@ -66,19 +66,19 @@ async def in_pod(
         stdin=local.stdin is not None,
         tty=local.tty,
     )
-    async with connection.transport.channels(request, streams.PROTOCOLS) as channels:
+    async with connection.transport.channels(request, streams.EXEC_PROTOCOLS) as channels:
         ended = await _converse(channels, local)
     if ended.code is None:
-        raise RejectedError(f"cannot run {command[0]} in {called or pod}: {ended.message}")
+        raise RejectedError(f"cannot run {command[0]} in {label or pod}: {ended.message}")
     return ended.code
 
 
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
     """Return the pod and its running container."""
     framework = await lookup.find(connection, job)
-    choice = TaskSelector(task.role, task.index)
-    tasks.require_tasks(framework, choice)
-    found = await tasks.list_pods(connection, framework, choice)
+    selector = TaskSelector(task.role, task.index)
+    tasks.require_tasks(framework, selector)
+    found = await tasks.list_pods(connection, framework, selector)
     if not found:
         raise ObjectNotFoundError(f"{task} has no pod. Find out why with `windlass why {job}`.")
     pod = found[0]
@@ -87,11 +87,11 @@ async def _target(connection: Connection, job: str, task: Task, container: str) 
     if status is not None and status.is_running:
         return pod, name
     raise ObjectNotFoundError(
-        f"{task} is not running{_why_not_running(pod, name)}. Show its log with `windlass logs {job} {task}`."
+        f"{task} is not running{_not_running_reason(pod, name)}. Show its log with `windlass logs {job} {task}`."
     )
 
 
-def _why_not_running(pod: Pod, container: str) -> str:
+def _not_running_reason(pod: Pod, container: str) -> str:
     status = pod.status_of(container)
     ended = None if status is None else status.state.terminated
     if ended is not None:

@@ -11,7 +11,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotInstalledError, ObjectNotFoundError
 from windlass.k8s import metadata
 from windlass.k8s.formats import is_object_name
-from windlass.kubeapi import answers, requests
+from windlass.kubeapi import requests, responses
 from windlass.kubeapi.errors import AnsweredError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
@@ -21,9 +21,6 @@ from windlass.wire.codec import InvalidFramework
 
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 """In the order in which they are queried: job files become Frameworks of the first group."""
-
-"""Whether an object can have the name. Others are not requested: an empty name would request the whole collection."""
-
 
 # One Framework
 
@@ -46,7 +43,7 @@ async def find_all(connection: Connection, name: str) -> tuple[Framework | Inval
 
     If there are two, one of them is blocked until the other is deleted.
     """
-    if not is_object_name(name):
+    if not is_object_name(name):  # an empty name would request the collection
         return ()
     denied: ForbiddenError | None = None
     found = []
@@ -89,22 +86,22 @@ async def not_found_error(
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if not is_object_name(name):
         missing += ": names consist of lower-case letters, digits and hyphens"
+    known, not_installed = set(others), None
     try:
-        jobs = {job.metadata.name for job in await list_frameworks(connection)}
+        known |= {job.metadata.name for job in await list_frameworks(connection)}
     except NotInstalledError as error:
-        if not (suggestion := diagnostics.nearest(name, tuple(sorted(others)))):
-            return error
-        return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
+        not_installed = error
     except AnsweredError:
         return ObjectNotFoundError(f"{missing} of {connection.where}")
-    known = tuple(sorted({*jobs, *others}))
-    if not known:
-        return ObjectNotFoundError(
-            f"{missing}, nor any other job. List all namespaces with `windlass list -A`."
-        )
-    if suggestion := diagnostics.nearest(name, known):
+    if suggestion := diagnostics.nearest(name, tuple(sorted(known))):
         return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
-    return ObjectNotFoundError(f"{missing}. List the jobs with `windlass list -n {connection.namespace}`.")
+    if not_installed is not None:
+        return not_installed
+    if known:
+        return ObjectNotFoundError(
+            f"{missing}. List the jobs with `windlass list -n {connection.namespace}`."
+        )
+    return ObjectNotFoundError(f"{missing}, nor any other job. List all namespaces with `windlass list -A`.")
 
 
 def not_installed_error(connection: Connection) -> NotInstalledError:
@@ -154,7 +151,7 @@ async def list_objects(
     token = ""
     while True:
         request = requests.list_page(resource, namespace, label_selector, continue_token=token)
-        page = answers.decode_page(await connection.send(request))
+        page = responses.decode_page(await connection.send(request))
         found += page.objects
         token = page.metadata.continue_
         if not token:

@@ -83,22 +83,15 @@ class _Object(msgspec.Struct, frozen=True):
     spec: _Spec | None = None
 
     @property
-    def has_a_controller(self) -> bool:
-        """The object is deleted together with its controller."""
-        return any(owner.controller for owner in self.metadata.owner_references)
-
-    @property
-    def is_owned_by_framework(self) -> bool:
-        return any(owner.kind == names.KIND for owner in self.metadata.owner_references)
+    def claim_namespace(self) -> str:
+        """The namespace of the claim of a PersistentVolume; empty without one."""
+        claim = self.spec.claim_ref if self.spec is not None else None
+        return claim.namespace if claim is not None else ""
 
     @property
     def job(self) -> str:
         """The name of the job in its label; empty without one."""
         return self.metadata.labels.get(names.JOB_LABEL, "")
-
-    @property
-    def companion(self) -> str:
-        return self.metadata.labels.get(names.COMPANION_LABEL, "")
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -140,8 +133,8 @@ async def find(connection: Connection, name: str) -> OwnedObjects:
             kind,
             each.metadata.name,
             each.metadata.uid,
-            each.companion,
-            each.is_owned_by_framework,
+            each.metadata.labels.get(names.COMPANION_LABEL, ""),
+            any(owner.kind == names.KIND for owner in each.metadata.owner_references),
         )
         for kind, objects in by_kind.items()
         for each in objects or ()
@@ -169,16 +162,13 @@ async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Obje
         return []
     except ForbiddenError:
         return None
-    found = [each for each in map(_decode, listed) if not each.has_a_controller]
     return [
-        each for each in found if kind.resource.is_namespaced or _is_in_namespace(each, connection.namespace)
+        each
+        for each in map(_decode, listed)
+        # An object with a controller is deleted together with it.
+        if not any(owner.controller for owner in each.metadata.owner_references)
+        and (kind.resource.is_namespaced or each.claim_namespace in ("", connection.namespace))
     ]
-
-
-def _is_in_namespace(volume: _Object, namespace: str) -> bool:
-    """PersistentVolumes are cluster-scoped: the namespace of the claim decides."""
-    claim = volume.spec.claim_ref if volume.spec is not None else None
-    return claim is None or claim.namespace == namespace
 
 
 async def find_job(connection: Connection, name: str) -> OwnedObject | None:
@@ -222,7 +212,7 @@ async def remove_owner_references(connection: Connection, kept: Iterable[OwnedOb
 
 async def delete_objects(connection: Connection, objects: Iterable[OwnedObject]) -> None:
     """Request the deletion of each object, even if others fail. Raises RejectedError."""
-    refusals = []
+    errors = []
     for each in objects:
         request = requests.delete(
             each.kind.resource,
@@ -236,8 +226,8 @@ async def delete_objects(connection: Connection, objects: Iterable[OwnedObject])
         except (NotFoundError, ConflictError):
             continue  # already deleted
         except AnsweredError as error:
-            refusals.append(f"{each}: {error.failure.message}")
-    if refusals:
+            errors.append(f"{each}: {error.failure.message}")
+    if errors:
         raise RejectedError(
-            f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.truncate, refusals))}"
+            f"cannot delete all objects on {connection.where}: {'; '.join(map(diagnostics.truncate, errors))}"
         )

@@ -25,9 +25,6 @@ FATAL_COUNT = 3
 MAX_MESSAGE_LENGTH = 500
 """Maximum length of the message of an event or a container."""
 
-Places = Mapping[str, str]
-"""Descriptions of where the files of volumes are, by volume name."""
-
 _MOUNT_REASONS = ("FailedMount", "FailedMapVolume")
 _volume_in = re.compile(r'volume "([^"]+)"').search
 _is_cache_sync = re.compile(r"failed to sync (configmap|secret) cache").search
@@ -41,19 +38,22 @@ class PodWatcher:
     def __init__(
         self,
         connection: Connection,
-        places: Places,
         *,
         label_selector: str = "",
         name: str = "",
+        volume_locations: Mapping[str, str] = {},
     ) -> None:
-        """Watch the pods with these labels, or the pod of that name."""
+        """Watch the pods with these labels, or the pod of that name.
+
+        `volume_locations` are descriptions of where the files of volumes are, by volume name.
+        """
         self._connection = connection
-        self._places = places
+        self._volume_locations = volume_locations
         self._label_selector = label_selector
         self._name = name
         self._pods: dict[str, Pod] = {}
-        self.is_lost = False
-        """Whether no pod exists, or no longer."""
+        self.is_deleted = False
+        """Whether the list had no pod, or the last pod was deleted."""
         self._events: dict[str, events.ApiEvent] = {}
         """By UID, the newest last."""
         self._changed = asyncio.Condition()
@@ -64,8 +64,8 @@ class PodWatcher:
         return sorted(self._pods.values(), key=lambda pod: str(pod.metadata.creation_timestamp))
 
     @property
-    def has_begun(self) -> bool:
-        return any(container.has_begun for pod in self.pods for container in pod.container_statuses)
+    def has_started(self) -> bool:
+        return any(container.has_started for pod in self.pods for container in pod.container_statuses)
 
     @property
     def is_pulling(self) -> bool:
@@ -82,17 +82,17 @@ class PodWatcher:
         self,
         *works: Coroutine[Any, Any, T],
         seconds: float | None,
-        may_go_on: Callable[[], bool] = lambda: False,
+        may_continue: Callable[[], bool] = lambda: False,
     ) -> T:
         """Return the result of the first of `works` to finish. Raises TimeoutError and ApiError.
 
-        After the timeout, `may_go_on` decides whether to wait longer.
+        After the timeout, `may_continue` decides whether to wait longer.
         """
         working = [asyncio.create_task(work) for work in works]
         tasks = {*working, *(asyncio.create_task(each) for each in self.watches())}
         try:
             done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not done and may_go_on():
+            if not done and may_continue():
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
@@ -112,7 +112,7 @@ class PodWatcher:
 
     async def wait_until_finished(self) -> Pod:
         """Return the first pod that terminates. Raises ObjectDeletedError."""
-        await self.wait_until(lambda: self.is_lost or any(pod.is_over for pod in self.pods))
+        await self.wait_until(lambda: self.is_deleted or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
             raise ObjectDeletedError("its pod was deleted meanwhile")
@@ -129,8 +129,8 @@ class PodWatcher:
             return "its pod is not created yet"
         pod = self.pods[-1]
         warnings = self._warnings_of(pod)
-        if warnings and not _unscheduled(pod):
-            return self._explained(warnings[-1])
+        if warnings and not _unscheduled_message(pod):
+            return self._describe(warnings[-1])
         return blocking_reason(pod)
 
     @property
@@ -140,7 +140,7 @@ class PodWatcher:
             return ()
         pod = self.pods[-1]
         messages = (
-            _unscheduled(pod),
+            _unscheduled_message(pod),
             *(each.message for each in _waiting_states(pod)),
             *(each.message for each in self._warnings_of(pod)),
         )
@@ -151,20 +151,23 @@ class PodWatcher:
         pod = self.pods[-1] if self._pods else None
         if pod is None or pod.is_over:
             return False
-        is_missing = _missing_claim(_unscheduled(pod)) is not None
+        is_missing = _missing_claim(_unscheduled_message(pod)) is not None
         return is_missing or are_unrecoverable(self._warnings_of(pod))
 
     def _warnings_of(self, pod: Pod) -> list[events.ApiEvent]:
-        known = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
-        return [each for each in known if each.type == "Warning"]
+        return [
+            each
+            for each in self._events.values()
+            if each.involved_object.uid == pod.uid and each.type == "Warning"
+        ]
 
-    def _explained(self, warning: events.ApiEvent) -> str:
+    def _describe(self, warning: events.ApiEvent) -> str:
         """Return the message with the location of the volume, since an event contains only the volume name."""
         message = _shorten(warning.message)
         found = _volume_in(warning.message)
-        place = self._places.get(found[1], "") if found else ""
-        if found and place and warning.reason in _MOUNT_REASONS:
-            return f"cannot mount volume {found[1]} ({place}): {message}"
+        location = self._volume_locations.get(found[1], "") if found else ""
+        if found and location and warning.reason in _MOUNT_REASONS:
+            return f"cannot mount volume {found[1]} ({location}): {message}"
         return message if warning.reason == "Failed" else f"{warning.reason}: {message}"
 
     # Watches
@@ -179,20 +182,20 @@ class PodWatcher:
                 match change:
                     case Listed(items=items):
                         self._pods = {pod.uid: pod for pod in map(pods.decode, items)}
-                        self.is_lost = not self._pods
+                        self.is_deleted = not self._pods
                     case Changed(object=body):
                         pod = pods.decode(body)
                         self._pods[pod.uid] = pod
                     case Deleted(object=body):
                         self._pods.pop(pods.decode(body).uid, None)
-                        self.is_lost = not self._pods
+                        self.is_deleted = not self._pods
                 await self._notify()
 
     async def _watch_events(self) -> None:
         """Watch all events of a named pod, or the warnings of all pods in the namespace."""
-        which = f"involvedObject.name={self._name}" if self._name else "type=Warning"
+        selector = f"involvedObject.name={self._name}" if self._name else "type=Warning"
         found = watch.watch_objects(
-            self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}"
+            self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{selector}"
         )
         try:
             async with contextlib.aclosing(found) as changes:
@@ -225,14 +228,14 @@ def are_unrecoverable(warnings: Sequence[events.ApiEvent]) -> bool:
         if each.reason in _MOUNT_REASONS:
             found = _volume_in(each.message)
             mounts[found[1] if found else ""] += each.times
-    of_any = mounts.pop("", 0)
-    times = (of_any + max(mounts.values(), default=0), *(each.times for each in fatal))
+    unnamed = mounts.pop("", 0)
+    times = (unnamed + max(mounts.values(), default=0), *(each.times for each in fatal))
     return max(times) >= FATAL_COUNT
 
 
 def blocking_reason(pod: Pod) -> str:
     """Return why the pod does not start according to its own status; empty if unknown."""
-    unscheduled = _unscheduled(pod)
+    unscheduled = _unscheduled_message(pod)
     if unscheduled:
         return f"pod {pod.name} is not scheduled: {_shorten(unscheduled)}"
     states = (f"{each.reason}: {each.message}".strip(": ") for each in _waiting_states(pod) if each.reason)
@@ -262,7 +265,7 @@ def _waiting_states(pod: Pod) -> list[ContainerWaiting]:
     return [each.state.waiting for each in pod.container_statuses if each.state.waiting is not None]
 
 
-def _unscheduled(pod: Pod) -> str:
+def _unscheduled_message(pod: Pod) -> str:
     conditions = pod.status.conditions
     return next(
         (each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), ""

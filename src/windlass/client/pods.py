@@ -52,7 +52,7 @@ class ContainerStatus(Sparse, frozen=True):
         return self.state.running is not None
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether it may have written a log."""
         return self.is_running or self.state.terminated is not None
 
@@ -167,8 +167,8 @@ class Pod(Sparse, frozen=True):
     @property
     def attempt(self) -> int:
         """Attempt of the task, counted from 0 within the attempt of the job."""
-        written = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
-        return int(written) if written.isdecimal() else 0
+        attempt = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
+        return int(attempt) if attempt.isdecimal() else 0
 
     @property
     def is_deleting(self) -> bool:
@@ -198,8 +198,8 @@ class Pod(Sparse, frozen=True):
     @property
     def default_container(self) -> str:
         """The container to use if none is named."""
-        asked = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
-        return asked if asked in self.container_names else next(iter(self.main_containers), "")
+        annotated = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
+        return annotated if annotated in self.container_names else next(iter(self.main_containers), "")
 
     def status_of(self, container: str) -> ContainerStatus | None:
         return next((each for each in self.container_statuses if each.name == container), None)

@@ -16,9 +16,8 @@ from windlass.client import lookup, pods
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.pods import Pod
-from windlass.kubeapi import port_forwards
+from windlass.kubeapi import streams
 from windlass.kubeapi.errors import AccessError, ApiError
-from windlass.kubeapi.port_forwards import ChunkDecoder
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Channels
 from windlass.model.pods import PodPhase
@@ -77,8 +76,8 @@ class Forward:
 
     async def __aenter__(self) -> Self:
         """Raises ClientError if no port is available."""
-        wanted = self.port
-        for port in range(wanted, min(wanted + PORTS_TO_TRY, LAST_PORT) + 1):
+        first = self.port
+        for port in range(first, min(first + PORTS_TO_TRY, LAST_PORT) + 1):
             try:
                 self._server = await asyncio.start_server(self._accept, self.address, port)
             except OSError as error:
@@ -86,12 +85,10 @@ class Forward:
                     raise ClientError(_listen_error(self.address, port, error)) from error
                 continue
             self.port = self._server.sockets[0].getsockname()[1]
-            if wanted not in (0, self.port):
-                self._note(f"port {wanted} is in use: using port {self.port}")
+            if first not in (0, self.port):
+                self._note(f"port {first} is in use: using port {self.port}")
             return self
-        raise ClientError(
-            f"port {wanted} and the following ports are in use. Choose another one with --port."
-        )
+        raise ClientError(f"port {first} and the following ports are in use. Choose another one with --port.")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -99,13 +96,13 @@ class Forward:
         if self._server is None:
             return
         self._server.close()
-        left = set(self._conversations)
+        running = set(self._conversations)
         # The first cancellation closes the WebSockets, the second one aborts those that do not close in time.
         for _ in range(2):
-            for task in left:
+            for task in running:
                 task.cancel()
-            if left:
-                _, left = await asyncio.wait(left, timeout=CLOSING_SECONDS)
+            if running:
+                _, running = await asyncio.wait(running, timeout=CLOSING_SECONDS)
         await self._server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,8 +113,10 @@ class Forward:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             pod = await self._pod()
-            request = port_forwards.request(self._connection.namespace, pod.name, self._pod_port)
-            async with self._connection.transport.channels(request, port_forwards.PROTOCOLS) as channels:
+            request = streams.port_forward_request(self._connection.namespace, pod.name, self._pod_port)
+            async with self._connection.transport.channels(
+                request, streams.PORT_FORWARD_PROTOCOLS
+            ) as channels:
                 await _Conversation(channels, reader, writer).run()
             self._last_note = ""
             writer.close()
@@ -185,24 +184,24 @@ class _Conversation:
         """Send what the client writes. A send error is ignored, since `_receive` reports its cause."""
         with contextlib.suppress(ApiError):
             while data := await self._reader.read(_CHUNK_BYTES):
-                await self._channels.send(port_forwards.message(data))
+                await self._channels.send(streams.message(streams.PORT_DATA, data))
 
     async def _receive(self) -> None:
-        decoder = ChunkDecoder()
+        decoder = streams.ChunkDecoder()
         async for received in self._channels.messages():
             self._received += 1
-            piece = decoder.decode(received)
-            if piece.error:
-                raise _RemoteError(piece.error)
-            if piece.data:
-                self._writer.write(piece.data)
+            chunk = decoder.decode(received)
+            if chunk.error:
+                raise _RemoteError(chunk.error)
+            if chunk.data:
+                self._writer.write(chunk.data)
                 await self._writer.drain()
 
     async def _linger(self, receiving: "asyncio.Task[None]") -> None:
         """Wait as long as data arrives."""
-        seen = -1
-        while not receiving.done() and seen != self._received:
-            seen = self._received
+        previous = -1
+        while not receiving.done() and previous != self._received:
+            previous = self._received
             await asyncio.wait({receiving}, timeout=LINGER_SECONDS)
 
 

@@ -17,7 +17,7 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError
 from windlass.kubeapi.resources import frameworks
 from windlass.model.base import Json
-from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Framework, TaskRoleSpec
+from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import codec, diagnostics
 
 _ATTEMPTS = 8
@@ -33,17 +33,17 @@ class ScalePlan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> lifecycle.Change:
+async def scale(connection: Connection, name: str, task_numbers: Mapping[str, int]) -> lifecycle.Change:
     """Raises InvalidJobError for invalid numbers or roles, CompletedError, and what `lookup.find` raises."""
     for _ in range(_ATTEMPTS):
         framework = await lookup.find(connection, name)
         lifecycle.require_active(framework, "scaled")
-        planned = plan_scaling(framework, wanted)
-        said = "; ".join(planned.notes)
+        planned = plan_scaling(framework, task_numbers)
+        message = "; ".join(planned.notes)
         if not planned.operations:
-            return lifecycle.Change(framework, f"{name}: {said}", has_happened=False)
+            return lifecycle.Change(framework, f"{name}: {message}", has_happened=False)
         try:
-            return lifecycle.Change(await _send(connection, framework, planned), f"{name}: {said}")
+            return lifecycle.Change(await _send(connection, framework, planned), f"{name}: {message}")
         except ConflictError:
             continue
     raise ClientError(
@@ -63,17 +63,15 @@ async def _send(connection: Connection, framework: Framework, planned: ScalePlan
     return codec.decode_framework(await connection.send(request))
 
 
-def plan_scaling(framework: Framework, wanted: Mapping[str, int]) -> ScalePlan:
+def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> ScalePlan:
     """Raises InvalidJobError."""
     operations: list[Json] = []
     notes: list[str] = []
     positions = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
-    for name, number in wanted.items():
+    for name, number in task_numbers.items():
         if name not in positions:
-            known = tuple(positions)
-            raise InvalidJobError(
-                f"{framework.name} has no role {diagnostics.quoted(name)}. {diagnostics.did_you_mean(name, known)}"
-            )
+            hint = diagnostics.did_you_mean(name, tuple(positions))
+            raise InvalidJobError(f"{framework.name} has no role {diagnostics.quoted(name)}. {hint}")
         if not 0 <= number <= MAX_TASK_NUMBER:
             raise InvalidJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")
         at = positions[name]
@@ -86,35 +84,22 @@ def plan_scaling(framework: Framework, wanted: Mapping[str, int]) -> ScalePlan:
 
 
 def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
-    """Yield the changed fields of a role with their new values and descriptions."""
+    """Yield the changed fields of a role with their new values and descriptions.
+
+    A number that meant all tasks still does, and no number exceeds the number of tasks. Scaling to 0 keeps the policy.
+    """
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:
         return
     yield "taskNumber", new, f"scaled {role.name} from {old} to {new} tasks"
-    for field, value, becomes in (
-        ("minSucceededTaskCount", policy.min_succeeded_task_count, _succeeded(policy, old, new)),
-        ("minFailedTaskCount", policy.min_failed_task_count, _failed(policy, old, new)),
+    if new == 0:
+        return
+    succeeded, failed = policy.min_succeeded_task_count, policy.min_failed_task_count
+    for field, count, is_changeable, means_all in (
+        ("minSucceededTaskCount", succeeded, succeeded > 0, succeeded >= old),
+        # A single failure that ends the job still does.
+        ("minFailedTaskCount", failed, failed > 1, failed == old),
     ):
-        if value != becomes:
-            yield f"{_POLICY}/{field}", becomes, f"changed its {field} from {value} to {becomes}"
-
-
-def _succeeded(policy: CompletionPolicySpec, old: int, new: int) -> int:
-    """Return the new minSucceededTaskCount: all tasks if it was all before, and never more than there are tasks.
-
-    It does not change when a role is scaled to 0.
-    """
-    least = policy.min_succeeded_task_count
-    if least <= 0 or new == 0:
-        return least
-    meant_all = least >= old
-    return new if meant_all else min(least, new)
-
-
-def _failed(policy: CompletionPolicySpec, old: int, new: int) -> int:
-    """Return the new minFailedTaskCount. A single failure that ends the job still does."""
-    least = policy.min_failed_task_count
-    if least <= 1 or new == 0:
-        return least
-    meant_all = least == old
-    return new if meant_all else min(least, new)
+        changed = new if means_all else min(count, new)
+        if is_changeable and changed != count:
+            yield f"{_POLICY}/{field}", changed, f"changed its {field} from {count} to {changed}"

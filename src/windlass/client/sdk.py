@@ -5,16 +5,15 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from windlass.client import connection, delete, env, events, lifecycle, lookup, scale, tasks, views, wait
+from windlass.client import delete, env, events, lifecycle, lookup, scale, tasks, views, wait
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
-from windlass.client.connection import Connection
+from windlass.client.connection import Connection, connected
 from windlass.client.errors import InvalidJobError
 from windlass.client.events import Event
 from windlass.client.explain import explanation
@@ -54,10 +53,10 @@ class AsyncClient:
     """
 
     def __init__(self, kubeconfig: str | Path = "", context: str = "", namespace: str = "") -> None:
-        self._where = (str(kubeconfig), context, namespace)
-        self._open = contextlib.AsyncExitStack()
+        self._cluster = (str(kubeconfig), context, namespace)
+        self._exit_stack = contextlib.AsyncExitStack()
         self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
+        self._connect_lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -68,7 +67,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        await self._open.aclose()
+        await self._exit_stack.aclose()
         self._connection = None
 
     # Changes
@@ -96,9 +95,9 @@ class AsyncClient:
         if len(source.contents.submissions) > 1:
             raise InvalidJobError("the file has several jobs: submit each of them separately")
         options = SubmitOptions(is_rerun=rerun, preflight_seconds=PREFLIGHT_SECONDS if preflight else None)
-        async with self._connected() as here:
-            created = [applied.framework for applied in await _submit(here, source, options, on_progress)]
-        return views.job_view(*(framework for framework in created if framework is not None))
+        async with self._connected() as connection:
+            applied = await _submit(connection, source, options, on_progress)
+        return views.job_view(*(each.framework for each in applied if each.framework is not None))
 
     async def start_companions(
         self, job: JobInput, *, folder: str | Path | None = None, on_progress: ProgressCallback = _ignore
@@ -114,12 +113,15 @@ class AsyncClient:
             ['windlass tensorboard digits']
         """
         source = await asyncio.to_thread(sources.read, job, folder)
-        async with self._connected() as here:
-            started = await _submit(here, source, SubmitOptions(companions_only=True), on_progress)
-            found = [
-                await companion_status.read(here.at(each.job.namespace), each.job.name) for each in started
-            ]
-        return tuple(view for views_of_one in found for view in views_of_one)
+        async with self._connected() as connection:
+            started = await _submit(connection, source, SubmitOptions(companions_only=True), on_progress)
+            return tuple(
+                [
+                    view
+                    for each in started
+                    for view in await companion_status.read(connection.at(each.job.namespace), each.job.name)
+                ]
+            )
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
         """Change the number of tasks of roles. The completion policy is adjusted in the same request.
@@ -127,8 +129,8 @@ class AsyncClient:
         >>> client.scale("digits", worker=4).roles
         {'worker': 4}
         """
-        async with self._connected() as here:
-            return views.job_view((await scale.scale(here, name, roles)).framework)
+        async with self._connected() as connection:
+            return views.job_view((await scale.scale(connection, name, roles)).framework)
 
     async def suspend(self, name: str) -> JobView:
         """Suspend a job: delete its pods, keep the job.
@@ -136,8 +138,8 @@ class AsyncClient:
         >>> client.suspend("digits").name
         'digits'
         """
-        async with self._connected() as here:
-            return views.job_view((await lifecycle.suspend(here, name)).framework)
+        async with self._connected() as connection:
+            return views.job_view((await lifecycle.suspend(connection, name)).framework)
 
     async def resume(self, name: str) -> JobView:
         """Resume a suspended job with a new attempt.
@@ -145,8 +147,8 @@ class AsyncClient:
         >>> client.resume("digits").name
         'digits'
         """
-        async with self._connected() as here:
-            return views.job_view((await lifecycle.resume(here, name)).framework)
+        async with self._connected() as connection:
+            return views.job_view((await lifecycle.resume(connection, name)).framework)
 
     async def stop(self, name: str) -> JobView:
         """Stop a job permanently. Its pods have their grace period.
@@ -156,8 +158,8 @@ class AsyncClient:
         >>> client.wait("digits").state
         <JobState.STOPPED: 'Stopped'>
         """
-        async with self._connected() as here:
-            return views.job_view((await lifecycle.stop(here, name)).framework)
+        async with self._connected() as connection:
+            return views.job_view((await lifecycle.stop(connection, name)).framework)
 
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
@@ -166,8 +168,10 @@ class AsyncClient:
 
         >>> client.delete("digits")
         """
-        async with self._connected() as here:
-            await delete.delete(here, name, waits=wait, timeout=timeout, keeps_companions=keep_companions)
+        async with self._connected() as connection:
+            deletion = await delete.request_deletion(connection, name, keep_companions=keep_companions)
+            if wait:
+                await delete.wait_for_deletion(connection, deletion, timeout)
 
     async def upload(
         self, project: str, *, share: str, code: Paths = (), data: Paths = (), timeout: float | None = 300
@@ -183,18 +187,17 @@ class AsyncClient:
             1
         """
         try:
-            where = shares.parse(share)
+            target = shares.parse(share)
         except ValueError as error:
             raise InvalidJobError(str(error)) from error
-        if fault := shares.project_name_error(project):
-            raise InvalidJobError(fault)
-        wanted = transfer.project_sources(project, _paths(code), _paths(data))
-        cargo = await asyncio.to_thread(upload_items.gather, wanted)
-        if isinstance(where, shares.OnDisk):
-            return await transfer.to_folder(where, cargo)
-        async with self._connected() as here:
-            name = f"upload-{secrets.token_hex(4)}"
-            return await pod_target.upload(here, where, cargo, name=name, job=project, timeout=timeout)
+        if name_error := shares.project_name_error(project):
+            raise InvalidJobError(name_error)
+        paths = transfer.project_sources(project, _paths(code), _paths(data))
+        items = await asyncio.to_thread(upload_items.gather, paths)
+        if isinstance(target, shares.LocalShare):
+            return await transfer.to_folder(target, items)
+        async with self._connected() as connection:
+            return await pod_target.upload(connection, target, items, job=project, timeout=timeout)
 
     # Queries
 
@@ -204,8 +207,8 @@ class AsyncClient:
         >>> client.get("digits").total
         2
         """
-        async with self._connected() as here:
-            return views.job_view(await lookup.find(here, name))
+        async with self._connected() as connection:
+            return views.job_view(await lookup.find(connection, name))
 
     async def list(self, *, all_namespaces: bool = False) -> tuple[JobView, ...]:
         """Return all jobs of the namespace, or of all namespaces.
@@ -213,8 +216,8 @@ class AsyncClient:
         >>> [job.name for job in client.list()]
         ['digits']
         """
-        async with self._connected() as here:
-            found = await lookup.list_frameworks(here, in_all_namespaces=all_namespaces)
+        async with self._connected() as connection:
+            found = await lookup.list_frameworks(connection, in_all_namespaces=all_namespaces)
         return tuple(map(views.job_view, found))
 
     async def companions(self, name: str) -> tuple[CompanionView, ...]:
@@ -223,10 +226,10 @@ class AsyncClient:
         >>> [each.companion.value for each in client.companions("digits")]
         ['tensorboard']
         """
-        async with self._connected() as here:
-            found = await companion_status.read(here, name)
+        async with self._connected() as connection:
+            found = await companion_status.read(connection, name)
             if not found:
-                await lookup.find(here, name)
+                await lookup.find(connection, name)
             return found
 
     async def env(self, name: str, task: str = "worker-0") -> dict[str, str]:
@@ -236,11 +239,11 @@ class AsyncClient:
         '1'
         """
         try:
-            job, asked = tasks.parse_task(f"{name}/{task}")
+            job, parsed_task = tasks.parse_task(f"{name}/{task}")
         except ValueError as error:
             raise InvalidJobError(str(error)) from error
-        async with self._connected() as here:
-            return await env.read(here, job, asked)
+        async with self._connected() as connection:
+            return await env.read(connection, job, parsed_task)
 
     async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
         """Return the job as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
@@ -251,8 +254,8 @@ class AsyncClient:
             >>> client.wait("digits", until="running").running
             2
         """
-        async with self._connected() as here:
-            return await wait.wait(here, name, Until(until), timeout)
+        async with self._connected() as connection:
+            return await wait.wait(connection, name, Until(until), timeout)
 
     async def watch(self, name: str) -> AsyncGenerator[JobView, None]:
         """Yield the job now and after each change, until it is completed or deleted.
@@ -261,9 +264,9 @@ class AsyncClient:
         ...     if job.running == 2:
         ...         break
         """
-        async with self._connected() as here:
-            framework = await lookup.find(here, name)
-            async with contextlib.aclosing(wait.watch_job(here, framework)) as changes:
+        async with self._connected() as connection:
+            framework = await lookup.find(connection, name)
+            async with contextlib.aclosing(wait.watch_job(connection, framework)) as changes:
                 async for view in changes:
                     if view is None:
                         return
@@ -287,12 +290,12 @@ class AsyncClient:
         >>> sorted({line.task for line in client.logs("digits")})
         ['worker-0', 'worker-1']
         """
-        wanted = LogOptions(
+        options = LogOptions(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
         )
         async with (
-            self._connected() as here,
-            contextlib.aclosing(reader.read_by_name(here, name, task, wanted)) as lines,
+            self._connected() as connection,
+            contextlib.aclosing(reader.read_by_name(connection, name, task, options)) as lines,
         ):
             async for line in lines:
                 yield line
@@ -303,8 +306,8 @@ class AsyncClient:
         >>> isinstance(client.events("digits"), tuple)
         True
         """
-        async with self._connected() as here:
-            return tuple(await events.read(here, await lookup.find(here, name)))
+        async with self._connected() as connection:
+            return tuple(await events.read(connection, await lookup.find(connection, name)))
 
     async def why(self, name: str) -> Explanation:
         """Explain the state of a job: which task failed first, how, and what the retry policy decided.
@@ -312,24 +315,24 @@ class AsyncClient:
         >>> client.why("digits").state
         <JobState.RUNNING: 'Running'>
         """
-        async with self._connected() as here:
-            return await explanation.read(here, name)
+        async with self._connected() as connection:
+            return await explanation.read(connection, name)
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
         """Connect, and convert errors of the block to ClientError."""
-        async with self._connecting:
+        async with self._connect_lock:
             if self._connection is None:
-                self._connection = await self._open.enter_async_context(connection.connected(*self._where))
+                self._connection = await self._exit_stack.enter_async_context(connected(*self._cluster))
         with self._connection.explaining():
             yield self._connection
 
 
 async def _submit(
-    here: Connection, source: Source, options: SubmitOptions, on_progress: ProgressCallback
+    connection: Connection, source: Source, options: SubmitOptions, on_progress: ProgressCallback
 ) -> tuple[AppliedJob, ...]:
-    return await submission.submit(here, source, options, lambda progress: on_progress(str(progress)))
+    return await submission.submit(connection, source, options, lambda progress: on_progress(str(progress)))
 
 
-def _paths(given: Paths) -> list[Path]:
-    return [Path(given)] if isinstance(given, str | Path) else [Path(each) for each in given]
+def _paths(paths: Paths) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))

@@ -1,12 +1,10 @@
 """Parse the names of tasks (`worker-1`, `digits/worker-1`), and find the tasks of a job and their pods."""
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 
-from windlass.client import lookup
-from windlass.client import pods as views
+from windlass.client import lookup, pods
 from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError
 from windlass.client.pods import Pod, Task
@@ -31,27 +29,31 @@ class TaskSelector(msgspec.Struct, frozen=True):
     def is_one(self) -> bool:
         return self.index is not None
 
+    def __str__(self) -> str:
+        """Return the task or the role; empty for all tasks."""
+        return self.role if self.index is None else str(Task(self.role, self.index))
+
     def matches(self, task: Task) -> bool:
         return self.role in ("", task.role) and self.index in (None, task.index)
 
 
-def parse_task(written: str) -> tuple[str, Task]:
+def parse_task(text: str) -> tuple[str, Task]:
     """Parse `digits/worker-1` into the job and the task. Raises ValueError."""
-    job, _, name = written.partition("/")
+    job, _, name = text.partition("/")
     found = _TASK.fullmatch(name)
     if not job or found is None:
-        raise ValueError(f"found {written!r}, expected {EXPECTED}")
+        raise ValueError(f"found {text!r}, expected {EXPECTED}")
     return job, Task(found["role"], int(found["index"]))
 
 
-def parse_selector(written: str, task: str = "") -> tuple[str, TaskSelector]:
+def parse_selector(text: str, task: str = "") -> tuple[str, TaskSelector]:
     """Parse `digits`, `digits/worker` or `digits/worker-1`, or the job and the task separately. Raises ValueError."""
-    job, _, name = written.partition("/")
+    job, _, name = text.partition("/")
     if name and task:
         raise ValueError(f"found {name} and {task}, expected one task")
     name = name or task
     if not job:
-        raise ValueError(f"found {written!r}, expected the name of a job")
+        raise ValueError(f"found {text!r}, expected the name of a job")
     if not name:
         return job, TaskSelector()
     found = _TASK.fullmatch(name)
@@ -67,17 +69,12 @@ def require_tasks(framework: Framework, selector: TaskSelector) -> None:
     if not selector.role:
         return
     role = framework.spec.role(selector.role)
-    wanted = 0 if selector.index is None else selector.index
-    is_in_spec = role is not None and wanted < role.task_number
-    is_in_status = any(
-        task.role == selector.role and selector.index in (None, task.index) for task, _ in statuses(framework)
-    )
-    if is_in_spec or is_in_status:
-        return
-    meant = selector.role if selector.index is None else str(Task(selector.role, selector.index))
-    raise ObjectNotFoundError(
-        f"{framework.name} has no task {meant}; its tasks are {describe_tasks(framework)}"
-    )
+    is_in_spec = role is not None and (selector.index or 0) < role.task_number
+    is_in_status = any(selector.matches(task) for task, _ in statuses(framework))
+    if not is_in_spec and not is_in_status:
+        raise ObjectNotFoundError(
+            f"{framework.name} has no task {selector}; its tasks are {describe_tasks(framework)}"
+        )
 
 
 def task_names(framework: Framework) -> tuple[str, ...]:
@@ -91,12 +88,12 @@ def task_names(framework: Framework) -> tuple[str, ...]:
 
 def describe_tasks(framework: Framework) -> str:
     """Return the tasks in a short form: `ps-0, worker-0..3`."""
-    has = [
+    ranges = [
         f"{role.name}-0" if role.task_number == 1 else f"{role.name}-0..{role.task_number - 1}"
         for role in framework.spec.task_roles
         if role.task_number
     ]
-    return ", ".join(has) or "none"
+    return ", ".join(ranges) or "none"
 
 
 def statuses(framework: Framework) -> list[tuple[Task, TaskStatus]]:
@@ -108,10 +105,6 @@ def statuses(framework: Framework) -> list[tuple[Task, TaskStatus]]:
         for role in framework.status.attempt_status.roles
         for task in role.task_statuses
     ]
-
-
-def status_of(framework: Framework, task: Task) -> TaskStatus | None:
-    return next((status for each, status in statuses(framework) if each == task), None)
 
 
 # Pods
@@ -127,23 +120,22 @@ async def list_pods(
 ) -> list[Pod]:
     """Return the existing pods, ordered by role as in the spec and by index."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, pod_selector(framework))
-    return select_pods(framework, map(views.decode, listed), selector or TaskSelector())
-
-
-def select_pods(framework: Framework, found: Iterable[Pod], selector: TaskSelector) -> list[Pod]:
+    selected = selector or TaskSelector()
+    found = [pod for pod in map(pods.decode, listed) if pod.is_of(framework) and selected.matches(pod.task)]
     order = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
-    mine = [pod for pod in found if pod.is_of(framework) and selector.matches(pod.task)]
-    return sorted(mine, key=lambda pod: (order.get(pod.task.role, len(order)), pod.task.role, pod.task.index))
+    return sorted(
+        found, key=lambda pod: (order.get(pod.task.role, len(order)), pod.task.role, pod.task.index)
+    )
 
 
-def require_container(pod: Pod, asked: str) -> str:
+def require_container(pod: Pod, name: str) -> str:
     """Return the named or the default container. Raises ObjectNotFoundError."""
-    if not asked:
+    if not name:
         return pod.default_container
-    if asked in pod.container_names:
-        return asked
+    if name in pod.container_names:
+        return name
     raise ObjectNotFoundError(
-        f"{pod.task} has no container {asked}; its containers are {', '.join(pod.container_names) or 'none'}"
+        f"{pod.task} has no container {name}; its containers are {', '.join(pod.container_names) or 'none'}"
     )
 
 

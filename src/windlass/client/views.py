@@ -3,7 +3,7 @@
 The nine states of the controller are mapped to common words; `framework_state` has the original state.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from windlass.model import states
 from windlass.model.completion import CompletionCode, TaskAttemptCompletionStatus
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
-from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.model.status import ConditionType, FrameworkStatus, TaskStatus
 from windlass.wire.codec import InvalidFramework
 
 
@@ -61,8 +61,9 @@ _JOB_STATES: Mapping[State, JobState] = {
     states.DELETING: JobState.STOPPING,
     states.ATTEMPT_COMPLETED: JobState.RETRYING,
 }
-_TASK_STATES: Mapping[State, TaskState] = {state: TaskState(word) for state, word in _JOB_STATES.items()}
-_ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
+_TASK_STATES: Mapping[State, TaskState] = {state: TaskState(name) for state, name in _JOB_STATES.items()}
+ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
+"""Codes of tasks that did not fail: the attempt of the job ended, or the task was removed by scaling."""
 _BLOCKING = (ConditionType.INVALID, ConditionType.NAME_TAKEN, ConditionType.OTHER_CONTROLLER)
 
 
@@ -146,7 +147,7 @@ def job_view(found: Framework | InvalidFramework) -> JobView:
             reason=found.error,
         )
     status = found.status
-    seen = JobView(
+    view = JobView(
         name=found.name,
         namespace=found.namespace,
         uid=found.uid,
@@ -156,18 +157,15 @@ def job_view(found: Framework | InvalidFramework) -> JobView:
         roles={role.name: role.task_number for role in found.spec.task_roles},
         total=sum(role.task_number for role in found.spec.task_roles),
     )
-    return seen if status is None else _with_status(seen, status)
-
-
-def _with_status(seen: JobView, status: FrameworkStatus) -> JobView:
+    if status is None:
+        return view
     attempt = status.attempt_status
     completion = attempt.completion_status
-    is_completed = status.state is states.COMPLETED
     return msgspec.structs.replace(
-        seen,
+        view,
         framework_state=status.state.value,
-        reason=_reason(seen.state, status),
-        code=completion.code if is_completed and completion is not None else None,
+        reason=_reason(view.state, status),
+        code=completion.code if status.state is states.COMPLETED and completion is not None else None,
         attempt=attempt.id,
         changed=status.transition_time,
         completed=status.completion_time,
@@ -175,7 +173,7 @@ def _with_status(seen: JobView, status: FrameworkStatus) -> JobView:
         succeeded=status.summary.succeeded,
         failed=status.summary.failed,
         total=status.summary.tasks,
-        tasks=tuple(_tasks(attempt.roles)),
+        tasks=tuple(_task(role.name, task) for role in attempt.roles for task in role.task_statuses),
     )
 
 
@@ -246,12 +244,6 @@ def _blocking_message(status: FrameworkStatus) -> str:
     return next((found.message or found.type for found in conditions if found and found.is_true), "")
 
 
-def _tasks(roles: tuple[TaskRoleStatus, ...]) -> Iterator[TaskView]:
-    for role in roles:
-        for task in role.task_statuses:
-            yield _task(role.name, task)
-
-
 def _task(role: str, task: TaskStatus) -> TaskView:
     attempt = task.attempt_status
     completion = attempt.completion_status
@@ -274,5 +266,5 @@ def _task_state(task: TaskStatus, completion: TaskAttemptCompletionStatus | None
         return _TASK_STATES[task.state]
     if completion is not None and not completion.type.is_failed:
         return TaskState.SUCCEEDED
-    is_ended_by_controller = completion is not None and completion.code in _ENDED_BY_CONTROLLER
+    is_ended_by_controller = completion is not None and completion.code in ENDED_BY_CONTROLLER
     return TaskState.ENDED if is_ended_by_controller else TaskState.FAILED

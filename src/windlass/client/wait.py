@@ -33,9 +33,9 @@ async def wait(
     name: str,
     until: Until = Until.COMPLETED,
     timeout: float | None = None,
-    seen: Callable[[JobView], None] = _ignore,
+    on_change: Callable[[JobView], None] = _ignore,
 ) -> JobView:
-    """Wait until the condition holds and return the job. `seen` is called for every change.
+    """Wait until the condition holds and return the job. `on_change` is called for every change.
 
     A job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
     what `lookup.find` raises.
@@ -48,7 +48,7 @@ async def wait(
         return JobView(
             name=name, namespace=connection.namespace, uid="", group="", state=views.JobState.DELETED
         )
-    return await wait_for(connection, framework, until, timeout, seen)
+    return await wait_for(connection, framework, until, timeout, on_change)
 
 
 async def wait_for(
@@ -56,7 +56,7 @@ async def wait_for(
     framework: Framework,
     until: Until = Until.COMPLETED,
     timeout: float | None = None,
-    seen: Callable[[JobView], None] = _ignore,
+    on_change: Callable[[JobView], None] = _ignore,
 ) -> JobView:
     """Wait for exactly this Framework, not for a later one of the same name."""
     last = views.job_view(framework)
@@ -68,7 +68,7 @@ async def wait_for(
                 if view is None:
                     return _view_after_deletion(last, until)
                 last = view
-                seen(view)
+                on_change(view)
                 if _is_met(view, until):
                     return view
         raise AssertionError("a watch ends with None")
@@ -83,13 +83,15 @@ async def watch_job(connection: Connection, framework: Framework) -> AsyncGenera
             yield None if found is None else views.job_view(found)
 
 
-async def with_timeout(timeout: float | None, work: Coroutine[Any, Any, T], too_late: Callable[[], str]) -> T:
+async def with_timeout(
+    timeout: float | None, work: Coroutine[Any, Any, T], timeout_message: Callable[[], str]
+) -> T:
     """Raises TimedOutError."""
     try:
         async with asyncio.timeout(timeout):
             return await work
     except TimeoutError as error:
-        raise TimedOutError(too_late()) from error
+        raise TimedOutError(timeout_message()) from error
 
 
 def _is_met(view: JobView, until: Until) -> bool:

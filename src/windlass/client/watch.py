@@ -3,19 +3,15 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import NoReturn
+from collections.abc import AsyncGenerator, Callable
+from typing import NoReturn, Protocol, TypeVar
+
+import msgspec
 
 from windlass.client.connection import Connection
 from windlass.k8s import metadata
-from windlass.kubeapi.errors import (
-    ApiError,
-    ForbiddenError,
-    NotFoundError,
-    NotSentError,
-    UnauthorizedError,
-)
-from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
+from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, NotSentError, UnauthorizedError
+from windlass.kubeapi.reflector import Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -27,11 +23,17 @@ MAX_OUTAGE_SECONDS = 120.0
 QUIET_SECONDS = 100.0
 """Failures that are further apart than this belong to different outages."""
 
-_PERMANENT = (UnauthorizedError, ForbiddenError, NotFoundError)
+
+class _HasIdentity(Protocol):
+    @property
+    def metadata(self) -> metadata.ObjectIdentity: ...
+
+
+T = TypeVar("T", bound=_HasIdentity)
 
 
 def _is_permanent(error: ApiError) -> bool:
-    return isinstance(error, _PERMANENT)
+    return isinstance(error, UnauthorizedError | ForbiddenError | NotFoundError)
 
 
 async def watch_objects(
@@ -49,12 +51,12 @@ async def watch_objects(
         if is_permanent(error):
             queue.put_nowait(error)
 
-    def ended(work: "asyncio.Task[NoReturn]") -> None:
-        """Forward an unexpected error: the follower never returns otherwise."""
+    def on_end(work: "asyncio.Task[NoReturn]") -> None:
+        """Forward an unexpected error: otherwise the reflector does not end."""
         if not work.cancelled() and isinstance(error := work.exception(), Exception):
             queue.put_nowait(error)
 
-    follower = Reflector(
+    reflector = Reflector(
         connection.transport,
         resource,
         namespace=connection.namespace,
@@ -63,8 +65,8 @@ async def watch_objects(
         receive=queue.put_nowait,
         on_error=on_error,
     )
-    work = asyncio.create_task(follower.run())
-    work.add_done_callback(ended)
+    work = asyncio.create_task(reflector.run())
+    work.add_done_callback(on_end)
     try:
         while not isinstance(found := await queue.get(), Exception):
             yield found
@@ -75,82 +77,62 @@ async def watch_objects(
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def watch_framework(
-    connection: Connection, wanted: Framework | InvalidFramework, clock: Callable[[], float] = time.monotonic
-) -> AsyncGenerator[Framework | None, None]:
-    """Yield the Framework now and after each change, and None after its deletion.
-
-    A later Framework of the same name is ignored. Raises ApiError.
-    """
-    resource = frameworks(names.group_of(wanted.api_version))
-    name, uid = wanted.metadata.name, wanted.metadata.uid
-    async with contextlib.aclosing(_watch_one(connection, resource, name, clock)) as found:
-        async for change in found:
-            for framework in _framework_in(change, uid):
-                yield framework
-                if framework is None:
-                    return
-
-
-async def wait_until_deleted(
+async def watch_object(
     connection: Connection,
     resource: Resource,
     name: str,
     uid: str,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Wait until the object is deleted. A later object of the same name is ignored. Raises ApiError."""
-    async with contextlib.aclosing(_watch_one(connection, resource, name, clock)) as found:
-        async for change in found:
-            if _is_deleted(change, uid):
-                return
+    decode: Callable[[msgspec.Raw], T],
+    is_permanent: Callable[[ApiError], bool] = _is_permanent,
+) -> AsyncGenerator[T | None, None]:
+    """Yield the object with this UID now and after each change, and None after its deletion.
 
-
-def _watch_one(
-    connection: Connection, resource: Resource, name: str, clock: Callable[[], float]
-) -> AsyncGenerator[ResourceEvent, None]:
-    return watch_objects(
-        connection,
-        resource,
-        field_selector=f"metadata.name={name}",
-        is_permanent=_permanent_after_outage(clock),
+    A later object of the same name is ignored. Raises ApiError if retrying cannot help.
+    """
+    found = watch_objects(
+        connection, resource, field_selector=f"metadata.name={name}", is_permanent=is_permanent
     )
-
-
-def _framework_in(change: ResourceEvent, uid: str) -> Iterator[Framework | None]:
-    """Yield the Framework in a watch event, or None if it was deleted. An unreadable Framework may be fixed later."""
-    match change:
-        case Listed(items=items):
-            listed = [codec.read_framework(item) for item in items]
-            found = next((each for each in listed if each.metadata.uid == uid), None)
-        case Changed(object=body):
-            changed = codec.read_framework(body)
-            found = changed if changed.metadata.uid == uid else None
-        case Deleted(object=body):
-            if codec.read_framework(body).metadata.uid != uid:
+    async with contextlib.aclosing(found) as changes:
+        async for change in changes:
+            bodies = change.items if isinstance(change, Listed) else (change.object,)
+            own = next((each for each in map(decode, bodies) if each.metadata.uid == uid), None)
+            if isinstance(change, Deleted):
+                if own is None:
+                    continue
+                own = None
+            yield own
+            if own is None:
                 return
-            found = None
-    if not isinstance(found, InvalidFramework):
-        yield found
 
 
-def _is_deleted(change: ResourceEvent, uid: str) -> bool:
-    match change:
-        case Listed(items=items):
-            return all(metadata.decode_identity(item).metadata.uid != uid for item in items)
-        case Changed(object=body):
-            return metadata.decode_identity(body).metadata.uid != uid
-        case Deleted(object=body):
-            return metadata.decode_identity(body).metadata.uid == uid
+async def watch_framework(
+    connection: Connection, framework: Framework | InvalidFramework
+) -> AsyncGenerator[Framework | None, None]:
+    """Yield the Framework as `watch_object` does, but not while it is invalid: it may be fixed later."""
+    resource = frameworks(names.group_of(framework.api_version))
+    name, uid = framework.metadata.name, framework.metadata.uid
+    found = watch_object(connection, resource, name, uid, codec.read_framework, _permanent_after_outage())
+    async with contextlib.aclosing(found) as changes:
+        async for changed in changes:
+            if not isinstance(changed, InvalidFramework):
+                yield changed
 
 
-def _permanent_after_outage(clock: Callable[[], float]) -> Callable[[ApiError], bool]:
+async def wait_until_deleted(connection: Connection, resource: Resource, name: str, uid: str) -> None:
+    """Wait until the object is deleted. A later object of the same name is ignored. Raises ApiError."""
+    found = watch_object(connection, resource, name, uid, metadata.decode_identity, _permanent_after_outage())
+    async with contextlib.aclosing(found) as changes:
+        async for _ in changes:
+            pass
+
+
+def _permanent_after_outage() -> Callable[[ApiError], bool]:
     """Return a predicate that is also true after a long outage, in which no request could be sent."""
-    began, last = clock(), clock()
+    began = last = time.monotonic()
 
     def is_permanent(error: ApiError) -> bool:
         nonlocal began, last
-        now = clock()
+        now = time.monotonic()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
         began, last = now if is_new else began, now
         return _is_permanent(error) or now - began > MAX_OUTAGE_SECONDS

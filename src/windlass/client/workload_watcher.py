@@ -14,7 +14,6 @@ from windlass.client.pods import Condition, Pod
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError
-from windlass.kubeapi.reflector import Deleted, Listed
 from windlass.kubeapi.resources import Resource
 from windlass.model.base import Sparse
 
@@ -49,8 +48,8 @@ class Workload(Sparse, frozen=True):
     def is_available(self) -> bool:
         """Whether a replica of the latest generation is available."""
         status = self.status
-        is_seen = status.observed_generation >= self.metadata.generation
-        return is_seen and status.updated_replicas > 0 and status.available_replicas > 0
+        is_current = status.observed_generation >= self.metadata.generation
+        return is_current and status.updated_replicas > 0 and status.available_replicas > 0
 
     @property
     def is_complete(self) -> bool:
@@ -76,17 +75,11 @@ async def wait_until(
 
     Raises ObjectDeletedError and ApiError.
     """
-    news = watch.watch_objects(connection, resource, field_selector=f"metadata.name={ref.name}")
-    async with contextlib.aclosing(news) as changes:
-        async for change in changes:
-            bodies = change.items if isinstance(change, Listed) else (change.object,)
-            mine = [found for found in map(_decode, bodies) if found.metadata.uid == ref.uid]
-            is_gone = bool(mine) if isinstance(change, Deleted) else isinstance(change, Listed) and not mine
-            if is_gone:
-                break
-            for found in mine:
-                if is_met(found):
-                    return found
+    found = watch.watch_object(connection, resource, ref.name, ref.uid, _decode)
+    async with contextlib.aclosing(found) as changes:
+        async for workload in changes:
+            if workload is not None and is_met(workload):
+                return workload
     raise ObjectDeletedError(f"{ref} was deleted meanwhile")
 
 
@@ -95,20 +88,22 @@ async def run_with_pods(
     pods: PodWatcher,
     seconds: float | None,
     failure: str,
-    *others: Coroutine[Any, Any, NoReturn],
-    may_go_on: Callable[[], bool] = lambda: False,
+    *checks: Coroutine[Any, Any, NoReturn],
+    may_continue: Callable[[], bool] = lambda: False,
 ) -> T:
     """Return the result of `work` while watching its pods.
 
-    After the timeout, `may_go_on` decides whether to wait longer. `failure` is the beginning of the error message.
-    Raises RejectedError if the pods fail permanently, TimedOutError, and what `others` raise.
+    After the timeout, `may_continue` decides whether to wait longer. `failure` is the beginning of the error message.
+    Raises RejectedError if the pods fail permanently, TimedOutError, and what `checks` raise.
     """
 
     async def fail() -> NoReturn:
         raise RejectedError(f"{failure}: {await pods.wait_until_unrecoverable()}")
 
     try:
-        return await pods.run_while_watching(work, fail(), *others, seconds=seconds, may_go_on=may_go_on)
+        return await pods.run_while_watching(
+            work, fail(), *checks, seconds=seconds, may_continue=may_continue
+        )
     except TimeoutError as error:
         message, reason = f"{failure} within {seconds:g} s", pods.pending_reason()
         raise TimedOutError(f"{message}: {reason}" if reason else message) from error

@@ -9,7 +9,7 @@ from windlass.install import kinds
 from windlass.install.apply import Send
 from windlass.install.options import is_created_by_install
 from windlass.k8s.metadata import ObjectMeta, decode_meta
-from windlass.kubeapi import answers, errors, requests, resources
+from windlass.kubeapi import errors, requests, resources, responses
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import Resource
 from windlass.model import states
@@ -81,7 +81,7 @@ async def _items(
     token = ""
     while True:
         request = requests.list_page(resource, namespace, label_selector, continue_token=token)
-        page = answers.decode_page(await send(request.with_accept(accept)))
+        page = responses.decode_page(await send(request.with_accept(accept)))
         for item in page.objects:
             yield item
         token = page.metadata.continue_

@@ -111,7 +111,7 @@ def anonymous(server: str) -> Access:
     """Return access without credentials, e.g. to `kubectl proxy`."""
     address = _address(server)
     tls = Tls() if address.startswith("https://") else None
-    return Access(_checked(ClusterConfig(server=address, tls=tls)))
+    return Access(_require_valid_address(ClusterConfig(server=address, tls=tls)))
 
 
 async def load(
@@ -136,7 +136,12 @@ async def load(
     is_pod = not paths and not context and bool(variables.get("KUBERNETES_SERVICE_HOST"))
     if not paths and not is_pod:
         if not home.exists():
-            return _without_credentials(server, context, home)
+            if server and not context:
+                return anonymous(server)
+            raise AccessError(
+                "no cluster configured: no kubeconfig was specified, KUBECONFIG is not set, this is not a pod, and "
+                f"{home} does not exist. Specify a kubeconfig or the address of an API server."
+            )
         paths = str(home)
 
     async def load_config() -> ClusterConfig:
@@ -146,18 +151,9 @@ async def load(
             config = files.in_cluster(variables, service_account)
         else:
             config = await files.from_files(paths, context)
-        return _checked(_with_server(config, server) if server else config)
+        return _require_valid_address(_with_server(config, server) if server else config)
 
     return Access(await load_config(), load_config, clock=clock)
-
-
-def _without_credentials(server: str, context: str, home: Path) -> Access:
-    if server and not context:
-        return anonymous(server)
-    raise AccessError(
-        "no cluster configured: no kubeconfig was specified, KUBECONFIG is not set, this is not a pod, and "
-        f"{home} does not exist. Specify a kubeconfig or the address of an API server."
-    )
 
 
 def _with_server(config: ClusterConfig, server: str) -> ClusterConfig:
@@ -175,14 +171,14 @@ def _address(server: str) -> str:
     return (server if "://" in server else f"http://{server}").rstrip("/")
 
 
-def _checked(config: ClusterConfig) -> ClusterConfig:
-    """Raise AccessError unless the address is valid."""
+def _require_valid_address(config: ClusterConfig) -> ClusterConfig:
+    """Return the configuration. Raise AccessError unless its address is valid."""
     try:
         parts = urlsplit(config.server)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_usable = False
-    if is_usable:
+        is_valid = False
+    if is_valid:
         return config
     where = f"{config.source}: " if config.source else ""
     raise AccessError(

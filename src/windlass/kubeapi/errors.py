@@ -6,8 +6,8 @@ import msgspec
 
 from windlass.model.failures import ApiFailure
 
-SHOWN_BYTES = 300
-"""Limit for the part of a foreign response that a message shows."""
+MAX_SHOWN_BYTES = 300
+"""Limit for the part of an invalid response that a message shows."""
 
 
 class AccessError(Exception):
@@ -107,29 +107,24 @@ class _Status(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Status)
 
 
-def from_answer(code: int, headers: Mapping[str, str], body: bytes) -> AnsweredError:
+def from_response(code: int, headers: Mapping[str, str], body: bytes) -> AnsweredError:
     """Return the error for a response that is not a 2xx. Header names are in their usual spelling."""
-    status = _status_of(body)
-    if status is None:
-        return _error(code, ApiFailure(code, "", _beginning(body)), _seconds(headers))
-    requested_delay = status.details.retry_after_seconds if status.details else 0
-    retry_after = _seconds(headers)
-    if retry_after is None and requested_delay > 0:
-        retry_after = float(requested_delay)
-    return _error(code, ApiFailure(code, status.reason, status.message), retry_after)
+    status, retry_after = _status_of(body), _seconds(headers)
+    failure = ApiFailure(code, "", _beginning(body))
+    if status is not None:
+        failure = ApiFailure(code, status.reason, status.message)
+        if retry_after is None and status.details is not None and status.details.retry_after_seconds > 0:
+            retry_after = float(status.details.retry_after_seconds)
+    if code == 409 and failure.reason == "AlreadyExists":
+        return AlreadyExistsError(failure, retry_after)
+    kind = ServerError if code >= 500 else _BY_CODE.get(code, AnsweredError)
+    return kind(failure, retry_after)
 
 
 def from_status(body: bytes) -> AnsweredError | None:
     """Return the error in an ERROR event of a watch; None if it is not a `Status`."""
     status = _status_of(body)
-    return None if status is None else from_answer(status.code, {}, body)
-
-
-def _error(code: int, failure: ApiFailure, retry_after: float | None) -> AnsweredError:
-    if code == 409 and failure.reason == "AlreadyExists":
-        return AlreadyExistsError(failure, retry_after)
-    kind = ServerError if code >= 500 else _BY_CODE.get(code, AnsweredError)
-    return kind(failure, retry_after)
+    return None if status is None else from_response(status.code, {}, body)
 
 
 def _status_of(body: bytes) -> _Status | None:
@@ -147,6 +142,6 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _beginning(body: bytes) -> str:
-    text = body[:SHOWN_BYTES].decode("utf-8", "replace")
-    shown = " ".join(text.split()) + ("…" if len(body) > SHOWN_BYTES else "")
+    text = body[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
+    shown = " ".join(text.split()) + ("…" if len(body) > MAX_SHOWN_BYTES else "")
     return f"the response is not a Kubernetes Status: {shown}" if shown else "the response is empty"

@@ -89,31 +89,23 @@ class _Target:
 
 def _merged(paths: str) -> kube_config.KubeConfigMerger:
     """Merge the files that are not empty. The library fails for an empty file, e.g. /dev/null; kubectl accepts it."""
-    present = [path for path in paths.split(os.pathsep) if path and _has_content(Path(path).expanduser())]
+    files = [(path, Path(path).expanduser()) for path in paths.split(os.pathsep) if path]
+    present = [path for path, file in files if file.exists() and file.stat().st_size > 0]
     if not present:
         raise AccessError("no such file, or it is empty. Specify an existing kubeconfig.")
     return kube_config.KubeConfigMerger(os.pathsep.join(present))
 
 
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
-
-
-def _chosen_context(merger: kube_config.KubeConfigMerger, wanted: str) -> str:
-    """Return the current context of the first file that has one, as in kubectl; the library uses the last."""
+def _chosen_context(merger: kube_config.KubeConfigMerger, context: str) -> str:
+    """Return the context (default: the first current context of the files, as in kubectl; the library uses the last)."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
-    known = [node["name"] for node in merger.config.value["contexts"]]
+    names = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]
-    chosen = wanted or next((name for name in current if name), "")
-    if not chosen:
-        raise AccessError(f"no current context is set. Choose one of: {_names(known)}.")
-    if chosen not in known:
-        raise AccessError(f"no such context: {chosen!r}. Choose one of: {_names(known)}.")
+    chosen = context or next((name for name in current if name), "")
+    if chosen not in names:
+        problem = f"no such context: {chosen!r}" if chosen else "no current context is set"
+        raise AccessError(f"{problem}. Choose one of: {', '.join(names) or '(none)'}.")
     return str(chosen)
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names) or "(none)"
 
 
 class _Loader(kube_config.KubeConfigLoader):
@@ -138,29 +130,24 @@ class _Loader(kube_config.KubeConfigLoader):
         self._tls: Tls | None = None
 
     def cluster_config(self, source: str) -> ClusterConfig:
-        if self._tls is None:
-            # Credentials are not sent without TLS, as in kubectl.
-            return ClusterConfig(
-                server=self.host, source=source, namespace=self._namespace(), proxy=self._proxy()
-            )
-        return ClusterConfig(
+        config = ClusterConfig(
             server=self.host,
             source=source,
-            namespace=self._namespace(),
-            headers=(*self._authorization(), *_impersonation(self._user.value)),
-            tls=self._tls,
+            namespace=self._context.get("namespace") or "default",
             proxy=self._proxy(),
+        )
+        if self._tls is None:
+            return config  # credentials are not sent without TLS, as in kubectl
+        # A token file may end with a newline, which is not allowed in a header.
+        token = getattr(self, "token", "").strip()
+        authorization = (("Authorization", token),) if token else ()
+        return msgspec.structs.replace(
+            config,
+            headers=(*authorization, *_impersonation(self._user.value)),
+            tls=self._tls,
             may_use_environment_proxy=True,
             renew_after=self._renew_after(),
         )
-
-    def _namespace(self) -> str:
-        return self._context.get("namespace") or "default"
-
-    def _authorization(self) -> Headers:
-        # A token file may end with a newline, which is not allowed in a header.
-        token = getattr(self, "token", "").strip()
-        return (("Authorization", token),) if token else ()
 
     def _proxy(self) -> str:
         proxy = self._cluster.value.get("proxy-url") or ""
@@ -171,8 +158,8 @@ class _Loader(kube_config.KubeConfigLoader):
     def _renew_after(self) -> float | None:
         if self._expires_at is not None:
             # Renewed before it expires, so that running requests do not fail.
-            left = (self._expires_at - datetime.now(UTC)).total_seconds()
-            return max(MIN_PLUGIN_INTERVAL_SEC, 0.8 * left)
+            lifetime = (self._expires_at - datetime.now(UTC)).total_seconds()
+            return max(MIN_PLUGIN_INTERVAL_SEC, 0.8 * lifetime)
         return TOKEN_FILE_INTERVAL_SEC if self._user.value.get("tokenFile") else None
 
     def _load_cluster_info(self) -> None:
@@ -182,16 +169,15 @@ class _Loader(kube_config.KubeConfigLoader):
         if not self.host.startswith("https://"):
             return
         status = self._plugin_status
-        has_certificate_of_plugin = "clientCertificateData" in status
         base = self._get_base_path(self._user.path)
+        if "clientCertificateData" in status:
+            certificate, key = status["clientCertificateData"].encode(), status["clientKeyData"].encode()
+        else:
+            certificate, key = _content(user, "client-certificate", base), _content(user, "client-key", base)
         self._tls = Tls(
             authority=_content(cluster, "certificate-authority", self._get_base_path(self._cluster.path)),
-            certificate=status["clientCertificateData"].encode()
-            if has_certificate_of_plugin
-            else _content(user, "client-certificate", base),
-            key=status["clientKeyData"].encode()
-            if has_certificate_of_plugin
-            else _content(user, "client-key", base),
+            certificate=certificate,
+            key=key,
             is_verified=not cluster.get("insecure-skip-tls-verify", False),
             server_name=cluster.get("tls-server-name") or "",
         )
@@ -208,9 +194,10 @@ class _Loader(kube_config.KubeConfigLoader):
         """Override: the library ignores when a certificate expires, and ignores a certificate next to a token."""
         exec_node = self._user["exec"]
         provider = ExecProvider(exec_node)
-        provider.args = [_command(provider.args[0], self._get_base_path(self._user.path))] + [
-            str(argument) for argument in provider.args[1:]
-        ]
+        command, *arguments = provider.args
+        if os.sep in command:  # relative to the kubeconfig, as in kubectl
+            command = str(Path(self._get_base_path(self._user.path), command))
+        provider.args = [command, *map(str, arguments)]
         status = await _run(provider, exec_node.value.get("installHint") or "")
         if not status.get("token") and not status.get("clientCertificateData"):
             raise AccessError(
@@ -281,11 +268,6 @@ def _impersonation(user: Mapping[str, Any]) -> Headers:
         for value in values
     ]
     return tuple((name, str(value)) for name, value in (*single, *groups, *extra) if value)
-
-
-def _command(command: str, base: str) -> str:
-    """Return the path of a command. With a slash it is relative to the kubeconfig, as in kubectl."""
-    return str(Path(base, command)) if os.sep in command else command
 
 
 async def _run(provider: ExecProvider, install_hint: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import msgspec
 
-from windlass.kubeapi import answers, errors, requests, watch_lines
+from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.errors import (
     AnsweredError,
     ApiError,
@@ -149,13 +149,13 @@ class Reflector:
             if not token:
                 return Listed(items, page.metadata.resource_version)
 
-    async def _page(self, size: int, token: str) -> answers.Page:
+    async def _page(self, size: int, token: str) -> responses.Page:
         request = requests.list_page(
             self._resource, self._namespace, self._label_selector, size, token, self._field_selector
         )
         body = await self._transport.send(request, LIST_SECONDS)
         try:
-            page = answers.decode_page(body)
+            page = responses.decode_page(body)
         except msgspec.DecodeError as error:
             raise UnansweredError(f"{request}: the response is not a list: {error}") from error
         if not page.metadata.resource_version:
@@ -185,33 +185,35 @@ class Reflector:
             self._failures += 1
             await self._back_off()
 
-    async def _follow(self, request: requests.Request, longest: float) -> bool:
+    async def _follow(self, request: requests.Request, max_seconds: float) -> bool:
         """Receive events until the watch ends. Return whether there were any."""
-        splitter = watch_lines.LineSplitter()
+        splitter = responses.LineSplitter()
         has_received = False
-        async with self._transport.stream(request, longest) as chunks:
+        async with self._transport.stream(request, max_seconds) as chunks:
             async for chunk in chunks:
                 for line in splitter.feed(chunk):
-                    self._take(line, request)
+                    self._receive_line(line, request)
                     has_received = True
         if splitter.has_partial_line:
             raise UnansweredError(f"{request}: the connection was closed within an event")
         return has_received
 
-    def _take(self, line: bytes, request: requests.Request) -> None:
+    def _receive_line(self, line: bytes, request: requests.Request) -> None:
         try:
-            event = watch_lines.parse(line)
-            if event.type == watch_lines.ERROR:
-                raise _error_in(event, request)
-            version = watch_lines.version_of(event.object)
+            event = responses.decode_event(line)
+            if event.type == responses.ERROR:
+                raise errors.from_status(bytes(event.object)) or UnansweredError(
+                    f"{request}: the watch ended with an error that is not a Status"
+                )
+            version = responses.version_of(event.object)
         except msgspec.DecodeError as error:
             raise UnansweredError(f"{request}: invalid watch event: {error}") from error
         match event.type:
-            case watch_lines.ADDED | watch_lines.MODIFIED:
+            case responses.ADDED | responses.MODIFIED:
                 self._receive(Changed(event.object))
-            case watch_lines.DELETED:
+            case responses.DELETED:
                 self._receive(Deleted(event.object))
-            case watch_lines.BOOKMARK:
+            case responses.BOOKMARK:
                 pass
             case unknown:
                 raise UnansweredError(f"{request}: unknown type of watch event {unknown!r}")
@@ -232,8 +234,3 @@ def must_relist(error: ApiError, failures: int) -> bool:
         return False
     is_rejection = isinstance(error, AnsweredError) and error.failure.code < 500
     return is_rejection or failures >= FAILURES_BEFORE_RELIST
-
-
-def _error_in(event: watch_lines.Event, request: requests.Request) -> ApiError:
-    error = errors.from_status(bytes(event.object))
-    return error or UnansweredError(f"{request}: the watch ended with an error that is not a Status")

@@ -1,5 +1,6 @@
 """Builds requests to the API server as values."""
 
+import functools
 from enum import StrEnum
 
 import msgspec
@@ -56,22 +57,21 @@ class Request(msgspec.Struct, frozen=True):
     subresource: str = ""
 
     def with_accept(self, accept: str) -> "Request":
-        is_list = self.verb in _VERBS_RETURNING_LISTS
-        wanted = _LIST_METADATA_ONLY if is_list and accept == METADATA_ONLY else accept
-        return msgspec.structs.replace(self, accept=wanted)
+        if accept == METADATA_ONLY and self.verb in _VERBS_RETURNING_LISTS:
+            accept = _LIST_METADATA_ONLY
+        return msgspec.structs.replace(self, accept=accept)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
 
-def get(resource: Resource, namespace: str, name: str, subresource: str = "") -> Request:
-    return _request(Verb.GET, resource, namespace, name, subresource)
+def get(resource: Resource, namespace: str, name: str, subresource: str = "", query: Query = ()) -> Request:
+    return _request(Verb.GET, resource, namespace, name, subresource, query)
 
 
 def log(namespace: str, pod: str, **parameters: str) -> Request:
     """Request the log of a container. The parameters are those of the API; empty ones are omitted."""
-    request = _request(Verb.GET, PODS, namespace, pod, "log", _non_empty(**parameters))
-    return request.with_accept("*/*")
+    return get(PODS, namespace, pod, "log", _non_empty(**parameters)).with_accept("*/*")
 
 
 def list_page(
@@ -116,25 +116,23 @@ def create(resource: Resource, namespace: str, body: bytes, field_manager: str =
     return _request(Verb.CREATE, resource, namespace, query=query, body=body, content_type=JSON)
 
 
-def replace(
-    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
+def _write(
+    verb: Verb,
+    content_type: str,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: bytes,
+    subresource: str = "",
+    field_manager: str = "",
 ) -> Request:
     query = _non_empty(fieldManager=field_manager)
-    return _request(Verb.UPDATE, resource, namespace, name, subresource, query, body, JSON)
+    return _request(verb, resource, namespace, name, subresource, query, body, content_type)
 
 
-def json_patch(
-    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
-) -> Request:
-    query = _non_empty(fieldManager=field_manager)
-    return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, JSON_PATCH)
-
-
-def merge_patch(
-    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
-) -> Request:
-    query = _non_empty(fieldManager=field_manager)
-    return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, MERGE_PATCH)
+replace = functools.partial(_write, Verb.UPDATE, JSON)
+json_patch = functools.partial(_write, Verb.PATCH, JSON_PATCH)
+merge_patch = functools.partial(_write, Verb.PATCH, MERGE_PATCH)
 
 
 def delete(

@@ -1,21 +1,27 @@
-"""The WebSocket protocol of exec: encodes and decodes messages.
+"""The WebSocket protocols of exec and port-forward: requests, and encoding and decoding of messages.
 
-The first byte of a message is its channel. After the process has ended, the error channel has a Status with the exit
-code.
+The first byte of a message is its channel. After the process of an exec has ended, the error channel has a Status with
+the exit code. A forwarded port has a data channel and an error channel; both begin with the port number in two bytes.
+That protocol cannot close a single direction.
 """
 
 import msgspec
 
-from windlass.kubeapi.requests import Request, Verb
+from windlass.kubeapi import requests
+from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import PODS
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
+PORT_DATA, PORT_ERROR = range(2)
 _CLOSE = 255
+_PORT_NUMBER_BYTES = 2
 
 CLOSING_PROTOCOL = "v5.channel.k8s.io"
 """Can signal the end of stdin; supported since Kubernetes 1.30."""
-PROTOCOLS = (CLOSING_PROTOCOL, "v4.channel.k8s.io")
+EXEC_PROTOCOLS = (CLOSING_PROTOCOL, "v4.channel.k8s.io")
 """In the order of preference."""
+PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
+"""Supported by kubelets of all releases."""
 
 
 class Size(msgspec.Struct, frozen=True, rename="pascal"):
@@ -51,22 +57,16 @@ def exec_request(
     namespace: str, pod: str, container: str, command: tuple[str, ...], *, stdin: bool, tty: bool
 ) -> Request:
     """Request to run a command. A terminal has no separate stderr."""
-    query = [("command", word) for word in command]
+    query = [("command", argument) for argument in command]
     query += [("container", container), ("stdout", "true")]
-    query += [
-        (name, "true")
-        for name, is_wanted in (("stdin", stdin), ("stderr", not tty), ("tty", tty))
-        if is_wanted
-    ]
-    return Request(
-        verb=Verb.GET,
-        method="GET",
-        resource=PODS,
-        path=PODS.path(namespace, pod, "exec"),
-        query=tuple(query),
-        namespace=namespace,
-        subresource="exec",
-    )
+    flags = {"stdin": stdin, "stderr": not tty, "tty": tty}
+    query += [(name, "true") for name, is_set in flags.items() if is_set]
+    return requests.get(PODS, namespace, pod, "exec", tuple(query))
+
+
+def port_forward_request(namespace: str, pod: str, port: int) -> Request:
+    """Request one connection to a port."""
+    return requests.get(PODS, namespace, pod, "portforward", (("ports", str(port)),))
 
 
 def message(channel: int, data: bytes) -> bytes:
@@ -100,3 +100,32 @@ def parse_result(data: bytes) -> ExecResult:
         if cause.reason == "ExitCode" and cause.message.lstrip("-").isdecimal():
             return ExecResult(int(cause.message), status.message)
     return ExecResult(None, status.message or "no reason given")
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """A message of a forwarded connection."""
+
+    data: bytes = b""
+    """Data from the pod."""
+    error: str = ""
+    """Why the connection failed."""
+
+
+class ChunkDecoder:
+    """Decodes the messages of one forwarded connection, without the port numbers."""
+
+    def __init__(self) -> None:
+        self._remaining = {PORT_DATA: _PORT_NUMBER_BYTES, PORT_ERROR: _PORT_NUMBER_BYTES}
+        """Bytes of the port number that have not arrived, by channel."""
+
+    def decode(self, received: bytes) -> Chunk:
+        """Decode a message. Messages of unknown channels are empty."""
+        channel, data = parse_message(received)
+        if channel not in self._remaining:
+            return Chunk()
+        skipped = min(len(data), self._remaining[channel])
+        self._remaining[channel] -= skipped
+        rest = data[skipped:]
+        return (
+            Chunk(data=rest) if channel == PORT_DATA else Chunk(error=rest.decode("utf-8", "replace").strip())
+        )

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -45,6 +45,7 @@ _SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
 """A watch event may be larger than a megabyte."""
 
+T = TypeVar("T")
 Observe = Callable[[Request, int, float], None]
 OnDate = Callable[[str, float], None]
 """Called with the `Date` header of a response and its latency in seconds."""
@@ -111,7 +112,9 @@ class Transport:
         try:
             async with asyncio.timeout(max_seconds), contextlib.AsyncExitStack() as stack:
                 async with asyncio.timeout(STREAM_OPEN_SECONDS):
-                    response = await self._accepted(request, stack)
+                    response = await self._with_renewal(
+                        lambda identity: self._accepted(request, identity, stack)
+                    )
                 yield _chunks(request, response)
         except TimeoutError as error:
             raise UnansweredError(f"{request}: the stream timed out") from error
@@ -123,21 +126,20 @@ class Transport:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(STREAM_OPEN_SECONDS):
-                    websocket = await self._upgraded(request, protocols, stack)
+                    websocket = await self._with_renewal(
+                        lambda identity: self._upgrade(request, protocols, identity, stack)
+                    )
             except TimeoutError as error:
                 raise UnansweredError(f"{request}: no answer within {STREAM_OPEN_SECONDS:g} s") from error
             yield Channels(request, websocket)
 
-    async def _upgraded(
-        self, request: Request, protocols: Sequence[str], stack: contextlib.AsyncExitStack
-    ) -> aiohttp.ClientWebSocketResponse:
-        """Open a WebSocket. Renew rejected credentials once."""
+    async def _with_renewal(self, attempt: Callable[[Identity], Awaitable[T]]) -> T:
+        """Run an attempt, and once more with renewed credentials if the server rejects the first ones."""
         identity = self.access.identity()
         try:
-            return await self._upgrade(request, protocols, identity, stack)
-        except UnauthorizedError as error:
-            renewed = await self._renewed(identity, error)
-            return await self._upgrade(request, protocols, renewed, stack)
+            return await attempt(identity)
+        except UnauthorizedError as rejection:
+            return await attempt(await self._renewed(identity, rejection))
 
     async def _upgrade(
         self,
@@ -163,10 +165,7 @@ class Transport:
             protocols=protocols,
             headers=[("User-Agent", self._user_agent), *identity.headers],
             max_msg_size=0,
-            ssl=identity.context or True,
-            server_hostname=identity.server_name or None,
-            proxy=self._proxy,
-            proxy_headers=self._proxy_headers,
+            **self._connection_options(identity),
         )
         with _converting_errors(request):
             try:
@@ -198,7 +197,7 @@ class Transport:
         await self._wait_for_rate_limit(request, deadline.seconds_left())
         async with self._slots, contextlib.AsyncExitStack() as stack:
             deadline.has_been_sent = True
-            response = await self._accepted(request, stack)
+            response = await self._with_renewal(lambda identity: self._accepted(request, identity, stack))
             with _converting_errors(request):
                 return await response.read()
 
@@ -215,15 +214,6 @@ class Transport:
             self._rate_limit.give_back()
             raise
 
-    async def _accepted(self, request: Request, stack: contextlib.AsyncExitStack) -> aiohttp.ClientResponse:
-        """Return a 2xx response whose body is not read yet. Renew rejected credentials once."""
-        identity = self.access.identity()
-        try:
-            return await self._answered(request, identity, stack)
-        except UnauthorizedError as error:
-            renewed = await self._renewed(identity, error)
-            return await self._answered(request, renewed, stack)
-
     async def _renewed(self, identity: Identity, rejection: UnauthorizedError) -> Identity:
         try:
             renewed = await self.access.renewed(identity)
@@ -235,9 +225,10 @@ class Transport:
             raise rejection
         return renewed
 
-    async def _answered(
+    async def _accepted(
         self, request: Request, identity: Identity, stack: contextlib.AsyncExitStack
     ) -> aiohttp.ClientResponse:
+        """Return a 2xx response whose body is not read yet."""
         began = time.monotonic()
         code = 0
         try:
@@ -245,12 +236,12 @@ class Transport:
                 response = await stack.enter_async_context(self._request(request, identity))
                 code = response.status
                 if not _is_kubernetes(response):
-                    raise NotKubernetesError(f"{request}: {_not_kubernetes(response)}")
+                    raise NotKubernetesError(f"{request}: {_not_kubernetes_message(response)}")
                 if self._on_date is not None and "Date" in response.headers:
                     self._on_date(response.headers["Date"], time.monotonic() - began)
                 if 200 <= code < 300:
                     return response
-                raise errors.from_answer(code, response.headers, await response.read())
+                raise errors.from_response(code, response.headers, await response.read())
         finally:
             self._observe(request, code, time.monotonic() - began)
 
@@ -265,12 +256,17 @@ class Transport:
             self._url(request),
             data=request.body or None,
             headers=headers,
-            ssl=identity.context or True,
-            server_hostname=identity.server_name or None,
-            proxy=self._proxy,
-            proxy_headers=self._proxy_headers,
+            **self._connection_options(identity),
             allow_redirects=False,
         )
+
+    def _connection_options(self, identity: Identity) -> dict[str, Any]:
+        return {
+            "ssl": identity.context or True,
+            "server_hostname": identity.server_name or None,
+            "proxy": self._proxy,
+            "proxy_headers": self._proxy_headers,
+        }
 
     def _url(self, request: Request) -> yarl.URL:
         query = f"?{urlencode(request.query)}" if request.query else ""
@@ -321,8 +317,7 @@ class Channels:
                     raise UnansweredError(f"{self._request}: {message.data}")
                 case _:
                     break
-        was_closed = self._websocket.close_code not in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE)
-        if not was_closed:
+        if self._websocket.close_code in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE):
             raise UnansweredError(f"{self._request}: the connection was lost")
 
 
@@ -331,7 +326,7 @@ async def _record_rejection(
 ) -> None:
     response = end.response
     if response.status >= 300:
-        rejections.append(errors.from_answer(response.status, response.headers, await response.read()))
+        rejections.append(errors.from_response(response.status, response.headers, await response.read()))
 
 
 class _Deadline:
@@ -364,8 +359,8 @@ def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
 def _socket(address: Any) -> socket.socket:
     """Return a socket with keepalive, so that a lost connection is detected within a minute."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    created = socket.socket(family, kind, protocol)
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # The names differ on macOS, and not all options exist everywhere.
     for name, value in (
         ("TCP_KEEPIDLE", 30),
@@ -376,8 +371,8 @@ def _socket(address: Any) -> socket.socket:
     ):
         option = getattr(socket, name, None)
         if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+            created.setsockopt(socket.IPPROTO_TCP, option, value)
+    return created
 
 
 async def _chunks(request: Request, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -427,7 +422,7 @@ def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
     return not is_redirect and not is_page
 
 
-def _not_kubernetes(response: aiohttp.ClientResponse) -> str:
+def _not_kubernetes_message(response: aiohttp.ClientResponse) -> str:
     target = response.headers.get("Location", "")
     redirect = f" redirect to {target}" if target else ""
     return f"the response ({response.status} {response.content_type}{redirect}) is not from a Kubernetes API server"

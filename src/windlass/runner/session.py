@@ -13,7 +13,7 @@ import msgspec
 from windlass.client.connection import Connection
 from windlass.client.submit import apply
 from windlass.client.submit.plan import SubmitPlan
-from windlass.client.submit.progress import ObjectApplied, PasswordGenerated, Progress
+from windlass.client.submit.progress import PasswordGenerated, Progress
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
 from windlass.controller.operator import Operator
@@ -294,7 +294,7 @@ def _progress_line(plan: SubmitPlan, progress: Progress) -> Line | None:
             return Line(Topic.COMPANION, now(), name, "Password", progress.message)
         case PasswordGenerated():
             return Line(Topic.COMPANION, now(), progress.job, "Password", progress.message)
-        case ObjectApplied(job=""):
+        case Progress(job=""):
             return None
     return Line(Topic.FRAMEWORK, now(), progress.job, "Preparing", progress.message)
 

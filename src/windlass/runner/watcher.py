@@ -11,7 +11,7 @@ from windlass.client import pods
 from windlass.client.logs.lines import Splitter
 from windlass.client.pods import Pod, Run
 from windlass.client.submit.plan import SubmitPlan
-from windlass.kubeapi import answers, requests
+from windlass.kubeapi import requests, responses
 from windlass.kubeapi.errors import ApiError, NotFoundError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
@@ -86,7 +86,7 @@ class Watcher:
     async def drain(self) -> None:
         """Process the remaining events and output, which arrive after the status changes that they belong to."""
         listed = await self._transport.send(requests.list_page(EVENTS, limit=0))
-        for item in answers.decode_page(listed).objects:
+        for item in responses.decode_page(listed).objects:
             self._on_event(item)
         if self._logs:
             await asyncio.wait(self._logs.values(), timeout=LAST_LOGS_SECONDS)
@@ -148,7 +148,7 @@ class Watcher:
             self._progress_files[file] = pod
         for status in pod.container_statuses if self._reads_logs else ():
             run = pod.run_of(status)
-            if status.has_begun and run not in self._logs:
+            if status.has_started and run not in self._logs:
                 self._logs[run] = asyncio.create_task(self._read_log(pod, run))
 
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:

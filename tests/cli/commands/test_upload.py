@@ -132,7 +132,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from windlass.client.upload import items, transfer
-from windlass.client.upload.shares import OnDisk
+from windlass.client.upload.shares import LocalShare
 
 share, data, most = sys.argv[1:]
 gone = 0
@@ -144,7 +144,7 @@ def moved(name, size):
         os.kill(os.getpid(), signal.SIGKILL)
 
 cargo = items.gather(transfer.project_sources("digits", [], [Path(data)]))
-asyncio.run(transfer.to_folder(OnDisk(share), cargo, transfer.Watch(moved=moved)))
+asyncio.run(transfer.to_folder(LocalShare(share), cargo, transfer.ProgressCallbacks(on_sent=moved)))
 """
 
 

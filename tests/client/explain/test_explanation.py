@@ -312,8 +312,8 @@ COUNTS = {
 def test_retry_counts_in_words(retried: RetryPolicyStatus, policy: RetryPolicySpec, words: str) -> None:
     found = explained(job(task(0), retried=retried, policy=policy)).job_retries
     assert found is not None
-    assert retries.in_words(found) == words
-    assert retries.next_in_words(found, "job") == "", "no attempt has ended"
+    assert retries.describe_counts(found) == words
+    assert retries.describe_decision(found, "job") == "", "no attempt has ended"
 
 
 # Summaries

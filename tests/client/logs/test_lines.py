@@ -18,12 +18,12 @@ STAMPS = {
 @pytest.mark.parametrize(("stamp", "nanoseconds"), STAMPS.values(), ids=STAMPS.keys())
 def test_timestamps_are_parsed(stamp: bytes, nanoseconds: int) -> None:
     assert lines.nanoseconds(stamp) == nanoseconds
-    assert lines.stamped(stamp + b" 1 2  3") == (stamp, b"1 2  3")
+    assert lines.split_timestamp(stamp + b" 1 2  3") == (stamp, b"1 2  3")
 
 
 @pytest.mark.parametrize("line", [b"", b"no time", b"2016-10-06T00:17:09Z", b"2016-10-06 00:17:09 words"])
 def test_line_without_a_timestamp(line: bytes) -> None:
-    assert lines.stamped(line) == (b"", line)
+    assert lines.split_timestamp(line) == (b"", line)
 
 
 def joined(pieces: list[Piece]) -> bytes:
@@ -36,13 +36,13 @@ def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
     pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)] + splitter.end()
     assert joined(pieces) == b"".join(chunks)
     assert not any(b"\n" in piece.data for piece in pieces)
-    assert not any(piece.is_begun for piece in pieces), "no line was long"
+    assert not any(piece.is_continuation for piece in pieces), "no line was long"
 
 
 def test_very_long_line_is_split() -> None:
     splitter = Splitter(max_bytes=4)
     pieces = [*splitter.feed(b"0123456"), *splitter.feed(b"78\nnext"), *splitter.end()]
-    assert [(piece.data, piece.is_begun, piece.is_ended) for piece in pieces] == [
+    assert [(piece.data, piece.is_continuation, piece.is_ended) for piece in pieces] == [
         (b"0123", False, False),
         (b"45678", True, True),
         (b"next", False, False),
@@ -83,9 +83,9 @@ def test_lines_after_the_clock_was_set_back_are_read() -> None:
 
 def test_resume_position() -> None:
     cursor = Cursor()
-    assert (cursor.since, cursor.has_begun) == ("", False)
+    assert (cursor.since, cursor.has_started) == ("", False)
     cursor.accepts(b"2026-01-01T00:00:05.123456789Z")
-    assert (cursor.since, cursor.has_begun) == ("2026-01-01T00:00:05Z", True)
+    assert (cursor.since, cursor.has_started) == ("2026-01-01T00:00:05Z", True)
 
 
 PART, INNER = b"x" * 16384, b"2026-01-01T00:00:01.000000000Z "
@@ -101,4 +101,4 @@ LONG_LINES = {
 @pytest.mark.parametrize("case", LONG_LINES)
 def test_timestamps_within_long_lines_are_removed(case: str) -> None:
     sent, written = LONG_LINES[case]
-    assert lines.joined(sent) == written
+    assert lines.without_inner_timestamps(sent) == written

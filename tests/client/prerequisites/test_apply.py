@@ -424,7 +424,7 @@ def test_volumes_are_mounted_before_an_image_is_pulled(scene: Scene) -> None:
     pod = scene.wait_for("pods", "digits-preflight")
 
     async def look(here: Connection) -> None:
-        watcher = PodWatcher(here, {}, name="digits-preflight")
+        watcher = PodWatcher(here, name="digits-preflight")
         watches = [asyncio.ensure_future(each) for each in watcher.watches()]
         try:
             async with asyncio.timeout(SECONDS):

@@ -137,7 +137,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_invalid_code_is_rejected(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, kind, words = REFUSED[case]
-    monkeypatch.setattr(code_archive, "MOST_FILES", 20)
+    monkeypatch.setattr(code_archive, "MAX_FILES", 20)
     make(tmp_path)
     with pytest.raises(kind) as refusal:
         code_archive.pack(tmp_path)

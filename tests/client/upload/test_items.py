@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from windlass.client.errors import ClientError
 from windlass.client.upload import items as upload_items
 from windlass.client.upload import pod_target, shares
-from windlass.client.upload.shares import Claim, Nfs, OnDisk, Share
+from windlass.client.upload.shares import Claim, LocalShare, Nfs, Share
 
 # Shares
 
 SHARES: dict[str, Share] = {
-    "/mnt/share": OnDisk("/mnt/share"),
-    "//mnt/share/": OnDisk("/mnt/share"),
-    "/mnt/share/../other": OnDisk("/mnt/other"),
+    "/mnt/share": LocalShare("/mnt/share"),
+    "//mnt/share/": LocalShare("/mnt/share"),
+    "/mnt/share/../other": LocalShare("/mnt/other"),
     "nfs://nfs.example/exports": Nfs("nfs.example", "/exports"),
     "nfs://192.168.210.19/": Nfs("192.168.210.19", "/"),
     "nfs://[fd00::1]/exports/": Nfs("[fd00::1]", "/exports"),

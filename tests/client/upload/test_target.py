@@ -27,7 +27,7 @@ from windlass.client.upload.local_target import LocalTarget
 from windlass.client.upload.pod_target import PodTarget
 from windlass.client.upload.shares import Claim
 from windlass.client.upload.target import UploadTarget
-from windlass.client.upload.transfer import Uploaded, Watch
+from windlass.client.upload.transfer import ProgressCallbacks, Uploaded
 
 MIB = 1 << 20
 
@@ -37,11 +37,11 @@ class ShellTarget(PodTarget):
 
     def __init__(self, root: Path, shell: str, tools: str) -> None:
         super().__init__(cast("Connection", None), "none", Claim("my-data"), 60)
-        self._root = self._mounted = str(root)
+        self._root = self._mount_path = str(root)
         self._shell = shell
         self._tools = tools
 
-    async def _in_pod(self, command: Sequence[str], here: Streams, stdin: AsyncIterator[bytes]) -> int:
+    async def _in_pod(self, command: Sequence[str], streams: Streams) -> int:
         process = await asyncio.create_subprocess_exec(
             self._shell,
             *command[1:],
@@ -50,12 +50,12 @@ class ShellTarget(PodTarget):
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": self._tools},
         )
-        assert process.stdin and process.stdout and process.stderr  # noqa: PT018
-        speaking = asyncio.create_task(self._speak(process.stdin, stdin))
+        assert process.stdin and process.stdout and process.stderr and streams.stdin  # noqa: PT018
+        speaking = asyncio.create_task(self._speak(process.stdin, streams.stdin))
         try:
             out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
-            here.stdout(out)
-            here.stderr(err)
+            streams.stdout(out)
+            streams.stderr(err)
             return await process.wait()
         finally:
             speaking.cancel()
@@ -118,8 +118,8 @@ class Scene:
     def cargo(self) -> UploadItems:
         return upload_items.gather({"": [self.here]})
 
-    def upload(self, **watch: Any) -> Uploaded:
-        return asyncio.run(transfer.upload(self.place, self.cargo, Watch(**watch)))
+    def upload(self, **callbacks: Any) -> Uploaded:
+        return asyncio.run(transfer.upload(self.place, self.cargo, ProgressCallbacks(**callbacks)))
 
     def check_all_files(self) -> None:
         assert files_of(self.there) == files_of(self.here)
@@ -146,7 +146,7 @@ def test_all_files_are_sent_once(scene: Scene) -> None:
     (scene.here / "a folder with nothing").mkdir()
     (scene.here / "small").chmod(0o750)
     moved: dict[str, int] = {}
-    done = scene.upload(moved=lambda name, size: moved.update({name: moved.get(name, 0) + size}))
+    done = scene.upload(on_sent=lambda name, size: moved.update({name: moved.get(name, 0) + size}))
     assert done == Uploaded(4, 4, 0, 0, 3 * MIB + 17 + 8, 3 * MIB + 17 + 8)
     assert moved == {"small": 5, "deep/er/large": 3 * MIB + 17, "deep/-rf *\n\\0101'\"$(id)": 3}
     scene.check_all_files()
@@ -221,7 +221,7 @@ def test_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[Pa
             changed.append(name)
             change(path)
 
-    scene.upload(moved=moved)
+    scene.upload(on_sent=moved)
     assert changed == ["large"]
     scene.check_all_files()
 
@@ -233,14 +233,14 @@ def test_file_that_keeps_changing_is_rejected(scene: Scene) -> None:
         path.write_bytes(os.urandom(3 * MIB))
 
     with pytest.raises(ClientError, match="large: the checksums differed twice"):
-        scene.upload(moved=moved)
+        scene.upload(on_sent=moved)
     assert not (scene.there / "large").exists()
 
 
 def test_file_deleted_during_the_upload_is_reported(scene: Scene) -> None:
     path = scene.file("large", os.urandom(3 * MIB))
     with pytest.raises(ClientError, match=r"cannot read .*large: No such file"):
-        scene.upload(moved=lambda *_: path.unlink(missing_ok=True))
+        scene.upload(on_sent=lambda *_: path.unlink(missing_ok=True))
     assert not (scene.there / "large").exists()
 
 
@@ -258,7 +258,7 @@ def test_damaged_file_is_sent_again(tmp_path: Path) -> None:
             with part.open("r+b") as file:
                 file.write(b"damage")
 
-    done = scene.upload(moved=moved)
+    done = scene.upload(on_sent=moved)
     assert damaged == ["large"]
     assert done.bytes == 6 * MIB
     scene.check_all_files()
@@ -274,12 +274,14 @@ def test_concurrent_uploads_of_a_file_do_not_mix(tmp_path: Path) -> None:
     refused: list[str] = []
 
     def moved(*_: object) -> None:
-        sending = transfer.upload(LocalTarget(scene.there), upload_items.gather({"": [other]}), Watch())
+        sending = transfer.upload(
+            LocalTarget(scene.there), upload_items.gather({"": [other]}), ProgressCallbacks()
+        )
         with ThreadPoolExecutor() as pool, pytest.raises(RejectedError) as caught:
             pool.submit(asyncio.run, sending).result()
         refused.append(str(caught.value))
 
-    scene.upload(moved=moved)
+    scene.upload(on_sent=moved)
     assert "another upload is writing .large.windlass-part" in refused[0]
     scene.check_all_files()
 

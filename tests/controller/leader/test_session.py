@@ -177,7 +177,7 @@ def failing_to_manage(error: errors.ApiError) -> Callable[..., Awaitable[tuple[s
     return managed
 
 
-@pytest.mark.parametrize("error", [errors.from_answer(503, {}, b""), errors.UnansweredError("cut")])
+@pytest.mark.parametrize("error", [errors.from_response(503, {}, b""), errors.UnansweredError("cut")])
 def test_failed_definition_update_is_retried(monkeypatch: pytest.MonkeyPatch, error: errors.ApiError) -> None:
     monkeypatch.setattr(definitions, "manage", failing_to_manage(error))
 
@@ -191,7 +191,7 @@ def test_failed_definition_update_is_retried(monkeypatch: pytest.MonkeyPatch, er
 
 @pytest.mark.parametrize("code", [403, 422])
 def test_forbidden_definition_update_is_raised(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    refusal = errors.from_answer(code, {}, b"")
+    refusal = errors.from_response(code, {}, b"")
     monkeypatch.setattr(definitions, "manage", failing_to_manage(refusal))
 
     async def story(cluster: Cluster) -> None:
@@ -218,7 +218,7 @@ def failing_once(error: errors.ApiError) -> Callable[..., Awaitable[tuple[Proble
 @pytest.mark.parametrize("code", [403, 500])
 def test_unreadable_definitions_are_ignored(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     """One who may not read them finds out by listing Frameworks; whatever else it is passes."""
-    monkeypatch.setattr(definitions, "check", failing_once(errors.from_answer(code, {}, b"")))
+    monkeypatch.setattr(definitions, "check", failing_once(errors.from_response(code, {}, b"")))
 
     async def story(cluster: Cluster) -> None:
         await cluster.define()
@@ -233,7 +233,7 @@ def test_missing_definition_is_detected_without_permission_to_read_definitions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def forbidden(_: definitions.Send) -> tuple[Problem, ...]:
-        raise errors.from_answer(403, {}, b"")
+        raise errors.from_response(403, {}, b"")
 
     monkeypatch.setattr(definitions, "check", forbidden)
 

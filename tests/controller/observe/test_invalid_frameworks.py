@@ -45,7 +45,7 @@ def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -
 
 
 def failure(code: int) -> errors.AnsweredError:
-    return errors.from_answer(code, {}, msgspec.json.encode({"kind": "Status", "code": code}))
+    return errors.from_response(code, {}, msgspec.json.encode({"kind": "Status", "code": code}))
 
 
 class Bench:

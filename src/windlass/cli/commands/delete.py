@@ -40,7 +40,7 @@ def delete(
         windlass delete digits letters --no-wait
         windlass delete digits --keep-companions
     """
-    cluster_options.run(cluster, _delete, names, timeout, waits=not no_wait, keeps_companions=keep_companions)
+    cluster_options.run(cluster, _delete, names, timeout, waits=not no_wait, keep_companions=keep_companions)
 
 
 async def _delete(
@@ -49,13 +49,13 @@ async def _delete(
     timeout: float | None,
     *,
     waits: bool,
-    keeps_companions: bool,
+    keep_companions: bool,
 ) -> None:
     """Request the deletion of all jobs before waiting for any of them."""
     from windlass.client import delete
 
     deletions, errors = await job_changes.apply_to_each(
-        names, lambda name: delete.request_deletion(connection, name, keeps_companions=keeps_companions)
+        names, lambda name: delete.request_deletion(connection, name, keep_companions=keep_companions)
     )
     for each in deletions:
         if waits:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from windlass.cli.cluster_options import ClusterOptions
 if TYPE_CHECKING:
     from windlass.cli.terminal.progress_bar import ProgressBar
     from windlass.client.upload.shares import Share
-    from windlass.client.upload.transfer import Uploaded, Watch
+    from windlass.client.upload.transfer import ProgressCallbacks, Uploaded
 
 SHARE = "WINDLASS_SHARE"
 """Environment variable with the default share."""
@@ -111,21 +110,20 @@ def upload(
     sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
     items = upload_items.gather(sources)
     bar = None if quiet else _progress_bar()
-    watch = _progress_callbacks(bar)
+    callbacks = _progress_callbacks(bar)
     try:
-        if isinstance(parsed_share, shares.OnDisk):
-            done = asyncio.run(transfer.to_folder(parsed_share, items, watch))
+        if isinstance(parsed_share, shares.LocalShare):
+            done = asyncio.run(transfer.to_folder(parsed_share, items, callbacks))
         else:
             done = cluster_options.run(
                 cluster,
                 pod_target.upload,
                 parsed_share,
                 items,
-                name=f"upload-{secrets.token_hex(4)}",
                 job=what if is_project else "",
                 image=image,
                 timeout=timeout,
-                watch=watch,
+                callbacks=callbacks,
             )
     finally:
         if bar is not None:
@@ -181,15 +179,15 @@ def _progress_bar() -> "ProgressBar":
     return ProgressBar(write, time.monotonic, columns)
 
 
-def _progress_callbacks(bar: "ProgressBar | None") -> "Watch":
+def _progress_callbacks(bar: "ProgressBar | None") -> "ProgressCallbacks":
     from windlass.cli.terminal import text as terminal_text
-    from windlass.client.upload.transfer import Watch
+    from windlass.client.upload.transfer import ProgressCallbacks
 
     if bar is None:
-        return Watch()
-    return Watch(
-        compared=bar.compared,
-        planned=lambda plan: bar.begin(plan.left),
-        moved=bar.moved,
-        noted=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
+        return ProgressCallbacks()
+    return ProgressCallbacks(
+        on_compared=bar.compared,
+        on_planned=bar.begin,
+        on_sent=bar.moved,
+        on_delay=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
     )

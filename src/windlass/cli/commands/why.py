@@ -65,7 +65,7 @@ def text(found: "Explanation", now: datetime) -> Iterator[str]:
     if found.waits:
         yield from ("", "Pending")
         for wait in found.waits:
-            yield f"  {pending.named(wait.tasks)}: {wait.reason}"
+            yield f"  {pending.shorten_names(wait.tasks)}: {wait.reason}"
     if found.history:
         yield from ("", "Earlier attempts")
         for event in found.history:
@@ -117,12 +117,12 @@ def _retry_lines(retries: "Retries | None", what: str, who: str, now: datetime) 
 
     if retries is None or (retries.follows is None and not retries.total):
         return []
-    lines = [f"  {what:<9} {explain_retries.in_words(retries)}"]
+    lines = [f"  {what:<9} {explain_retries.describe_counts(retries)}"]
     if retries.follows is not None:
         at = ""
         if retries.at is not None:
             left = (retries.at - now).total_seconds()
             when = f"in {client_explain.duration(left)}" if left > 0 else "now"
             at = f", at {event_lines.clock(retries.at)} ({when})"
-        lines.append(f"  {'':<9} {explain_retries.next_in_words(retries, who)}{at}")
+        lines.append(f"  {'':<9} {explain_retries.describe_decision(retries, who)}{at}")
     return lines

@@ -13,7 +13,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import ObjectNotFoundError
 from windlass.client.prerequisites.objects import Object
 from windlass.client.prerequisites.plan import Prerequisites
-from windlass.client.submit.progress import PasswordGenerated, Progress, Step
+from windlass.client.submit.progress import Progress, password_generated
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import SECRETS, SERVICES, Resource
@@ -81,35 +81,35 @@ def report_started(
     """Report a started companion and its generated passwords, which are shown only here."""
     job = prerequisites.job.name
     is_new = all(each.is_new for each in applied if each.body["kind"] == "Deployment")
-    report(Step(job, f"{'started' if is_new else 'updated'} {companion}"))
+    report(Progress(job, f"{'started' if is_new else 'updated'} {companion}"))
     generated, planned = (each.generated.get(companion, {}) for each in (resolved, prerequisites.resolved))
     for user, password in generated.items():
-        report(PasswordGenerated(job, password, str(companion), user))
+        report(password_generated(job, password, str(companion), user))
     if len(generated) < len(planned):
         unchanged = "the other passwords are unchanged" if generated else "the password is unchanged"
         user = " USER" if companion is Companion.HUB else ""
         change = f"change it with `windlass {companion} {job} --new-password{user}`"
-        report(Step(job, f"{companion}: {unchanged}: {change}"))
+        report(Progress(job, f"{companion}: {unchanged}: {change}"))
 
 
-async def _tensorboard_service(connection: Connection, job: str, wanted: str, report: Report) -> str:
-    """Return the name of TensorBoard's Service, which differs from `wanted` if another owner has that Service."""
+async def _tensorboard_service(connection: Connection, job: str, name: str, report: Report) -> str:
+    """Return the name of TensorBoard's Service, which differs from `name` if another owner has that Service."""
     own = servers.labels_of(job, Companion.TENSORBOARD)
-    chosen, found = wanted, await _find(connection, SERVICES, wanted)
+    chosen, found = name, await _find(connection, SERVICES, name)
     labels = {} if found is None else found.body["metadata"].get("labels") or {}
     if found is not None and not own.items() <= labels.items():
         chosen = servers.name_of(job, Companion.TENSORBOARD)
-    if chosen != wanted:
+    if chosen != name:
         other = labels.get(names.JOB_LABEL, "")
-        whose = f"belongs to the job {other}" if other else "was not created by Windlass"
-        report(Step(job, f"tensorboard: Service {wanted} {whose}: using the name {chosen}"))
+        origin = f"belongs to the job {other}" if other else "was not created by Windlass"
+        report(Progress(job, f"tensorboard: Service {name} {origin}: using the name {chosen}"))
     # A Service of an earlier name would lead to the same TensorBoard.
     selector = companion_status.selector(job, Companion.TENSORBOARD)
-    await _remove_all_but(connection, SERVICES, selector, {chosen})
+    await _delete_others(connection, SERVICES, selector, {chosen})
     return chosen
 
 
-async def remove_unused(
+async def delete_unused(
     connection: Connection, job: str, companion: Companion, applied: Sequence[Object]
 ) -> None:
     """Delete passwords and roles that an earlier job file required and this one does not."""
@@ -117,21 +117,21 @@ async def remove_unused(
         return
     selector = companion_status.selector(job, companion)
     for kind in _OPTIONAL_KINDS:
-        wanted = {each.name for each in applied if each.body["kind"] == kind.name}
-        await _remove_all_but(connection, kind.resource, selector, wanted)
+        used = {each.name for each in applied if each.body["kind"] == kind.name}
+        await _delete_others(connection, kind.resource, selector, used)
 
 
-async def _remove_all_but(
-    connection: Connection, resource: Resource, selector: str, wanted: Collection[str]
+async def _delete_others(
+    connection: Connection, resource: Resource, selector: str, used: Collection[str]
 ) -> None:
-    """Delete other objects of the companion. A user who may not list them has not created any."""
+    """Delete the objects of the companion that are not used. A user who may not list them has not created any."""
     try:
         listed = await lookup.list_objects(connection, resource, connection.namespace, selector)
     except (ForbiddenError, NotFoundError):
         return
     for each in listed:
         found: Json = msgspec.json.decode(each)["metadata"]
-        if found["name"] in wanted:
+        if found["name"] in used:
             continue
         with contextlib.suppress(NotFoundError, ConflictError):  # already deleted
             await connection.send(

@@ -21,14 +21,14 @@ from windlass.wire import diagnostics
 async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
     """Set and return a new password, of a hub for one user. Raises ClientError and ApiError."""
     user = user.lower()  # a hub converts names to lower case
-    secret = await _secret(connection, view)
+    secret = await _find_secret(connection, view)
     hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
     if not hashes:
         raise ClientError(
             f"the Secret {secret['metadata']['name']} contains no passwords in the format of Windlass"
         )
     if user not in hashes:
-        users = await _users(connection, view) if ALL_USERS in hashes else list(hashes)
+        users = await _list_users(connection, view) if ALL_USERS in hashes else list(hashes)
         if users and user not in users:
             raise ObjectNotFoundError(
                 f"{view} has no user {diagnostics.quoted(user)}, only {', '.join(users)}"
@@ -37,7 +37,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     # Hashing is slow on purpose.
     hashed = await asyncio.to_thread(password_files.hash_password, view.companion, password)
     hashes = {**hashes, user: hashed}
-    await _write(connection, view, secret, hashes)
+    await _update_secret(connection, view, secret, hashes)
     try:
         await _replace_pod(connection, view, hashes)
     except AnsweredError as error:
@@ -48,7 +48,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     return password
 
 
-async def _secret(connection: Connection, view: CompanionView) -> Json:
+async def _find_secret(connection: Connection, view: CompanionView) -> Json:
     """Return the Secret that its pod reads."""
     listed = await lookup.list_objects(connection, SECRETS, connection.namespace, view.label_selector)
     for each in listed:
@@ -61,7 +61,7 @@ async def _secret(connection: Connection, view: CompanionView) -> Json:
     )
 
 
-async def _users(connection: Connection, view: CompanionView) -> list[str]:
+async def _list_users(connection: Connection, view: CompanionView) -> list[str]:
     """Return the users of a hub. Empty if its job file names none, or if they may not be read."""
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, connection.namespace, view.name))
@@ -70,7 +70,9 @@ async def _users(connection: Connection, view: CompanionView) -> list[str]:
     return hub.users_in(msgspec.json.decode(answer).get("data") or {})
 
 
-async def _write(connection: Connection, view: CompanionView, secret: Json, hashes: dict[str, str]) -> None:
+async def _update_secret(
+    connection: Connection, view: CompanionView, secret: Json, hashes: dict[str, str]
+) -> None:
     metadata = {name: secret["metadata"][name] for name in ("uid", "resourceVersion")}
     texts = password_files.files(view.companion, hashes)
     data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}

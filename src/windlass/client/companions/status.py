@@ -9,9 +9,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from windlass.client import embedded, lookup, pod_watcher, pods, workload_watcher
-from windlass.client.companions import objects as companion_objects
-from windlass.client.companions.objects import Deployment, Found, Service, ServicePort
+from windlass.client import lookup, pod_watcher, pods, workload_watcher
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError, TimedOutError
 from windlass.client.owned_objects import MAX_LABEL_LENGTH
@@ -19,10 +17,12 @@ from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
 from windlass.client.port_forward import LOOPBACK, Forward
 from windlass.k8s import formats
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import DEPLOYMENTS, PODS, SERVICES, Resource
 from windlass.model import names
-from windlass.model.companions import Companion, ServiceType
+from windlass.model.base import Sparse
+from windlass.model.companions import Companion, ServiceType, companion_from_labels
 from windlass.model.pods import PodPhase
 from windlass.render.companions import servers
 
@@ -37,7 +37,61 @@ _LOGDIR = "--logdir="
 
 Note = Callable[[str], None]
 """Called with a note about what could not be read."""
-T = TypeVar("T")
+
+
+# Objects as the API server returns them
+
+
+class _Template(Sparse, frozen=True):
+    spec: PodSpec = PodSpec()
+
+
+class _DeploymentSpec(Sparse, frozen=True):
+    template: _Template = _Template()
+
+
+class Deployment(Sparse, frozen=True):
+    metadata: OwnedObjectMeta = OwnedObjectMeta()
+    spec: _DeploymentSpec = _DeploymentSpec()
+
+
+class ServicePort(Sparse, frozen=True):
+    port: int = 0
+    target_port: int | str = 0
+    node_port: int = 0
+
+
+class _ServiceSpec(Sparse, frozen=True):
+    type: str = ""
+    ports: tuple[ServicePort, ...] = ()
+
+
+class _Ingress(Sparse, frozen=True):
+    ip: str = ""
+    hostname: str = ""
+
+
+class _LoadBalancer(Sparse, frozen=True):
+    ingress: tuple[_Ingress, ...] | None = ()
+
+
+class _ServiceStatus(Sparse, frozen=True):
+    load_balancer: _LoadBalancer = _LoadBalancer()
+
+
+class Service(Sparse, frozen=True):
+    metadata: OwnedObjectMeta = OwnedObjectMeta()
+    spec: _ServiceSpec = _ServiceSpec()
+    status: _ServiceStatus = _ServiceStatus()
+
+
+_decode_deployment = msgspec.json.Decoder(Deployment).decode
+_decode_service = msgspec.json.Decoder(Service).decode
+
+_Labelled = TypeVar("_Labelled", Deployment, Service, Pod)
+
+
+# Views
 
 
 class State(StrEnum):
@@ -103,23 +157,35 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
     if not formats.is_object_name(job) or len(job) > MAX_LABEL_LENGTH:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
-    found = Found(
-        companion_objects.by_companion(
-            map(companion_objects.decode_deployment, await _listed(connection, DEPLOYMENTS, labels, note))
-        ),
-        companion_objects.by_companion(
-            map(companion_objects.decode_service, await _listed(connection, SERVICES, labels, note))
-        ),
-        companion_objects.by_companion(map(pods.decode, await _listed(connection, PODS, labels, note))),
-    )
-    is_behind_nodes = any(service.spec.type == ServiceType.NODE_PORT for _, service in found.services)
+    deployments = list(map(_decode_deployment, await _listed(connection, DEPLOYMENTS, labels, note)))
+    services = list(map(_decode_service, await _listed(connection, SERVICES, labels, note)))
+    found_pods = list(map(pods.decode, await _listed(connection, PODS, labels, note)))
+    is_behind_nodes = any(service.spec.type == ServiceType.NODE_PORT for service in services)
     # An embedded cluster assigns node ports, but nothing listens on them.
-    has_node_ports = is_behind_nodes and not await embedded.is_embedded(connection)
-    return tuple(
-        _view(connection.namespace, job, each, found, has_node_ports=has_node_ports)
-        for each in Companion
-        if found.has(each)
-    )
+    has_node_ports = is_behind_nodes and not await connection.is_embedded()
+    found = []
+    for each in Companion:
+        own_pods = sorted(_of(each, found_pods), key=lambda pod: str(pod.metadata.creation_timestamp))
+        deployment = next(iter(_of(each, deployments)), None)
+        service = next(iter(_of(each, services)), None)
+        if deployment is None and service is None and not own_pods:
+            continue
+        found.append(
+            _view(
+                connection.namespace,
+                job,
+                each,
+                deployment or Deployment(),
+                service or Service(),
+                own_pods[-1] if own_pods else None,
+                has_node_ports=has_node_ports,
+            )
+        )
+    return tuple(found)
+
+
+def _of(companion: Companion, objects: list[_Labelled]) -> list[_Labelled]:
+    return [each for each in objects if companion_from_labels(each.metadata.labels) is companion]
 
 
 async def find(
@@ -143,21 +209,21 @@ async def until_ready(
 ) -> CompanionView:
     """Wait until the companion is ready and return it. Raises ClientError with the last lines of its log."""
     view = await find(connection, job, companion)
-    watcher = PodWatcher(connection, {}, label_selector=view.label_selector)
-    otherwise = f"{companion} of {job} is not ready"
+    watcher = PodWatcher(connection, label_selector=view.label_selector)
+    failure = f"{companion} of {job} is not ready"
 
     async def crash() -> NoReturn:
         await watcher.wait_until(lambda: _is_unrecoverable(watcher.pods))
-        raise RejectedError(f"cannot start {companion} of {job}: {_how_it_ended(watcher.pods[-1])}")
+        raise RejectedError(f"cannot start {companion} of {job}: {_failure_text(watcher.pods[-1])}")
 
     try:
         with connection.explaining():
             await workload_watcher.run_with_pods(
-                _wait_until_available(connection, view, watcher), watcher, timeout, otherwise, crash()
+                _wait_until_available(connection, view, watcher), watcher, timeout, failure, crash()
             )
     except (RejectedError, TimedOutError) as error:
-        said = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
-        raise type(error)(f"{error}\n{said}" if said else str(error)) from error
+        lines = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
+        raise type(error)(f"{error}\n{lines}" if lines else str(error)) from error
     return await find(connection, job, companion)
 
 
@@ -206,27 +272,25 @@ async def _listed(connection: Connection, resource: Resource, labels: str, note:
 async def _jobs_with_companions(connection: Connection) -> set[str]:
     """Return the jobs with companions, which may have outlived their jobs."""
     listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
-    return {
-        companion_objects.decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed
-    } - {""}
-
-
-# Views
+    return {_decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed} - {""}
 
 
 def _view(
-    namespace: str, job: str, companion: Companion, found: Found, *, has_node_ports: bool
+    namespace: str,
+    job: str,
+    companion: Companion,
+    deployment: Deployment,
+    service: Service,
+    pod: Pod | None,
+    *,
+    has_node_ports: bool,
 ) -> CompanionView:
-    deployment = _first(companion, found.deployments) or Deployment()
-    service = _first(companion, found.services) or Service()
-    mine = sorted(_all(companion, found.pods), key=lambda pod: str(pod.metadata.creation_timestamp))
-    pod = mine[-1] if mine else None
     state, reason = _state_of(pod)
-    own = service.spec.ports[0] if service.spec.ports else ServicePort()
+    port = service.spec.ports[0] if service.spec.ports else ServicePort()
     spec = deployment.spec.template.spec if deployment.metadata.uid or pod is None else pod.spec
-    declared = [port.container_port for each in spec.containers for port in each.ports]
-    outside = _outside(service, own, pod, has_node_ports=has_node_ports)
-    inside = f"{service.metadata.name}.{namespace}.svc:{own.port}" if service.metadata.name else ""
+    declared = next((port.container_port for each in spec.containers for port in each.ports), 0)
+    external = _external_address(service, port, pod, has_node_ports=has_node_ports)
+    internal = f"{service.metadata.name}.{namespace}.svc:{port.port}" if service.metadata.name else ""
     return CompanionView(
         companion=companion,
         job=job,
@@ -238,42 +302,29 @@ def _view(
         pod=pod.name if pod is not None else "",
         service=service.metadata.name,
         service_type=service.spec.type,
-        port=own.port,
-        pod_port=own.target_port if isinstance(own.target_port, int) and own.target_port else _any(declared),
-        url=f"http://{outside or inside}/" if outside or inside else "",
-        is_exposed=bool(outside),
+        port=port.port,
+        pod_port=port.target_port if isinstance(port.target_port, int) and port.target_port else declared,
+        url=f"http://{external or internal}/" if external or internal else "",
+        is_exposed=bool(external),
         is_kept=bool(deployment.metadata.uid) and not deployment.metadata.owner_references,
         logdir=_logdir(spec),
         secrets=tuple(volume.secret.secret_name for volume in spec.volumes if volume.secret is not None),
     )
 
 
-def _all(companion: Companion, among: Sequence[tuple[Companion, T]]) -> list[T]:
-    return [found for each, found in among if each == companion]
-
-
-def _first(companion: Companion, among: Sequence[tuple[Companion, T]]) -> T | None:
-    return next(iter(_all(companion, among)), None)
-
-
-def _any(ports: Sequence[int]) -> int:
-    return ports[0] if ports else 0
-
-
 def _logdir(spec: PodSpec) -> str:
-    words = (word for container in spec.containers for word in container.command)
-    return next((word.removeprefix(_LOGDIR) for word in words if word.startswith(_LOGDIR)), "")
+    arguments = (each for container in spec.containers for each in container.command)
+    return next((each.removeprefix(_LOGDIR) for each in arguments if each.startswith(_LOGDIR)), "")
 
 
-def _outside(service: Service, own: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
+def _external_address(service: Service, port: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
     """Return host and port outside the cluster; empty without them."""
     match service.spec.type:
         case ServiceType.LOAD_BALANCER:
-            given = service.status.load_balancer.ingress or ()
-            hosts = [each.ip or each.hostname for each in given]
-            return f"{_host(hosts[0])}:{own.port}" if hosts and hosts[0] else ""
+            hosts = [each.ip or each.hostname for each in service.status.load_balancer.ingress or ()]
+            return f"{_host(hosts[0])}:{port.port}" if hosts and hosts[0] else ""
         case ServiceType.NODE_PORT if pod is not None and pod.status.host_ip and has_node_ports:
-            return f"{_host(pod.status.host_ip)}:{own.node_port}"
+            return f"{_host(pod.status.host_ip)}:{port.node_port}"
     return ""
 
 
@@ -293,7 +344,7 @@ def _state_of(pod: Pod | None) -> tuple[State, str]:
         return State.RUNNING, ""
     if _has_failed(pod):
         last = pod_watcher.termination_message(pod).splitlines()[-1:]
-        return State.FAILED, ": ".join((_how_it_ended(pod), *last))
+        return State.FAILED, ": ".join((_failure_text(pod), *last))
     blocking_reason = pod_watcher.blocking_reason(pod)
     return (State.WAITING, blocking_reason) if blocking_reason else (State.STARTING, "")
 
@@ -325,7 +376,7 @@ def _exit_code(status: ContainerStatus) -> int:
     return ended.exit_code if ended is not None else 0
 
 
-def _how_it_ended(pod: Pod) -> str:
+def _failure_text(pod: Pod) -> str:
     """Return how a pod ended, in one line."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:

@@ -21,9 +21,8 @@ from windlass.client.explain.retries import Retries
 from windlass.client.logs import container_log
 from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
-from windlass.client.views import JobState
+from windlass.client.views import JobState, JobView
 from windlass.kubeapi.errors import ApiError, ForbiddenError
-from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.framework import Framework
 
 NO_CONTROLLER_SECONDS = 15.0
@@ -71,24 +70,24 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> Explanation:
-    seen = views.job_view(framework)
+    view = views.job_view(framework)
     failure = failures.first_failure(framework)
     outcome = _outcome(framework)
     known = Explanation(
         job=framework.name,
         namespace=framework.namespace,
-        state=seen.state,
+        state=view.state,
         summary="",
-        attempt=seen.attempt,
-        since=seen.completed or seen.changed or seen.created,
+        attempt=view.attempt,
+        since=view.completed or view.changed or view.created,
         outcome=outcome,
         failure=failure,
         job_retries=explain_retries.of_job(framework),
-        task_retries=_retries_of(framework, failure),
+        task_retries=explain_retries.of_task(framework, failure.task) if failure is not None else None,
         waits=() if outcome is not None else pending.waits(framework, pods, events),
         history=_history(framework, events),
     )
-    summary, advice = _summarize(_Case(framework, known, now))
+    summary, advice = _summarize(framework, view, known, now)
     return msgspec.structs.replace(known, summary=f"{framework.name} {summary}", advice=advice)
 
 
@@ -96,25 +95,15 @@ def _outcome(framework: Framework) -> Outcome | None:
     ended = None if framework.status is None else framework.status.attempt_status.completion_status
     if ended is None:
         return None
+    trigger = ended.trigger
     return Outcome(
         code=ended.code,
         phrase=ended.phrase,
         failure_class=failures.class_of(ended.type) if ended.type.is_failed else "",
-        because=_because(ended),
+        because=f"{trigger.message} (by {trigger.task_role_name}-{trigger.task_index})"
+        if trigger is not None
+        else ended.diagnostics,
     )
-
-
-def _because(ended: FrameworkAttemptCompletionStatus) -> str:
-    trigger = ended.trigger
-    if trigger is None:
-        return ended.diagnostics
-    return f"{trigger.message} (by {trigger.task_role_name}-{trigger.task_index})"
-
-
-def _retries_of(framework: Framework, failure: Failure | None) -> Retries | None:
-    if failure is None:
-        return None
-    return explain_retries.of_task(framework, tasks.parse_task(f"{framework.name}/{failure.task}")[1])
 
 
 def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]:
@@ -132,18 +121,41 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
 
 # Summaries and advice by state
 
-_Summary = tuple[str, str]
+
+def _summarize(framework: Framework, view: JobView, known: Explanation, now: datetime) -> tuple[str, str]:
+    """Return the summary without the name of the job, and advice, which may be empty."""
+    match known.state:
+        case JobState.SUBMITTED:
+            return _summarize_submitted(framework, now)
+        case JobState.BLOCKED:
+            return f"is blocked: {view.reason}", ""
+        case JobState.HELD:
+            return "is held: its executionType is Create", "Set its executionType to Start to start it."
+        case JobState.SUSPENDED:
+            return "is suspended", f"Resume it with `windlass resume {view.name}`."
+        case JobState.PENDING:
+            return _summarize_pending(view, known)
+        case JobState.RUNNING:
+            return _summarize_running(view, known), ""
+        case JobState.STOPPING:
+            return f"is stopping attempt {view.attempt}: {_cause(known)}; its pods are being deleted", ""
+        case JobState.RETRYING:
+            return f"completed attempt {view.attempt}: {_cause(known)}", ""
+        case JobState.SUCCEEDED:
+            retries = known.job_retries.total if known.job_retries is not None else 0
+            attempt = f" in attempt {retries}" if retries else ""
+            failed = f", although {view.failed} of its tasks failed" if view.failed else ""
+            return f"succeeded{attempt}{failed}", ""
+        case JobState.FAILED:
+            return f"failed: {_cause(known)}", ""
+        case JobState.STOPPED:
+            return "was stopped on request", ""
+    return "is being deleted", ""
 
 
-class _Case(msgspec.Struct, frozen=True):
-    framework: Framework
-    known: Explanation
-    now: datetime
-
-
-def _submitted(case: _Case) -> _Summary:
-    created = case.framework.metadata.creation_timestamp
-    age = (case.now - created).total_seconds() if created is not None else 0.0
+def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]:
+    created = framework.metadata.creation_timestamp
+    age = (now - created).total_seconds() if created is not None else 0.0
     if age < NO_CONTROLLER_SECONDS:
         return "was just submitted; no controller has processed it yet", ""
     advice = (
@@ -153,107 +165,48 @@ def _submitted(case: _Case) -> _Summary:
     return f"is pending: no controller has processed it for {duration(age)}", advice
 
 
-def _blocked(case: _Case) -> _Summary:
-    return f"is blocked: {views.job_view(case.framework).reason}", ""
+def _summarize_pending(view: JobView, known: Explanation) -> tuple[str, str]:
+    if known.waits:
+        first = known.waits[0]
+        return f"is pending: {pending.shorten_names(first.tasks)}: {first.reason}", ""
+    if not any(view.roles.values()):
+        return "is pending: it has no tasks", f"Add a task with `windlass scale {view.name} ROLE=1`."
+    return f"is about to start attempt {view.attempt}", ""
 
 
-def _suspended(case: _Case) -> _Summary:
-    return "is suspended", f"Resume it with `windlass resume {case.framework.name}`."
+def _summarize_running(view: JobView, known: Explanation) -> str:
+    attempt = f", in attempt {view.attempt}" if view.attempt else ""
+    summary = f"is running: {view.running} of {view.total} tasks{attempt}"
+    if known.failure is not None:
+        return f"{summary}; {_failure_text(known.failure)}"
+    waiting = [name for wait in known.waits for name in wait.tasks]
+    return f"{summary}; pending: {pending.shorten_names(waiting)}" if waiting else summary
 
 
-def _pending(case: _Case) -> _Summary:
-    if case.known.waits:
-        first = case.known.waits[0]
-        return f"is pending: {pending.named(first.tasks)}: {first.reason}", ""
-    has_tasks = any(role.task_number for role in case.framework.spec.task_roles)
-    if not has_tasks:
-        scale = f"Add a task with `windlass scale {case.framework.name} ROLE=1`."
-        return "is pending: it has no tasks", scale
-    return f"is about to start attempt {case.known.attempt}", ""
-
-
-def _running(case: _Case) -> _Summary:
-    view = views.job_view(case.framework)
-    how = f"is running: {view.running} of {view.total} tasks"
-    again = f", in attempt {case.known.attempt}" if case.known.attempt else ""
-    if case.known.failure is not None:
-        return f"{how}{again}; {_failed(case.known.failure)}", ""
-    waiting = [name for wait in case.known.waits for name in wait.tasks]
-    return f"{how}{again}" + (f"; pending: {pending.named(waiting)}" if waiting else ""), ""
-
-
-def _stopping(case: _Case) -> _Summary:
-    return f"is stopping attempt {case.known.attempt}: {_ended(case.known)}; its pods are being deleted", ""
-
-
-def _retrying(case: _Case) -> _Summary:
-    return f"completed attempt {case.known.attempt}: {_ended(case.known)}", ""
-
-
-def _succeeded(case: _Case) -> _Summary:
-    failed = 0 if case.framework.status is None else case.framework.status.summary.failed
-    although = f", although {failed} of its tasks failed" if failed else ""
-    retries = case.known.job_retries.total if case.known.job_retries is not None else 0
-    after = f" in attempt {retries}" if retries else ""
-    return f"succeeded{after}{although}", ""
-
-
-def _failed_job(case: _Case) -> _Summary:
-    return f"failed: {_ended(case.known)}", ""
-
-
-_SUMMARIES: dict[JobState, Callable[[_Case], _Summary]] = {
-    JobState.SUBMITTED: _submitted,
-    JobState.BLOCKED: _blocked,
-    JobState.SUSPENDED: _suspended,
-    JobState.PENDING: _pending,
-    JobState.RUNNING: _running,
-    JobState.STOPPING: _stopping,
-    JobState.RETRYING: _retrying,
-    JobState.SUCCEEDED: _succeeded,
-    JobState.FAILED: _failed_job,
-}
-
-
-_FIXED: dict[JobState, _Summary] = {
-    JobState.HELD: (
-        "is held: its executionType is Create",
-        "Set its executionType to Start to start it.",
-    ),
-    JobState.STOPPED: ("was stopped on request", ""),
-    JobState.DELETING: ("is being deleted", ""),
-}
-
-
-def _summarize(case: _Case) -> _Summary:
-    state = case.known.state
-    return _FIXED[state] if state in _FIXED else _SUMMARIES[state](case)
-
-
-def _ended(known: Explanation) -> str:
+def _cause(known: Explanation) -> str:
     """Return how the attempt ended: by a failed task or by another cause."""
     outcome, failure = known.outcome, known.failure
     if failure is not None and (outcome is None or outcome.code == failure.code):
-        return _failed(failure)
+        return _failure_text(failure)
     if outcome is None:
         return "unknown outcome"
     code = f"{outcome.phrase} ({outcome.code})"
     return f"{code}: {outcome.because}" if outcome.because else code
 
 
-def _failed(failure: Failure) -> str:
+def _failure_text(failure: Failure) -> str:
     on = f" on {failure.node}" if failure.node else ""
     return f"{views.failure_text(failure.task, failure.code, failure.phrase)}{on}"
 
 
 def duration(seconds: float) -> str:
     """Return the duration in at most two units, e.g. `3 min` or `1 h 5 min`."""
-    whole = max(0, int(seconds))
+    left = max(0, int(seconds))
     for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit} {rest} {name}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
+        if left >= size:
+            rest = left % size // smaller
+            return f"{left // size} {unit} {rest} {name}" if rest else f"{left // size} {unit}"
+    return f"{left} s"
 
 
 # Reading from the cluster
@@ -286,8 +239,8 @@ async def read(
 
 async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[Pod], count: int) -> Failure:
     """Add the last lines of the log, or those stored in the status if there is no log."""
-    kept = failure.lines[-count:] if count else ()
-    failure = msgspec.structs.replace(failure, lines=kept, lines_from=failure.lines_from if kept else "")
+    stored = failure.lines[-count:] if count else ()
+    failure = msgspec.structs.replace(failure, lines=stored, lines_from=failure.lines_from if stored else "")
     pod = next((each for each in pods if each.uid == failure.pod_uid), None)
     if pod is None or not count:
         return failure

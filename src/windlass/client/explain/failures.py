@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from windlass.client import tasks
+from windlass.client import tasks, views
 from windlass.client.pods import Task
 from windlass.model.completion import (
-    CompletionCode,
     CompletionType,
     ContainerCompletionStatus,
     TaskAttemptCompletionStatus,
@@ -15,8 +14,6 @@ from windlass.model.completion import (
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
 
-ENDED_BY_CONTROLLER = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
-"""Codes of tasks that did not fail: the attempt of the job ended, or the task was removed by scaling."""
 UNKNOWN = "unknown"
 MEANINGS = {
     "Transient": "may succeed when retried",
@@ -58,7 +55,7 @@ def first_failure(framework: Framework) -> Failure | None:
         for task, status in tasks.statuses(framework)
         if (ended := status.attempt_status.completion_status) is not None
         and ended.type.is_failed
-        and ended.code not in ENDED_BY_CONTROLLER
+        and ended.code not in views.ENDED_BY_CONTROLLER
         and not status.deletion_pending
     ]
     if not failed:
@@ -114,7 +111,7 @@ def class_of(kind: CompletionType) -> str:
 
 
 def meaning_of(failure_class: str) -> str:
-    return next((words for name, words in MEANINGS.items() if name in failure_class), "")
+    return next((meaning for name, meaning in MEANINGS.items() if name in failure_class), "")
 
 
 def _lines(message: str) -> tuple[str, ...]:

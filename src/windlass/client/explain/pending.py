@@ -40,15 +40,15 @@ def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -
     """Return why the task is pending; empty if it is not."""
     pod = _pod_of(status.attempt_status, pods)
     if status.state is RUNNING and pod is not None:
-        return _why_restarted(pod)
+        return _restart_reason(pod)
     if status.state not in _WAITING:
         return ""
     if pod is None:
-        return _last(events, lambda event: event.reason == _POSTPONED) or NO_POD
+        return _last_message(events, lambda event: event.reason == _POSTPONED) or NO_POD
     reason = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_containers)), "")
     is_unspecific = reason in ("", "ContainerCreating", "PodInitializing")
     if is_unspecific:
-        return _last(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING
+        return _last_message(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING
     return reason
 
 
@@ -61,7 +61,7 @@ def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
     return pod if is_of_attempt else None
 
 
-def _why_restarted(pod: Pod) -> str:
+def _restart_reason(pod: Pod) -> str:
     """Return why a container of a running pod is waiting for its restart."""
     for container in pod.status.container_statuses:
         waiting, last = container.state.waiting, container.last_state.terminated
@@ -73,13 +73,13 @@ def _why_restarted(pod: Pod) -> str:
     return ""
 
 
-def _last(events: Sequence[Event], is_meant: Callable[[Event], bool]) -> str:
-    found = [event for event in events if is_meant(event)]
+def _last_message(events: Sequence[Event], matches: Callable[[Event], bool]) -> str:
+    found = [event for event in events if matches(event)]
     return f"{found[-1].reason}: {found[-1].message}" if found else ""
 
 
-def named(names: Sequence[str], most: int = 4) -> str:
+def shorten_names(names: Sequence[str], max_names: int = 4) -> str:
     """Return the names in a short form: `worker-0, worker-1, worker-2 and 5 more`."""
-    if len(names) <= most:
+    if len(names) <= max_names:
         return ", ".join(names)
-    return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+    return f"{', '.join(names[: max_names - 1])} and {len(names) - max_names + 1} more"

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from windlass.client import tasks
-from windlass.client.pods import Task
 from windlass.decide import retry
 from windlass.decide.types import Rules
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED, Framework, RetryPolicySpec
 from windlass.model.states import ATTEMPT_COMPLETED
-from windlass.model.status import RetryPolicyStatus, TaskStatus
+from windlass.model.status import FrameworkAttemptStatus, TaskAttemptStatus
 
 JOB_ENDED_FIRST = "the attempt of the job had ended"
 _RULES = Rules()
@@ -45,71 +44,59 @@ def of_job(framework: Framework) -> Retries | None:
     status = framework.status
     if status is None:
         return None
-    held = status.holding.suspended_count
-    known = _known(framework.spec.retry_policy, status.retry_policy_status, held)
-    ended = status.attempt_status.completion_status
-    if ended is None:
-        return known
     history = retry.RetryHistory(
         uid=framework.uid,
         retried=status.retry_policy_status,
-        suspended_count=held,
+        suspended_count=status.holding.suspended_count,
         is_framework=True,
     )
-    decision = retry.decide_retry(framework.spec.retry_policy, history, ended.code, ended.type, _RULES)
-    is_waiting = status.state is ATTEMPT_COMPLETED
-    at = _due(status.attempt_status.completion_time, status.retry_policy_status) if is_waiting else None
-    return msgspec.structs.replace(known, follows=decision.should_retry, reason=decision.reason, at=at)
+    retries = _retries(framework.spec.retry_policy, history, status.attempt_status)
+    return retries if status.state is ATTEMPT_COMPLETED else msgspec.structs.replace(retries, at=None)
 
 
-def of_task(framework: Framework, task: Task) -> Retries | None:
-    """Return the retries of a task; None if it has no status."""
-    status, role = tasks.status_of(framework, task), framework.spec.role(task.role)
-    if status is None:
+def of_task(framework: Framework, name: str) -> Retries | None:
+    """Return the retries of a task, e.g. worker-1; None if it has no status."""
+    found = next((each for each in tasks.statuses(framework) if str(each[0]) == name), None)
+    if found is None or framework.status is None:
         return None
+    task, status = found
+    role = framework.spec.role(task.role)
     policy = role.task.retry_policy if role is not None else RetryPolicySpec()
-    known = _known(policy, status.retry_policy_status, 0)
-    ended = status.attempt_status.completion_status
-    if ended is None:
-        return known
     history = retry.RetryHistory(uid=status.instance_uid or framework.uid, retried=status.retry_policy_status)
-    decision = retry.decide_retry(policy, history, ended.code, ended.type, _RULES)
-    if decision.should_retry and _has_job_ended_first(framework, status):
-        return msgspec.structs.replace(known, follows=False, reason=JOB_ENDED_FIRST)
-    at = (
-        _due(status.attempt_status.completion_time, status.retry_policy_status)
-        if decision.should_retry
-        else None
-    )
-    return msgspec.structs.replace(known, follows=decision.should_retry, reason=decision.reason, at=at)
+    retries = _retries(policy, history, status.attempt_status)
+    has_job_ended = framework.status.attempt_status.completion_status is not None
+    if not retries.follows:
+        return msgspec.structs.replace(retries, at=None)
+    if status.is_completed or has_job_ended:
+        return msgspec.structs.replace(retries, follows=False, reason=JOB_ENDED_FIRST, at=None)
+    return retries
 
 
-def _known(policy: RetryPolicySpec, retried: RetryPolicyStatus, suspended: int) -> Retries:
+def _retries(
+    policy: RetryPolicySpec,
+    history: retry.RetryHistory,
+    attempt: FrameworkAttemptStatus | TaskAttemptStatus,
+) -> Retries:
+    retried, ended = history.retried, attempt.completion_status
     total, counted = retried.total_retried_count, retried.accountable_retried_count
-    return Retries(
+    retries = Retries(
         total=total,
         counted=counted,
-        uncounted=max(0, total - counted - suspended),
+        uncounted=max(0, total - counted - history.suspended_count),
         limit=policy.max_retry_count,
         uncounted_limit=policy.max_transient_retry_count,
         is_fancy=policy.fancy_retry_policy,
     )
+    if ended is None:
+        return retries
+    decision = retry.decide_retry(policy, history, ended.code, ended.type, _RULES)
+    at = None
+    if attempt.completion_time is not None and retried.retry_delay_sec is not None:
+        at = attempt.completion_time + timedelta(seconds=retried.retry_delay_sec)
+    return msgspec.structs.replace(retries, follows=decision.should_retry, reason=decision.reason, at=at)
 
 
-def _has_job_ended_first(framework: Framework, task: TaskStatus) -> bool:
-    """Return whether the attempt of the job has ended, so that the task is not retried."""
-    status = framework.status
-    is_decided = status is not None and status.attempt_status.completion_status is not None
-    return task.is_completed or is_decided
-
-
-def _due(ended: datetime | None, retried: RetryPolicyStatus) -> datetime | None:
-    if ended is None or retried.retry_delay_sec is None:
-        return None
-    return ended + timedelta(seconds=retried.retry_delay_sec)
-
-
-def in_words(retries: Retries) -> str:
+def describe_counts(retries: Retries) -> str:
     """Return `2 retries so far: 1 counted (maxRetryCount 3), 1 not counted`."""
     limits = {
         ALWAYS_RETRY: "maxRetryCount -2: always",
@@ -126,10 +113,8 @@ def in_words(retries: Retries) -> str:
     return f"{retries.total} {word} so far: {counted}, {retries.uncounted} not counted{bound}"
 
 
-def next_in_words(retries: Retries, what: str) -> str:
+def describe_decision(retries: Retries, subject: str) -> str:
     """Return whether a retry follows, with the reason; empty while no attempt has ended."""
     if retries.follows is None:
         return ""
-    if not retries.follows:
-        return f"{what} is not retried: {retries.reason}"
-    return f"{what} is retried: {retries.reason}"
+    return f"{subject} is {'' if retries.follows else 'not '}retried: {retries.reason}"

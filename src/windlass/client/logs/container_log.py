@@ -65,44 +65,43 @@ def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
 
 
 def sources_of(pod: Pod, options: LogOptions) -> list[Source]:
-    main = pod.main_containers
+    containers = pod.main_containers
     if options.container:
-        main = tuple(each for each in pod.container_names if each == options.container)
-    return [Source(pod, each, str(pod.task) if len(main) == 1 else f"{pod.task}/{each}") for each in main]
+        containers = tuple(each for each in pod.container_names if each == options.container)
+    return [
+        Source(pod, each, str(pod.task) if len(containers) == 1 else f"{pod.task}/{each}")
+        for each in containers
+    ]
 
 
 def request(source: Source, namespace: str, options: LogOptions, *, since: str = "", times: bool) -> Request:
     """Return the request for a log. `since` replaces the time limit and the tail when a read is resumed."""
-    asked = {"sinceTime": since}
+    query = {"sinceTime": since}
     if not since:
         seconds, tail = options.since_seconds, options.tail
-        asked["sinceSeconds"] = "" if seconds is None else str(max(1, math.ceil(seconds)))
-        asked["tailLines"] = "" if tail is None else str(tail)
-    for name, is_wanted in (
-        ("follow", options.follow),
-        ("previous", options.previous),
-        ("timestamps", times),
-    ):
-        asked[name] = "true" if is_wanted else ""
-    return requests.log(namespace, source.pod.name, container=source.container, **asked)
+        query["sinceSeconds"] = "" if seconds is None else str(max(1, math.ceil(seconds)))
+        query["tailLines"] = "" if tail is None else str(tail)
+    flags = {"follow": options.follow, "previous": options.previous, "timestamps": times}
+    query |= {name: "true" if is_set else "" for name, is_set in flags.items()}
+    return requests.log(namespace, source.pod.name, container=source.container, **query)
 
 
 async def lines_of(
     connection: Connection,
-    asked: Request,
+    log_request: Request,
     source: Source,
     *,
     times: bool,
     cursor: Cursor | None = None,
-    is_meant: Callable[[], Awaitable[bool]] | None = None,
+    is_expected_pod: Callable[[], Awaitable[bool]] | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
     """Yield the lines of one response that the cursor accepts. A line cut off by a lost connection is dropped.
 
-    A log is requested by pod name, and the pod of the next attempt has the same name. `is_meant` is called after the
-    response has started and returns whether the log is that of the expected pod. If the log was deleted, the kubelet
-    sends an error message instead of lines. It is recognized as the only line without a timestamp (only if timestamps
-    were requested) and is passed to `note`. Raises ApiError.
+    A log is requested by pod name, and the pod of the next attempt has the same name. `is_expected_pod` is called after
+    the response has started and returns whether the log is that of the expected pod. If the log was deleted, the
+    kubelet sends an error message instead of lines. It is recognized as the only line without a timestamp (only if
+    timestamps were requested) and is passed to `note`. Raises ApiError.
     """
     splitter, stamp, is_accepted = Splitter(), b"", True
     if cursor is not None:
@@ -113,9 +112,9 @@ async def lines_of(
         found = []
         for piece in pieces:
             data = piece.data
-            if times and not piece.is_begun:
-                stamp, data = log_lines.stamped(data)
-                data = log_lines.joined(data)
+            if times and not piece.is_continuation:
+                stamp, data = log_lines.split_timestamp(data)
+                data = log_lines.without_inner_timestamps(data)
                 is_kubelet_message = not stamp
                 is_accepted = not is_kubelet_message and (cursor is None or cursor.accepts(stamp))
                 if is_kubelet_message:
@@ -124,8 +123,8 @@ async def lines_of(
                 found.append(source.line(data, stamp, is_ended=piece.is_ended))
         return found
 
-    async with connection.transport.stream(asked) as chunks:
-        if is_meant is not None and not await is_meant():
+    async with connection.transport.stream(log_request) as chunks:
+        if is_expected_pod is not None and not await is_expected_pod():
             return
         async for chunk in chunks:
             for line in lines(splitter.feed(chunk)):

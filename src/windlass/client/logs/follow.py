@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import pods, tasks, watch
+from windlass.client import lifecycle, pods, tasks, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
 from windlass.client.logs import container_log
@@ -30,10 +30,9 @@ from windlass.kubeapi.errors import (
 from windlass.kubeapi.reflector import Changed, Listed, Reflector, ResourceEvent
 from windlass.kubeapi.resources import PODS
 from windlass.model.framework import Framework
-from windlass.model.states import State
 
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 5.0
+MIN_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 5.0
 MAX_TRIES = 5
 """Number of attempts to read the end of the log of a terminated container."""
 MAX_QUEUED = 1000
@@ -70,7 +69,7 @@ class _Follower:
         self._connection = connection
         self._framework = framework
         self._selector = selector
-        self._wanted = options
+        self._options = options
         self._note = note
         self._is_initial = True
         self._is_outage_reported = False
@@ -88,11 +87,14 @@ class _Follower:
         watches: set[asyncio.Task[None]] = set()
         try:
             pods = await tasks.list_pods(self._connection, self._framework, self._selector)
-            container_log.check_container(pods, self._wanted)
+            container_log.check_container(pods, self._options)
             for pod in pods:
                 self._start_reading(pod)
             self._is_initial = False
-            watches = {asyncio.create_task(self._pods().run()), asyncio.create_task(self._until_over())}
+            watches = {
+                asyncio.create_task(self._pods().run()),
+                asyncio.create_task(self._wait_until_completed()),
+            }
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -116,20 +118,19 @@ class _Follower:
             on_error=self._report_outage,
         )
 
-    def _receive_pods(self, news: ResourceEvent) -> None:
-        match news:
+    def _receive_pods(self, event: ResourceEvent) -> None:
+        match event:
             case Listed(items=items):
                 for item in items:
                     self._start_reading(pods.decode(item))
             case Changed(object=body):
                 self._start_reading(pods.decode(body))
 
-    async def _until_over(self) -> None:
+    async def _wait_until_completed(self) -> None:
         """Wait until the job has completed or is deleted. Raises ApiError if it cannot be watched any more."""
         async with contextlib.aclosing(watch.watch_framework(self._connection, self._framework)) as changes:
             async for framework in changes:
-                status = None if framework is None else framework.status
-                if framework is None or (status is not None and status.state is State.COMPLETED):
+                if framework is None or lifecycle.is_completed(framework):
                     return
 
     def _report_outage(self, error: Exception) -> None:
@@ -142,15 +143,15 @@ class _Follower:
     def _start_reading(self, pod: Pod) -> None:
         if not pod.is_of(self._framework) or not self._selector.matches(pod.task):
             return
-        for source in container_log.sources_of(pod, self._wanted):
+        for source in container_log.sources_of(pod, self._options):
             status = pod.status_of(source.container)
-            if status is None or not status.has_begun:
+            if status is None or not status.has_started:
                 continue
             run = pod.run_of(status)
             if run not in self._runs:
                 # --tail applies only to the pods that exist at the start.
-                tail = self._wanted.tail if self._is_initial else None
-                options = msgspec.structs.replace(self._wanted, tail=tail)
+                tail = self._options.tail if self._is_initial else None
+                options = msgspec.structs.replace(self._options, tail=tail)
                 task = asyncio.create_task(self._follow(source, status.restart_count, options))
                 self._runs[run] = task
                 self._reading.add(task)
@@ -158,7 +159,7 @@ class _Follower:
 
     async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
         """Follow one run of a container from its start to its end."""
-        cursor, pause, tries = Cursor(), FIRST_PAUSE_SECONDS, 0
+        cursor, pause, tries = Cursor(), MIN_PAUSE_SECONDS, 0
         has_ended = is_complete = False
         while tries < MAX_TRIES:
             before = cursor.position
@@ -190,27 +191,33 @@ class _Follower:
             if is_complete and has_ended:
                 continue
             tries += has_ended
-            pause = FIRST_PAUSE_SECONDS if cursor.position != before else pause
+            pause = MIN_PAUSE_SECONDS if cursor.position != before else pause
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
         self._note(f"cannot read the end of the log of {source.label}")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
         """Return whether the response was complete. Raises ClientError, and AnsweredError for permanent errors."""
-        asked = container_log.request(
+        request = container_log.request(
             source, self._connection.namespace, options, since=cursor.since, times=True
         )
 
-        async def is_meant() -> bool:
+        async def is_expected_pod() -> bool:
             return await self._status(source) is not None
 
-        def tell(message: str) -> None:
+        def note(message: str) -> None:
             # A log that was read before is deleted with its container, e.g. when a job is stopped.
-            if not cursor.has_begun:
+            if not cursor.has_started:
                 self._note(message)
 
         lines = container_log.lines_of(
-            self._connection, asked, source, times=True, cursor=cursor, is_meant=is_meant, note=tell
+            self._connection,
+            request,
+            source,
+            times=True,
+            cursor=cursor,
+            is_expected_pod=is_expected_pod,
+            note=note,
         )
         try:
             async with contextlib.aclosing(lines):
@@ -229,7 +236,7 @@ class _Follower:
         return True
 
     async def _is_deleted(self, source: Source) -> bool:
-        """Return whether the pod is deleted. If the API server does not respond, assume that it is not."""
+        """Return whether the pod is deleted; False if the API server does not respond."""
         try:
             return await self._status(source) is None
         except ClientError:

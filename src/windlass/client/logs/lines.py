@@ -8,9 +8,9 @@ import msgspec
 MAX_PIECE_BYTES = 1024 * 1024
 """Maximum size of a piece. A longer line is returned in several pieces."""
 
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
-_INNER_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
-_PART = 16 * 1024
+_TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_INNER_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
+_PART_BYTES = 16 * 1024
 """containerd and Docker store a longer line in parts of this size."""
 _NANOSECONDS = 10**9
 
@@ -41,7 +41,7 @@ class Piece(msgspec.Struct, frozen=True):
     """A line, or a part of a very long line."""
 
     data: bytes
-    is_begun: bool
+    is_continuation: bool
     """Whether the piece continues the previous one."""
     is_ended: bool
 
@@ -52,7 +52,7 @@ class Splitter:
     def __init__(self, max_bytes: int = MAX_PIECE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._rest = b""
-        self._is_begun = False
+        self._is_continuation = False
 
     def feed(self, chunk: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
@@ -68,32 +68,32 @@ class Splitter:
         return [self._piece(rest, is_ended=False)] if rest else []
 
     def _piece(self, data: bytes, *, is_ended: bool) -> Piece:
-        piece = Piece(data, self._is_begun, is_ended)
-        self._is_begun = not is_ended
+        piece = Piece(data, self._is_continuation, is_ended)
+        self._is_continuation = not is_ended
         return piece
 
 
-def stamped(data: bytes) -> tuple[bytes, bytes]:
+def split_timestamp(data: bytes) -> tuple[bytes, bytes]:
     """Split a line into its timestamp and the rest. The timestamp is empty if there is none."""
-    found = _STAMP.match(data)
+    found = _TIMESTAMP.match(data)
     return (data[: found.end() - 1], data[found.end() :]) if found else (b"", data)
 
 
-def joined(line: bytes) -> bytes:
+def without_inner_timestamps(line: bytes) -> bytes:
     """Remove the timestamps that old kubelets put before each part of a long line, not only before the first.
 
     Only the first piece of a line longer than `MAX_PIECE_BYTES` is corrected.
     """
     parts, at = [], 0
-    while found := _INNER_STAMP.match(line, at + _PART):
-        parts.append(line[at : at + _PART])
+    while found := _INNER_TIMESTAMP.match(line, at + _PART_BYTES):
+        parts.append(line[at : at + _PART_BYTES])
         at = found.end()
     return b"".join([*parts, line[at:]]) if parts else line
 
 
 def nanoseconds(stamp: bytes) -> int:
     """Return the nanoseconds since 1970. A datetime has only microseconds; Go omits trailing zeros."""
-    found = _STAMP.match(stamp + b" ")
+    found = _TIMESTAMP.match(stamp + b" ")
     if found is None:
         return 0
     second = datetime.fromisoformat((found[1] + found[3].replace(b"Z", b"+00:00")).decode())
@@ -117,7 +117,7 @@ class Cursor:
         self._is_behind = False
 
     @property
-    def has_begun(self) -> bool:
+    def has_started(self) -> bool:
         return bool(self._stamp)
 
     @property
@@ -128,12 +128,12 @@ class Cursor:
     @property
     def since(self) -> str:
         """The value for `sinceTime`."""
-        found = _STAMP.match(self._stamp + b" ")
+        found = _TIMESTAMP.match(self._stamp + b" ")
         return (found[1] + found[3]).decode() if found else ""
 
     def resume(self) -> None:
         """Expect lines from `since` on."""
-        self._is_behind = self.has_begun
+        self._is_behind = self.has_started
         self._repeated = 0
 
     def accepts(self, stamp: bytes) -> bool:

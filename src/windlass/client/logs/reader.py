@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 
-from windlass.client import lookup, tasks
+from windlass.client import lifecycle, lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError
 from windlass.client.logs import container_log
@@ -19,7 +19,6 @@ from windlass.client.pods import Pod
 from windlass.client.tasks import TaskSelector
 from windlass.kubeapi.errors import AnsweredError, NotFoundError
 from windlass.model.framework import Framework
-from windlass.model.states import State
 
 MAX_MERGED = 64
 """Number of logs that are merged by time. The logs of further tasks follow after them."""
@@ -37,7 +36,7 @@ async def read(
     """Yield the log lines of the selected tasks. Raises ObjectNotFoundError, and what `Connection.send` raises."""
     selector, options = selector or TaskSelector(), options or LogOptions()
     tasks.require_tasks(framework, selector)
-    if options.follow and not _is_completed(framework):
+    if options.follow and not lifecycle.is_completed(framework):
         _check_number(framework, selector)
         lines = log_follow.follow(connection, framework, selector, options, note)
     else:
@@ -60,10 +59,6 @@ async def read_by_name(
     async with contextlib.aclosing(lines):
         async for line in lines:
             yield line
-
-
-def _is_completed(framework: Framework) -> bool:
-    return framework.status is not None and framework.status.state is State.COMPLETED
 
 
 def _check_number(framework: Framework, selector: TaskSelector) -> None:
@@ -89,7 +84,7 @@ async def _read(
     ]
     if not sources:
         message = _no_log_message(framework, selector, pods, options)
-        if selector.is_one or options.previous or _is_completed(framework):
+        if selector.is_one or options.previous or lifecycle.is_completed(framework):
             raise ObjectNotFoundError(message)
         note(message)
         return
@@ -105,16 +100,16 @@ def _has_log(source: Source, options: LogOptions) -> bool:
     status = source.pod.status_of(source.container)
     if status is None:
         return False
-    return status.has_run_before if options.previous else status.has_begun or status.has_run_before
+    return status.has_run_before if options.previous else status.has_started or status.has_run_before
 
 
 def _no_log_message(
     framework: Framework, selector: TaskSelector, pods: Sequence[Pod], options: LogOptions
 ) -> str:
     """Return the message that explains why there is no log."""
-    who = f"{selector.role}-{selector.index}" if selector.is_one else f"{selector.role or framework.name}"
+    subject = str(selector) or framework.name
     if options.previous:
-        return _no_previous_log_message(framework, selector, pods, who)
+        return _no_previous_log_message(framework, selector, pods, subject)
     if not pods:
         is_over = framework.status is not None and framework.status.state.is_over
         has_pod = selector.is_one and any(
@@ -122,17 +117,19 @@ def _no_log_message(
             for task, status in tasks.statuses(framework)
         )
         if is_over or has_pod:
-            deleted = f"pod of {who} and its log" if selector.is_one else f"pods of {who} and their logs"
+            deleted = (
+                f"pod of {subject} and its log" if selector.is_one else f"pods of {subject} and their logs"
+            )
             return f"the {deleted} are deleted. See `windlass why {framework.name}`."
-        return f"{who} has no pod yet. See `windlass why {framework.name}`."
+        return f"{subject} has no pod yet. See `windlass why {framework.name}`."
     pod = pods[0]
     container = options.container or pod.default_container
     reason = tasks.waiting_reason(pod, container)
-    return f"{who} has not started yet{f': {reason}' if reason else ''}"
+    return f"{subject} has not started yet{f': {reason}' if reason else ''}"
 
 
 def _no_previous_log_message(
-    framework: Framework, selector: TaskSelector, pods: Sequence[Pod], who: str
+    framework: Framework, selector: TaskSelector, pods: Sequence[Pod], subject: str
 ) -> str:
     retries = [
         status.retry_policy_status.total_retried_count
@@ -140,25 +137,22 @@ def _no_previous_log_message(
         if selector.matches(task)
     ]
     status = framework.status
-    was_job_retried = status is not None and status.retry_policy_status.total_retried_count > 0
-    if any(retries) or was_job_retried or (status is not None and not pods):
+    is_job_retried = status is not None and status.retry_policy_status.total_retried_count > 0
+    if any(retries) or is_job_retried or (status is not None and not pods):
         return (
-            f"no container of {who} was restarted in its pod, and the pods and logs of earlier attempts are deleted. "
-            f"See `windlass why {framework.name}`."
+            f"no container of {subject} was restarted in its pod, and the pods and logs of earlier attempts are "
+            f"deleted. See `windlass why {framework.name}`."
         )
-    return f"{who} has no previous run: none of its containers was restarted"
+    return f"{subject} has no previous run: none of its containers was restarted"
 
 
 async def _merge_by_time(
     connection: Connection, sources: Sequence[Source], options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[Line, None]:
-    times = options.times or not is_only
     async with contextlib.AsyncExitStack() as opened:
         readers = [
             await opened.enter_async_context(
-                contextlib.aclosing(
-                    _read_one(connection, source, options, note, times=times, is_only=is_only)
-                )
+                contextlib.aclosing(_read_one(connection, source, options, note, is_only=is_only))
             )
             for source in sources
         ]
@@ -181,12 +175,13 @@ def _time_key(line: Line) -> int:
 
 
 async def _read_one(
-    connection: Connection, source: Source, options: LogOptions, note: Note, *, times: bool, is_only: bool
+    connection: Connection, source: Source, options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[Line, None]:
-    plain = msgspec.structs.replace(options, follow=False)
-    asked = container_log.request(source, connection.namespace, plain, times=times)
+    times = options.times or not is_only
+    options = msgspec.structs.replace(options, follow=False)
+    request = container_log.request(source, connection.namespace, options, times=times)
     try:
-        async for line in container_log.lines_of(connection, asked, source, times=times, note=note):
+        async for line in container_log.lines_of(connection, request, source, times=times, note=note):
             yield line
     except NotFoundError as error:
         _report(f"the pod of {source.label} was deleted with its log", error, note, is_only=is_only)

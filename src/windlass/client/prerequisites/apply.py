@@ -1,4 +1,4 @@
-"""Create the prerequisites of a job step by step. `plan` says which ones there are.
+"""Create the prerequisites of a job step by step. `plan` determines which ones there are.
 
 If a step fails, the objects that belong to this job alone are deleted again. Volumes, the NFS server and companions
 that existed before are kept.
@@ -15,7 +15,7 @@ from windlass.client.prerequisites import objects as prerequisites_objects
 from windlass.client.prerequisites import waits
 from windlass.client.prerequisites.objects import Object
 from windlass.client.prerequisites.plan import Prerequisites
-from windlass.client.submit.progress import Change, ObjectApplied, Progress, Step
+from windlass.client.submit.progress import Progress
 from windlass.kubeapi.errors import AnsweredError, ApiError
 from windlass.model.base import Json
 from windlass.model.framework import Framework
@@ -58,16 +58,16 @@ class AppliedPrerequisites:
         await self._run_preflight()
         await self._start_companions()
 
-    async def give_to(self, framework: Framework) -> None:
+    async def set_owner(self, framework: Framework) -> None:
         """Set the owner of the objects that are deleted together with the job."""
         try:
-            await prerequisites_objects.give(self._connection, self._owned, framework)
+            await prerequisites_objects.set_owner(self._connection, self._owned, framework)
         except AnsweredError as error:
-            left = ", ".join(map(str, self._owned))
-            self._step(f"{left} will not be deleted together with the job: {error.failure.message}")
+            names = ", ".join(map(str, self._owned))
+            self._report_step(f"{names} will not be deleted together with the job: {error.failure.message}")
 
-    async def delete_again(self) -> None:
-        await prerequisites_objects.remove(self._connection, self._created)
+    async def delete_created(self) -> None:
+        await prerequisites_objects.delete_all(self._connection, self._created)
 
     @property
     def permanent_objects(self) -> str:
@@ -79,10 +79,10 @@ class AppliedPrerequisites:
         """Create the job's Secret. Companions use it too: if they are kept, so is the Secret."""
         companions = self._prerequisites.job.companions.values()
         if not companions:
-            await self._renew(body)
+            await self._recreate(body)
             return
         is_kept = any(each.keep for each in companions)
-        self._report_object(await self._adopt(body, is_kept=is_kept), Change.UPDATED)
+        self._report_object(await self._adopt(body, is_kept=is_kept), "updated")
 
     async def _start_nfs_server(self) -> None:
         bodies = self._bodies(Part.NFS)
@@ -96,29 +96,29 @@ class AppliedPrerequisites:
         address = service.body["spec"].get("clusterIP", "")
         if address in _NO_ADDRESS:
             raise RejectedError(f"{service} has no cluster IP, which nodes need to mount it: delete it")
-        self._step(f"waiting for the NFS server {service.name} at {address}")
+        self._report_step(f"waiting for the NFS server {service.name} at {address}")
         await waits.until_served(self._connection, deployment)
         self.share = Served(address)
 
     async def _load_data(self) -> None:
         for body in self._bodies(Part.LOAD_DATA):
-            applied = await self._renew(body)
+            applied = await self._recreate(body)
             if body["kind"] == "Job":
-                self._step("loading data")
-                await waits.until_loaded(self._connection, applied, self._volume_places)
-                self._step("data loaded")
+                self._report_step("loading data")
+                await waits.until_loaded(self._connection, applied, self._volume_locations)
+                self._report_step("data loaded")
 
     async def _run_preflight(self) -> None:
         seconds = self._prerequisites.preflight_seconds
         for body in self._bodies(Part.PREFLIGHT) if seconds is not None else ():
             created: list[Object] = []
             try:
-                pod = await prerequisites_objects.renewed(self._connection, body, self._name, created.append)
-                self._step("preflight: checking required files")
-                await waits.until_checked(self._connection, pod, self._volume_places, seconds or 0.0)
-                self._step("preflight: all files exist")
+                pod = await prerequisites_objects.recreate(self._connection, body, self._name, created.append)
+                self._report_step("preflight: checking required files")
+                await waits.until_checked(self._connection, pod, self._volume_locations, seconds or 0.0)
+                self._report_step("preflight: all files exist")
             finally:
-                await asyncio.shield(prerequisites_objects.remove(self._connection, created))
+                await asyncio.shield(prerequisites_objects.delete_all(self._connection, created))
 
     async def _start_companions(self) -> None:
         companions = self._prerequisites.job.companions
@@ -128,7 +128,7 @@ class AppliedPrerequisites:
         for companion, options in companions.items():
             bodies = creation.bodies(self._prerequisites, companion, self.share, resolved)
             applied = [await self._adopt(body, is_kept=options.keep) for body in bodies]
-            await creation.remove_unused(self._connection, self._name, companion, applied)
+            await creation.delete_unused(self._connection, self._name, companion, applied)
             creation.report_started(self._prerequisites, companion, applied, resolved, self._report)
             self.servers += tuple(each for each in applied if each.body["kind"] == "Deployment")
 
@@ -137,21 +137,21 @@ class AppliedPrerequisites:
         return [piece.body for piece in self._prerequisites.pieces(self.share) if piece.part is part]
 
     @property
-    def _volume_places(self) -> Mapping[str, str]:
+    def _volume_locations(self) -> Mapping[str, str]:
         """Descriptions of the job's volumes, by name."""
         volumes = self._prerequisites.job.volumes
         return {name: preflight.place_of(volume, name, self.share) for name, volume in volumes.items()}
 
-    async def _renew(self, body: Json) -> Object:
-        applied = await prerequisites_objects.renewed(
+    async def _recreate(self, body: Json) -> Object:
+        applied = await prerequisites_objects.recreate(
             self._connection, body, self._name, self._created.append
         )
         self._owned.append(applied)
-        self._report_object(applied, Change.CREATED)
+        self._report_object(applied, "created")
         return applied
 
     async def _adopt(self, body: Json, *, is_kept: bool) -> Object:
-        applied = await prerequisites_objects.adopted(
+        applied = await prerequisites_objects.create_or_adopt(
             self._connection, body, self._name, self._created.append, owner=self._owner, is_kept=is_kept
         )
         if not is_kept:
@@ -159,16 +159,18 @@ class AppliedPrerequisites:
         return applied
 
     async def _keep(self, body: Json) -> Object:
-        applied = await prerequisites_objects.kept(self._connection, body, self._name, self._permanent.append)
-        self._report_object(applied, Change.REUSED)
+        applied = await prerequisites_objects.create_or_reuse(
+            self._connection, body, self._name, self._permanent.append
+        )
+        self._report_object(applied, "reused")
         return applied
 
-    def _report_object(self, applied: Object, otherwise: Change) -> None:
-        change = Change.CREATED if applied.is_new else otherwise
-        self._report(ObjectApplied(self._name, str(applied), change))
+    def _report_object(self, applied: Object, change: str) -> None:
+        """Report a new object as created, and an existing one as `change`."""
+        self._report_step(f"{'created' if applied.is_new else change} {applied}")
 
-    def _step(self, text: str) -> None:
-        self._report(Step(self._name, text))
+    def _report_step(self, message: str) -> None:
+        self._report(Progress(self._name, message))
 
 
 @contextlib.asynccontextmanager
@@ -188,18 +190,18 @@ async def applied(
     work = AppliedPrerequisites(connection, prerequisites, report, owner)
     if is_ephemeral and prerequisites.share is not None:
         text = "the files of nfsServer are deleted when the run ends, unless --keep is given"
-        report(Step(prerequisites.job.name, text))
+        report(Progress(prerequisites.job.name, text))
     try:
         await work.apply()
         yield work
     except (ClientError, ApiError) as error:
-        await asyncio.shield(work.delete_again())
+        await asyncio.shield(work.delete_created())
         explained = connection.explained(error)
         if is_ephemeral or not work.permanent_objects:
             raise explained from error
         raise type(explained)(f"{str(explained).removesuffix('.')}. {work.permanent_objects}") from error
     except (Exception, asyncio.CancelledError):
-        await asyncio.shield(work.delete_again())
+        await asyncio.shield(work.delete_created())
         if work.permanent_objects and not is_ephemeral:
-            report(Step(prerequisites.job.name, work.permanent_objects))
+            report(Progress(prerequisites.job.name, work.permanent_objects))
         raise

@@ -13,7 +13,7 @@ from windlass.client import lifecycle, owned_objects, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.client.lifecycle import FIELD_MANAGER
-from windlass.client.owned_objects import OwnedObject
+from windlass.client.owned_objects import Kind
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
@@ -29,8 +29,8 @@ from windlass.model.companions import Companion
 from windlass.model.framework import Framework
 
 _KINDS = {kind.name: kind for kind in (*owned_objects.DELETED_KINDS, *owned_objects.STORAGE_KINDS)}
-_RIGHTS = {kind.name for kind in owned_objects.RBAC_KINDS}
-_CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
+_RBAC_KINDS = {kind.name for kind in owned_objects.RBAC_KINDS}
+_UPDATED_KINDS = frozenset({"ConfigMap", "Deployment"})
 """Kinds of kept objects that are updated from the job file. Claims, volumes and Services are not changed."""
 _ATTEMPTS = 5
 
@@ -58,40 +58,43 @@ class Object(msgspec.Struct, frozen=True):
         return not metadata.get("deletionTimestamp") and owners <= {owner}
 
     @property
-    def belonging(self) -> OwnedObject:
-        return OwnedObject(_KINDS[self.body["kind"]], self.name, self.uid)
+    def kind(self) -> Kind:
+        return _KINDS[self.body["kind"]]
 
     def __str__(self) -> str:
-        return str(self.belonging)
+        return f"{self.kind.name} {self.name}"
 
 
 Record = Callable[[Object], None]
 """Called for each created object, also after cancellation."""
 
 
-async def kept(connection: Connection, body: Json, job: str, record: Record) -> Object:
+async def create_or_reuse(connection: Connection, body: Json, job: str, record: Record) -> Object:
     """Create an object that outlives the job, or reuse that of an earlier submission. Raises RejectedError."""
     try:
         return await _create(connection, body, record)
     except AlreadyExistsError:
-        found = await _found(connection, body, job)
-        if body["kind"] not in _CHANGEABLE:
+        found = await _get_own(connection, body, job)
+        if body["kind"] not in _UPDATED_KINDS:
             return found
-        return await _brought_up_to_date(connection, _change(body, found))
+        try:
+            return await _patch(connection, _patch_body(body, found))
+        except (NotFoundError, ConflictError) as error:
+            raise _rejection(connection, body, error) from error
 
 
-async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
+async def recreate(connection: Connection, body: Json, job: str, record: Record) -> Object:
     """Create an object of this job alone, and delete that of an earlier job first. Raises RejectedError."""
     for _ in range(_ATTEMPTS):
         try:
             return await _create(connection, body, record)
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError):
-                await _remove(connection, await _found(connection, body, job), waits=True)
+                await _delete(connection, await _get_own(connection, body, job), waits=True)
     raise _conflict_error(body)
 
 
-async def adopted(
+async def create_or_adopt(
     connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
 ) -> Object:
     """Create an object, or update an existing one that has no owner or the Framework with the uid `owner`.
@@ -103,21 +106,21 @@ async def adopted(
             return await _create(connection, body, record)
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError, ConflictError):
-                found = await _found(connection, body, job)
+                found = await _get_own(connection, body, job)
                 if found.can_continue_with(owner):
-                    return await _patched(connection, _change(body, found, is_kept=is_kept))
-                await _remove(connection, found, waits=True)
+                    return await _patch(connection, _patch_body(body, found, is_kept=is_kept))
+                await _delete(connection, found, waits=True)
     raise _conflict_error(body)
 
 
-async def remove(connection: Connection, made: Sequence[Object]) -> None:
+async def delete_all(connection: Connection, created: Sequence[Object]) -> None:
     """Delete objects and ignore errors."""
-    for each in reversed(made):
+    for each in reversed(created):
         with contextlib.suppress(ClientError, ApiError):
-            await _remove(connection, each, waits=False)
+            await _delete(connection, each, waits=False)
 
 
-async def give(connection: Connection, made: Sequence[Object], owner: Framework) -> None:
+async def set_owner(connection: Connection, created: Sequence[Object], owner: Framework) -> None:
     """Set the owner, so that the objects are deleted with the Framework. Raises AnsweredError."""
     reference = {
         "apiVersion": owner.api_version,
@@ -127,9 +130,9 @@ async def give(connection: Connection, made: Sequence[Object], owner: Framework)
         "controller": False,
         "blockOwnerDeletion": False,
     }
-    for each in made:
+    for each in created:
         change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
-        await lifecycle.merge_patch(connection, each.belonging.kind.resource, each.name, change)
+        await lifecycle.merge_patch(connection, each.kind.resource, each.name, change)
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
@@ -147,18 +150,18 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
     namespace = connection.namespace if kind.resource.is_namespaced else ""
     request = requests.create(kind.resource, namespace, msgspec.json.encode(body), FIELD_MANAGER)
     try:
-        made = _object(body, await connection.send(request))
+        created = _object(body, await connection.send(request))
     except AlreadyExistsError:
         raise
     except NotFoundError as error:
         raise _missing_error(connection, body, error) from error
     except AnsweredError as error:
-        raise _refused(connection, body, error) from error
-    record(made)
-    return made
+        raise _rejection(connection, body, error) from error
+    record(created)
+    return created
 
 
-async def _found(connection: Connection, body: Json, job: str) -> Object:
+async def _get_own(connection: Connection, body: Json, job: str) -> Object:
     """Raises NotFoundError, and RejectedError for an object of another owner."""
     resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
     namespace = connection.namespace if resource.is_namespaced else ""
@@ -167,19 +170,13 @@ async def _found(connection: Connection, body: Json, job: str) -> Object:
     if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
         where = f" of the namespace {namespace}" if namespace else ""
         raise RejectedError(
-            f"{_called(body)}{where} was not created by Windlass, and the job {job} needs its name: rename one of them"
+            f"{_kind_and_name(body)}{where} was not created by Windlass, and the job {job} needs its name: "
+            "rename one of them"
         )
     return found
 
 
-async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
-    try:
-        return await _patched(connection, body)
-    except (NotFoundError, ConflictError) as error:
-        raise _refused(connection, body, error) from error
-
-
-async def _patched(connection: Connection, body: Json) -> Object:
+async def _patch(connection: Connection, body: Json) -> Object:
     """Patch an object like `kubectl apply`. Raises NotFoundError and ConflictError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
     try:
@@ -187,35 +184,38 @@ async def _patched(connection: Connection, body: Json) -> Object:
     except (NotFoundError, ConflictError):
         raise
     except AnsweredError as error:
-        raise _refused(connection, body, error) from error
+        raise _rejection(connection, body, error) from error
 
 
-def _change(body: Json, found: Object, *, is_kept: bool = False) -> Json:
-    """Return the patch to the wanted state, which also removes obsolete data."""
+def _patch_body(body: Json, found: Object, *, is_kept: bool = False) -> Json:
+    """Return the patch to the planned state, which also removes obsolete data."""
     metadata: Json = {**body["metadata"], "uid": found.uid}
     if is_kept:
         metadata["ownerReferences"] = None
-    written = {**body.get("data", {}), **body.get("stringData", {})}
-    gone = dict.fromkeys(set(found.body.get("data") or {}) - set(written))
-    files = {"data": {**gone, **body.get("data", {})}} if gone else {}
+    data = {**body.get("data", {}), **body.get("stringData", {})}
+    obsolete = dict.fromkeys(set(found.body.get("data") or {}) - set(data))
+    files = {"data": {**obsolete, **body.get("data", {})}} if obsolete else {}
     change = {**body, "metadata": metadata, **files}
     if body["kind"] != "Deployment":
         return change
     template = body["spec"]["template"]
-    pod = _without_the_rest(template["spec"], found.body["spec"]["template"]["spec"])
+    pod = _with_nulls(template["spec"], found.body["spec"]["template"]["spec"])
     return {**change, "spec": {**body["spec"], "template": {**template, "spec": pod}}}
 
 
-def _without_the_rest(wanted: Json, found: Json) -> Json:
-    """Return a merge patch that removes unwanted fields with null. The server sets its defaults again."""
-    both = (name for name in wanted if isinstance(wanted[name], dict) and isinstance(found.get(name), dict))
-    within = {name: _without_the_rest(wanted[name], found[name]) for name in both}
-    return {**dict.fromkeys(found), **wanted, **within}
+def _with_nulls(planned: Json, found: Json) -> Json:
+    """Return a merge patch that removes all other fields with null. The server sets its defaults again."""
+    nested = {
+        name: _with_nulls(value, found[name])
+        for name, value in planned.items()
+        if isinstance(value, dict) and isinstance(found.get(name), dict)
+    }
+    return {**dict.fromkeys(found), **planned, **nested}
 
 
-async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:
+async def _delete(connection: Connection, found: Object, *, waits: bool) -> None:
     """Delete an object: Jobs together with their pods, and pods without a grace period."""
-    kind = found.belonging.kind
+    kind = found.kind
     request = requests.delete(
         kind.resource,
         connection.namespace,
@@ -236,33 +236,33 @@ def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
     return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
 
 
-def _refused(connection: Connection, body: Json, error: AnsweredError) -> RejectedError:
-    said = f"{connection.where} rejected {_called(body)}: {error.failure.message}"
-    if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
-        return RejectedError(said)
+def _rejection(connection: Connection, body: Json, error: AnsweredError) -> RejectedError:
+    message = f"{connection.where} rejected {_kind_and_name(body)}: {error.failure.message}"
+    if not isinstance(error, ForbiddenError) or body["kind"] not in _RBAC_KINDS:
+        return RejectedError(message)
     rights = "permission to create service accounts, roles and role bindings"
     is_for_jupyter = body["metadata"]["labels"].get(names.COMPANION_LABEL) == Companion.JUPYTER
     account = "Use an existing service account (jupyter: {serviceAccount: …}), or ask"
     return RejectedError(
-        f"{said.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
+        f"{message.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
         f"{connection.namespace}."
     )
 
 
 def _conflict_error(body: Json) -> ClientError:
-    return ClientError(f"another client keeps writing {_called(body)}. Submit again.")
+    return ClientError(f"another client keeps writing {_kind_and_name(body)}. Submit again.")
 
 
 def _missing_error(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
     """Return the error for a missing namespace or kind."""
-    said = error.failure.message
-    if connection.namespace in said:
+    message = error.failure.message
+    if connection.namespace in message:
         return ObjectNotFoundError(
-            f"{connection.where} rejected {_called(body)}: {said}. "
+            f"{connection.where} rejected {_kind_and_name(body)}: {message}. "
             "Submitting does not create namespaces: choose an existing one, or create it first."
         )
-    return RejectedError(f"{connection.where} has no kind {body['kind']}, which the job needs: {said}")
+    return RejectedError(f"{connection.where} has no kind {body['kind']}, which the job needs: {message}")
 
 
-def _called(body: Json) -> str:
+def _kind_and_name(body: Json) -> str:
     return f"{body['kind']} {body['metadata']['name']}"

@@ -55,13 +55,13 @@ class Prerequisites(msgspec.Struct, frozen=True):
 
         `share` and `resolved` replace the planned values once the cluster has provided them.
         """
-        wanted = {*_SHARED_PARTS, *(() if self.companions_only else _JOB_PARTS)}
+        parts = {*_SHARED_PARTS, *(() if self.companions_only else _JOB_PARTS)}
         if self.preflight_seconds is None:
-            wanted.discard(Part.PREFLIGHT)
+            parts.discard(Part.PREFLIGHT)
         rendered = prerequisites.objects_of(
             self.job, share=share or self.share, folders=self.folders, resolved=resolved or self.resolved
         )
-        return tuple(piece for piece in rendered if piece.part in wanted)
+        return tuple(piece for piece in rendered if piece.part in parts)
 
     @property
     def objects(self) -> tuple[Json, ...]:
@@ -82,18 +82,14 @@ def plan(
     planned = Prerequisites(
         job,
         {name: _folder(name, folder, is_embedded=is_embedded) for name in loaded},
-        direct_share(job) if is_embedded else None,
+        # On one machine, tasks use the claim of the NFS server directly.
+        Direct(nfs_shares.server_name(job.name)) if is_embedded and job.nfs_server is not None else None,
         preflight_seconds,
         resolution.resolve(job, chosen, is_embedded=is_embedded),
         chosen,
         companions_only,
     )
     return planned if planned.pieces() else None
-
-
-def direct_share(job: Job) -> Share | None:
-    """Return the share of a job on one machine, where tasks use the claim of its NFS server directly."""
-    return Direct(nfs_shares.server_name(job.name)) if job.nfs_server is not None else None
 
 
 def depend_on_cluster_kind(job: Job) -> bool:
@@ -112,7 +108,7 @@ def _folder(name: str, parent: Path, *, is_embedded: bool) -> Folder:
     if not is_embedded:
         return _packed(path)
     try:
-        return LocalFolder(str(path), _version(path))
+        return LocalFolder(str(path), _fingerprint(path))
     except OSError as error:
         raise ClientError(
             f"loadData: cannot read {error.filename or path}: {error.strerror or error}"
@@ -129,17 +125,17 @@ def _packed(path: Path) -> bytes:
         raise type(error)(f"loadData: {str(error).removeprefix('code: ')}") from error
 
 
-def _version(path: Path) -> str:
+def _fingerprint(path: Path) -> str:
     """Return a hash of names, sizes and times. Contents, which may be large, are not read."""
     digest = hashlib.sha256()
     for folder, folders, files in os.walk(path):
         folders.sort()
         for name in sorted(files):
-            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — creating a Path is slower than the call
+            info = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — creating a Path is slower than the call
             digest.update(
-                repr((os.path.relpath(folder, path), name, found.st_size, found.st_mtime_ns)).encode()
+                repr((os.path.relpath(folder, path), name, info.st_size, info.st_mtime_ns)).encode()
             )
     if path.is_file():
-        found = path.stat()
-        digest.update(repr((found.st_size, found.st_mtime_ns)).encode())
+        info = path.stat()
+        digest.update(repr((info.st_size, info.st_mtime_ns)).encode())
     return digest.hexdigest()[:16]

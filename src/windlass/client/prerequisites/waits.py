@@ -3,15 +3,14 @@
 A pod that cannot start is reported before the timeout, if that is known; see `pod_watcher`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from windlass.client import lookup, pod_watcher, pods, workload_watcher
 from windlass.client.connection import Connection
 from windlass.client.errors import RejectedError, TimedOutError
-from windlass.client.pod_watcher import Places, PodWatcher
+from windlass.client.pod_watcher import PodWatcher
 from windlass.client.prerequisites.objects import Object
-from windlass.client.workload_watcher import Workload
-from windlass.kubeapi.resources import PODS
+from windlass.kubeapi.resources import DEPLOYMENTS, JOBS, PODS
 from windlass.model.pods import PodPhase
 
 SERVER_SECONDS = 300.0
@@ -23,52 +22,55 @@ SKIP_HINT = "skip it with --no-preflight, in Python with preflight=False"
 
 async def until_served(connection: Connection, deployment: Object) -> None:
     """Wait until the NFS server is available. Raises ClientError."""
-    watcher = PodWatcher(connection, {}, label_selector=_selector(deployment))
+    watcher = PodWatcher(connection, label_selector=_selector(deployment))
     try:
         await workload_watcher.run_with_pods(
-            _wait_for(connection, deployment, lambda found: found.is_available),
+            workload_watcher.wait_until(
+                connection, DEPLOYMENTS, deployment, lambda found: found.is_available
+            ),
             watcher,
             SERVER_SECONDS,
             f"the NFS server {deployment.name} is not ready",
         )
     except TimedOutError as error:
-        said = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
-        raise TimedOutError(f"{error}\n{said}" if said else str(error)) from error
+        message = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
+        raise TimedOutError(f"{error}\n{message}" if message else str(error)) from error
 
 
-async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
+async def until_loaded(connection: Connection, job: Object, locations: Mapping[str, str]) -> None:
     """Wait until the Job has succeeded. Raises ClientError with the last lines of its log."""
-    watcher = PodWatcher(connection, places, label_selector=_selector(job))
+    watcher = PodWatcher(connection, label_selector=_selector(job), volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
-        _wait_for(connection, job, lambda found: found.is_complete or found.failure is not None),
+        workload_watcher.wait_until(
+            connection, JOBS, job, lambda found: found.is_complete or found.failure is not None
+        ),
         watcher,
         START_SECONDS,
         "cannot load its data",
-        may_go_on=lambda: watcher.has_begun,
+        may_continue=lambda: watcher.has_started,
     )
     if not ended.is_complete:
-        said = await _failure_lines(connection, job) or ended.failure or "unknown reason"
-        raise RejectedError(f"cannot load its data: {said}")
+        message = await _failure_message(connection, job) or ended.failure or "unknown reason"
+        raise RejectedError(f"cannot load its data: {message}")
 
 
-async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
+async def until_checked(
+    connection: Connection, pod: Object, locations: Mapping[str, str], seconds: float
+) -> None:
     """Wait until all required files exist. Raises ClientError, which names the missing ones."""
-    watcher = PodWatcher(connection, places, name=pod.name)
+    watcher = PodWatcher(connection, name=pod.name, volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         watcher.wait_until_finished(),
         watcher,
         seconds,
         f"the preflight ({SKIP_HINT}) has not finished",
-        may_go_on=lambda: watcher.is_pulling,
+        may_continue=lambda: watcher.is_pulling,
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
-        said = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(connection, ended)
-        raise RejectedError(f"the preflight failed: {said or 'unknown reason'}")
-
-
-async def _wait_for(connection: Connection, wanted: Object, is_met: Callable[[Workload], bool]) -> Workload:
-    """Return the workload when the condition holds. Raises ObjectDeletedError and ApiError."""
-    return await workload_watcher.wait_until(connection, wanted.belonging.kind.resource, wanted, is_met)
+        message = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(
+            connection, ended
+        )
+        raise RejectedError(f"the preflight failed: {message or 'unknown reason'}")
 
 
 def _selector(workload: Object) -> str:
@@ -77,19 +79,18 @@ def _selector(workload: Object) -> str:
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
-# Last log lines
-
-
-async def _failure_lines(connection: Connection, job: Object) -> str:
-    """Return the failed container of the newest failed pod, and its last lines."""
+async def _failure_message(connection: Connection, job: Object) -> str:
+    """Return the failed container of the newest failed pod, and its last log lines."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:
         return ""
     pod = max(failed, key=lambda each: str(each.metadata.creation_timestamp))
-    said = await workload_watcher.last_lines(connection, pod) or pod_watcher.termination_message(pod)
+    message = await workload_watcher.last_lines(connection, pod) or pod_watcher.termination_message(pod)
     container = pod_watcher.failed_container(pod)
     ended = container.state.terminated if container is not None else None
     if container is None or ended is None:
-        return said
-    return f"step {container.name} exited with code {ended.exit_code}{':' if said else ''} {said}".strip()
+        return message
+    return (
+        f"step {container.name} exited with code {ended.exit_code}{':' if message else ''} {message}".strip()
+    )

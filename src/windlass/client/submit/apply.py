@@ -17,7 +17,7 @@ from windlass.client.prerequisites import apply as prerequisites_apply
 from windlass.client.prerequisites.objects import Object
 from windlass.client.submit.kinds import Kinds
 from windlass.client.submit.plan import PlannedJob, SubmitPlan
-from windlass.client.submit.progress import Change, ObjectApplied, PasswordGenerated, Progress, Step
+from windlass.client.submit.progress import Progress, password_generated
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
@@ -79,13 +79,13 @@ async def apply_manifests(
             if resource is None:
                 raise ManifestRejectedError(f"{plan.target} has no kind {kind} in {api_version}")
             try:
-                report(await _apply_manifest(connection, resource, body))
+                change = await _apply_manifest(connection, resource, body)
             except AnsweredError as error:
-                what = f"{kind} {body['metadata']['name']}"
-                message = f"{plan.target} rejected {what}: {error.failure.message}"
+                message = f"{plan.target} rejected {kind} {body['metadata']['name']}: {error.failure.message}"
                 raise ManifestRejectedError(message) from error
+            report(Progress("", f"{change} {kind} {body['metadata']['name']}"))
         for notebook, password in plan.passwords.items():
-            report(PasswordGenerated(notebook, password))
+            report(password_generated(notebook, password))
 
 
 async def apply_jobs(
@@ -114,9 +114,9 @@ async def _create_namespace(connection: Connection, name: str) -> None:
         raise ManifestRejectedError(f'cannot create namespace "{name}": {error.failure.message}') from error
 
 
-async def _apply_manifest(connection: Connection, resource: Resource, body: Json) -> ObjectApplied:
+async def _apply_manifest(connection: Connection, resource: Resource, body: Json) -> str:
+    """Return whether the object was created or updated."""
     metadata = body["metadata"]
-    what = f"{body['kind']} {metadata['name']}"
     namespace = (metadata.get("namespace") or connection.namespace) if resource.is_namespaced else ""
     data = msgspec.json.encode(body)
     try:
@@ -124,8 +124,8 @@ async def _apply_manifest(connection: Connection, resource: Resource, body: Json
     except AlreadyExistsError:
         patch = requests.merge_patch(resource, namespace, metadata["name"], data, field_manager=FIELD_MANAGER)
         await connection.send(patch)
-        return ObjectApplied("", what, Change.UPDATED)
-    return ObjectApplied("", what, Change.CREATED)
+        return "updated"
+    return "created"
 
 
 # Jobs
@@ -136,7 +136,7 @@ async def _apply_job(
 ) -> AppliedJob:
     """Create the Framework last, so that there is none if a prerequisite fails."""
     for old in job.replaced:
-        report(Step(job.name, "replacing the finished job"))
+        report(Progress(job.name, "replacing the finished job"))
         await delete.delete_framework(connection, old)
         await delete.wait_for_framework_deletion(connection, old, REPLACING_SECONDS)
     if job.prerequisites is None:
@@ -145,7 +145,7 @@ async def _apply_job(
         connection, job.prerequisites, report, is_ephemeral=is_ephemeral
     ) as applied:
         created = await _create_with_code(connection, job.with_share(applied.share), report)
-    await applied.give_to(created)
+    await applied.set_owner(created)
     return AppliedJob(job, created, applied.servers)
 
 
@@ -164,7 +164,7 @@ async def _start_companions(
         owner=owner.uid if owner is not None else "",
     ) as applied:
         if owner is not None:
-            await applied.give_to(owner)
+            await applied.set_owner(owner)
     return AppliedJob(job, servers=applied.servers)
 
 
@@ -182,16 +182,16 @@ async def _create_with_code(connection: Connection, job: PlannedJob, report: Rep
         return created
     try:
         await _store_code(connection, job, created)
-        report(Step(job.name, f"code: {job.archive}"))
+        report(Progress(job.name, f"code: {job.archive}"))
         return await lifecycle.patch_spec(connection, created, {"executionType": ExecutionType.START})
     except AnsweredError as error:
-        await _delete_again(connection, created)
+        await _undo_creation(connection, created)
         raise RejectedError(
             f"cannot store the code of {job.name} on {connection.where}, and the job was deleted again: "
             f"{error.failure.message}"
         ) from error
     except (ClientError, asyncio.CancelledError):
-        await asyncio.shield(_delete_again(connection, created))
+        await asyncio.shield(_undo_creation(connection, created))
         raise
 
 
@@ -217,7 +217,7 @@ async def _create_framework(connection: Connection, job: PlannedJob) -> Framewor
         ) from error
 
 
-async def _delete_again(connection: Connection, created: Framework) -> None:
+async def _undo_creation(connection: Connection, created: Framework) -> None:
     """Ignore errors: the caller raises the error that caused the deletion."""
     with contextlib.suppress(ClientError, ApiError):
         await delete.delete_framework(connection, created)

@@ -19,7 +19,7 @@ from windlass.client.errors import ClientError, InvalidJobError
 
 MAX_BYTES = 900 * 1024
 """Maximum size of the archive: a ConfigMap holds 1 MiB."""
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 """Maximum number of files. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
 """The first that exists is used."""
@@ -35,10 +35,10 @@ NEVER = (
 )
 """Patterns that are always excluded."""
 
-_SHOWN_FILES = 3
+_MAX_SHOWN_FILES = 3
 _GZIP = 31
 """zlib's `wbits` for the largest window with a gzip header, which holds neither a time nor a name."""
-_WAY_OUT = "put large files into a volume (`volumes:` of the job file; `windlass upload` fills one)"
+_VOLUME_HINT = "put large files into a volume (`volumes:` of the job file; `windlass upload` fills one)"
 
 
 class Archive(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def pack(code: Path) -> Archive:
     """Raises InvalidJobError if there is no file, and ClientError if it cannot be read or is too large."""
     try:
         entries = _entries(code)
-        files = [entry for entry in entries if entry.size or _is_file(entry)]
+        files = [entry for entry in entries if not entry.name.endswith("/")]
         if not files:
             raise InvalidJobError(f"code: {code} has no files, or {_ignore_file(code)} excludes all of them")
         return Archive(_archived(entries), len(files), sum(entry.size for entry in files))
@@ -86,7 +86,7 @@ def pack(code: Path) -> Archive:
     except _TooLargeError as error:
         raise ClientError(
             f"code: {code} is larger than {shown_size(MAX_BYTES)} when compressed. The largest files: "
-            f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_WAY_OUT}."
+            f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
         ) from error
 
 
@@ -105,29 +105,24 @@ def _entries(code: Path) -> list[_Entry]:
     if not code.is_dir():
         return [_Entry(code.name, code, code.stat().st_size)]
     found: list[_Entry] = []
-    for entry in _walk(code.resolve(), "", _Ignored(code)):
+    for entry in _walk(code.resolve(), "", _ignore_spec(code)):
         found.append(entry)
-        if len(found) > MOST_FILES:
+        if len(found) > MAX_FILES:
             raise ClientError(
-                f"code: there are more than {MOST_FILES} files in {code}. "
-                f"Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_WAY_OUT}."
+                f"code: there are more than {MAX_FILES} files in {code}. "
+                f"Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
             )
     return found
 
 
-class _Ignored:
-    def __init__(self, folder: Path) -> None:
-        self._never = pathspec.GitIgnoreSpec.from_lines(NEVER)
-        file = _ignore_file(folder)
-        lines = file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else ()
-        try:
-            self._asked = pathspec.GitIgnoreSpec.from_lines(lines)
-        except ValueError as error:
-            raise InvalidJobError(f"{file}: invalid pattern: {error}") from error
-
-    def holds(self, name: str) -> bool:
-        """A folder's name ends with a slash."""
-        return self._never.match_file(name) or self._asked.match_file(name)
+def _ignore_spec(folder: Path) -> pathspec.GitIgnoreSpec:
+    """Return the patterns of excluded names. The name of a folder ends with a slash."""
+    file = _ignore_file(folder)
+    lines = file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else ()
+    try:
+        return pathspec.GitIgnoreSpec.from_lines([*lines, *NEVER])  # the last match decides
+    except ValueError as error:
+        raise InvalidJobError(f"{file}: invalid pattern: {error}") from error
 
 
 def _ignore_file(folder: Path) -> Path:
@@ -136,18 +131,21 @@ def _ignore_file(folder: Path) -> Path:
     )
 
 
-def _walk(root: Path, inside: str, ignored: _Ignored) -> Iterator[_Entry]:
+def _walk(root: Path, inside: str, ignored: pathspec.GitIgnoreSpec) -> Iterator[_Entry]:
     """Yield entries in the order of names. Like git, do not enter an ignored folder."""
     for path in sorted((root / inside).iterdir()):
         name = f"{inside}{path.name}"
-        if path.is_symlink():
-            if not ignored.holds(name):
-                yield _link(root, name, path)
+        is_link = path.is_symlink()
+        if path.is_dir() and not is_link:
+            name += "/"
+        if ignored.match_file(name):
+            continue
+        if is_link:
+            yield _link(root, name, path)
         elif path.is_dir():
-            if not ignored.holds(f"{name}/"):
-                yield _Entry(f"{name}/", path)
-                yield from _walk(root, f"{name}/", ignored)
-        elif path.is_file() and not ignored.holds(name):
+            yield _Entry(name, path)
+            yield from _walk(root, name, ignored)
+        elif path.is_file():
             yield _Entry(name, path, path.stat().st_size)
 
 
@@ -162,12 +160,8 @@ def _link(root: Path, name: str, path: Path) -> _Entry:
     return _Entry(name, path)
 
 
-def _is_file(entry: _Entry) -> bool:
-    return not entry.name.endswith("/")
-
-
 def _largest(entries: Sequence[_Entry]) -> str:
-    by_size = sorted(entries, key=lambda entry: -entry.size)[:_SHOWN_FILES]
+    by_size = sorted(entries, key=lambda entry: -entry.size)[:_MAX_SHOWN_FILES]
     return ", ".join(f"{entry.name} ({shown_size(entry.size)})" for entry in by_size)
 
 
@@ -185,16 +179,17 @@ class _Sink(io.RawIOBase):
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        self._written += self._compressor.compress(data)
-        if len(self._written) > MAX_BYTES:
-            raise _TooLargeError
+        self._append(self._compressor.compress(data))
         return len(data)
 
     def finished(self) -> bytes:
-        self._written += self._compressor.flush()
+        self._append(self._compressor.flush())
+        return bytes(self._written)
+
+    def _append(self, compressed: bytes) -> None:
+        self._written += compressed
         if len(self._written) > MAX_BYTES:
             raise _TooLargeError
-        return bytes(self._written)
 
 
 def _archived(entries: Sequence[_Entry]) -> bytes:

@@ -242,7 +242,9 @@ def plan(
     if options.companions_only and not any(
         each.companion in options.companions for each in planned.companions
     ):
-        raise InvalidJobError(_no_companions(options.companions))
+        kind = "companion" if len(options.companions) > 1 else ", ".join(options.companions)
+        fields = " or ".join(f"`{each}: {{}}`" for each in options.companions)
+        raise InvalidJobError(f"no job has a {kind}: add {fields} to the job")
     return planned
 
 
@@ -345,9 +347,3 @@ def _companion_of(metadata: Json) -> CompanionRef | None:
         return None
     namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE
     return CompanionRef(companion, job, namespace, metadata["name"])
-
-
-def _no_companions(wanted: Collection[Companion]) -> str:
-    kind = "companion" if len(wanted) > 1 else ", ".join(wanted)
-    fields = " or ".join(f"`{each}: {{}}`" for each in wanted)
-    return f"no job has a {kind}: add {fields} to the job"

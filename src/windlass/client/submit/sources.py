@@ -41,12 +41,12 @@ def in_place(code: Path) -> InPlace:
     return InPlace(str(code if code.is_dir() else code.parent))
 
 
-def read(given: JobInput, folder: str | Path | None = None) -> Source:
+def read(job: JobInput, folder: str | Path | None = None) -> Source:
     """Return a source without errors. Raises InvalidJobError."""
-    if isinstance(given, str | Path):
-        return read_file(Path(given), folder)
+    if isinstance(job, str | Path):
+        return read_file(Path(job), folder)
     try:
-        data = msgspec.json.encode(given)
+        data = msgspec.json.encode(job)
     except (TypeError, ValueError) as error:
         raise InvalidJobError(f"the job cannot be converted to JSON: {error}") from error
     return _checked(data, "job", Path(folder or "."))

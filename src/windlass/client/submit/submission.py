@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from windlass.client import embedded, lookup, views
+from windlass.client import lookup, views
 from windlass.client.connection import Connection
 from windlass.client.errors import InvalidJobError, ObjectExistsError
 from windlass.client.submit import apply, kinds
@@ -27,10 +27,10 @@ async def submit(
 
 
 async def plan(
-    connection: Connection, given: Sequence[Source], options: SubmitOptions = DEFAULT_OPTIONS
+    connection: Connection, sources: Sequence[Source], options: SubmitOptions = DEFAULT_OPTIONS
 ) -> tuple[SubmitPlan, ...]:
     """Plan several sources, which are submitted one after the other. Nothing is changed. Raises ClientError."""
-    planned = tuple([await _plan(connection, source, options) for source in given])
+    planned = tuple([await _plan(connection, source, options) for source in sources])
     if options.companions_only:
         return planned
     jobs = [job for each in planned for job in each.jobs]
@@ -57,7 +57,7 @@ async def _plan(connection: Connection, source: Source, options: SubmitOptions) 
     is_kind_needed = any(map(planner.depends_on_cluster_kind, submissions))
     target = Target(
         namespace=connection.namespace,
-        is_embedded=is_kind_needed and await embedded.is_embedded(connection),
+        is_embedded=is_kind_needed and await connection.is_embedded(),
         description=connection.where,
     )
     return planner.plan(source, target, options, existing)

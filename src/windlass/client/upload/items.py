@@ -5,7 +5,7 @@ All files are checked before anything is sent.
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,10 +14,16 @@ from windlass.client.errors import ClientError, InvalidJobError
 
 PART_SUFFIX = ".windlass-part"
 """Suffix of a partially uploaded file, which lies next to its target."""
+_SPECIAL_FILES = {
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
-class Stamp(msgspec.Struct, frozen=True):
-    """Identifies the version of a file: a changed file has another stamp."""
+class FileVersion(msgspec.Struct, frozen=True):
+    """Identifies the version of a file: a changed file has another one."""
 
     size: int
     modified: int
@@ -25,8 +31,8 @@ class Stamp(msgspec.Struct, frozen=True):
     inode: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> "Stamp":
-        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+    def of(cls, info: os.stat_result) -> "FileVersion":
+        return cls(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -35,18 +41,18 @@ class Item(msgspec.Struct, frozen=True):
     name: str
     """Target path: relative, with slashes."""
     path: Path
-    stamp: Stamp
+    version: FileVersion
     mode: int
     """Permission bits."""
 
     @property
     def size(self) -> int:
-        return self.stamp.size
+        return self.version.size
 
     def refreshed(self) -> "Item":
-        """Return the item with the current stamp of the file. Raises OSError."""
-        found = self.path.stat()
-        return Item(self.name, self.path, Stamp.of(found), stat.S_IMODE(found.st_mode))
+        """Return the item with the current version of the file. Raises OSError."""
+        info = self.path.stat()
+        return Item(self.name, self.path, FileVersion.of(info), stat.S_IMODE(info.st_mode))
 
 
 class UploadItems(msgspec.Struct, frozen=True):
@@ -67,14 +73,19 @@ def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
     """
     found: dict[str, Item] = {}
     folders: set[str] = set()
-    for place, paths in sources.items():
-        folders.update(_with_parents(place))
+    for target, paths in sources.items():
+        folders.update(_with_parents(target))
         for path in paths:
-            for entry in _entries(place, path):
+            for entry in _entries(target, path):
                 if isinstance(entry, str):
                     folders.update(_with_parents(entry))
                 else:
-                    _add(found, entry)
+                    other = found.setdefault(entry.name, entry)
+                    if other.path != entry.path:
+                        raise InvalidJobError(
+                            f"{other.path} and {entry.path} would both become {entry.name}. "
+                            "Rename one, or upload it elsewhere."
+                        )
                     folders.update(_with_parents(entry.name.rpartition("/")[0]))
     for name in sorted(folders & found.keys()):
         raise InvalidJobError(
@@ -87,21 +98,13 @@ def part_name(name: str) -> str:
     """Return the path of the partial file. A name has at most 255 bytes, and each file needs a different one."""
     folder, _, last = name.rpartition("/")
     encoded = os.fsencode(last)
-    room = 255 - len(PART_SUFFIX) - 1
-    if len(encoded) > room:
+    max_length = 255 - len(PART_SUFFIX) - 1
+    if len(encoded) > max_length:
         import hashlib
 
-        mark = "~" + hashlib.sha256(encoded).hexdigest()[:16]
-        last = os.fsdecode(encoded[: room - len(mark)].decode("utf-8", "ignore").encode()) + mark
+        ending = "~" + hashlib.sha256(encoded).hexdigest()[:16]
+        last = os.fsdecode(encoded[: max_length - len(ending)].decode("utf-8", "ignore").encode()) + ending
     return f"{folder}/.{last}{PART_SUFFIX}" if folder else f".{last}{PART_SUFFIX}"
-
-
-def _add(found: dict[str, Item], item: Item) -> None:
-    other = found.setdefault(item.name, item)
-    if other.path != item.path:
-        raise InvalidJobError(
-            f"{other.path} and {item.path} would both become {item.name}. Rename one, or upload it elsewhere."
-        )
 
 
 def _with_parents(folder: str) -> Iterator[str]:
@@ -110,16 +113,14 @@ def _with_parents(folder: str) -> Iterator[str]:
         folder = folder.rpartition("/")[0]
 
 
-def _entries(place: str, source: Path) -> Iterator[Item | str]:
+def _entries(target: str, source: Path) -> Iterator[Item | str]:
     """Yield items, and the names of directories."""
     try:
-        found = source.stat()
-        if stat.S_ISDIR(found.st_mode):
-            yield from _walk(source, place, source.resolve(), ())
+        info = source.stat()
+        if stat.S_ISDIR(info.st_mode):
+            yield from _walk(source, target, source.resolve(), ())
         else:
-            yield _item(
-                source, _joined(place, source.resolve().name if not source.name else source.name), found
-            )
+            yield _item(source, _joined(target, source.name or source.resolve().name), info)
     except FileNotFoundError as error:
         raise InvalidJobError(
             f"{error.filename or source} does not exist: expected a file or a directory"
@@ -130,22 +131,22 @@ def _entries(place: str, source: Path) -> Iterator[Item | str]:
         ) from error
 
 
-def _walk(folder: Path, place: str, top: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Item | str]:
-    """Yield the entries of a directory. `above` identifies its parents, to detect links to one of them."""
-    own = folder.stat()
-    identity = (own.st_dev, own.st_ino)
-    if identity in above:
+def _walk(folder: Path, target: str, top: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Item | str]:
+    """Yield the entries of a directory. `parents` has their devices and inodes, to detect links to one of them."""
+    info = folder.stat()
+    identity = (info.st_dev, info.st_ino)
+    if identity in parents:
         raise InvalidJobError(f"{folder} is a link to one of its parent directories. Remove it.")
-    yield place
+    yield target
     for entry in sorted(os.scandir(folder), key=lambda each: each.name):
-        path, name = folder / entry.name, _joined(place, entry.name)
+        path, name = folder / entry.name, _joined(target, entry.name)
         if entry.is_symlink():
             _require_inside(path, top)
-        found = entry.stat()
-        if stat.S_ISDIR(found.st_mode):
-            yield from _walk(path, name, top, (*above, identity))
+        info = entry.stat()
+        if stat.S_ISDIR(info.st_mode):
+            yield from _walk(path, name, top, (*parents, identity))
         else:
-            yield _item(path, name, found)
+            yield _item(path, name, info)
 
 
 def _require_inside(link: Path, top: Path) -> None:
@@ -158,26 +159,16 @@ def _require_inside(link: Path, top: Path) -> None:
         )
 
 
-def _item(path: Path, name: str, found: os.stat_result) -> Item:
-    if not stat.S_ISREG(found.st_mode):
-        raise InvalidJobError(
-            f"cannot upload {path}: it is {_kind(found.st_mode)}, expected files and directories"
-        )
+def _item(path: Path, name: str, info: os.stat_result) -> Item:
+    if not stat.S_ISREG(info.st_mode):
+        kind = _SPECIAL_FILES.get(stat.S_IFMT(info.st_mode), "not a regular file")
+        raise InvalidJobError(f"cannot upload {path}: it is {kind}, expected files and directories")
     if path.name.startswith(".") and path.name.endswith(PART_SUFFIX):
         raise InvalidJobError(f"{path} is a partial file of an interrupted upload. Delete it.")
     # Open the file once to check permissions before anything is sent.
     os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
-    return Item(name, path, Stamp.of(found), stat.S_IMODE(found.st_mode))
+    return Item(name, path, FileVersion.of(info), stat.S_IMODE(info.st_mode))
 
 
-def _kind(mode: int) -> str:
-    kinds: Iterable[tuple[bool, str]] = (
-        (stat.S_ISSOCK(mode), "a socket"),
-        (stat.S_ISFIFO(mode), "a pipe"),
-        (stat.S_ISCHR(mode) or stat.S_ISBLK(mode), "a device"),
-    )
-    return next((said for is_so, said in kinds if is_so), "not a regular file")
-
-
-def _joined(place: str, name: str) -> str:
-    return f"{place}/{name}" if place else name
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

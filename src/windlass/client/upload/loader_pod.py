@@ -20,7 +20,7 @@ from windlass.client.errors import (
 )
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Pod
-from windlass.client.upload.shares import Claim, Mounted, Nfs
+from windlass.client.upload.shares import Claim, MountedShare, Nfs
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import PERSISTENT_VOLUME_CLAIMS, PODS
@@ -32,13 +32,13 @@ from windlass.render.storage import preflight, volumes
 
 CONTAINER = "loader"
 VOLUME = "share"
-MOUNTED = "/windlass/share"
+MOUNT_PATH = "/windlass/share"
 IMAGE = "busybox:stable"
-LIFE_SECONDS = 86400
+MAX_LIFETIME_SECONDS = 86400
 """Maximum lifetime of a pod that a killed upload leaves behind."""
 
 
-def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
+def manifest(name: str, job: str, image: str, share: MountedShare) -> Json:
     mounting = Job(name=job, volumes={VOLUME: _volume(share)})
     return {
         "apiVersion": "v1",
@@ -46,7 +46,7 @@ def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
         "metadata": {"name": name, "labels": {names.JOB_LABEL: job}},
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": LIFE_SECONDS,
+            "activeDeadlineSeconds": MAX_LIFETIME_SECONDS,
             # sleep runs as PID 1, which ignores SIGTERM.
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
@@ -55,7 +55,7 @@ def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
                 {
                     "name": CONTAINER,
                     "image": image,
-                    "command": ["sleep", str(LIFE_SECONDS)],
+                    "command": ["sleep", str(MAX_LIFETIME_SECONDS)],
                     "volumeMounts": volumes.own_mounts(mounting),
                 }
             ],
@@ -65,19 +65,19 @@ def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def started(
     connection: Connection,
-    share: Mounted,
+    share: MountedShare,
     *,
     name: str,
     job: str,
     image: str = IMAGE,
     timeout: float | None = None,
-    noted: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[str]:
-    """Yield the name of a running pod with the share at MOUNTED, and delete the pod at the end.
+    on_delay: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[None]:
+    """Run a pod with the share at MOUNT_PATH during the block, and delete it at the end.
 
-    `timeout` limits its start; `noted` receives messages about delays. Raises ClientError.
+    `timeout` limits its start; `on_delay` receives messages about delays. Raises ClientError.
     """
     if isinstance(share, Claim):
         await _require_claim(connection, share.claim)
@@ -86,35 +86,35 @@ async def opened(
         created = pods.decode(await connection.send(requests.create(PODS, connection.namespace, body)))
     except asyncio.CancelledError:
         # The pod may have been created although the request was cancelled.
-        await _delete(connection, name, noted)
+        await _delete(connection, name, on_delay)
         raise
     try:
-        await _wait_until_running(connection, created, share, timeout, noted)
-        yield created.name
+        await _wait_until_running(connection, created, share, timeout, on_delay)
+        yield
     finally:
-        await _delete(connection, name, noted)
+        await _delete(connection, name, on_delay)
 
 
-async def _delete(connection: Connection, name: str, noted: Callable[[str], None]) -> None:
+async def _delete(connection: Connection, name: str, on_delay: Callable[[str], None]) -> None:
     """Delete the pod. Errors are only reported, so that they do not hide an earlier one."""
     try:
         await connection.send(requests.delete(PODS, connection.namespace, name))
     except NotFoundError:
         return
     except (ApiError, ClientError) as error:
-        noted(f"cannot delete pod {name} in the namespace {connection.namespace}: {error}")
+        on_delay(f"cannot delete pod {name} in the namespace {connection.namespace}: {error}")
 
 
-def describe_share(share: Mounted) -> str:
+def describe_share(share: MountedShare) -> str:
     return preflight.place_of(_volume(share), VOLUME)
 
 
-def _volume(share: Mounted) -> Volume:
+def _volume(share: MountedShare) -> Volume:
     match share:
         case Nfs(server=server, path=path):
-            return Volume(at=MOUNTED, nfs=NfsVolume(server=server.strip("[]"), path=path))
+            return Volume(at=MOUNT_PATH, nfs=NfsVolume(server=server.strip("[]"), path=path))
         case Claim(claim=claim):
-            return Volume(at=MOUNTED, pvc=claim)
+            return Volume(at=MOUNT_PATH, pvc=claim)
 
 
 async def _require_claim(connection: Connection, claim: str) -> None:
@@ -136,33 +136,33 @@ async def _require_claim(connection: Connection, claim: str) -> None:
 async def _wait_until_running(
     connection: Connection,
     pod: Pod,
-    share: Mounted,
+    share: MountedShare,
     timeout: float | None,
-    noted: Callable[[str], None],
+    on_delay: Callable[[str], None],
 ) -> None:
-    watcher = PodWatcher(connection, {}, name=pod.name)
+    watcher = PodWatcher(connection, name=pod.name)
     reported: set[str] = set()
 
-    def has_begun() -> bool:
+    def has_started() -> bool:
         for reason in watcher.blocking_reasons:
             if reason not in reported:
                 reported.add(reason)
-                noted(f"cannot mount {describe_share(share)} yet: {reason}")
-        return _has_begun(watcher, share)
+                on_delay(f"cannot mount {describe_share(share)} yet: {reason}")
+        return _has_started(watcher, share)
 
     try:
-        await watcher.run_while_watching(watcher.wait_until(has_begun), seconds=timeout)
-    except TimeoutError as late:
+        await watcher.run_while_watching(watcher.wait_until(has_started), seconds=timeout)
+    except TimeoutError as error:
         reason = watcher.blocking_reasons[-1] if watcher.blocking_reasons else "the cluster reports no reason"
         raise TimedOutError(
             f"cannot mount {describe_share(share)} within {timeout:g} s: {reason}. "
             "Check its name, and that the nodes of the cluster can reach it."
-        ) from late
+        ) from error
 
 
-def _has_begun(watcher: PodWatcher, share: Mounted) -> bool:
+def _has_started(watcher: PodWatcher, share: MountedShare) -> bool:
     """Return whether the container runs. Raises ClientError if it never will."""
-    if watcher.is_lost or any(pod.is_deleting for pod in watcher.pods):
+    if watcher.is_deleted or any(pod.is_deleting for pod in watcher.pods):
         raise ObjectDeletedError(
             f"the loader pod for {describe_share(share)} was deleted. Run the command again."
         )
@@ -170,11 +170,11 @@ def _has_begun(watcher: PodWatcher, share: Mounted) -> bool:
         status = pod.status_of(CONTAINER)
         if pod.is_over:
             ended = None if status is None else status.state.terminated
-            why = pod.status.message or pod.status.reason
+            reason = pod.status.message or pod.status.reason
             if ended is not None:
-                why = f"it exited with code {ended.exit_code}: {ended.message or ended.reason}"
+                reason = f"it exited with code {ended.exit_code}: {ended.message or ended.reason}"
             raise RejectedError(
-                f"the loader pod for {describe_share(share)} failed: {why or 'unknown reason'}"
+                f"the loader pod for {describe_share(share)} failed: {reason or 'unknown reason'}"
             )
         if status is not None and status.is_running:
             return True

@@ -8,8 +8,11 @@ encoded as octal digits.
 import asyncio
 import os
 import re
+import secrets
 import tarfile
 from collections.abc import AsyncIterator, Sequence
+
+import msgspec
 
 from windlass.client import exec as execution
 from windlass.client.connection import Connection
@@ -17,16 +20,16 @@ from windlass.client.errors import ClientError, RejectedError, TimedOutError, Un
 from windlass.client.exec import Streams
 from windlass.client.upload import loader_pod, transfer
 from windlass.client.upload.items import Item, UploadItems, part_name
-from windlass.client.upload.shares import Claim, Mounted
-from windlass.client.upload.target import RESUME_HINT, Access, Checked, Found, Kind, Reading, blocking_reason
-from windlass.client.upload.transfer import Uploaded, Watch
+from windlass.client.upload.shares import Claim, MountedShare
+from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, Kind
+from windlass.client.upload.transfer import ProgressCallbacks, Uploaded
 from windlass.kubeapi.errors import ApiError, NotFoundError
 
-_PLAIN = re.compile(rb"[A-Za-z0-9_./-]")
-_MAX_STDERR = 500
-_END = 2 * tarfile.BLOCKSIZE
+_UNENCODED = re.compile(rb"[A-Za-z0-9_./-]")
+_MAX_STDERR_LENGTH = 500
+_ARCHIVE_END_BYTES = 2 * tarfile.BLOCKSIZE
 
-_BEGINNING = r"""
+_PRELUDE = r"""
 LC_ALL=C; export LC_ALL
 decode() {
     case $1 in
@@ -40,7 +43,7 @@ size() { set -- $(wc -c < "$1"); printf %s "${1:-0}"; }
 root=$1
 """
 
-_LOOK = r"""
+_COMPARE = r"""
 count=$2
 while [ "$count" -gt 0 ]; do
     count=$((count - 1))
@@ -69,18 +72,18 @@ while [ "$count" -gt 0 ]; do
     read -r name || exit 90
     decode "$name"
     if [ -d "$decoded" ]; then
-        if [ -w "$decoded" ] && [ -x "$decoded" ]; then echo fine; else echo closed; fi
-    elif [ -e "$decoded" ]; then echo taken
-    else echo fine
+        if [ -w "$decoded" ] && [ -x "$decoded" ]; then echo usable; else echo not-writable; fi
+    elif [ -e "$decoded" ]; then echo not-a-directory
+    else echo usable
     fi
 done
 """
 
-_ROOM = r"""
+_FREE_SPACE = r"""
 df -P -k "$2" 2>/dev/null | { read -r _; read -r _ _ _ free _; echo "${free:--}"; }
 """
 
-_MAKE = r"""
+_CREATE_FOLDERS = r"""
 mkdir -p "$root" || exit 91
 count=$2
 while [ "$count" -gt 0 ]; do
@@ -91,7 +94,7 @@ while [ "$count" -gt 0 ]; do
 done
 """
 
-_WRITE = r"""
+_APPEND = r"""
 decode "$2"
 if [ "$3" = 0 ]; then
     : > "$decoded" || exit 91
@@ -106,7 +109,7 @@ _UNPACK = r"""
 head -c "$2" | tar -x -m -o -f - -C "$root"
 """
 
-_SETTLE = r"""
+_FINISH = r"""
 count=$2
 while [ "$count" -gt 0 ]; do
     count=$((count - 1))
@@ -127,107 +130,107 @@ done
 
 async def upload(
     connection: Connection,
-    share: Mounted,
-    cargo: UploadItems,
+    share: MountedShare,
+    items: UploadItems,
     *,
-    name: str,
+    name: str = "",
     job: str = "",
     image: str = loader_pod.IMAGE,
     timeout: float | None = None,
-    watch: Watch | None = None,
+    callbacks: ProgressCallbacks | None = None,
 ) -> Uploaded:
-    """Upload through a pod with this name and job label. Raises ClientError.
+    """Upload through a pod with this name (default: a random one) and job label (default: its name).
 
-    `timeout` limits the start of the pod and, after that, the time without progress.
+    `timeout` limits the start of the pod and, after that, the time without progress. Raises ClientError.
     """
-    progress = watch or Watch()
-    opened = loader_pod.opened(
-        connection, share, name=name, job=job or name, image=image, timeout=timeout, noted=progress.noted
+    callbacks = callbacks or ProgressCallbacks()
+    name = name or f"upload-{secrets.token_hex(4)}"
+    pod = loader_pod.started(
+        connection,
+        share,
+        name=name,
+        job=job or name,
+        image=image,
+        timeout=timeout,
+        on_delay=callbacks.on_delay,
     )
-    async with opened as pod:
-        return await transfer.upload(PodTarget(connection, pod, share, timeout), cargo, progress)
+    async with pod:
+        return await transfer.upload(PodTarget(connection, name, share, timeout), items, callbacks)
 
 
 class PodTarget:
-    def __init__(self, connection: Connection, pod: str, share: Mounted, stall_seconds: float | None) -> None:
+    def __init__(
+        self, connection: Connection, pod: str, share: MountedShare, stall_seconds: float | None
+    ) -> None:
         self._connection = connection
         self._pod = pod
         self._share = share
         self._stall_seconds = stall_seconds
         folder = share.folder if isinstance(share, Claim) else ""
-        self._mounted = loader_pod.MOUNTED
-        self._root = f"{self._mounted}/{folder}".rstrip("/")
+        self._mount_path = loader_pod.MOUNT_PATH
+        self._root = f"{self._mount_path}/{folder}".rstrip("/")
 
     @property
     def where(self) -> str:
         return str(self._share)
 
-    async def file_states(self, items: Sequence[Item]) -> Sequence[Found]:
+    async def file_states(self, items: Sequence[Item]) -> Sequence[FileState]:
         lines = [f"{item.size} {encoded(item.name)} {encoded(part_name(item.name))}" for item in items]
-        return [_found(line) for line in await self._answers(_LOOK, lines, is_slow=True)]
+        return [_file_state(line) for line in await self._answers(_COMPARE, lines, is_slow=True)]
 
-    async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
-        answers = await self._answers(_ACCESS, [encoded(folder or ".") for folder in folders])
-        said = (
-            blocking_reason(self.where, folder, Access(answer))
-            for folder, answer in zip(folders, answers, strict=True)
-        )
-        return [each for each in said if each is not None]
+    async def folder_access(self, folders: Sequence[str]) -> Sequence[Access]:
+        return [
+            Access(line)
+            for line in await self._answers(_ACCESS, [encoded(folder or ".") for folder in folders])
+        ]
 
     async def free_space(self) -> int | None:
         """Return the free space of the volume, since the directory in it may not exist yet."""
-        said = (
-            await self._run(_ROOM, (self._mounted,), _lines(()), stall_seconds=self._stall_seconds)
-        ).strip()
-        return int(said) * 1024 if said.isdecimal() else None
+        output = (await self._run(_FREE_SPACE, (self._mount_path,), _lines(()))).strip()
+        return int(output) * 1024 if output.isdecimal() else None
 
     async def create_folders(self, folders: Sequence[str]) -> None:
         lines = _lines([encoded(folder) for folder in folders])
-        await self._run(_MAKE, (str(len(folders)),), lines, stall_seconds=self._stall_seconds)
+        await self._run(_CREATE_FOLDERS, (str(len(folders)),), lines)
 
-    async def write(self, reading: Reading) -> None:
-        arguments = (encoded(part_name(reading.item.name)), str(reading.at), str(reading.left))
-        await self._run(_WRITE, arguments, reading.pieces(), stall_seconds=self._stall_seconds)
+    async def write(self, transfer: FileTransfer) -> None:
+        arguments = (encoded(part_name(transfer.item.name)), str(transfer.offset), str(transfer.remaining))
+        await self._run(_APPEND, arguments, transfer.chunks())
 
-    async def write_batch(self, readings: Sequence[Reading]) -> None:
-        size = str(packed_size(readings))
-        await self._run(_UNPACK, (size,), packed(readings), stall_seconds=self._stall_seconds)
+    async def write_batch(self, transfers: Sequence[FileTransfer]) -> None:
+        await self._run(_UNPACK, (str(packed_size(transfers)),), packed(transfers))
 
-    async def finish(self, checked: Sequence[Checked]) -> Sequence[bool]:
+    async def finish(self, transfers: Sequence[FileTransfer]) -> Sequence[bool]:
         lines = [
             f"{each.digest} {each.item.mode:o} {encoded(each.item.name)} {encoded(part_name(each.item.name))}"
-            for each in checked
+            for each in transfers
         ]
-        answers = await self._answers(_SETTLE, lines, is_slow=True)
-        return [answer == "right" for answer in answers]
+        return [line == "right" for line in await self._answers(_FINISH, lines, is_slow=True)]
 
     async def _answers(self, script: str, lines: Sequence[str], *, is_slow: bool = False) -> list[str]:
-        """Return one line of output per input line. Checksums of large files take long without any output."""
+        """Return one line of output per input line."""
         if not lines:
             return []
-        stall_seconds = None if is_slow else self._stall_seconds
-        written = await self._run(script, (str(len(lines)),), _lines(lines), stall_seconds=stall_seconds)
-        found = written.splitlines()
-        if len(found) != len(lines):
+        output = await self._run(script, (str(len(lines)),), _lines(lines), is_slow=is_slow)
+        answers = output.splitlines()
+        if len(answers) != len(lines):
             raise RejectedError(
-                f"{self.where}: received {len(found)} answers for {len(lines)} files. {RESUME_HINT}"
+                f"{self.where}: received {len(answers)} answers for {len(lines)} files. {RESUME_HINT}"
             )
-        return found
+        return answers
 
     async def _run(
-        self,
-        script: str,
-        arguments: Sequence[str],
-        sent: AsyncIterator[bytes],
-        *,
-        stall_seconds: float | None,
+        self, script: str, arguments: Sequence[str], stdin: AsyncIterator[bytes], *, is_slow: bool = False
     ) -> str:
-        """Return the output of the script. Raises ClientError."""
+        """Return the output of the script. Raises ClientError.
+
+        A slow script has no time limit: checksums of large files take long without any output.
+        """
         out, err = bytearray(), bytearray()
-        command = ("sh", "-c", _BEGINNING + script, "sh", self._root, *arguments)
-        streams = Streams(stdout=out.extend, stderr=err.extend)
+        command = ("sh", "-c", _PRELUDE + script, "sh", self._root, *arguments)
+        streams = Streams(stdout=out.extend, stderr=err.extend, stdin=stdin)
         try:
-            code = await self._execute(command, streams, sent, stall_seconds)
+            code = await self._execute(command, streams, None if is_slow else self._stall_seconds)
         except NotFoundError as error:
             raise UnreachableError(f"{self.where}: the loader pod was deleted. {RESUME_HINT}") from error
         except ApiError as error:
@@ -241,18 +244,12 @@ class PodTarget:
     def _error_message(self, code: int, stderr: str) -> str:
         if "No space left" in stderr or "Disk quota" in stderr:
             return f"{self.where}: no space left. Partial files are kept. Free some space. {RESUME_HINT}"
-        reason = (
-            stderr[-_MAX_STDERR:].removesuffix(".") or f"a command in the loader pod exited with code {code}"
+        reason = stderr[-_MAX_STDERR_LENGTH:].removesuffix(".")
+        return (
+            f"{self.where}: {reason or f'a command in the loader pod exited with code {code}'}. {RESUME_HINT}"
         )
-        return f"{self.where}: {reason}. {RESUME_HINT}"
 
-    async def _execute(
-        self,
-        command: Sequence[str],
-        streams: Streams,
-        sent: AsyncIterator[bytes],
-        stall_seconds: float | None,
-    ) -> int:
+    async def _execute(self, command: Sequence[str], streams: Streams, stall_seconds: float | None) -> int:
         """Return the exit code. If the input cannot be read, the command is cancelled, since it would wait for more."""
         input_errors: list[ClientError] = []
         try:
@@ -260,68 +257,68 @@ class PodTarget:
 
                 async def stdin() -> AsyncIterator[bytes]:
                     try:
-                        async for piece in sent:
-                            yield piece
+                        async for chunk in streams.stdin or _lines(()):
+                            yield chunk
                             if stall_seconds is not None:
                                 deadline.reschedule(asyncio.get_running_loop().time() + stall_seconds)
                     except ClientError as error:
                         input_errors.append(error)
                         executing.cancel()
 
-                executing = asyncio.create_task(self._in_pod(command, streams, stdin()))
+                with_deadline = msgspec.structs.replace(streams, stdin=stdin())
+                executing = asyncio.create_task(self._in_pod(command, with_deadline))
                 try:
                     return await executing
                 finally:
                     executing.cancel()
                     await asyncio.gather(executing, return_exceptions=True)
-        except TimeoutError as late:
+        except TimeoutError as error:
             raise TimedOutError(
                 f"{self.where}: no progress for {stall_seconds:g} s: {loader_pod.describe_share(self._share)} does not "
                 f"respond. {RESUME_HINT}"
-            ) from late
+            ) from error
         except asyncio.CancelledError:
             if input_errors:
                 raise input_errors[0] from None
             raise
 
-    async def _in_pod(self, command: Sequence[str], streams: Streams, stdin: AsyncIterator[bytes]) -> int:
-        with_input = Streams(stdout=streams.stdout, stderr=streams.stderr, stdin=stdin)
-        return await execution.in_pod(self._connection, self._pod, loader_pod.CONTAINER, command, with_input)
+    async def _in_pod(self, command: Sequence[str], streams: Streams) -> int:
+        return await execution.in_pod(self._connection, self._pod, loader_pod.CONTAINER, command, streams)
 
 
 def encoded(name: str) -> str:
     """Encode a name for a line of words and for `printf %b`."""
     return "".join(
-        chr(byte) if _PLAIN.match(bytes((byte,))) else f"\\0{byte:03o}" for byte in os.fsencode(name)
+        chr(byte) if _UNENCODED.match(bytes((byte,))) else f"\\0{byte:03o}" for byte in os.fsencode(name)
     )
 
 
-async def packed(readings: Sequence[Reading]) -> AsyncIterator[bytes]:
+async def packed(transfers: Sequence[FileTransfer]) -> AsyncIterator[bytes]:
     """Yield a tar archive of the partial files, without owners."""
-    for reading in readings:
-        yield _header(reading)
-        async for piece in reading.pieces():
-            yield piece
-        if padding := -reading.left % tarfile.BLOCKSIZE:
+    for each in transfers:
+        yield _header(each)
+        async for chunk in each.chunks():
+            yield chunk
+        if padding := -each.remaining % tarfile.BLOCKSIZE:
             yield bytes(padding)
-    yield bytes(_END)
+    yield bytes(_ARCHIVE_END_BYTES)
 
 
-def packed_size(readings: Sequence[Reading]) -> int:
-    contents = sum(reading.left + -reading.left % tarfile.BLOCKSIZE for reading in readings)
-    return sum(len(_header(reading)) for reading in readings) + contents + _END
+def packed_size(transfers: Sequence[FileTransfer]) -> int:
+    contents = sum(each.remaining + -each.remaining % tarfile.BLOCKSIZE for each in transfers)
+    return sum(len(_header(each)) for each in transfers) + contents + _ARCHIVE_END_BYTES
 
 
-def _header(reading: Reading) -> bytes:
-    entry = tarfile.TarInfo(part_name(reading.item.name))
-    entry.size = reading.left
+def _header(transfer: FileTransfer) -> bytes:
+    entry = tarfile.TarInfo(part_name(transfer.item.name))
+    entry.size = transfer.remaining
     entry.mode = 0o600
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-def _found(line: str) -> Found:
+def _file_state(line: str) -> FileState:
     kind, digest, part_size, part_digest = line.split()
-    return Found(Kind(kind), digest.strip("-"), int(part_size), part_digest.strip("-"))
+    return FileState(Kind(kind), digest.strip("-"), int(part_size), part_digest.strip("-"))
 
 
 async def _lines(lines: Sequence[str]) -> AsyncIterator[bytes]:

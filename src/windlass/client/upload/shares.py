@@ -13,10 +13,10 @@ FORMS = (
     "nfs://SERVER/PATH, an exported directory of an NFS server",
     "pvc://CLAIM[/FOLDER], the volume of a PersistentVolumeClaim",
 )
-_can_be_a_server = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]").fullmatch
+_is_server = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]").fullmatch
 
 
-class OnDisk(msgspec.Struct, frozen=True):
+class LocalShare(msgspec.Struct, frozen=True):
     """A local directory, for which no cluster is needed."""
 
     path: str
@@ -43,25 +43,25 @@ class Claim(msgspec.Struct, frozen=True):
         return f"pvc://{self.claim}/{self.folder}".rstrip("/")
 
 
-Mounted = Nfs | Claim
+MountedShare = Nfs | Claim
 """Targets that only a pod can mount."""
-Share = OnDisk | Mounted
+Share = LocalShare | MountedShare
 
 
-def parse(written: str) -> Share:
+def parse(text: str) -> Share:
     """Parse one of FORMS, or the short form CLAIM[:FOLDER]. Raises ValueError."""
-    scheme, has_scheme, rest = written.partition("://")
-    if written.startswith("/"):
-        return OnDisk(posixpath.normpath("/" + written.lstrip("/")))
+    scheme, has_scheme, rest = text.partition("://")
+    if text.startswith("/"):
+        return LocalShare(posixpath.normpath("/" + text.lstrip("/")))
     if not has_scheme:
-        name, _, folder = written.partition(":")
-        return _claim(name, folder, written)
+        name, _, folder = text.partition(":")
+        return _claim(name, folder, text)
     if scheme == "pvc":
         name, _, folder = rest.partition("/")
-        return _claim(name, folder, written)
+        return _claim(name, folder, text)
     if scheme == "nfs":
-        return _nfs(rest, written)
-    raise ValueError(_expected(written))
+        return _nfs(rest, text)
+    raise ValueError(_error_message(text))
 
 
 def project_name_error(name: str) -> str | None:
@@ -74,26 +74,26 @@ def project_name_error(name: str) -> str | None:
     )
 
 
-def _claim(name: str, folder: str, written: str) -> Claim:
+def _claim(name: str, folder: str, text: str) -> Claim:
     if not is_object_name(name):
-        raise ValueError(_expected(written))
-    return Claim(name, _within(folder, written).strip("/"))
+        raise ValueError(_error_message(text))
+    return Claim(name, _normalized(folder, text).strip("/"))
 
 
-def _nfs(rest: str, written: str) -> Nfs:
+def _nfs(rest: str, text: str) -> Nfs:
     server, has_path, path = rest.partition("/")
-    if not has_path or not _can_be_a_server(server):
-        raise ValueError(_expected(written))
-    return Nfs(server, "/" + _within(path, written).strip("/"))
+    if not has_path or not _is_server(server):
+        raise ValueError(_error_message(text))
+    return Nfs(server, "/" + _normalized(path, text).strip("/"))
 
 
-def _within(folder: str, written: str) -> str:
+def _normalized(folder: str, text: str) -> str:
     """Normalize a path in the share. Raises ValueError for a path outside of it."""
     parts = folder.split("/")
     if ".." in parts or "\0" in folder:
-        raise ValueError(f"found {written!r}, which is outside of the share: expected a directory in it")
+        raise ValueError(f"found {text!r}, which is outside of the share: expected a directory in it")
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-def _expected(written: str) -> str:
-    return f"found {written!r}, expected one of: " + "; ".join(FORMS)
+def _error_message(text: str) -> str:
+    return f"found {text!r}, expected one of: " + "; ".join(FORMS)

@@ -6,6 +6,7 @@ Content is written to a partial file next to its target (`items.part_name`) and 
 import asyncio
 import contextlib
 import hashlib
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import IO, TYPE_CHECKING, Protocol
@@ -13,13 +14,15 @@ from typing import IO, TYPE_CHECKING, Protocol
 import msgspec
 
 from windlass.client.errors import ClientError
-from windlass.client.upload.items import Item, Stamp
+from windlass.client.upload.items import FileVersion, Item
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 CHUNK_BYTES = 1 << 20
 """Size of the chunks that are read, sent and counted."""
+SMALL_BYTES = 1 << 20
+"""Files smaller than this are sent in batches."""
 RESUME_HINT = "Run the same command again to resume the upload."
 
 
@@ -32,7 +35,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-class Found(msgspec.Struct, frozen=True):
+class FileState(msgspec.Struct, frozen=True):
     """The state of one file on the target."""
 
     kind: Kind = Kind.NOTHING
@@ -46,34 +49,13 @@ class Found(msgspec.Struct, frozen=True):
 class Access(StrEnum):
     """Whether a directory can be used."""
 
-    FINE = "fine"
+    USABLE = "usable"
     """It is writable, or does not exist yet."""
-    TAKEN = "taken"
-    """Something else has its name."""
-    CLOSED = "closed"
-    """It is not writable."""
+    NOT_A_DIRECTORY = "not-a-directory"
+    NOT_WRITABLE = "not-writable"
 
 
-def blocking_reason(where: str, folder: str, access: Access) -> str | None:
-    """Return why a directory cannot be used; None if it can. The folder "" is the root of the target."""
-    path = f"{where}/{folder}".rstrip("/")
-    match access:
-        case Access.FINE:
-            return None
-        case Access.TAKEN:
-            return f"{path} must be a directory, but it is not. Move it away."
-        case Access.CLOSED:
-            return f"{path} is not writable. Ask its owner for permission, or choose another share."
-
-
-class Checked(msgspec.Struct, frozen=True):
-    """A partial file with its expected checksum."""
-
-    item: Item
-    digest: str
-
-
-class Reading:
+class FileTransfer:
     """Reads a file from an offset to its end, always exactly the announced number of bytes.
 
     A file that shrinks meanwhile is padded with zeros, since the receiver expects that many bytes. `has_changed` is
@@ -81,52 +63,62 @@ class Reading:
     """
 
     def __init__(
-        self, item: Item, at: int, hasher: "_Hash | None", moved: Callable[[str, int], None] = lambda *_: None
+        self,
+        item: Item,
+        on_sent: Callable[[str, int], None],
+        offset: int = 0,
+        hasher: "_Hash | None" = None,
     ) -> None:
+        """`offset` is the number of bytes that the target already has, `hasher` their checksum."""
         self.item = item
-        self.at = at
+        self.offset = offset
         self.has_changed = False
-        self._hasher = hashlib.sha256() if hasher is None else hasher.copy()
-        self._moved = moved
+        self._hasher = hasher or hashlib.sha256()
+        self._on_sent = on_sent
         self._counted = 0
 
     @property
-    def left(self) -> int:
-        return self.item.size - self.at
+    def remaining(self) -> int:
+        """Number of bytes to send."""
+        return self.item.size - self.offset
+
+    @property
+    def is_sent_alone(self) -> bool:
+        return self.remaining > 0 and (self.item.size >= SMALL_BYTES or self.offset > 0)
 
     @property
     def digest(self) -> str:
-        """Checksum of the whole file, after it was read."""
+        """Checksum of the complete file, after it was read."""
         return self._hasher.hexdigest()
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the content. The consumer may stop after the last chunk: see `conclude`. Raises ClientError."""
-        left = self.left
-        with self._explaining():
+        remaining = self.remaining
+        with self._converting_errors():
             file = await asyncio.to_thread(self.item.path.open, "rb")
         with file:
-            file.seek(self.at)
-            while left:
-                with self._explaining():
-                    piece = await asyncio.to_thread(self._next, file, min(CHUNK_BYTES, left))
-                left -= len(piece)
-                yield piece
-                self._count(len(piece))
+            file.seek(self.offset)
+            while remaining:
+                with self._converting_errors():
+                    chunk = await asyncio.to_thread(self._read, file, min(CHUNK_BYTES, remaining))
+                remaining -= len(chunk)
+                yield chunk
+                self._count(len(chunk))
 
     async def conclude(self) -> None:
         """Check for changes after everything was written. Raises ClientError."""
-        with self._explaining():
-            stamp = Stamp.of(await asyncio.to_thread(self.item.path.stat))
-        self.has_changed |= stamp != self.item.stamp
-        self._count(self.left - self._counted)
+        with self._converting_errors():
+            version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
+        self.has_changed |= version != self.item.version
+        self._count(self.remaining - self._counted)
 
     def _count(self, size: int) -> None:
         if size:
             self._counted += size
-            self._moved(self.item.name, size)
+            self._on_sent(self.item.name, size)
 
     @contextlib.contextmanager
-    def _explaining(self) -> Iterator[None]:
+    def _converting_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -134,13 +126,13 @@ class Reading:
                 f"cannot read {self.item.path}: {error.strerror or error}. {RESUME_HINT}"
             ) from error
 
-    def _next(self, file: IO[bytes], size: int) -> bytes:
-        piece = file.read(size)
-        if len(piece) < size:
+    def _read(self, file: IO[bytes], size: int) -> bytes:
+        chunk = file.read(size)
+        if len(chunk) < size:
             self.has_changed = True
-            piece = piece.ljust(size, b"\0")
-        self._hasher.update(piece)
-        return piece
+            chunk = chunk.ljust(size, b"\0")
+        self._hasher.update(chunk)
+        return chunk
 
 
 class UploadTarget(Protocol):
@@ -150,11 +142,11 @@ class UploadTarget(Protocol):
     def where(self) -> str:
         """The location as the user writes it."""
 
-    async def file_states(self, items: Sequence[Item]) -> Sequence[Found]:
+    async def file_states(self, items: Sequence[Item]) -> Sequence[FileState]:
         """Return the state of each file."""
 
-    async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
-        """Return why these directories cannot be used."""
+    async def folder_access(self, folders: Sequence[str]) -> Sequence[Access]:
+        """Return whether each directory can be used. "" is the root of the target."""
 
     async def free_space(self) -> int | None:
         """Return the free space in bytes; None if unknown."""
@@ -162,22 +154,22 @@ class UploadTarget(Protocol):
     async def create_folders(self, folders: Sequence[str]) -> None:
         """Create the directories, parents first."""
 
-    async def write(self, reading: Reading) -> None:
+    async def write(self, transfer: FileTransfer) -> None:
         """Append to the partial file, or write it from the start."""
 
-    async def write_batch(self, readings: Sequence[Reading]) -> None:
+    async def write_batch(self, transfers: Sequence[FileTransfer]) -> None:
         """Write many small files, each from its start."""
 
-    async def finish(self, checked: Sequence[Checked]) -> Sequence[bool]:
+    async def finish(self, transfers: Sequence[FileTransfer]) -> Sequence[bool]:
         """Rename partial files with the right checksum to their targets, and delete the others."""
 
 
 def digest_of(path: str, size: int | None = None) -> "_Hash":
-    """Return the checksum of the first `size` bytes, or of the whole file. Raises OSError."""
+    """Return the checksum of the first `size` bytes (default: of the complete file). Raises OSError."""
     hasher = hashlib.sha256()
     with open(path, "rb") as file:  # noqa: PTH123 — names may contain bytes that are not text
-        left = size
-        while piece := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
-            hasher.update(piece)
-            left = None if left is None else left - len(piece)
+        remaining = sys.maxsize if size is None else size
+        while chunk := file.read(min(CHUNK_BYTES, remaining)):
+            hasher.update(chunk)
+            remaining -= len(chunk)
     return hasher

@@ -3,24 +3,18 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.client.errors import ClientError, RejectedError
+from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.client.submit import code_archive
 from windlass.client.upload.items import Item, UploadItems
 from windlass.client.upload.local_target import LocalTarget
-from windlass.client.upload.shares import OnDisk
-from windlass.client.upload.target import Checked, Found, Kind, Reading, UploadTarget, digest_of
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
+from windlass.client.upload.shares import LocalShare
+from windlass.client.upload.target import Access, FileState, FileTransfer, Kind, UploadTarget, digest_of
 
 SRC, DATA = "src", "data"
 """The top directories of a share, each with one directory per project."""
-SMALL_BYTES = 1 << 20
-"""Files smaller than this are sent in batches."""
 MAX_BATCH_FILES = 500
 MAX_BATCH_BYTES = 16 << 20
 MAX_COMPARED = 500
@@ -42,90 +36,69 @@ class Uploaded(msgspec.Struct, frozen=True):
     """Size of all files in bytes."""
 
 
-class Step(msgspec.Struct, frozen=True):
-    """The transfer of one missing file."""
-
-    item: Item
-    at: int = 0
-    """Number of bytes that the target already has."""
-    hasher: "_Hash | None" = None
-    """Checksum of these bytes."""
-
-    @property
-    def left(self) -> int:
-        return self.item.size - self.at
-
-    @property
-    def is_sent_alone(self) -> bool:
-        return self.left > 0 and (self.item.size >= SMALL_BYTES or self.at > 0)
-
-
-class UploadPlan(msgspec.Struct, frozen=True):
-    steps: tuple[Step, ...]
-    skipped: int
-
-    @property
-    def left(self) -> int:
-        """Number of bytes to send."""
-        return sum(step.left for step in self.steps)
-
-    @property
-    def resumed(self) -> int:
-        return sum(step.at > 0 for step in self.steps)
-
-
-class Watch(msgspec.Struct, frozen=True):
-    """Callbacks for progress."""
-
-    compared: Callable[[int, int], None] = lambda *_: None
+class ProgressCallbacks(msgspec.Struct, frozen=True):
+    on_compared: Callable[[int, int], None] = lambda *_: None
     """Called with the number of compared files and the total."""
-    planned: Callable[[UploadPlan], None] = lambda _: None
-    moved: Callable[[str, int], None] = lambda *_: None
+    on_planned: Callable[[int], None] = lambda _: None
+    """Called with the number of bytes to send."""
+    on_sent: Callable[[str, int], None] = lambda *_: None
     """Called with the name of a file and the number of further bytes sent."""
-    noted: Callable[[str], None] = lambda _: None
+    on_delay: Callable[[str], None] = lambda _: None
     """Called with a message about a delay."""
 
 
-def project_sources(
-    project: str, sent_code: Sequence[Path], data: Sequence[Path]
-) -> Mapping[str, Sequence[Path]]:
+def project_sources(project: str, code: Sequence[Path], data: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
     """Return the sources by target directory, as job templates expect them. For `items.gather`."""
-    wanted = {f"{SRC}/{project}": tuple(sent_code), f"{DATA}/{project}": tuple(data)}
-    return {folder: paths for folder, paths in wanted.items() if paths}
+    sources = {f"{SRC}/{project}": tuple(code), f"{DATA}/{project}": tuple(data)}
+    return {folder: paths for folder, paths in sources.items() if paths}
 
 
-async def to_folder(share: OnDisk, items: UploadItems, watch: Watch | None = None) -> Uploaded:
+async def to_folder(
+    share: LocalShare, items: UploadItems, callbacks: ProgressCallbacks | None = None
+) -> Uploaded:
     """Upload to a local directory. Raises ClientError."""
-    target = LocalTarget(Path(share.path))
-    target.check()
-    return await upload(target, items, watch or Watch())
+    root = Path(share.path)
+    if not root.exists():
+        # Otherwise an unmounted share would be written to the local disk.
+        raise ObjectNotFoundError(
+            f"{root} does not exist. Mount the share there, or create the directory if it is a local one."
+        )
+    return await upload(LocalTarget(root), items, callbacks or ProgressCallbacks())
 
 
-async def upload(target: UploadTarget, items: UploadItems, watch: Watch) -> Uploaded:
+async def upload(target: UploadTarget, items: UploadItems, callbacks: ProgressCallbacks) -> Uploaded:
     """Upload all files. Partial files are kept on an error, for the next upload. Raises ClientError."""
-    _require_none(target.where, await target.blocking_reasons(("", *items.folders)))
-    found = await _compare(target, items.items, watch)
-    _require_none(target.where, list(_conflicts(target.where, items.items, found)))
-    plan = await _plan(items.items, found)
-    _require_space(target.where, plan, await target.free_space())
-    watch.planned(plan)
+    folders = ("", *items.folders)
+    _require_none(target.where, _folder_problems(target.where, folders, await target.folder_access(folders)))
+    states = await _compare(target, items.items, callbacks)
+    _require_none(target.where, _file_problems(target.where, items.items, states))
+    transfers = []
+    for item, state in zip(items.items, states, strict=True):
+        transfer = await asyncio.to_thread(_transfer, item, state, callbacks.on_sent)
+        transfers += [transfer] if transfer is not None else []
+    size = sum(each.remaining for each in transfers)
+    _require_space(target.where, size, await target.free_space())
+    callbacks.on_planned(size)
     await target.create_folders(items.folders)
-    sender = _Sender(target, watch)
-    again = await sender.send(plan.steps)
-    if again:
-        again = await sender.send([Step(await asyncio.to_thread(_refreshed, item)) for item in again])
-    if again:
+    failed = await _send(target, transfers)
+    if failed:
+        retries = [
+            FileTransfer(await asyncio.to_thread(_refreshed, item), callbacks.on_sent) for item in failed
+        ]
+        size += sum(each.remaining for each in retries)
+        failed = await _send(target, retries)
+    if failed:
         raise ClientError(
-            f"cannot upload {_listed([str(item.path) for item in again])}: the checksums differed twice. "
+            f"cannot upload {_listed([str(item.path) for item in failed])}: the checksums differed twice. "
             "Another process writes to the file during the upload, or the share loses data."
         )
-    resumed = plan.resumed
+    resumed = sum(each.offset > 0 for each in transfers)
     return Uploaded(
         files=len(items.items),
-        sent=len(plan.steps) - resumed,
-        skipped=plan.skipped,
+        sent=len(transfers) - resumed,
+        skipped=len(items.items) - len(transfers),
         resumed=resumed,
-        bytes=sender.bytes,
+        bytes=size,
         size=items.size,
     )
 
@@ -133,31 +106,42 @@ async def upload(target: UploadTarget, items: UploadItems, watch: Watch) -> Uplo
 # State of the target
 
 
-async def _compare(target: UploadTarget, items: Sequence[Item], watch: Watch) -> list[Found]:
-    found: list[Found] = []
+async def _compare(
+    target: UploadTarget, items: Sequence[Item], callbacks: ProgressCallbacks
+) -> list[FileState]:
+    states: list[FileState] = []
     for begin in range(0, len(items), MAX_COMPARED):
-        found += await target.file_states(items[begin : begin + MAX_COMPARED])
-        watch.compared(len(found), len(items))
-    return found
+        states += await target.file_states(items[begin : begin + MAX_COMPARED])
+        callbacks.on_compared(len(states), len(items))
+    return states
 
 
-def _conflicts(where: str, items: Sequence[Item], found: Sequence[Found]) -> Iterator[str]:
-    for item, seen in zip(items, found, strict=True):
-        if seen.kind in (Kind.FOLDER, Kind.OTHER):
-            kind = "a directory" if seen.kind is Kind.FOLDER else "not a regular file"
+def _folder_problems(where: str, folders: Sequence[str], found: Sequence[Access]) -> Iterator[str]:
+    for folder, access in zip(folders, found, strict=True):
+        path = f"{where}/{folder}".rstrip("/")
+        if access is Access.NOT_A_DIRECTORY:
+            yield f"{path} must be a directory, but it is not. Move it away."
+        elif access is Access.NOT_WRITABLE:
+            yield f"{path} is not writable. Ask its owner for permission, or choose another share."
+
+
+def _file_problems(where: str, items: Sequence[Item], states: Sequence[FileState]) -> Iterator[str]:
+    for item, state in zip(items, states, strict=True):
+        if state.kind in (Kind.FOLDER, Kind.OTHER):
+            kind = "a directory" if state.kind is Kind.FOLDER else "not a regular file"
             yield f"{where}/{item.name} is {kind}, so {item.path} cannot replace it. Move it away."
 
 
-def _require_none(where: str, problems: Sequence[str]) -> None:
+def _require_none(where: str, problems: Iterator[str]) -> None:
     """Raises RejectedError if there are problems."""
-    if problems:
-        raise RejectedError(f"cannot upload to {where}: {_listed(problems)}")
+    if found := list(problems):
+        raise RejectedError(f"cannot upload to {where}: {_listed(found)}")
 
 
-def _require_space(where: str, plan: UploadPlan, free_space: int | None) -> None:
-    if free_space is not None and plan.left > free_space:
+def _require_space(where: str, size: int, free_space: int | None) -> None:
+    if free_space is not None and size > free_space:
         raise RejectedError(
-            f"cannot upload to {where}: {code_archive.shown_size(plan.left)} needed, "
+            f"cannot upload to {where}: {code_archive.shown_size(size)} needed, "
             f"{code_archive.shown_size(free_space)} free. Free some space, or choose another share."
         )
 
@@ -165,24 +149,18 @@ def _require_space(where: str, plan: UploadPlan, free_space: int | None) -> None
 # Transfer
 
 
-async def _plan(items: Sequence[Item], found: Sequence[Found]) -> UploadPlan:
-    steps = [await asyncio.to_thread(_step, item, seen) for item, seen in zip(items, found, strict=True)]
-    missing = tuple(step for step in steps if step is not None)
-    return UploadPlan(missing, len(steps) - len(missing))
-
-
-def _step(item: Item, found: Found) -> Step | None:
+def _transfer(item: Item, state: FileState, on_sent: Callable[[str, int], None]) -> FileTransfer | None:
     """Return the transfer of a file; None if it is up to date. A partial file must match the start of the file."""
     try:
-        if found.digest and found.digest == digest_of(str(item.path)).hexdigest():
+        if state.digest and state.digest == digest_of(str(item.path)).hexdigest():
             return None
-        if found.part_digest and 0 < found.part_size <= item.size:
-            hasher = digest_of(str(item.path), found.part_size)
-            if hasher.hexdigest() == found.part_digest:
-                return Step(item, found.part_size, hasher)
+        if state.part_digest and 0 < state.part_size <= item.size:
+            hasher = digest_of(str(item.path), state.part_size)
+            if hasher.hexdigest() == state.part_digest:
+                return FileTransfer(item, on_sent, state.part_size, hasher)
     except OSError as error:
         raise ClientError(f"cannot read {item.path}: {error.strerror or error}. Nothing was sent.") from error
-    return Step(item)
+    return FileTransfer(item, on_sent)
 
 
 def _refreshed(item: Item) -> Item:
@@ -194,60 +172,44 @@ def _refreshed(item: Item) -> Item:
         ) from error
 
 
-class _Sender:
-    def __init__(self, target: UploadTarget, watch: Watch) -> None:
-        self._target = target
-        self._watch = watch
-        self.bytes = 0
-
-    async def send(self, steps: Sequence[Step]) -> list[Item]:
-        """Send the files and return those whose checksums differ."""
-        again: list[Item] = []
-        for group in batches(steps):
-            readings = [Reading(step.item, step.at, step.hasher, self._moved) for step in group]
-            unsent = [reading for reading in readings if reading.left or not reading.at]
-            if group[0].is_sent_alone:
-                await self._target.write(readings[0])
-            elif unsent:
-                await self._target.write_batch(unsent)
-            for reading in unsent:
-                await reading.conclude()
-            again += await self._finish_files(readings)
-        return again
-
-    async def _finish_files(self, readings: Sequence[Reading]) -> list[Item]:
-        unchanged = [reading for reading in readings if not reading.has_changed]
-        are_right = await self._target.finish(
-            [Checked(reading.item, reading.digest) for reading in unchanged]
-        )
-        changed = [reading.item for reading in readings if reading.has_changed]
-        return changed + [
-            reading.item for reading, is_right in zip(unchanged, are_right, strict=True) if not is_right
+async def _send(target: UploadTarget, transfers: Sequence[FileTransfer]) -> list[Item]:
+    """Send the files. Return those that changed meanwhile, or whose checksums differ."""
+    failed: list[Item] = []
+    for batch in _batches(transfers):
+        unsent = [each for each in batch if each.remaining or not each.offset]
+        if batch[0].is_sent_alone:
+            await target.write(batch[0])
+        elif unsent:
+            await target.write_batch(unsent)
+        for each in unsent:
+            await each.conclude()
+        unchanged = [each for each in batch if not each.has_changed]
+        are_correct = await target.finish(unchanged)
+        failed += [each.item for each in batch if each.has_changed]
+        failed += [
+            each.item for each, is_correct in zip(unchanged, are_correct, strict=True) if not is_correct
         ]
-
-    def _moved(self, name: str, size: int) -> None:
-        self.bytes += size
-        self._watch.moved(name, size)
+    return failed
 
 
-def batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Yield batches: large files alone, in their order, and small or already complete files batches."""
-    group: list[Step] = []
+def _batches(transfers: Sequence[FileTransfer]) -> Iterator[list[FileTransfer]]:
+    """Yield large files alone, in their order, and small or already complete files in batches."""
+    batch: list[FileTransfer] = []
     size = 0
-    for step in steps:
-        if step.is_sent_alone:
-            yield [step]
+    for each in transfers:
+        if each.is_sent_alone:
+            yield [each]
             continue
-        is_full = len(group) == MAX_BATCH_FILES or size + step.left > MAX_BATCH_BYTES
-        if group and is_full:
-            yield group
-            group, size = [], 0
-        group.append(step)
-        size += step.left
-    if group:
-        yield group
+        is_full = len(batch) == MAX_BATCH_FILES or size + each.remaining > MAX_BATCH_BYTES
+        if batch and is_full:
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += each.remaining
+    if batch:
+        yield batch
 
 
-def _listed(said: Sequence[str]) -> str:
-    more = len(said) - _MAX_LISTED
-    return "; ".join(said[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
+def _listed(problems: Sequence[str]) -> str:
+    more = len(problems) - _MAX_LISTED
+    return "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")

@@ -23,7 +23,7 @@ from windlass.controller.engine.port import (
 )
 from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
-from windlass.kubeapi import answers, errors, requests
+from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.requests import METADATA_ONLY, Request
 from windlass.kubeapi.resources import CONFIG_MAPS, GANGS, PODS, SERVICES, Resource, frameworks
 from windlass.model import names
@@ -217,7 +217,7 @@ class ApiPort:
             not_older_than=not_older_than,
         )
         try:
-            page = _decoded(answers.decode_page, await self._request(request))
+            page = _decoded(responses.decode_page, await self._request(request))
         except RefusedError as refused:
             is_expired = refused.failure.code == 410 and continue_token
             if not is_expired:
@@ -244,7 +244,7 @@ class ApiPort:
             request = requests.list_page(
                 resource, framework.namespace, label_selector=selector, continue_token=token
             )
-            page = _decoded(answers.decode_page, await self._request(request))
+            page = _decoded(responses.decode_page, await self._request(request))
             found.extend(_decoded(decode, item) for item in page.objects)
             token = page.metadata.continue_
             if not token:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.k8s.metadata import ObjectName
-from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi import access, requests, responses
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import PODS, Resource
 from windlass.kubeapi.transport import Transport
@@ -95,5 +95,5 @@ async def _objects(socket: str) -> tuple[list[_Object], list[_Object]]:
         found = []
         for resource in (NODES, PODS):
             body = await transport.send(requests.list_page(resource, limit=0), ANSWER_SECONDS)
-            found.append([_decode(item) for item in answers.decode_page(body).objects])
+            found.append([_decode(item) for item in responses.decode_page(body).objects])
     return found[0], found[1]

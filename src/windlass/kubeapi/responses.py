@@ -1,4 +1,4 @@
-"""Splits the response of a watch into lines and decodes events, whose objects stay bytes.
+"""Decodes pages of lists and the lines of watches. Objects stay bytes.
 
 Of an object only its resourceVersion is decoded here, because there may be thousands of pods.
 """
@@ -15,7 +15,35 @@ BOOKMARK = "BOOKMARK"
 ERROR = "ERROR"
 
 
-class Event(msgspec.Struct, frozen=True):
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class Page(msgspec.Struct, frozen=True):
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+    @property
+    def objects(self) -> list[msgspec.Raw]:
+        """Return the items; Go encodes an empty list as null."""
+        return self.items or []
+
+
+_page_decoder = msgspec.json.Decoder(Page)
+
+
+def decode_page(body: bytes) -> Page:
+    """Decode a page. Raise msgspec.DecodeError if it is not a list."""
+    try:
+        return _page_decoder.decode(body)
+    except RecursionError:
+        # One object is nested too deeply to decode. The others are decoded.
+        outline = _page_decoder.decode(json_depth.limit_depth(body, 2))
+        return Page(outline.metadata, [msgspec.Raw(item) for item in json_depth.elements(body, "items")])
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
@@ -42,16 +70,16 @@ class LineSplitter:
         return bool(self._beginning)
 
 
-_event_decoder = msgspec.json.Decoder(Event)
+_event_decoder = msgspec.json.Decoder(WatchEvent)
 
 
-def parse(line: bytes) -> Event:
+def decode_event(line: bytes) -> WatchEvent:
     """Decode an event. Raise msgspec.DecodeError if the line is not valid."""
     try:
         return _event_decoder.decode(line)
     except RecursionError:
         outline = _event_decoder.decode(json_depth.limit_depth(line, 1))
-        return Event(outline.type, msgspec.Raw(json_depth.member(line, "object")))
+        return WatchEvent(outline.type, msgspec.Raw(json_depth.member(line, "object")))
 
 
 def version_of(body: msgspec.Raw) -> str:

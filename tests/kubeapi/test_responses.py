@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.kubeapi import answers, watch_lines
-from windlass.kubeapi.watch_lines import LineSplitter
+from windlass.kubeapi import responses
+from windlass.kubeapi.responses import LineSplitter
 
 DEEP = b'{"metadata":{"name":"deep","resourceVersion":"7"},"spec":' + b'{"a":' * 5000 + b'"]}"' + b"}" * 5001
 """An API server takes it, and a decoder does not."""
@@ -34,10 +34,12 @@ def test_long_line_in_many_chunks() -> None:
 
 
 def test_object_stays_bytes() -> None:
-    event = watch_lines.parse(b'{"type":"ADDED","object":{"metadata" : {"resourceVersion":"7"}, "x": [1]}}')
-    assert event.type == watch_lines.ADDED
+    event = responses.decode_event(
+        b'{"type":"ADDED","object":{"metadata" : {"resourceVersion":"7"}, "x": [1]}}'
+    )
+    assert event.type == responses.ADDED
     assert bytes(event.object) == b'{"metadata" : {"resourceVersion":"7"}, "x": [1]}'
-    assert watch_lines.version_of(event.object) == "7"
+    assert responses.version_of(event.object) == "7"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_object_stays_bytes() -> None:
 )
 def test_invalid_event_raises(line: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        watch_lines.parse(line)
+        responses.decode_event(line)
 
 
 @pytest.mark.parametrize(
@@ -57,16 +59,16 @@ def test_invalid_event_raises(line: bytes) -> None:
     ],
 )
 def test_page_of_a_list_is_decoded(body: bytes, objects: list[bytes], token: str) -> None:
-    page = answers.decode_page(body)
+    page = responses.decode_page(body)
     assert [bytes(each) for each in page.objects] == objects
     assert (page.metadata.resource_version, page.metadata.continue_) == ("5", token)
 
 
 def test_deeply_nested_object_has_a_version() -> None:
-    event = watch_lines.parse(b'{"type":"MODIFIED", "object": ' + DEEP + b"}")
-    assert event.type == watch_lines.MODIFIED
+    event = responses.decode_event(b'{"type":"MODIFIED", "object": ' + DEEP + b"}")
+    assert event.type == responses.MODIFIED
     assert bytes(event.object) == DEEP
-    assert watch_lines.version_of(event.object) == "7"
+    assert responses.version_of(event.object) == "7"
 
 
 @pytest.mark.parametrize(
@@ -74,12 +76,12 @@ def test_deeply_nested_object_has_a_version() -> None:
 )
 def test_deeply_nested_invalid_event_raises(line: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        watch_lines.parse(line)
+        responses.decode_event(line)
 
 
 def test_deeply_nested_object_does_not_hide_others() -> None:
     items = [b'{"a":1}', DEEP, b"{}"]
-    page = answers.decode_page(
+    page = responses.decode_page(
         b'{"metadata":{"resourceVersion":"5","continue":"next"},"items":[' + b", ".join(items) + b"]}"
     )
     assert [bytes(each) for each in page.objects] == items
