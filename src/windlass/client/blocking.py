@@ -134,10 +134,10 @@ class Client:
 
 async def _shut_down(close: Coroutine[Any, Any, None]) -> None:
     """Cancel remaining tasks before the connection is closed, and shut down the threads of the loop."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
     await close
     loop = asyncio.get_running_loop()
     await loop.shutdown_asyncgens()

@@ -80,24 +80,24 @@ def require_readable(found: Framework | InvalidFramework) -> Framework:
 
 
 async def not_found_error(
-    connection: Connection, name: str, others: Iterable[str] = ()
+    connection: Connection, name: str, other_names: Iterable[str] = ()
 ) -> ObjectNotFoundError:
-    """Return the error for a job that does not exist. `others` are further names to suggest."""
+    """Return the error for a job that does not exist. `other_names` are further names to suggest."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if not is_object_name(name):
         missing += ": names consist of lower-case letters, digits and hyphens"
-    known, not_installed = set(others), None
+    names_to_suggest, not_installed = set(other_names), None
     try:
-        known |= {job.metadata.name for job in await list_frameworks(connection)}
+        names_to_suggest |= {job.metadata.name for job in await list_frameworks(connection)}
     except NotInstalledError as error:
         not_installed = error
     except AnsweredError:
         return ObjectNotFoundError(f"{missing} of {connection.where}")
-    if suggestion := diagnostics.nearest(name, tuple(sorted(known))):
+    if suggestion := diagnostics.nearest(name, tuple(sorted(names_to_suggest))):
         return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
     if not_installed is not None:
         return not_installed
-    if known:
+    if names_to_suggest:
         return ObjectNotFoundError(
             f"{missing}. List the jobs with `windlass list -n {connection.namespace}`."
         )

@@ -33,7 +33,7 @@ CLOSING_SECONDS = 2.0
 """How long to wait for the API server to close a WebSocket."""
 
 _CHUNK_BYTES = 64 * 1024
-_EVERY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 — only if the user asked for it
+_LOOPBACK_OF_WILDCARD = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 — chosen by the user
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 Note = Callable[[str], None]
@@ -71,7 +71,7 @@ class Forward:
 
     @property
     def url(self) -> str:
-        host = _EVERY_ADDRESS.get(self.address, self.address)
+        host = _LOOPBACK_OF_WILDCARD.get(self.address, self.address)
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def __aenter__(self) -> Self:
@@ -126,7 +126,7 @@ class Forward:
         except _RemoteError as error:
             self._report(error)
         except OSError:
-            pass  # the client is gone
+            pass  # the client has disconnected
         finally:
             _abort(writer)
 
@@ -208,9 +208,9 @@ class _Conversation:
 def _abort(writer: asyncio.StreamWriter) -> None:
     """Reset the connection, so that the client does not take partial data for complete. No effect after a close."""
     if not writer.is_closing():
-        own: socket.socket = writer.get_extra_info("socket")
+        connection: socket.socket = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
-            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
     writer.transport.abort()
 
 

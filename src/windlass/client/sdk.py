@@ -45,7 +45,7 @@ class AsyncClient:
     """Client for the jobs of one namespace of a cluster, which is selected by kubeconfig and context as with kubectl.
 
     It connects when it is first used. Methods raise `windlass.ClientError`. The examples of the methods are written
-    for `Client`; here they are awaited.
+    for `Client`; with this class, each call is awaited.
 
         async with AsyncClient() as client:
             await client.submit("job.yaml")

@@ -1,6 +1,6 @@
 """Summaries of jobs and tasks for users. Pure.
 
-The nine states of the controller are mapped to common words; `framework_state` has the original state.
+The nine states of the controller are mapped to the states that users know; `framework_state` has the original state.
 """
 
 from collections.abc import Mapping

@@ -89,19 +89,19 @@ async def watch_object(
 
     A later object of the same name is ignored. Raises ApiError if retrying cannot help.
     """
-    found = watch_objects(
+    events = watch_objects(
         connection, resource, field_selector=f"metadata.name={name}", is_permanent=is_permanent
     )
-    async with contextlib.aclosing(found) as changes:
+    async with contextlib.aclosing(events) as changes:
         async for change in changes:
             bodies = change.items if isinstance(change, Listed) else (change.object,)
-            own = next((each for each in map(decode, bodies) if each.metadata.uid == uid), None)
+            found = next((each for each in map(decode, bodies) if each.metadata.uid == uid), None)
             if isinstance(change, Deleted):
-                if own is None:
+                if found is None:
                     continue
-                own = None
-            yield own
-            if own is None:
+                found = None
+            yield found
+            if found is None:
                 return
 
 
@@ -128,13 +128,13 @@ async def wait_until_deleted(connection: Connection, resource: Resource, name: s
 
 def _permanent_after_outage() -> Callable[[ApiError], bool]:
     """Return a predicate that is also true after a long outage, in which no request could be sent."""
-    began = last = time.monotonic()
+    outage_start = last = time.monotonic()
 
     def is_permanent(error: ApiError) -> bool:
-        nonlocal began, last
+        nonlocal outage_start, last
         now = time.monotonic()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
-        began, last = now if is_new else began, now
-        return _is_permanent(error) or now - began > MAX_OUTAGE_SECONDS
+        outage_start, last = now if is_new else outage_start, now
+        return _is_permanent(error) or now - outage_start > MAX_OUTAGE_SECONDS
 
     return is_permanent

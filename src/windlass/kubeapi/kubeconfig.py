@@ -97,7 +97,7 @@ def _merged(paths: str) -> kube_config.KubeConfigMerger:
 
 
 def _chosen_context(merger: kube_config.KubeConfigMerger, context: str) -> str:
-    """Return the context (default: the first current context of the files, as in kubectl; the library uses the last)."""
+    """Return the context. The default is the first current context, as in kubectl; the library uses the last."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     names = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]

@@ -173,12 +173,12 @@ class Reflector:
             timeout_seconds=int(seconds),
             field_selector=self._field_selector,
         )
-        began = self._clock()
+        started_at = self._clock()
         try:
             has_received = await self._follow(request, seconds + GRACE_SECONDS)
         finally:
-            if self._clock() >= began + MAX_DELAY_SECONDS:
-                # A proxy may close idle connections after a minute, which is no reason to back off.
+            if self._clock() >= started_at + MAX_DELAY_SECONDS:
+                # A proxy may close idle connections after a minute, which does not require a backoff.
                 self._failures = 0
         if not has_received:
             # A watch that ends regularly sends at least a bookmark. Avoid a hot loop.

@@ -1,6 +1,6 @@
 """Decodes pages of lists and the lines of watches. Objects stay bytes.
 
-Of an object only its resourceVersion is decoded here, because there may be thousands of pods.
+Only the resourceVersion of an object is decoded here, because there may be thousands of pods.
 """
 
 import msgspec

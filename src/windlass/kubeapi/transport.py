@@ -229,7 +229,7 @@ class Transport:
         self, request: Request, identity: Identity, stack: contextlib.AsyncExitStack
     ) -> aiohttp.ClientResponse:
         """Return a 2xx response whose body is not read yet."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         code = 0
         try:
             with _converting_errors(request):
@@ -238,12 +238,12 @@ class Transport:
                 if not _is_kubernetes(response):
                     raise NotKubernetesError(f"{request}: {_not_kubernetes_message(response)}")
                 if self._on_date is not None and "Date" in response.headers:
-                    self._on_date(response.headers["Date"], time.monotonic() - began)
+                    self._on_date(response.headers["Date"], time.monotonic() - started_at)
                 if 200 <= code < 300:
                     return response
                 raise errors.from_response(code, response.headers, await response.read())
         finally:
-            self._observe(request, code, time.monotonic() - began)
+            self._observe(request, code, time.monotonic() - started_at)
 
     def _request(
         self, request: Request, identity: Identity

@@ -94,10 +94,10 @@ def report_started(
 
 async def _tensorboard_service(connection: Connection, job: str, name: str, report: Report) -> str:
     """Return the name of TensorBoard's Service, which differs from `name` if another owner has that Service."""
-    own = servers.labels_of(job, Companion.TENSORBOARD)
+    own_labels = servers.labels_of(job, Companion.TENSORBOARD)
     chosen, found = name, await _find(connection, SERVICES, name)
     labels = {} if found is None else found.body["metadata"].get("labels") or {}
-    if found is not None and not own.items() <= labels.items():
+    if found is not None and not own_labels.items() <= labels.items():
         chosen = servers.name_of(job, Companion.TENSORBOARD)
     if chosen != name:
         other = labels.get(names.JOB_LABEL, "")

@@ -43,11 +43,14 @@ def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> 
     for companion, options in job.companions.items():
         if isinstance(options, TensorBoard) or password_source(options).secret:
             continue
-        known = {ALL_USERS: chosen[companion]} if companion in chosen else {}
-        new = {user: passwords.generate() for user in _users_without_password(options, known)}
+        common = {ALL_USERS: chosen[companion]} if companion in chosen else {}
+        new = {
+            user: passwords.generate()
+            for user in _users_without_password(options, has_common_password=bool(common))
+        }
         if new:
             generated[companion] = new
-        texts = {**known, **new}
+        texts = {**common, **new}
         hashes[companion] = {
             user: password_files.hash_password(companion, text) for user, text in texts.items()
         }
@@ -85,13 +88,13 @@ def with_existing_passwords(
     )
 
 
-def _users_without_password(options: Jupyter | Hub, known: Mapping[str, str]) -> tuple[str, ...]:
+def _users_without_password(options: Jupyter | Hub, *, has_common_password: bool) -> tuple[str, ...]:
     """Return the users to generate a password for. Admins, who can stop the servers of others, always get their own."""
     if isinstance(options, Jupyter):
-        return () if known else (ALL_USERS,)
-    others = () if known else options.users or (ALL_USERS,)
+        return () if has_common_password else (ALL_USERS,)
+    users = () if has_common_password else options.users or (ALL_USERS,)
     # JupyterHub converts user names to lower case.
-    return tuple(dict.fromkeys(user.lower() for user in (*others, *options.admins)))
+    return tuple(dict.fromkeys(user.lower() for user in (*users, *options.admins)))
 
 
 def _read_variable(name: str, environ: Mapping[str, str], field: str) -> str:

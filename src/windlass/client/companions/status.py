@@ -381,5 +381,5 @@ def _failure_text(pod: Pod) -> str:
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return f"the pod {pod.name} has failed"
-    again = f" ({failed.restart_count + 1} times)" if failed.restart_count else ""
-    return f"the pod {pod.name} exited with code {_exit_code(failed)}{again}"
+    count = f" ({failed.restart_count + 1} times)" if failed.restart_count else ""
+    return f"the pod {pod.name} exited with code {_exit_code(failed)}{count}"

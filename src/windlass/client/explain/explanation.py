@@ -73,7 +73,7 @@ def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], 
     view = views.job_view(framework)
     failure = failures.first_failure(framework)
     outcome = _outcome(framework)
-    known = Explanation(
+    found = Explanation(
         job=framework.name,
         namespace=framework.namespace,
         state=view.state,
@@ -87,8 +87,8 @@ def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], 
         waits=() if outcome is not None else pending.waits(framework, pods, events),
         history=_history(framework, events),
     )
-    summary, advice = _summarize(framework, view, known, now)
-    return msgspec.structs.replace(known, summary=f"{framework.name} {summary}", advice=advice)
+    summary, advice = _summarize(framework, view, found, now)
+    return msgspec.structs.replace(found, summary=f"{framework.name} {summary}", advice=advice)
 
 
 def _outcome(framework: Framework) -> Outcome | None:
@@ -122,9 +122,9 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
 # Summaries and advice by state
 
 
-def _summarize(framework: Framework, view: JobView, known: Explanation, now: datetime) -> tuple[str, str]:
+def _summarize(framework: Framework, view: JobView, found: Explanation, now: datetime) -> tuple[str, str]:
     """Return the summary without the name of the job, and advice, which may be empty."""
-    match known.state:
+    match found.state:
         case JobState.SUBMITTED:
             return _summarize_submitted(framework, now)
         case JobState.BLOCKED:
@@ -134,20 +134,20 @@ def _summarize(framework: Framework, view: JobView, known: Explanation, now: dat
         case JobState.SUSPENDED:
             return "is suspended", f"Resume it with `windlass resume {view.name}`."
         case JobState.PENDING:
-            return _summarize_pending(view, known)
+            return _summarize_pending(view, found)
         case JobState.RUNNING:
-            return _summarize_running(view, known), ""
+            return _summarize_running(view, found), ""
         case JobState.STOPPING:
-            return f"is stopping attempt {view.attempt}: {_cause(known)}; its pods are being deleted", ""
+            return f"is stopping attempt {view.attempt}: {_cause(found)}; its pods are being deleted", ""
         case JobState.RETRYING:
-            return f"completed attempt {view.attempt}: {_cause(known)}", ""
+            return f"completed attempt {view.attempt}: {_cause(found)}", ""
         case JobState.SUCCEEDED:
-            retries = known.job_retries.total if known.job_retries is not None else 0
+            retries = found.job_retries.total if found.job_retries is not None else 0
             attempt = f" in attempt {retries}" if retries else ""
             failed = f", although {view.failed} of its tasks failed" if view.failed else ""
             return f"succeeded{attempt}{failed}", ""
         case JobState.FAILED:
-            return f"failed: {_cause(known)}", ""
+            return f"failed: {_cause(found)}", ""
         case JobState.STOPPED:
             return "was stopped on request", ""
     return "is being deleted", ""
@@ -165,27 +165,27 @@ def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]
     return f"is pending: no controller has processed it for {duration(age)}", advice
 
 
-def _summarize_pending(view: JobView, known: Explanation) -> tuple[str, str]:
-    if known.waits:
-        first = known.waits[0]
+def _summarize_pending(view: JobView, found: Explanation) -> tuple[str, str]:
+    if found.waits:
+        first = found.waits[0]
         return f"is pending: {pending.shorten_names(first.tasks)}: {first.reason}", ""
     if not any(view.roles.values()):
         return "is pending: it has no tasks", f"Add a task with `windlass scale {view.name} ROLE=1`."
     return f"is about to start attempt {view.attempt}", ""
 
 
-def _summarize_running(view: JobView, known: Explanation) -> str:
+def _summarize_running(view: JobView, found: Explanation) -> str:
     attempt = f", in attempt {view.attempt}" if view.attempt else ""
     summary = f"is running: {view.running} of {view.total} tasks{attempt}"
-    if known.failure is not None:
-        return f"{summary}; {_failure_text(known.failure)}"
-    waiting = [name for wait in known.waits for name in wait.tasks]
+    if found.failure is not None:
+        return f"{summary}; {_failure_text(found.failure)}"
+    waiting = [name for wait in found.waits for name in wait.tasks]
     return f"{summary}; pending: {pending.shorten_names(waiting)}" if waiting else summary
 
 
-def _cause(known: Explanation) -> str:
+def _cause(found: Explanation) -> str:
     """Return how the attempt ended: by a failed task or by another cause."""
-    outcome, failure = known.outcome, known.failure
+    outcome, failure = found.outcome, found.failure
     if failure is not None and (outcome is None or outcome.code == failure.code):
         return _failure_text(failure)
     if outcome is None:
@@ -201,12 +201,12 @@ def _failure_text(failure: Failure) -> str:
 
 def duration(seconds: float) -> str:
     """Return the duration in at most two units, e.g. `3 min` or `1 h 5 min`."""
-    left = max(0, int(seconds))
+    total = max(0, int(seconds))
     for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if left >= size:
-            rest = left % size // smaller
-            return f"{left // size} {unit} {rest} {name}" if rest else f"{left // size} {unit}"
-    return f"{left} s"
+        if total >= size:
+            rest = total % size // smaller
+            return f"{total // size} {unit} {rest} {name}" if rest else f"{total // size} {unit}"
+    return f"{total} s"
 
 
 # Reading from the cluster
@@ -249,11 +249,9 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
     # A message of the kubelet in place of a log has no timestamp.
     request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
     try:
-        written = [
-            line.text async for line in container_log.lines_of(connection, request, source, times=True)
-        ]
+        log = [line.text async for line in container_log.lines_of(connection, request, source, times=True)]
     except ApiError:
         return failure
-    if not any(written):
+    if not any(log):
         return failure
-    return msgspec.structs.replace(failure, lines=tuple(written[-count:]), lines_from="log")
+    return msgspec.structs.replace(failure, lines=tuple(log[-count:]), lines_from="log")

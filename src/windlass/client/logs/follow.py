@@ -33,7 +33,7 @@ from windlass.model.framework import Framework
 
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
-MAX_TRIES = 5
+MAX_ATTEMPTS = 5
 """Number of attempts to read the end of the log of a terminated container."""
 MAX_QUEUED = 1000
 """Maximum number of lines that are read ahead of the consumer."""
@@ -159,9 +159,9 @@ class _Follower:
 
     async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
         """Follow one run of a container from its start to its end."""
-        cursor, pause, tries = Cursor(), MIN_PAUSE_SECONDS, 0
+        cursor, pause, attempts = Cursor(), MIN_PAUSE_SECONDS, 0
         has_ended = is_complete = False
-        while tries < MAX_TRIES:
+        while attempts < MAX_ATTEMPTS:
             before = cursor.position
             try:
                 is_complete = await self._read(source, cursor, options)
@@ -190,7 +190,7 @@ class _Follower:
                 has_ended, options = _next_request(options, status, restart_count)
             if is_complete and has_ended:
                 continue
-            tries += has_ended
+            attempts += has_ended
             pause = MIN_PAUSE_SECONDS if cursor.position != before else pause
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)

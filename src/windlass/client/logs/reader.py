@@ -149,9 +149,9 @@ def _no_previous_log_message(
 async def _merge_by_time(
     connection: Connection, sources: Sequence[Source], options: LogOptions, note: Note, *, is_only: bool
 ) -> AsyncGenerator[Line, None]:
-    async with contextlib.AsyncExitStack() as opened:
+    async with contextlib.AsyncExitStack() as exit_stack:
         readers = [
-            await opened.enter_async_context(
+            await exit_stack.enter_async_context(
                 contextlib.aclosing(_read_one(connection, source, options, note, is_only=is_only))
             )
             for source in sources

@@ -185,7 +185,7 @@ async def applied(
     """Create the prerequisites. If that or the block fails, objects that belong to this job alone are deleted again.
 
     `is_ephemeral`: the cluster ends with the run, so that kept objects need no mention. `owner` is the uid of an
-    existing Framework, whose companions go on. Raises ClientError.
+    existing Framework, whose companions keep running. Raises ClientError.
     """
     work = AppliedPrerequisites(connection, prerequisites, report, owner)
     if is_ephemeral and prerequisites.share is not None:

@@ -47,19 +47,19 @@ _COMPARE = r"""
 count=$2
 while [ "$count" -gt 0 ]; do
     count=$((count - 1))
-    read -r wanted name part || exit 90
+    read -r expected_size name part || exit 90
     kind=nothing digest=- part_size=0 part_digest=-
     decode "$name"
     if [ -f "$decoded" ]; then
         kind=file
-        if [ "$(size "$decoded")" = "$wanted" ]; then digest=$(sum "$decoded"); fi
+        if [ "$(size "$decoded")" = "$expected_size" ]; then digest=$(sum "$decoded"); fi
     elif [ -d "$decoded" ]; then kind=folder
     elif [ -e "$decoded" ]; then kind=other
     fi
     decode "$part"
     if [ -f "$decoded" ]; then
         part_size=$(size "$decoded")
-        if [ "$part_size" -gt 0 ] && [ "$part_size" -le "$wanted" ]; then part_digest=$(sum "$decoded"); fi
+        if [ "$part_size" -gt 0 ] && [ "$part_size" -le "$expected_size" ]; then part_digest=$(sum "$decoded"); fi
     fi
     echo "$kind $digest $part_size $part_digest"
 done
@@ -113,10 +113,10 @@ _FINISH = r"""
 count=$2
 while [ "$count" -gt 0 ]; do
     count=$((count - 1))
-    read -r wanted mode name part || exit 90
+    read -r expected_sum mode name part || exit 90
     decode "$part"; from=$decoded
     decode "$name"
-    if [ -f "$from" ] && [ "$(sum "$from")" = "$wanted" ]; then
+    if [ -f "$from" ] && [ "$(sum "$from")" = "$expected_sum" ]; then
         chmod "$mode" "$from" 2>/dev/null
         mv -f "$from" "$decoded" || exit 91
         echo right
