@@ -57,7 +57,7 @@ class Cluster:
             name=servers.name_of("digits", companion),
             service_type=ServiceType.CLUSTER_IP,
             port=port,
-            ready_at="/",
+            readiness_path="/",
             container=self.home.container(run, env=variables),
             pod={"terminationGracePeriodSeconds": 0},
         )
