@@ -98,9 +98,10 @@ def environment_of(pod: dict[str, object]) -> dict[str, str]:
 
 BARRIER = """
 import functools, os, pathlib, sys
-from windlass.barrier import run, server
+from windlass.barrier import api_client, run
 from windlass.cli.commands import barrier
-server.server_from_environment = functools.partial(server.server_from_environment, account=pathlib.Path(sys.argv.pop()))
+account = pathlib.Path(sys.argv.pop())
+api_client.client_from_environment = functools.partial(api_client.client_from_environment, account=account)
 barrier.barrier(prog_name="windlass barrier")
 """
 """Return the command `windlass barrier` with the path of the service account."""

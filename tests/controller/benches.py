@@ -12,7 +12,7 @@ from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import DeletedPods, Listed, PortError
+from windlass.controller.engine.port import DeletedPods, Listed, RequestError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import DeletePod, Reason, Rules
 from windlass.model.base import Json
@@ -27,7 +27,7 @@ class RecordingPort:
 
     def __init__(self) -> None:
         self.log: list[str] = []
-        self.errors: dict[str, PortError] = {}
+        self.errors: dict[str, RequestError] = {}
         self.reasons: list[Reason] = []
         self.version = 100
         self.listed = Listed("100", None, ())
@@ -78,25 +78,29 @@ class RecordingPort:
         self.manifests.append(manifest)
         self._do("publish Gang")
 
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
-        answers: list[PodView | PortError] = []
+    async def create_pods(
+        self, namespace: str, manifests: Sequence[Json]
+    ) -> Sequence[PodView | RequestError]:
+        answers: list[PodView | RequestError] = []
         for manifest in manifests:
             name = manifest["metadata"]["name"]
             self.manifests.append(manifest)
             try:
                 self._do(f"create {name}")
-            except PortError as error:
+            except RequestError as error:
                 answers.append(error)
             else:
                 answers.append(msgspec.convert(self._metadata(manifest, self._new_uid(name)), PodView))
         return answers
 
-    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
-        answers: list[PortError | None] = []
+    async def delete_pods(
+        self, namespace: str, deletions: Sequence[DeletePod]
+    ) -> Sequence[RequestError | None]:
+        answers: list[RequestError | None] = []
         for deletion in deletions:
             try:
                 self._do(f"delete {deletion.name}")
-            except PortError as error:
+            except RequestError as error:
                 answers.append(error)
             else:
                 answers.append(None)
@@ -115,7 +119,7 @@ class RecordingPort:
     async def delete_framework(self, framework: Framework) -> None:
         self._do("delete Framework")
 
-    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+    def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         self.failures.append(f"{action}: {type(error).__name__}")
 
     async def list_objects(self, framework: Framework) -> Listed:

@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
-from windlass.controller.engine.port import PortError
+from windlass.controller.engine.port import RequestError
 from windlass.decide import initial_status
 from windlass.decide.types import Reason
 from windlass.kubeapi import errors
@@ -110,7 +110,7 @@ class Bench:
     def on_status_missing(self, group: str) -> None:
         self.heard.append(("status is missing", group))
 
-    def on_failure(self, framework: Framework, action: str, error: PortError) -> None:
+    def on_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         self.heard.append(("failed", framework.name, action, error))
 
 

@@ -74,7 +74,12 @@ class Replica:
     ) -> None:
         self._stop = asyncio.Event()
         made = Operator(
-            settings, cluster.access, clock, identity=identity, stream=None, choose_ports=choose_ports
+            settings,
+            cluster.access,
+            clock,
+            identity=identity,
+            snapshot_stream=None,
+            choose_ports=choose_ports,
         )
         self.running = asyncio.create_task(made.run(self._stop))
 

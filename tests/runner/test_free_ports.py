@@ -63,5 +63,7 @@ def test_ports_are_in_range(tasks: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_too_few_free_ports_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_ports, "_is_free", lambda _: False)
-    with pytest.raises(free_ports.NoFreePortError, match="found no 9 consecutive free ports on this machine"):
+    with pytest.raises(
+        free_ports.NoFreePortError, match="cannot find 9 consecutive free ports on this machine"
+    ):
         free_ports.choose(framework({"worker": 1}))

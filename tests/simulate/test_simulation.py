@@ -43,7 +43,7 @@ def test_every_kind_of_event_and_fault_is_drawn() -> None:
 
 
 def test_hundred_frameworks_complete() -> None:
-    played = Simulation(scenario.crowd(seed=1, count=100)).run()
+    played = Simulation(scenario.draw_many_frameworks(seed=1, count=100)).run()
     assert len(played.server.frameworks) == 100
 
 

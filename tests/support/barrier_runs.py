@@ -6,8 +6,8 @@ import gang_objects
 import msgspec
 from barrier_api import Api, event
 
+from windlass.barrier.api_client import ApiClient
 from windlass.barrier.options import Options
-from windlass.barrier.server import Server
 from windlass.barrier.waiting import BarrierResult, GangWaiter
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
@@ -50,7 +50,7 @@ class Run:
     def __init__(self, api: Api, options: Options = OPTIONS) -> None:
         self.messages: list[str] = []
         self.clock = Clock()
-        server = Server(api.url, None, lambda: {"Authorization": "Bearer secret"})
+        server = ApiClient(api.url, None, lambda: {"Authorization": "Bearer secret"})
         self.waiting = GangWaiter(
             server, options, self.messages.append, monotonic=self.clock.monotonic, sleep=self.clock.sleep
         )

@@ -119,7 +119,9 @@ async def _define(socket: Path) -> None:
 
 async def _control(socket: Path) -> None:
     settings = Settings(leader_election=False, metrics_address=OFF)
-    operator = Operator(settings, access.unix(socket), SystemClock(), identity="the-only-one", stream=None)
+    operator = Operator(
+        settings, access.unix(socket), SystemClock(), identity="the-only-one", snapshot_stream=None
+    )
     await operator.run(asyncio.Event())
 
 

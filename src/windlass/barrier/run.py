@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.barrier import api_client, waiting
 from windlass.barrier import options as option_reader
-from windlass.barrier import server, waiting
 from windlass.barrier.options import Options
 from windlass.barrier.waiting import BarrierResult, Log
 from windlass.discovery import files
@@ -31,7 +31,7 @@ def run(
         log(str(error))
         return NO_FRAMEWORK
     try:
-        found = server.server_from_environment(environment)
+        found = api_client.client_from_environment(environment)
         waiter = waiting.GangWaiter(found, options, log, monotonic=time.monotonic, sleep=time.sleep)
         result = waiter.wait()
         if prints_hosts:
@@ -47,7 +47,7 @@ def run(
             f"kubectl get pods -n {options.namespace} -l FC_FRAMEWORK_NAME={options.framework}"
         )
         return TIMED_OUT
-    except (waiting.ForbiddenError, server.NoCredentialsError) as error:
+    except (waiting.ForbiddenError, api_client.NoCredentialsError) as error:
         log(str(error))
         return FAILED
     except OSError as error:

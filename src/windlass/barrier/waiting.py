@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from windlass.barrier.api_client import ApiClient, NoResponseError, ResponseError
 from windlass.barrier.options import Options
-from windlass.barrier.server import NoResponseError, ResponseError, Server
 from windlass.discovery import gangs
 from windlass.model import names
 from windlass.model.base import Json
@@ -72,7 +72,7 @@ def _read(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
 class GangWaiter:
     def __init__(
         self,
-        server: Server,
+        server: ApiClient,
         options: Options,
         log: Log,
         *,

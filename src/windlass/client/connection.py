@@ -26,7 +26,7 @@ FIRST_ANSWER_SECONDS = 4.0
 """Timeout of the first request. Including the start of the program, a user waits at most 5 s for an error."""
 CONNECT_TIMEOUT = "WINDLASS_CONNECT_TIMEOUT"
 """Environment variable that overrides FIRST_ANSWER_SECONDS, for slow networks and busy machines."""
-ANSWER_SECONDS = 30.0
+RESPONSE_TIMEOUT = 30.0
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -49,14 +49,14 @@ class Connection:
 
     async def send(self, request: Request) -> bytes:
         """Return the body of the response. Raises errors.AnsweredError for error responses, and ClientError."""
-        seconds = ANSWER_SECONDS if self._has_answered else _first_answer_seconds()
+        seconds = RESPONSE_TIMEOUT if self._has_answered else _first_answer_seconds()
         try:
             answer = await self.transport.send(request, seconds)
         except errors.AnsweredError:
             self._has_answered = True
             raise
         except (errors.UnansweredError, errors.AccessError) as error:
-            raise self.explained(error) from error
+            raise self.to_client_error(error) from error
         self._has_answered = True
         return answer
 
@@ -68,7 +68,7 @@ class Connection:
                 self._has_answered = True
                 yield chunks
         except (errors.UnansweredError, errors.AccessError) as error:
-            raise self.explained(error) from error
+            raise self.to_client_error(error) from error
 
     def at(self, namespace: str) -> "Connection":
         """Return a connection to another namespace of the same cluster."""
@@ -85,14 +85,14 @@ class Connection:
         return "+windlass" in msgspec.json.decode(answer, type=_Version).git_version
 
     @contextlib.contextmanager
-    def explaining(self) -> Iterator[None]:
+    def converting_errors(self) -> Iterator[None]:
         """Convert unhandled errors of the API server to ClientError."""
         try:
             yield
         except (errors.ApiError, errors.AccessError) as error:
-            raise self.explained(error) from error
+            raise self.to_client_error(error) from error
 
-    def explained(self, error: Exception) -> ClientError:
+    def to_client_error(self, error: Exception) -> ClientError:
         """Return the error for the user."""
         match error:
             case ClientError():
@@ -140,16 +140,16 @@ async def connected(
         raise NoClusterError(
             f'{str(error).removesuffix(".")}. Or start a cluster on this machine: eval "$(windlass local up)".'
         ) from error
-    async with connected_by(access, namespace) as connection:
+    async with connected_with(access, namespace) as connection:
         yield connection
 
 
 @contextlib.asynccontextmanager
-async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
+async def connected_with(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
     """Connect with known credentials. API errors in the block become ClientError."""
     async with Transport(access, user_agent="windlass") as transport:
         connection = Connection(transport, namespace or access.namespace or names.DEFAULT_NAMESPACE)
-        with connection.explaining():
+        with connection.converting_errors():
             yield connection
 
 

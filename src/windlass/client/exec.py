@@ -45,7 +45,7 @@ async def execute(
 ) -> int:
     """Return the exit code of the command. Raises ClientError and ApiError."""
     pod, container = await _target(connection, job, task, container)
-    return await in_pod(connection, pod.name, container, command, local, label=str(task))
+    return await in_pod(connection, pod.name, container, command, local, display_name=str(task))
 
 
 async def in_pod(
@@ -55,9 +55,9 @@ async def in_pod(
     command: Sequence[str],
     local: Streams,
     *,
-    label: str = "",
+    display_name: str = "",
 ) -> int:
-    """Run a command in a pod, which messages call `label` (default: its name). Raises RejectedError and ApiError."""
+    """Run a command in a pod, which is called `display_name` in error messages. Raises RejectedError and ApiError."""
     request = streams.exec_request(
         connection.namespace,
         pod,
@@ -67,10 +67,10 @@ async def in_pod(
         tty=local.tty,
     )
     async with connection.transport.channels(request, streams.EXEC_PROTOCOLS) as channels:
-        ended = await _converse(channels, local)
-    if ended.code is None:
-        raise RejectedError(f"cannot run {command[0]} in {label or pod}: {ended.message}")
-    return ended.code
+        result = await _exchange_streams(channels, local)
+    if result.code is None:
+        raise RejectedError(f"cannot run {command[0]} in {display_name or pod}: {result.message}")
+    return result.code
 
 
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
@@ -100,7 +100,7 @@ def _not_running_reason(pod: Pod, container: str) -> str:
     return f" yet ({reason})" if reason else " yet"
 
 
-async def _converse(channels: Channels, local: Streams) -> streams.ExecResult:
+async def _exchange_streams(channels: Channels, local: Streams) -> streams.ExecResult:
     sending = [asyncio.create_task(_send_input(channels, local))]
     if local.sizes is not None:
         sending.append(asyncio.create_task(_send_sizes(channels, local.sizes)))

@@ -122,7 +122,7 @@ class Forward:
             writer.close()
             await writer.wait_closed()
         except (ApiError, AccessError, ClientError) as error:
-            self._report(self._connection.explained(error))
+            self._report(self._connection.to_client_error(error))
         except _RemoteError as error:
             self._report(error)
         except OSError:

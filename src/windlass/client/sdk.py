@@ -324,7 +324,7 @@ class AsyncClient:
         async with self._connect_lock:
             if self._connection is None:
                 self._connection = await self._exit_stack.enter_async_context(connected(*self._cluster))
-        with self._connection.explaining():
+        with self._connection.converting_errors():
             yield self._connection
 
 

@@ -60,9 +60,11 @@ class Workload(Sparse, frozen=True):
         condition = self._condition("Failed")
         return None if condition is None else f"{condition.reason}: {condition.message}".strip(": ")
 
-    def _condition(self, kind: str) -> Condition | None:
+    def _condition(self, condition_type: str) -> Condition | None:
         conditions = self.status.conditions
-        return next((each for each in conditions if each.type == kind and each.status == "True"), None)
+        return next(
+            (each for each in conditions if each.type == condition_type and each.status == "True"), None
+        )
 
 
 _decode = msgspec.json.Decoder(Workload).decode
@@ -91,7 +93,7 @@ async def run_with_pods(
     *checks: Coroutine[Any, Any, NoReturn],
     may_continue: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Return the result of `work` while watching its pods.
+    """Run `work` while watching its pods, and return its result.
 
     After the timeout, `may_continue` decides whether to wait longer. `failure` is the beginning of the error message.
     Raises RejectedError if the pods fail permanently, TimedOutError, and what `checks` raise.

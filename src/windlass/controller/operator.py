@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "windlass"
 FINISH_SEC = 5.0
-"""Time for running passes to end when the controller stops."""
+"""Seconds for running reconciliations to end when the controller stops."""
 FLUSH_EVENTS_SEC = 2.0
 """Time to post the remaining events when the controller stops."""
 
@@ -45,7 +45,7 @@ class Operator:
         machine_clock: Clock,
         *,
         identity: str,
-        stream: TextIO | None,
+        snapshot_stream: TextIO | None,
         choose_ports: ChoosePorts | None = None,
     ) -> None:
         self._settings = settings
@@ -81,7 +81,7 @@ class Operator:
             else None
         )
         self._observers = Observers(
-            self._metrics, self._recorder, settings.log_object_snapshot, stream, clock
+            self._metrics, self._recorder, settings.log_object_snapshot, snapshot_stream, clock
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -95,7 +95,7 @@ class Operator:
                 if await _ends_before_stop(elector.acquire(), stop):
                     await self._lead(elector, stop)
                 else:
-                    # A claim may have been sent whose answer was not awaited.
+                    # A request to acquire the lease may have been sent, and its response not read.
                     await elector.release()
 
     async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
@@ -134,7 +134,7 @@ class Operator:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # The API server may still process a cancelled request. Then the lease must expire instead.
+            # The API server may still process a cancelled request. In that case, the lease is not released but expires.
             if elector is not None and not is_lost and not session.was_interrupted:
                 await elector.release()
 

@@ -17,8 +17,8 @@ from windlass.model.status import TaskRoleStatus, TaskStatus
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
-    """The tasks of a role by state. Tasks marked for deletion do not count, and a task that ended because its attempt
-    did, e.g. a parameter server, neither succeeded nor failed."""
+    """The tasks of a role by state. Tasks marked for deletion do not count. A task that was ended because the
+    Framework attempt completed, e.g. a parameter server, counts neither as succeeded nor as failed."""
 
     role: str
     tasks: int
@@ -42,10 +42,10 @@ def count_tasks(role: TaskRoleStatus) -> RoleCounts:
         if task.state is RUNNING:
             running += 1
         elif task.state is COMPLETED:
-            ended = task.attempt_status.completion_status
-            if ended is None or not ended.type.is_failed:
+            completion = task.attempt_status.completion_status
+            if completion is None or not completion.type.is_failed:
                 succeeded.append(task)
-            elif ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION:
+            elif completion.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION:
                 failed.append(task)
     return RoleCounts(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
@@ -72,7 +72,7 @@ def evaluate(
     if met:
         return _inherit_completion(min(met, key=lambda rule: (rule.at, rule.order)))
     tasks = sum(counts.tasks for counts in role_counts)
-    # A deleted task that the spec contains again is still to be replaced.
+    # A task that is marked for deletion may be in the spec again. Its replacement does not exist yet.
     are_all_present = tasks >= sum(role.task_number for role in spec.task_roles)
     are_all_completed = tasks == sum(counts.completed for counts in role_counts)
     if tasks > 0 and are_all_present and are_all_completed:
@@ -92,13 +92,13 @@ def _met_policies(policy: CompletionPolicySpec, counts: RoleCounts) -> list[_Met
     ):
         is_enabled = limit > 0
         if is_enabled and len(tasks) >= limit:
-            decider = heapq.nsmallest(limit, tasks, key=_completed_at)[-1]
+            decider = heapq.nsmallest(limit, tasks, key=_completion_order)[-1]
             message = f"{name}TaskCount {len(tasks)} has reached Min{name}TaskCount {limit} in the TaskRole"
-            met.append(_MetPolicy(_completed_at(decider)[0], order, counts.role, decider, message))
+            met.append(_MetPolicy(_completion_order(decider)[0], order, counts.role, decider, message))
     return met
 
 
-def _completed_at(task: TaskStatus) -> tuple[datetime, int]:
+def _completion_order(task: TaskStatus) -> tuple[datetime, int]:
     """Return the sort key: of tasks completed in the same second, the lower index comes first."""
     return task.completion_time or task.transition_time, task.index
 

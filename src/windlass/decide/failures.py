@@ -1,7 +1,7 @@
 """Classifies failed pods: completion code, phrase, type and diagnostics (statements 18 to 23).
 
-Reads views of pods and errors of the API server, and returns values. Whether a failure is retried is decided
-elsewhere, and so is whether a configuration is valid (statement 19).
+The input is views of pods and errors of the API server. This module decides neither whether a failure is retried nor
+whether a configuration is valid (statement 19).
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 MAX_TEXT_BYTES = 200
-"""Maximum length of each text of a task attempt whose texts are truncated (A2)."""
+"""Maximum length of diagnostics and termination messages in the attempts where they are truncated (A2)."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
     FailureClass(int(code), completion.phrase_of(code), completion.TYPES[code], (exit_code_pattern(code),))
@@ -56,7 +56,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class MatchedContainer(Sparse, frozen=True):
-    """The parts of a container that a pattern names: the matched part of each text, and the numbers."""
+    """The fields of a container that a pattern matched: the matched part of each text, the signal and the exit code."""
 
     name: str | None = None
     reason: str = ""
@@ -66,7 +66,7 @@ class MatchedContainer(Sparse, frozen=True):
 
 
 class MatchedPod(Sparse, frozen=True):
-    """The parts of a pod that a pattern names. They are written into the diagnostics."""
+    """The fields of a pod that a pattern matched, for the diagnostics."""
 
     name: str | None = None
     reason: str = ""
@@ -117,7 +117,7 @@ class Classifier:
 
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
-    """Return what the status keeps of a pod: containers that ended or could not be started, init containers first."""
+    """Return the completion status of a pod: containers that ended or could not be started, init containers first."""
     containers = [
         ContainerCompletionStatus(
             name=container.name,
@@ -133,8 +133,8 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
 
 
 def _end(container: ContainerStatus) -> ContainerTerminated | None:
-    """Return the termination of a container in a completed pod. The kubelet may still wait for one that it could not
-    start."""
+    """Return the terminated state of a container in a completed pod. A container that could not be started may still be
+    in the waiting state."""
     waiting = container.state.waiting
     if container.state.terminated is None and waiting is not None and waiting.reason in NOT_STARTED:
         return ContainerTerminated(NOT_STARTED_CODE, reason=waiting.reason, message=waiting.message)
@@ -142,7 +142,7 @@ def _end(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """Return the completion status after a rejected creation of a pod, or None if it is tried again (statement 23)."""
+    """Return the completion status after a rejected creation of a pod, or None if it is retried (statement 23)."""
     reason = failure.reason or _REASONS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request was garbled: the server could not recognize the kind of the object.
@@ -156,25 +156,26 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
 
 def _is_controller_forbidden(failure: ApiFailure) -> bool:
     """Return whether the controller itself may not create pods: a role is missing, or the server has just started and
-    does not know its roles yet. The authorizer does not name the pod in this case; admission would."""
+    does not know its roles yet. The authorizer's message does not contain the name of the pod; that of an admission
+    plugin does."""
     return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
-def truncate(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+def truncate(completion_status: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
     """Truncate each text to `MAX_TEXT_BYTES` bytes (A2). Return the same object if none is longer."""
-    pod = ended.pod
-    texts = [ended.diagnostics]
+    pod = completion_status.pod
+    texts = [completion_status.diagnostics]
     if pod is not None:
         texts += [pod.message, *(container.message for container in pod.containers)]
     if all(map(_is_short, texts)):
-        return ended
+        return completion_status
     replace = msgspec.structs.replace
     if pod is not None:
         containers = tuple(
             replace(container, message=_truncate_text(container.message)) for container in pod.containers
         )
         pod = replace(pod, message=_truncate_text(pod.message), containers=containers)
-    return replace(ended, diagnostics=_truncate_text(ended.diagnostics), pod=pod)
+    return replace(completion_status, diagnostics=_truncate_text(completion_status.diagnostics), pod=pod)
 
 
 def _is_short(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Suspension: executionType Create (statement 35) and spec.suspend (A3)."""
+"""Suspension: executionType Create (statement 35 of docs/behaviours.md) and spec.suspend (difference A3 there)."""
 
 import msgspec
 

@@ -118,7 +118,7 @@ def _while_unconfirmed(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus
 
 def _while_deleting(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
     if pod.is_terminal and not pod.is_deleting:
-        # It ended before it could be deleted: nothing of it runs, and it may be kept.
+        # The pod ended before it was deleted: none of its containers runs, and the pod may be kept (A2).
         return end_attempt(builder, role, task, builder.rules.classifier.classify(pod))
     if pod.is_deleting and task.state is not DELETING:
         return transitions.with_state(task, DELETING, builder.now)
@@ -182,8 +182,8 @@ def end_attempt(
 def end_task(
     builder: DecisionBuilder, role: str, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """Update the task from its pod and end its attempt. A pod that is terminating or was never created needs one step
-    only."""
+    """Update the task from its pod and end its attempt. If the pod is terminating or was never created, this takes one
+    reconciliation only."""
     task = update_from_pod(builder, role, task)
     marked = mark_for_deletion(builder, task, code, diagnostics)
     return marked if marked is task else update_from_pod(builder, role, marked)
@@ -192,7 +192,7 @@ def end_task(
 def mark_for_deletion(
     builder: DecisionBuilder, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """End the attempt for a reason of the controller: the completion status is stored, then the pod is deleted."""
+    """End the attempt by a decision of the controller: the completion status is stored, then the pod is deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is CREATION_PENDING:
         if _may_exist_unseen(builder, task):
@@ -224,21 +224,23 @@ def retry_or_complete(
         return task
     if task.deletion_pending:
         return complete(builder, task)
-    retried = task.retry_policy_status
+    retry_status = task.retry_policy_status
     decision = retry.decide_retry(
         policy,
-        retry.RetryHistory(uid=task.instance_uid or builder.framework.uid, retried=retried),
+        retry.RetryHistory(uid=task.instance_uid or builder.framework.uid, retried=retry_status),
         completion.code,
         completion.type,
         builder.rules,
     )
     if not decision.should_retry:
         return complete(builder, task)
-    if decision.delay_sec > 0 and retried.retry_delay_sec is None:
-        retried = msgspec.structs.replace(retried, retry_delay_sec=decision.delay_sec)
-        task = msgspec.structs.replace(task, retry_policy_status=retried)
-    ended = task.attempt_status.completion_time or builder.now
-    if retried.retry_delay_sec is not None and not builder.is_due(ended, retried.retry_delay_sec):
+    if decision.delay_sec > 0 and retry_status.retry_delay_sec is None:
+        retry_status = msgspec.structs.replace(retry_status, retry_delay_sec=decision.delay_sec)
+        task = msgspec.structs.replace(task, retry_policy_status=retry_status)
+    ended_at = task.attempt_status.completion_time or builder.now
+    if retry_status.retry_delay_sec is not None and not builder.is_due(
+        ended_at, retry_status.retry_delay_sec
+    ):
         return task
     return _retry(builder, role, task, decision)
 
@@ -246,15 +248,15 @@ def retry_or_complete(
 def _retry(
     builder: DecisionBuilder, role: str, task: TaskStatus, decision: retry.RetryDecision
 ) -> TaskStatus:
-    ended = task.attempt_status
-    code = ended.completion_status.code if ended.completion_status is not None else 0
+    attempt = task.attempt_status
+    code = attempt.completion_status.code if attempt.completion_status is not None else 0
     message = (
-        f"Retrying {role}-{task.index} after attempt {ended.id} ended with code {code}: {decision.reason}"
+        f"Retrying {role}-{task.index} after attempt {attempt.id} ended with code {code}: {decision.reason}"
     )
     builder.report(ReasonKind.TASK_RETRIED, message, role, task.index, task=task)
     retried = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.with_state(task, CREATION_PENDING, builder.now)
-    next_attempt = type(ended)(
-        id=retried.total_retried_count, start_time=builder.now, pod_name=ended.pod_name
+    next_attempt = type(attempt)(
+        id=retried.total_retried_count, start_time=builder.now, pod_name=attempt.pod_name
     )
     return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=next_attempt)

@@ -28,7 +28,7 @@ def namespace(options: InstallOptions) -> list[Json]:
 
 def workload(options: InstallOptions) -> list[Json]:
     metadata, selector = options.metadata(CONTROLLER_NAME), {"matchLabels": options.pod_selector}
-    # By maxUnavailable: with one replica, minAvailable would block draining its node.
+    # Use maxUnavailable: with one replica, minAvailable would block draining its node.
     disruption_budget = {"maxUnavailable": 1, "selector": selector}
     manifests = [
         manifest("apps/v1", "Deployment", metadata, spec=_deployment_spec(options)),
@@ -114,7 +114,7 @@ def _container(options: InstallOptions) -> Json:
 
 
 def _arguments(options: InstallOptions) -> list[str]:
-    """Return the flags, which override the file: the probes need the metrics address."""
+    """Return the arguments. Flags override the configuration file, so the probes always find the metrics address."""
     arguments = ["controller", f"--metrics-address=:{METRICS_PORT}"]
     if options.configuration:
         arguments.append(f"--config={_CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}")

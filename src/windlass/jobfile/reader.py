@@ -53,13 +53,13 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def job_of(node: tree.Node) -> Job:
-    """Return the Job of a node without errors."""
+    """Convert a node for which `check` yields no errors to a Job."""
     written = tree.plain(node)
     job: Job = msgspec.convert(_with_pods_as_written(tree.without_nulls(written), written), Job)
     return job
 
 
-def tasks_of(role: tree.Node) -> int:
+def task_count(role: tree.Node) -> int:
     """Return the number of tasks; 0 if it is invalid."""
     node = tree.dig(role, "tasks")
     if node is None:
@@ -94,7 +94,7 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         message = "no roles: add at least one, such as worker: {tasks: 2}"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
         return
-    numbers = {name: tasks_of(role) for name, role in roles.entries.items()}
+    numbers = {name: task_count(role) for name, role in roles.entries.items()}
     if not any(numbers.values()):
         message = "no role has tasks, so nothing would run: set tasks of at least one role"
         yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
@@ -176,7 +176,8 @@ def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 
 
 def _seconds(node: tree.Node) -> float | None:
-    """Return the duration; None if it is invalid. Values of a wrong type have their own diagnostic."""
+    """Return the duration; None if it is invalid. A value of a wrong type counts as valid here:
+    `structural_validation` reports it."""
     if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
         return 1
     try:

@@ -28,7 +28,7 @@ def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator
 
 
 def port_conflicts(templates: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a message for each two roles on the host network that need the same port of their node."""
+    """Yield a message for each pair of roles on the host network that need the same port of their node."""
     owners: dict[tuple[int, str], str] = {}
     for role, template in templates.items():
         for port in _host_ports(template):
@@ -52,9 +52,9 @@ def _host_ports(template: Json) -> dict[tuple[int, str], None]:
 
 
 def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
-    """Yield warnings about features that are lost."""
-    has_own_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
-    if has_own_volumes and not job.namespace:
+    """Yield warnings: about PersistentVolumes without a namespace, and about features that plain objects lack."""
+    has_cephfs_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
+    if has_cephfs_volumes and not job.namespace:
         yield (
             f"the job {job.name} has no namespace, so its PersistentVolumes are for claims in the namespace "
             f"{names.DEFAULT_NAMESPACE} and are not bound in another one. Set it with --namespace"

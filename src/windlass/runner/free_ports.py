@@ -1,4 +1,4 @@
-"""Free ports of this machine, for the tasks of pods that share its network."""
+"""Choose free ports of this machine for tasks whose pods share its network."""
 
 import contextlib
 import itertools
@@ -6,18 +6,18 @@ import random
 import socket
 from collections.abc import Callable
 
-from windlass.controller.engine.port import PortError
+from windlass.controller.engine.port import RequestError
 from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 
 _RANGE = range(15_000, 32_000)
-"""Ports above those of services, below those of outgoing connections."""
+"""Above the usual ports of system services, and below the ephemeral port range."""
 _MIN_SPARE_PORTS = 8
 """Minimum number of ports per role that are reserved for scaling up."""
 _TRIES = 200
 
 
-class NoFreePortError(PortError):
+class NoFreePortError(RequestError):
     """There are not enough free ports for a Framework."""
 
 
@@ -44,7 +44,7 @@ def _find_range(count: int, pick: Callable[[range], int]) -> int:
         first = pick(starts)
         if all(map(_is_free, range(first, first + count))):
             return first
-    raise NoFreePortError(f"found no {count} consecutive free ports on this machine")
+    raise NoFreePortError(f"cannot find {count} consecutive free ports on this machine")
 
 
 def _is_free(port: int) -> bool:

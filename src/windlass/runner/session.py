@@ -179,7 +179,7 @@ class Session:
             self._access,
             SystemClock(),
             identity=identity,
-            stream=None,
+            snapshot_stream=None,
             choose_ports=free_ports.choose if self._cluster.is_network_shared else None,
         )
         await operator.run(self._stop_controller)
@@ -199,7 +199,7 @@ class Session:
         finally:
             await _cancel(waiting)
         for task in done & self._background:
-            raise ClusterFailedError("the controller ended unexpectedly") from task.exception()
+            raise ClusterFailedError("the controller or a watch ended unexpectedly") from task.exception()
         return bool(done)
 
 
@@ -212,7 +212,7 @@ async def run_companions(
 ) -> list[Verdict]:
     """Run companions without their jobs until Ctrl-C, or until all have failed.
 
-    On a cluster that stays, return as soon as they are ready. Raises as `Session.run` does.
+    On a cluster that outlives the run, return as soon as they are ready. Raises as `Session.run` does.
     """
     interrupts.can_be_graceful = True
     try:
@@ -249,7 +249,7 @@ def _companion_verdict(name: str, companions: Companions, *, was_stopped: bool) 
 
 
 async def _create_definitions(transport: Transport, plan: SubmitPlan) -> None:
-    """Create the CustomResourceDefinitions that the jobs need: each takes about 50 ms. Raises ApiError."""
+    """Create only the CustomResourceDefinitions that the jobs need, since each takes about 50 ms. Raises ApiError."""
     groups = dict.fromkeys(job.group for job in plan.jobs)
     gangs = (manifests.gang_crd(),) if any(map(_uses_gang, plan.jobs)) else ()
     for definition in (*map(manifests.framework_crd, groups), *gangs):

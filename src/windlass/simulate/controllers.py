@@ -18,8 +18,8 @@ from windlass.controller.engine.port import (
     ConflictError,
     DeletedPods,
     Listed,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.controller.engine.queue import KeyedQueue
@@ -75,7 +75,7 @@ class SimulatedPort:
     def __init__(
         self,
         server: ApiServer,
-        inject_fault: Callable[[str, Framework | None], PortError | None],
+        inject_fault: Callable[[str, Framework | None], RequestError | None],
         on_store: Callable[[Framework, FrameworkStatus], None],
         invariants: Callable[[], RequestInvariants | None],
     ) -> None:
@@ -95,17 +95,17 @@ class SimulatedPort:
                 return error
             try:
                 answer = do()
-            except PortError as refused:
+            except RequestError as refused:
                 return refused
             return self._inject_fault(f"{kind} after", framework) or answer
 
         return effect
 
     async def _send(
-        self, kind: str, do: Callable[[], T | PortError], framework: Framework | None = None
+        self, kind: str, do: Callable[[], T | RequestError], framework: Framework | None = None
     ) -> T:
         (answer,) = await Requests(self._request(kind, framework, do))
-        if isinstance(answer, PortError):
+        if isinstance(answer, RequestError):
             raise answer
         result: T = answer
         return result
@@ -132,7 +132,9 @@ class SimulatedPort:
     async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
         await self._send("publish_gang", partial(self._server.publish_gang, manifest))
 
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+    async def create_pods(
+        self, namespace: str, manifests: Sequence[Json]
+    ) -> Sequence[PodView | RequestError]:
         return await Requests(
             *(
                 self._request("create_pod", None, partial(self._server.create_pod, namespace, manifest))
@@ -140,7 +142,9 @@ class SimulatedPort:
             )
         )
 
-    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+    async def delete_pods(
+        self, namespace: str, deletions: Sequence[DeletePod]
+    ) -> Sequence[RequestError | None]:
         def delete(deletion: DeletePod) -> None:
             pod = self._server.pod_of(deletion.uid)
             if pod is not None and (invariants := self._invariants()) is not None:
@@ -191,7 +195,7 @@ class SimulatedPort:
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.reasons.extend((framework.name, reason) for reason in reasons)
 
-    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+    def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         """Ignore the failure: the fault injection has caused it."""
 
 
@@ -359,7 +363,7 @@ class SimulatedController:
             self._random.uniform(0.1, MAX_REQUEST_SEC / 2) if is_slow else self._random.uniform(0.001, 0.01)
         )
 
-    def _inject_fault(self, moment: str, framework: Framework | None) -> PortError | None:
+    def _inject_fault(self, moment: str, framework: Framework | None) -> RequestError | None:
         """Return an error for the request, or None. May change the Framework to cause a conflict."""
         faults = self._faults()
         draw = self._random.random()

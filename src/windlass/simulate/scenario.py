@@ -76,7 +76,7 @@ class Event(msgspec.Struct, frozen=True):
     framework: int = 0
     """Index of the submission."""
     number: int = 0
-    """Task, node or size, modulo the available number."""
+    """Index of a task or a node, or a new number of tasks; taken modulo the number that is available."""
     lasts: float = 0.0
 
 
@@ -147,7 +147,7 @@ def draw(seed: int) -> Scenario:
         events += _change_during_stall(random)
     faults = _faults(random)
     if is_watch_stalled:
-        # Without answers to creations, the controller does not know of these pods at all.
+        # If the responses to create requests are lost as well, the controller does not know that these pods exist.
         faults = msgspec.structs.replace(faults, error_after=random.uniform(0.1, 0.5))
     return Scenario(
         seed=seed,
@@ -176,7 +176,7 @@ def _change_during_stall(random: Random) -> list[Event]:
 
 
 def edited(spec: FrameworkSpec, number: int) -> FrameworkSpec:
-    """Return the spec with changes that users may make at any time, the same for the same number."""
+    """Return the spec with a change that users may make at any time. The change depends only on `number`."""
     random = Random(number)
     replace = msgspec.structs.replace
     match number % 6:
@@ -208,7 +208,7 @@ def _with_task(role: TaskRoleSpec, **changes: object) -> TaskRoleSpec:
     return msgspec.structs.replace(role, task=msgspec.structs.replace(role.task, **changes))
 
 
-def crowd(seed: int, count: int, tasks: int = 2) -> Scenario:
+def draw_many_frameworks(seed: int, count: int, tasks: int = 2) -> Scenario:
     """Draw a scenario of many Frameworks at once, with faults."""
     random = Random(seed)
     retry = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=2)
@@ -270,7 +270,7 @@ def _faults(random: Random) -> Faults:
     )
 
 
-_NAMES = {names.RUNTIME_ANNOTATION: "tensorflow"}
+_TENSORFLOW = {names.RUNTIME_ANNOTATION: "tensorflow"}
 _BARRIER = {names.BARRIER_ANNOTATION: "true"}
 
 
@@ -291,7 +291,7 @@ def _framework(random: Random, number: int) -> Framework:
         spec["active_deadline_seconds"] = random.randrange(5, 200)
     if random.random() < 0.2:
         spec["ttl_seconds_after_finished"] = random.randrange(0, 100)
-    annotations = random.choice(({}, {}, {}, _NAMES, _BARRIER, {**_NAMES, **_BARRIER}))
+    annotations = random.choice(({}, {}, {}, _TENSORFLOW, _BARRIER, {**_TENSORFLOW, **_BARRIER}))
     return builders.framework(f"{name}", *roles, group=group, annotations=annotations, **spec)
 
 

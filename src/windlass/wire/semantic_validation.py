@@ -146,8 +146,8 @@ def _role_name_problems(role: TaskRoleSpec, path: str, *, is_listed: bool) -> li
 
 def _address_list_length(framework: Framework) -> int:
     """Return the length of the longest variable, which lists addresses such as `worker-0.digits:2222`."""
-    longest_number, port = 6, 8
+    longest_number, port_length = 6, 8
     return sum(
-        role.task_number * (len(role.name) + len(framework.name) + longest_number + port)
+        role.task_number * (len(role.name) + len(framework.name) + longest_number + port_length)
         for role in framework.spec.task_roles
     )

@@ -29,8 +29,8 @@ from windlass.controller.engine.port import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.decide.types import DeletePod
@@ -193,12 +193,12 @@ def test_status_is_patched_not_replaced() -> None:
         (failure(503, "ServiceUnavailable"), UnansweredError),
         (failure(504, "Timeout"), UnansweredError),
         (errors.UnansweredError("cut"), UnansweredError),
-        (errors.NotSentError("cannot connect"), PortError),
+        (errors.NotSentError("cannot connect"), RequestError),
         *[(failure(code), RefusedError) for code in (400, 401, 403, 405, 410, 413, 415, 422, 429)],
     ],
 )
-def test_api_errors_become_port_errors(answer: errors.ApiError, expected: type[PortError]) -> None:
-    with pytest.raises(PortError) as caught:
+def test_api_errors_become_port_errors(answer: errors.ApiError, expected: type[RequestError]) -> None:
+    with pytest.raises(RequestError) as caught:
         Bench(answer).run(lambda port: port.create_config_map("team", CONFIG_MAP))
     assert type(caught.value) is expected
     assert caught.value.__cause__ is answer
@@ -315,7 +315,7 @@ def test_stored_status_reaches_the_observer() -> None:
 @pytest.mark.parametrize("answer", [failure(409, "Conflict"), failure(500), failure(403), failure(429)])
 def test_failed_store_does_not_reach_the_observer(answer: errors.ApiError) -> None:
     bench = Bench(answer)
-    with pytest.raises(PortError):
+    with pytest.raises(RequestError):
         bench.run(store)
     assert bench.heard == []
     assert len(bench.sent) == 1

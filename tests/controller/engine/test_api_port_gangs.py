@@ -8,8 +8,8 @@ from windlass.controller.engine.api_port import NoGangsError
 from windlass.controller.engine.port import (
     AlreadyExistsError,
     NotFoundError,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.kubeapi import errors
@@ -89,9 +89,9 @@ def test_service_of_another_owner_raises_already_exists(metadata: Json) -> None:
     ],
     ids=["refused", "gone meanwhile", "may not be read", "not answered", "not understood"],
 )
-def test_service_errors_become_port_errors(answers: list[Answer], expected: type[PortError]) -> None:
+def test_service_errors_become_port_errors(answers: list[Answer], expected: type[RequestError]) -> None:
     """Each of them is tried again, so that none is taken for success."""
-    with pytest.raises(PortError) as caught:
+    with pytest.raises(RequestError) as caught:
         create_service(Bench(*answers))
     assert type(caught.value) is expected
 
@@ -131,7 +131,7 @@ def test_missing_gang_definition_names_the_remedy() -> None:
     ],
     ids=["refused", "not answered", "gone meanwhile", "not now"],
 )
-def test_gang_errors_become_port_errors(answers: list[Answer], expected: type[PortError]) -> None:
-    with pytest.raises(PortError) as caught:
+def test_gang_errors_become_port_errors(answers: list[Answer], expected: type[RequestError]) -> None:
+    with pytest.raises(RequestError) as caught:
         publish(Bench(*answers))
     assert type(caught.value) is expected

@@ -17,8 +17,8 @@ from windlass.controller.engine.port import (
     ConflictError,
     Listed,
     NotFoundError,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.decide import decide, initial_status
@@ -63,7 +63,7 @@ def test_pass_with_actions_is_followed_by_another() -> None:
 
 
 @pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
-def test_failed_store_prevents_actions_and_is_retried(error: PortError) -> None:
+def test_failed_store_prevents_actions_and_is_retried(error: RequestError) -> None:
     bench = bench_with()
     bench.run()
     bench.show()
@@ -143,7 +143,7 @@ def test_permanently_rejected_pod_fails_its_task() -> None:
         UnansweredError("timed out"),
     ],
 )
-def test_temporarily_rejected_pod_is_retried_with_backoff(error: PortError) -> None:
+def test_temporarily_rejected_pod_is_retried_with_backoff(error: RequestError) -> None:
     bench = bench_with(1)
     bench.port.errors["create job-worker-0"] = error
     bench.run()
@@ -467,7 +467,7 @@ def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
 
 
 @pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])
-def test_reason_about_an_action_is_announced_after_the_action(error: PortError | None) -> None:
+def test_reason_about_an_action_is_announced_after_the_action(error: RequestError | None) -> None:
     job = builders.framework("job", builders.role("worker", 1), ttl_seconds_after_finished=0)
     bench = Bench(job)
     bench.run()

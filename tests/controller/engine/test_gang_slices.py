@@ -14,7 +14,7 @@ from windlass.controller.engine.adaptive_batching import MIN_BATCH, TARGET_BATCH
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import MIN_GANG_DELAY, Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import Port, PortError
+from windlass.controller.engine.port import Port, RequestError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import Reason, Rules
 from windlass.model.base import Json
@@ -91,7 +91,9 @@ class Bench:
         self.log.append("create ConfigMap")
         return msgspec.convert(self._stamped(manifest), ConfigMapView)
 
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+    async def create_pods(
+        self, namespace: str, manifests: Sequence[Json]
+    ) -> Sequence[PodView | RequestError]:
         self.log.append(f"create {len(manifests)} pods")
         self.seconds += TARGET_BATCH_SEC
         return [msgspec.convert(self._stamped(manifest), PodView) for manifest in manifests]

@@ -13,8 +13,8 @@ from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.port import (
     AlreadyExistsError,
     ConflictError,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.decide.types import ReasonKind
@@ -77,7 +77,7 @@ def test_no_service_without_a_request_for_discovery(annotations: dict[str, str])
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_failed_service_is_retried_with_backoff(error: PortError) -> None:
+def test_failed_service_is_retried_with_backoff(error: RequestError) -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = error
     assert bench.run() == ["create Service"]
@@ -196,12 +196,12 @@ def test_gang_contains_the_ports_of_its_tasks() -> None:
 
 def test_missing_free_ports_are_reported_and_retried() -> None:
     def choose(_framework: Framework) -> dict[str, int]:
-        raise PortError("no 9 free ports in a row were found on this machine")
+        raise RequestError("no 9 free ports in a row were found on this machine")
 
     bench = Bench(job(NAMES), "windlass:test", choose)
     bench.run()
     bench.run()
-    assert bench.port.failures == ["create the ConfigMap job-attempt: PortError"]
+    assert bench.port.failures == ["create the ConfigMap job-attempt: RequestError"]
     bench.wait(60)
     bench.run()
     assert len(bench.port.failures) > 1
@@ -296,7 +296,7 @@ def test_unchanged_gang_is_not_published_again() -> None:
 @pytest.mark.parametrize(
     "error", [UnansweredError("timed out"), RefusedError(ApiFailure(403, "Forbidden", "no"))], ids=str
 )
-def test_failed_gang_is_published_later(error: PortError) -> None:
+def test_failed_gang_is_published_later(error: RequestError) -> None:
     bench = started(BARRIER)
     give_addresses(bench, "10.0.0.5", "10.0.0.6")
     bench.port.errors["publish Gang"] = error

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from windlass.controller.engine.lease_guard import NotLeadingError
-from windlass.controller.engine.port import ConflictError, PortError, RefusedError, UnansweredError
+from windlass.controller.engine.port import ConflictError, RefusedError, RequestError, UnansweredError
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics
 from windlass.controller.observe.observers import Observers
@@ -190,13 +190,13 @@ REFUSED = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: gpus"))
     [
         (REFUSED, True, True),
         (UnansweredError("no answer"), True, False),
-        (PortError("not sent"), True, False),
+        (RequestError("not sent"), True, False),
         (ConflictError("somebody was faster"), False, False),
         (NotLeadingError("too little of the lease is left"), False, False),
     ],
 )
 def test_repeated_failure_is_reported_once(
-    error: PortError, is_logged: bool, is_an_event: bool, caplog: pytest.LogCaptureFixture
+    error: RequestError, is_logged: bool, is_an_event: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scene() -> None:
         bench = Bench()

@@ -162,7 +162,7 @@ def _own_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_own_signals")
 def test_end_of_a_child_wakes_the_loop(world: World) -> None:
-    woken = poll_loop.children_ended()
+    woken = poll_loop.child_exit_descriptor()
     world.loop.add(woken, lambda: world.do("woken"))
     # Without an ended child nothing is readable, and the call does not block.
     poll_loop.drain(woken)

@@ -73,7 +73,9 @@ class Reality:
 
     async def _controller(self) -> None:
         settings = Settings(leader_election=False, metrics_address=OFF)
-        controller = Operator(settings, access.unix(self._socket), SystemClock(), identity="it", stream=None)
+        controller = Operator(
+            settings, access.unix(self._socket), SystemClock(), identity="it", snapshot_stream=None
+        )
         await controller.run(asyncio.Event())
 
     def end(self) -> None:

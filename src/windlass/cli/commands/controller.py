@@ -129,7 +129,7 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
         click.echo(str(error), err=True)
         return NO_ACCESS
     identity = election.identity(socket.gethostname(), secrets.token_hex(8))
-    operator = Operator(settings, found, SystemClock(), identity=identity, stream=sys.stderr)
+    operator = Operator(settings, found, SystemClock(), identity=identity, snapshot_stream=sys.stderr)
     try:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

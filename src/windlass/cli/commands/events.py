@@ -67,10 +67,10 @@ def text(event: "Event") -> str:
     """Format an event as one line with the local time."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "
-    return f"{clock(event.last)} {mark} {event.object:<12} {event.reason}{times}: {escaped(event.message)}"
+    return f"{format_local_time(event.last)} {mark} {event.object:<12} {event.reason}{times}: {escaped(event.message)}"
 
 
-def clock(moment: datetime) -> str:
+def format_local_time(moment: datetime) -> str:
     """Return the local time, with the date if it is not today."""
     local, now = moment.astimezone(), datetime.now(UTC).astimezone()
     return local.strftime("%H:%M:%S" if local.date() == now.date() else "%Y-%m-%d %H:%M:%S")

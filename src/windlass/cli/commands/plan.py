@@ -161,7 +161,7 @@ def _exit_code(outcome: "Outcome") -> int:
 def lines(plan: "Plan") -> Iterator[str]:
     """Yield the text output."""
     rows = [
-        (f"+{terminal_text.format_clock(event.at)}", event.who or plan.job, event.state, event.what)
+        (f"+{terminal_text.format_duration(event.at)}", event.who or plan.job, event.state, event.what)
         for event in plan.events
     ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]

@@ -43,8 +43,8 @@ _IN_STATE = ("Complete", "Failed", "Suspended")
 def status(name: str, output: str, cluster: ClusterOptions) -> None:
     """Show the status of a job, its tasks and its companions. With -o json, print the Framework.
 
-    Companions that are left over from a deleted job are shown too. Their URLs are valid in the cluster, or everywhere
-    if the Service is exposed. The printed command opens a companion from this machine.
+    Companions that are left over from a deleted job are shown too. The URL of a companion is valid in the cluster, or
+    everywhere if its Service is exposed. The printed command opens a companion from this machine.
 
     \b
         windlass status digits
@@ -92,8 +92,8 @@ def lines(framework: "Framework", now: datetime, width: int | None) -> Iterator[
 
 def head(framework: "Framework", view: "JobView", now: datetime, width: int | None) -> Iterator[str]:
     """Yield the lines about the job itself."""
-    entered = tables.age(view.changed, now)
-    state = f"{view.state} for {entered}" if entered else f"{view.state}"
+    state_age = tables.age(view.changed, now)
+    state = f"{view.state} for {state_age}" if state_age else f"{view.state}"
     for title, text in (
         ("job", f"{view.name} in the namespace {view.namespace}"),
         ("state", state),

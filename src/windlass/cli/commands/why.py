@@ -87,7 +87,7 @@ def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:
     if failure.node:
         yield f"  node      {failure.node}"
     if failure.at is not None:
-        yield f"  ended     {event_lines.clock(failure.at)}"
+        yield f"  ended     {event_lines.format_local_time(failure.at)}"
     if failure.diagnostics and not failure.container:
         yield f"  message   {failure.diagnostics}"
     if failure.lines:
@@ -123,6 +123,6 @@ def _retry_lines(retries: "Retries | None", what: str, who: str, now: datetime) 
         if retries.at is not None:
             left = (retries.at - now).total_seconds()
             when = f"in {client_explain.duration(left)}" if left > 0 else "now"
-            at = f", at {event_lines.clock(retries.at)} ({when})"
+            at = f", at {event_lines.format_local_time(retries.at)} ({when})"
         lines.append(f"  {'':<9} {explain_retries.describe_decision(retries, who)}{at}")
     return lines

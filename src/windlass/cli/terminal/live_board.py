@@ -54,7 +54,7 @@ class Board:
         self._frameworks: dict[tuple[str, str], Framework] = {}
         self._rows = {job.key: {name: Row(name) for name in job.display_names} for job in jobs}
         self._attempts: dict[str, tuple[int, int]] = {}
-        """Attempts of the job and of the task, by task name."""
+        """IDs of the current attempts of the job and of the task, by task name."""
         self._job_of = {name: job.key for job in jobs for name in job.display_names}
 
     def update_status(self, job: Manifest, framework: Framework) -> None:

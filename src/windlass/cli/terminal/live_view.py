@@ -258,7 +258,7 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
 def clock(seconds: float) -> str:
     """Return 1:05, 2:00:00, or 3d."""
     is_long = seconds >= 100 * 3600
-    return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_clock(seconds)
+    return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_duration(seconds)
 
 
 def size(amount: int) -> str:

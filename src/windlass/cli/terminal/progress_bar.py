@@ -85,4 +85,4 @@ class ProgressBar:
             return "-"
         rate = (last - first) / (end - start)
         seconds = round(max(0, self._total - self._done) / rate)
-        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_clock(seconds)} left"
+        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_duration(seconds)} left"

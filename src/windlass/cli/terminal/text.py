@@ -70,7 +70,7 @@ def _width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def format_clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return minutes and seconds, with hours if there are any: 1:05, 2:00:00."""
     minutes, secs = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -217,7 +217,7 @@ async def until_ready(
         raise RejectedError(f"cannot start {companion} of {job}: {_failure_text(watcher.pods[-1])}")
 
     try:
-        with connection.explaining():
+        with connection.converting_errors():
             await workload_watcher.run_with_pods(
                 _wait_until_available(connection, view, watcher), watcher, timeout, failure, crash()
             )

@@ -196,10 +196,12 @@ async def applied(
         yield work
     except (ClientError, ApiError) as error:
         await asyncio.shield(work.delete_created())
-        explained = connection.explained(error)
+        client_error = connection.to_client_error(error)
         if is_ephemeral or not work.permanent_objects:
-            raise explained from error
-        raise type(explained)(f"{str(explained).removesuffix('.')}. {work.permanent_objects}") from error
+            raise client_error from error
+        raise type(client_error)(
+            f"{str(client_error).removesuffix('.')}. {work.permanent_objects}"
+        ) from error
     except (Exception, asyncio.CancelledError):
         await asyncio.shield(work.delete_created())
         if work.permanent_objects and not is_ephemeral:

@@ -69,7 +69,7 @@ async def apply_manifests(
 
     `creates_namespaces` is for a new cluster, which has no other namespaces. Raises ClientError.
     """
-    with connection.explaining():
+    with connection.converting_errors():
         for name in plan.namespaces if creates_namespaces else ():
             await _create_namespace(connection, name)
         kinds = Kinds(connection.send)
@@ -95,7 +95,7 @@ async def apply_jobs(
 
     `is_ephemeral`: the cluster ends with the run. Raises ClientError.
     """
-    with connection.explaining():
+    with connection.converting_errors():
         for job in plan.jobs:
             at_namespace = connection.at(job.namespace)
             if not plan.companions_only:

@@ -12,8 +12,8 @@ from windlass.controller.engine.port import (
     MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     Port,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.controller.engine.queue import KeyedQueue
@@ -32,7 +32,7 @@ from windlass.objects.pod import PodFactory, PodOptions
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
 """Returns the port of the first task of each role where pods share one network; further tasks use the ports after it.
-Raises PortError when no ports are free."""
+Raises RequestError when no ports are free."""
 
 
 class ActionRunner:
@@ -108,7 +108,7 @@ class ActionRunner:
         manifest = service_manifest(framework)
         try:
             await self._port.create_service(framework, manifest)
-        except PortError as error:
+        except RequestError as error:
             self._record_creation_failure(framework, "Service", manifest["metadata"]["name"], error)
         else:
             expectations = self._cache.expectations_for(framework)
@@ -121,14 +121,16 @@ class ActionRunner:
             ports = self._choose_ports(framework) if self._choose_ports else None
             manifest = config_map_manifest(framework, ports)
             created = await self._port.create_config_map(framework.namespace, manifest)
-        except PortError as error:
+        except RequestError as error:
             self._record_creation_failure(
                 framework, "ConfigMap", names.config_map_name(framework.name), error
             )
         else:
             self._cache.record_created_config_map(framework, created)
 
-    def _record_creation_failure(self, framework: Framework, kind: str, name: str, error: PortError) -> None:
+    def _record_creation_failure(
+        self, framework: Framework, kind: str, name: str, error: RequestError
+    ) -> None:
         expectations = self._cache.expectations_for(framework)
         if expectations is None:
             return
@@ -150,12 +152,12 @@ class ActionRunner:
             return
         expectations.record_batch(has_failed=all(map(_is_temporary, answers)))
         postponed = next(filter(_is_temporary, answers), None)
-        if isinstance(postponed, PortError):
+        if isinstance(postponed, RequestError):
             # One failure is reported for all pods of the batch.
             self._port.report_failure(framework, "create pods", postponed)
         for task, answer in zip(tasks, answers, strict=True):
             task_uid, attempt = task.instance_uid or "", task.attempt_status
-            if not isinstance(answer, PortError):
+            if not isinstance(answer, RequestError):
                 self._cache.record_created_pod(
                     framework, answer, CreatedPod(answer.uid, task_uid, attempt.id)
                 )
@@ -171,7 +173,7 @@ class ActionRunner:
     async def _delete_pods(self, framework: Framework, deletions: Sequence[DeletePod]) -> None:
         answers = await self._port.delete_pods(framework.namespace, deletions)
         expectations = self._cache.expectations_for(framework)
-        failed: PortError | None = None
+        failed: RequestError | None = None
         for deletion, answer in zip(deletions, answers, strict=True):
             if answer is not None:
                 failed = answer
@@ -191,9 +193,9 @@ def _is_final(refused: RefusedError) -> bool:
     return failures.classify_creation_failure(refused.failure) is not None
 
 
-def _is_temporary(answer: PodView | PortError) -> bool:
+def _is_temporary(answer: PodView | RequestError) -> bool:
     """Whether the pod was not created and may be created later."""
-    return isinstance(answer, PortError) and not (isinstance(answer, RefusedError) and _is_final(answer))
+    return isinstance(answer, RequestError) and not (isinstance(answer, RefusedError) and _is_final(answer))
 
 
 def _task(framework: Framework, creation: CreatePod) -> TaskStatus:

@@ -17,8 +17,8 @@ from windlass.controller.engine.port import (
     DeletedPods,
     Listed,
     NotFoundError,
-    PortError,
     RefusedError,
+    RequestError,
     UnansweredError,
 )
 from windlass.decide.types import DeletePod, Reason
@@ -44,11 +44,11 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
-class NoStatusError(PortError):
+class NoStatusError(RequestError):
     """The Framework exists but has no status subresource: the CustomResourceDefinition was changed."""
 
 
-class NoGangsError(PortError):
+class NoGangsError(RequestError):
     """The CustomResourceDefinition of Gangs is missing, so barriers never open."""
 
 
@@ -61,7 +61,7 @@ class Observer(Protocol):
 
     def on_status_missing(self, group: str) -> None: ...
 
-    def on_failure(self, framework: Framework, action: str, error: PortError) -> None: ...
+    def on_failure(self, framework: Framework, action: str, error: RequestError) -> None: ...
 
 
 _object_decoder = msgspec.json.Decoder(ObjectView)
@@ -189,14 +189,18 @@ class ApiPort:
                 "Run `windlass install --crds-only --apply`"
             ) from error
 
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+    async def create_pods(
+        self, namespace: str, manifests: Sequence[Json]
+    ) -> Sequence[PodView | RequestError]:
         async def create(manifest: Json) -> PodView:
             request = requests.create(PODS, namespace, _encoder.encode(manifest))
             return _decoded(codec.decode_pod, await self._request(request.with_accept(METADATA_ONLY)))
 
         return await _in_parallel(create, manifests)
 
-    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+    async def delete_pods(
+        self, namespace: str, deletions: Sequence[DeletePod]
+    ) -> Sequence[RequestError | None]:
         async def delete(deletion: DeletePod) -> None:
             grace = 0 if deletion.force else None
             request = requests.delete(PODS, namespace, deletion.name, uid=deletion.uid, grace_seconds=grace)
@@ -253,7 +257,7 @@ class ApiPort:
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self._observer.on_reasons(framework, reasons)
 
-    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+    def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         self._observer.on_failure(framework, action, error)
 
     # Requests
@@ -281,7 +285,7 @@ def _decoded(decode: Callable[[bytes], R], answer: bytes) -> R:
         raise UnansweredError(f"invalid response from the API server: {error}") from error
 
 
-def _as_port_error(error: errors.ApiError) -> PortError:
+def _as_port_error(error: errors.ApiError) -> RequestError:
     match error:
         case errors.NotFoundError():
             return NotFoundError(str(error))
@@ -290,7 +294,7 @@ def _as_port_error(error: errors.ApiError) -> PortError:
         case errors.ConflictError():
             return ConflictError(str(error))
         case errors.NotSentError():
-            return PortError(str(error))
+            return RequestError(str(error))
         case errors.ServerError():
             return UnansweredError(str(error))
         case errors.AnsweredError():
@@ -298,16 +302,16 @@ def _as_port_error(error: errors.ApiError) -> PortError:
     return UnansweredError(str(error))
 
 
-async def _in_parallel(act: Callable[[S], Awaitable[R]], subjects: Sequence[S]) -> Sequence[R | PortError]:
+async def _in_parallel(act: Callable[[S], Awaitable[R]], subjects: Sequence[S]) -> Sequence[R | RequestError]:
     """Run the action for all subjects, up to MAX_PARALLEL_REQUESTS at a time. Return the results in order."""
-    outcomes: dict[int, R | PortError] = {}
+    outcomes: dict[int, R | RequestError] = {}
     remaining = iter(enumerate(subjects))
 
     async def work() -> None:
         for position, subject in remaining:
             try:
                 outcomes[position] = await act(subject)
-            except PortError as error:
+            except RequestError as error:
                 outcomes[position] = error
 
     async with asyncio.TaskGroup() as group:

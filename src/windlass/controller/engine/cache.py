@@ -18,8 +18,8 @@ from windlass.controller.engine.related_objects import (
     RelatedObject,
     RelatedObjects,
     framework_name,
-    is_as_old,
     is_in_scope,
+    is_not_newer,
     uids_in,
     version,
 )
@@ -146,7 +146,7 @@ class Cache:
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
         for key, framework in tuple(self._frameworks.items()):
-            if key not in listed and is_in_list(key) and is_as_old(framework, resource_version):
+            if key not in listed and is_in_list(key) and is_not_newer(framework, resource_version):
                 self._remove_framework(framework, resource_version)
                 changed.add(key)
         for key in tuple(self._invalid):
@@ -182,7 +182,7 @@ class Cache:
         """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
         listed = self._listed[type(found)]
         resource_version = listed.get("") or listed.get(found.metadata.namespace, "")
-        return set() if is_as_old(found, resource_version) else self._put(found)
+        return set() if is_not_newer(found, resource_version) else self._put(found)
 
     def _put(self, found: RelatedObject) -> set[FrameworkKey]:
         name = framework_name(found)
@@ -236,7 +236,7 @@ class Cache:
         for related in in_scope:
             changed |= self._remove_missing(related.objects(kind), listed, resource_version)
         for framework in self._frameworks.values():
-            is_older = is_as_old(framework, resource_version)
+            is_older = is_not_newer(framework, resource_version)
             if framework.status is not None and is_older and is_in_scope(framework.namespace, namespace):
                 known = self._related_to((framework.namespace, framework.name)).known
                 known.update(uids_in(framework.status, kind))
@@ -249,7 +249,7 @@ class Cache:
         """Remove the objects that are not in a list, unless they are newer than the list."""
         changed: set[FrameworkKey] = set()
         for found in recorded:
-            if found.uid not in listed and is_as_old(found, resource_version):
+            if found.uid not in listed and is_not_newer(found, resource_version):
                 changed |= self.remove(found)
         return changed
 

@@ -12,7 +12,7 @@ from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
-from windlass.controller.engine.port import Port, PortError, UnansweredError
+from windlass.controller.engine.port import Port, RequestError, UnansweredError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, delete_owned_objects
 from windlass.decide import types as decide_types
@@ -122,7 +122,7 @@ class Executor:
             current, reasons = await self._store_or_defer(key, framework, decision, pending)
             if current is not None:
                 await self._act_and_announce(current, decision, reasons)
-        except PortError as error:
+        except RequestError as error:
             self._port.report_failure(framework, "apply a decision", error)
             self._queue.retry(key, self._clock.monotonic())
             return
@@ -142,7 +142,7 @@ class Executor:
         self._wake(key, decision, now)
         try:
             await self._actions.run(deleted, decision.actions)
-        except PortError as error:
+        except RequestError as error:
             self._port.report_failure(deleted, "delete its remaining objects", error)
             self._queue.retry(key, self._clock.monotonic())
             return
@@ -157,7 +157,7 @@ class Executor:
         """
         try:
             current = await self._port.read_framework(framework)
-        except PortError as error:
+        except RequestError as error:
             self._port.report_failure(framework, "read its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False

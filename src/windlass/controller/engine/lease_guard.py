@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 
-from windlass.controller.engine.port import PortError
+from windlass.controller.engine.port import RequestError
 
 
-class NotLeadingError(PortError):
+class NotLeadingError(RequestError):
     """The request was not sent because the lease expires too soon. Nothing was written."""
 
 

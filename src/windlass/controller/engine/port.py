@@ -16,27 +16,27 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
 
 
-class PortError(Exception):
+class RequestError(Exception):
     """A request failed."""
 
 
-class ConflictError(PortError):
+class ConflictError(RequestError):
     """The object was changed since it was read. Nothing was written."""
 
 
-class NotFoundError(PortError):
+class NotFoundError(RequestError):
     """The object does not exist. Nothing was written."""
 
 
-class AlreadyExistsError(PortError):
+class AlreadyExistsError(RequestError):
     """The name is in use. Nothing was written."""
 
 
-class UnansweredError(PortError):
+class UnansweredError(RequestError):
     """There was no usable answer: a timeout, a closed connection, a 5xx. The object may have been written or not."""
 
 
-class RefusedError(PortError):
+class RefusedError(RequestError):
     """The API server rejected the request. Nothing was written."""
 
     def __init__(self, failure: ApiFailure) -> None:
@@ -66,7 +66,7 @@ MAX_PODS_PER_DELETE = 500
 
 
 class Port(Protocol):
-    """Every method may raise a PortError. Deleting an object that does not exist succeeds."""
+    """Every method may raise a RequestError. Deleting an object that does not exist succeeds."""
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         """Store the status if the Framework still has its resourceVersion. Return the stored Framework."""
@@ -82,10 +82,14 @@ class Port(Protocol):
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
         """Create or update the Gang."""
 
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+    async def create_pods(
+        self, namespace: str, manifests: Sequence[Json]
+    ) -> Sequence[PodView | RequestError]:
         """Create pods in parallel. Return a result for each."""
 
-    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+    async def delete_pods(
+        self, namespace: str, deletions: Sequence[DeletePod]
+    ) -> Sequence[RequestError | None]:
         """Delete pods in parallel, with their UIDs as preconditions. Return a result for each."""
 
     async def delete_pods_of_attempt(
@@ -108,5 +112,5 @@ class Port(Protocol):
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         """Record events, log lines and snapshots. Never waits or raises."""
 
-    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+    def report_failure(self, framework: Framework, action: str, error: RequestError) -> None:
         """Report that an action (e.g. "create pods") failed and will be retried."""

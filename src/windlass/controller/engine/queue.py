@@ -19,7 +19,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 def backoff(name: str, failures: int) -> float:
-    """Return seconds that double up to a minute, minus a jitter of up to half that depends on name and count only."""
+    """Return the backoff in seconds, which doubles with each failure up to a minute.
+
+    A jitter of up to half of it is subtracted. It depends only on `name` and `failures`.
+    """
     full = min(MAX_BACKOFF, INITIAL_BACKOFF * (1 << min(failures, 20)))
     return full * (1 - fraction(name, str(failures)) / 2)
 

@@ -1,4 +1,7 @@
-"""The pods and the ConfigMap that carry one Framework's name as their label, and which of their UIDs are known."""
+"""The pods and the ConfigMap with one Framework's name as their label.
+
+Known UIDs are those of all objects in a watch, a list, a response or a status, including deleted objects.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +14,7 @@ MAX_UNUSED_UIDS = 100
 """Number of UIDs of deleted objects that are kept before unused ones are removed."""
 
 FrameworkName = tuple[str, str]
-"""Namespace and name of a Framework. Frameworks of both groups share the names of their objects."""
+"""Namespace and name of a Framework. Frameworks of the same name in both API groups have equal pod names."""
 RelatedObject = PodView | ConfigMapView
 Kind = type[PodView] | type[ConfigMapView]
 
@@ -21,7 +24,7 @@ def version(resource_version: str) -> int:
     return int(resource_version or 0)
 
 
-def is_as_old(found: ObjectView | Framework, resource_version: str) -> bool:
+def is_not_newer(found: ObjectView | Framework, resource_version: str) -> bool:
     return version(found.metadata.resource_version) <= version(resource_version)
 
 
@@ -33,7 +36,7 @@ def is_in_scope(namespace: str, scope: str) -> bool:
 def framework_name(found: RelatedObject) -> FrameworkName | None:
     """Return the Framework that the object belongs to by its label, which is also what the watches select by.
 
-    A ConfigMap must also have the name of the Framework's attempts.
+    A ConfigMap must also have the name that the ConfigMap of each attempt of the Framework has.
     """
     name = found.metadata.labels.framework_name
     is_other_config_map = isinstance(found, ConfigMapView) and found.name != names.config_map_name(name)

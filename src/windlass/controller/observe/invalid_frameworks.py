@@ -11,7 +11,7 @@ from windlass.controller.engine.api_port import Send
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import LeaseGuard
-from windlass.controller.engine.port import PortError
+from windlass.controller.engine.port import RequestError
 from windlass.decide.types import Reason, ReasonKind
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
@@ -82,7 +82,7 @@ class InvalidFrameworkReporter:
         except (ConflictError, NotFoundError):
             # The Framework was changed or deleted. If it is still invalid, the watch reports it again.
             return True
-        except (PortError, ApiError) as error:
+        except (RequestError, ApiError) as error:
             log.warning("cannot report that %s is invalid, will retry: %s", key, error)
             self._pending.setdefault(key, invalid)
             return False

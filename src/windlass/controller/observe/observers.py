@@ -1,4 +1,4 @@
-"""Passes what happens to events, metrics, log lines and snapshots."""
+"""Report the controller's actions and errors as events, metrics, log lines and snapshots."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import TextIO
 from windlass.controller.engine.api_port import NoStatusError
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.lease_guard import NotLeadingError
-from windlass.controller.engine.port import ConflictError, NotFoundError, PortError, RefusedError
+from windlass.controller.engine.port import ConflictError, NotFoundError, RefusedError, RequestError
 from windlass.controller.observe import logs
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics
@@ -41,7 +41,7 @@ class Observers:
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._warned_at: dict[tuple[str, str, type[PortError]], float] = {}
+        self._warned_at: dict[tuple[str, str, type[RequestError]], float] = {}
         self._metrics = metrics
         self._recorder = recorder
         self._snapshot_settings = snapshot_settings
@@ -61,8 +61,8 @@ class Observers:
     def on_deletion(self, framework: Framework) -> None:
         self._metrics.on_deletion(framework)
 
-    def on_failure(self, framework: Framework, action: str, error: PortError) -> None:
-        """Log a failed action; expected errors as debug, others as a warning that is repeated now and then."""
+    def on_failure(self, framework: Framework, action: str, error: RequestError) -> None:
+        """Log a failed action: expected errors at debug level, others as a warning every REPEAT_WARNING_SEC at most."""
         fields = {"namespace": framework.namespace, "framework": framework.name}
         if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
             log.debug("cannot %s, will retry: %s", action, error, extra=fields)
@@ -74,7 +74,7 @@ class Observers:
             message = f"Cannot {action}, will retry: {error.failure.message}"
             self._recorder.record(framework, (Reason(ReasonKind.POSTPONED, message, is_warning=True),))
 
-    def _is_warning_due(self, warning: tuple[str, str, type[PortError]]) -> bool:
+    def _is_warning_due(self, warning: tuple[str, str, type[RequestError]]) -> bool:
         now = self._clock.monotonic()
         if now < self._warned_at.get(warning, -REPEAT_WARNING_SEC) + REPEAT_WARNING_SEC:
             return False
@@ -105,7 +105,7 @@ class Observers:
 def snapshot_lines(
     framework: Framework, reasons: Sequence[Reason], settings: LogObjectSnapshot
 ) -> Iterator[str]:
-    """Yield a line for each status that a retry or a rescale is about to remove (statement 49)."""
+    """Yield a line for each status that a retry or rescale is about to remove (statement 49 of docs/behaviours.md)."""
     for reason in reasons:
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
         if trigger is None or not snapshots.is_enabled(trigger, settings):

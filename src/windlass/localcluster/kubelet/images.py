@@ -49,15 +49,15 @@ class Images:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._read_at: tuple[int, ...] = ()
+        self._read_stamp: tuple[int, ...] = ()
         self._folders: dict[str, str] = {}
 
     def all(self) -> dict[str, str]:
         """Return every name, as it was added, and its directory."""
         stamp = self._stamp()
-        if stamp != self._read_at:
+        if stamp != self._read_stamp:
             self._folders = self._read() if stamp else {}
-            self._read_at = stamp
+            self._read_stamp = stamp
         return dict(self._folders)
 
     def add(self, name: str, folder: str | Path) -> None:

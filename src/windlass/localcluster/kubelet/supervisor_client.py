@@ -75,7 +75,7 @@ class SupervisorClient:
                 on_timeout()
 
     def kill(self) -> None:
-        """Kill the supervisor, e.g. a stopped one. Its containers end with it."""
+        """Kill the supervisor, even if it does not respond, e.g. after SIGSTOP. Its containers end with it."""
         if self._process and processes.is_alive(self._process):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(self._process.partition(":")[0]), signal.SIGKILL)
@@ -104,7 +104,10 @@ class SupervisorClient:
         return await self._connection.call(lambda call: messages.Attach(call, run_id))
 
     async def namespaces(self) -> tuple[int, int]:
-        """Return descriptors of the user namespace and the pod network. Raises SandboxCallError if there is none."""
+        """Return descriptors of the user namespace and of the network namespace of the pod network's bridge.
+
+        Raises SandboxCallError if pods share the host network.
+        """
         _, descriptors = await self._connection.call(messages.Namespaces)
         user, hub = descriptors
         return user, hub

@@ -16,7 +16,7 @@ class PollLoop:
         self._timers: dict[object, tuple[float, Callback]] = {}
 
     def add(self, descriptor: int, act: Callback) -> None:
-        """Call `act` whenever the descriptor is readable, including at its end."""
+        """Call `act` whenever the descriptor is readable, including at end of file."""
         self._selector.register(descriptor, selectors.EVENT_READ, act)
 
     def remove(self, descriptor: int) -> None:
@@ -36,20 +36,20 @@ class PollLoop:
         next_moment = min((moment for moment, _ in self._timers.values()), default=None)
         pause = None if next_moment is None else max(next_moment - now, 0)
         for key, _ in self._selector.select(pause):
-            # An earlier handler may have removed it, and its number may have been reused.
+            # An earlier callback may have removed the descriptor, and its number may have been reused.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         now = time.monotonic()
-        for due, (moment, act) in tuple(self._timers.items()):
-            if moment <= now and self._timers.get(due) == (moment, act):
-                del self._timers[due]
+        for timer_key, (moment, act) in tuple(self._timers.items()):
+            if moment <= now and self._timers.get(timer_key) == (moment, act):
+                del self._timers[timer_key]
                 act()
 
     def close(self) -> None:
         self._selector.close()
 
 
-def children_ended() -> int:
+def child_exit_descriptor() -> int:
     """Return a descriptor that becomes readable when a child of this process has ended."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)

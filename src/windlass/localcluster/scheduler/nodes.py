@@ -17,7 +17,7 @@ from windlass.localcluster.scheduler import gpus
 from windlass.model.base import Json
 
 INDEX = "windlass.dev/node-index"
-_MIN_CPU = 1000
+_MIN_MILLICORES = 1000
 _MIN_MEMORY = 512 * 1024**2
 # The default of the kubelet.
 MAX_PODS = 110
@@ -101,7 +101,7 @@ def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
 
 
 def _capacity(machine: Machine, own_gpus: int, count: int) -> dict[str, str]:
-    cpu = _share(machine.cpu * 1000, count, _MIN_CPU)
+    cpu = _share(machine.cpu * 1000, count, _MIN_MILLICORES)
     memory = _share(machine.memory_bytes, count, _MIN_MEMORY)
     amounts = {
         "cpu": quantities.canonical(f"{cpu}m"),

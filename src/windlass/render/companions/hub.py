@@ -152,7 +152,7 @@ def _text(path: str) -> str:
 def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
     mount_paths = {volume_name: volume.at for volume_name, volume in job.volumes.items()}
-    own = jupyter.own_folder(mount_paths, "")
+    own = jupyter.notebook_folder_name(mount_paths, "")
     arguments = (own, *(f"{volume_name}={at}" for volume_name, at in mount_paths.items()), "--")
     settings: Json = {
         "name": name,

@@ -50,7 +50,7 @@ fi
 if [ -n "$first" ] && [ ! -e "$own/${{first##*/}}" ]; then
   cp "$first" "$own/" || echo "cannot write to $folder: notebooks cannot be saved there" >&2
 fi
-# allow_remote_access: users may connect through a port that is forwarded on another machine, by its name.
+# allow_remote_access: users may connect to another machine that forwards the port, by the host name of that machine.
 {servers.LISTEN}set -- --ip="$host" --port="$port" --port-retries=0 --no-browser --allow-root
 page=tree/$own
 [ -e "$own/${{first##*/}}" ] && [ -n "$first" ] && page=$page/${{first##*/}}
@@ -95,8 +95,8 @@ def objects(
         notebook_folder=spec.folder,
         first_notebook=starter.notebook(job),
     )
-    own = () if spec.service_account else rbac.job_reader_account(servers.metadata(server))
-    return (*own, *servers.objects(with_jupyterlab(server, home)))
+    account_objects = () if spec.service_account else rbac.job_reader_account(servers.metadata(server))
+    return (*account_objects, *servers.objects(with_jupyterlab(server, home)))
 
 
 def _container(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Share | None) -> Json:
@@ -113,14 +113,14 @@ def _container(job: Job, spec: Jupyter, resolved: ResolvedCompanions, share: Sha
 
 def with_jupyterlab(server: Server, home: HomeFolder) -> Server:
     """Add JupyterLab to a server whose container has an image."""
-    own = {
+    jupyter_variables = {
         "JUPYTER_CONFIG_PATH": CONFIG_FOLDER,
-        # Runtime files do not belong into the home folder.
+        # Keep configuration and runtime files in a hidden subfolder.
         "JUPYTER_CONFIG_DIR": f"{servers.HOME}/.jupyter",
         "JUPYTER_RUNTIME_DIR": f"{servers.HOME}/.jupyter/runtime",
     }
     variables = {variable["name"]: variable for variable in server.container.get("env") or ()}
-    variables |= {name: {"name": name, "value": value} for name, value in own.items()}
+    variables |= {name: {"name": name, "value": value} for name, value in jupyter_variables.items()}
     volumes: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
     mounts: list[Json] = [
         {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
@@ -144,15 +144,16 @@ def with_jupyterlab(server: Server, home: HomeFolder) -> Server:
 
 def _command(server: Server, home: HomeFolder) -> list[str]:
     first = f"{STARTER_FOLDER}/{starter.FILE}" if home.first_notebook else ""
-    own = own_folder(home.folders, home.notebook_folder)
+    own = notebook_folder_name(home.folders, home.notebook_folder)
     links = (text for link in home.folders.items() for text in link)
     return helper_pods.script(
         _SCRIPT, (str(server.port), servers.HOME, own, home.notebook_folder, first, *links)
     )
 
 
-def own_folder(folders: Mapping[str, str], path: str) -> str:
-    """Return the name of the notebook folder, which is at `path`. A volume may have the default name, too."""
+def notebook_folder_name(folders: Mapping[str, str], path: str) -> str:
+    """Return the name of the notebook folder in the home folder: another name if a volume at another path than `path`
+    has the default name."""
     at = folders.get(NOTEBOOKS)
     is_free = at is None or (path and jobfile_volumes.normalize(at) == jobfile_volumes.normalize(path))
     return NOTEBOOKS if is_free else _OTHER_NOTEBOOKS

@@ -9,7 +9,7 @@ from windlass.model.base import Json, manifest
 from windlass.model.job import CephFs, Job, NfsServer
 from windlass.render import helper_pods
 from windlass.render.storage import nfs_shares
-from windlass.render.storage import volumes as mounting
+from windlass.render.storage import volumes as storage_volumes
 from windlass.render.storage.nfs_shares import Share
 
 NFS_IMAGE = f"windlass-nfs:{__version__}"
@@ -57,7 +57,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
     for name, volume in job.volumes.items():
         if volume.cephfs is not None:
             claim, volume_name = (
-                mounting.claim_name(job.name, name),
+                storage_volumes.claim_name(job.name, name),
                 _volume_name(job, name, volume_namespace),
             )
             # PersistentVolumes are not namespaced.
@@ -76,7 +76,7 @@ def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
 
 def _volume_name(job: Job, volume: str, namespace: str) -> str:
     """Return the name of a PersistentVolume. It includes the namespace: PersistentVolumes have none."""
-    return f"{namespace}-{mounting.claim_name(job.name, volume)}"
+    return f"{namespace}-{storage_volumes.claim_name(job.name, volume)}"
 
 
 def _ceph_volume_spec(ceph: CephFs, name: str, claim: str, namespace: str) -> Json:
@@ -233,7 +233,7 @@ def _pod(job: Job, server: NfsServer) -> Json:
         "containers": [_server(image, disk)],
         "volumes": [
             {"name": "disk", "persistentVolumeClaim": {"claimName": name}},
-            # A read-only mount of a device makes the server treat the whole device as read-only: both are in memory.
+            # These two volumes are in memory: the server treats a device as read-only if any mount of it is read-only.
             {"name": "configuration", "projected": {"sources": [{"configMap": {"name": name}}]}},
             {"name": "temporary", "emptyDir": {"medium": "Memory"}},
         ],

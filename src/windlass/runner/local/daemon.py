@@ -126,7 +126,7 @@ async def _controller(socket_path: Path, *, is_network_shared: bool) -> AsyncIte
                 access.unix(socket_path),
                 SystemClock(),
                 identity=identity,
-                stream=None,
+                snapshot_stream=None,
                 choose_ports=free_ports.choose if is_network_shared else None,
             )
             try:

@@ -14,7 +14,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.runner.local import process
 
 NODES = Resource("", "v1", "nodes", is_namespaced=False)
-ANSWER_SECONDS = 10.0
+RESPONSE_TIMEOUT = 10.0
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +94,6 @@ async def _objects(socket: str) -> tuple[list[_Object], list[_Object]]:
     async with Transport(access.unix(socket), user_agent="windlass-local") as transport:
         found = []
         for resource in (NODES, PODS):
-            body = await transport.send(requests.list_page(resource, limit=0), ANSWER_SECONDS)
+            body = await transport.send(requests.list_page(resource, limit=0), RESPONSE_TIMEOUT)
             found.append([_decode(item) for item in responses.decode_page(body).objects])
     return found[0], found[1]

@@ -17,8 +17,8 @@ def is_established(definition: Json) -> bool:
 
 def why_not_established(definition: Json) -> str:
     """Return the message of the server; empty without one."""
-    for kind in ("NamesAccepted", "Established"):
-        condition = _condition(definition, kind)
+    for condition_type in ("NamesAccepted", "Established"):
+        condition = _condition(definition, condition_type)
         if condition.get("status") == "False":
             return str(condition.get("message") or condition.get("reason") or "")
     return ""
@@ -29,22 +29,22 @@ def is_deleting(definition: Json) -> bool:
 
 
 def serves_version(definition: Json) -> bool:
-    version = served_version(definition)
+    version = framework_version(definition)
     return version is not None and bool(version.get("served"))
 
 
 def has_status_subresource(definition: Json) -> bool:
-    version = served_version(definition) or {}
+    version = framework_version(definition) or {}
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def served_version(definition: Json) -> Json | None:
+def framework_version(definition: Json) -> Json | None:
     versions = definition["spec"].get("versions") or ()
     return next((version for version in versions if version.get("name") == names.VERSION), None)
 
 
 def dropped_fields(definition: Json, expected: Json) -> tuple[str, ...]:
-    """Return the fields of the expected definition that the server would drop with this one."""
+    """Return the fields of the expected definition that the server drops from objects while this one is installed."""
     return tuple(_dropped(_schema(definition), _schema(expected), ""))
 
 
@@ -53,13 +53,13 @@ def contains_spec(definition: Json, expected: Json) -> bool:
     return _contains(definition["spec"], expected["spec"])
 
 
-def _condition(definition: Json, kind: str) -> Json:
+def _condition(definition: Json, condition_type: str) -> Json:
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
+    return next((condition for condition in conditions if condition.get("type") == condition_type), {})
 
 
 def _schema(definition: Json) -> Json:
-    version = served_version(definition) or {}
+    version = framework_version(definition) or {}
     schema: Json = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     return schema
 

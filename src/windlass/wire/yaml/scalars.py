@@ -1,7 +1,7 @@
 """Resolve plain YAML scalars as Kubernetes does (sigs.k8s.io/yaml).
 
-This is YAML 1.1 with differences: `y` and `on` are booleans, `0644` is octal, `1e9` is a number, `22:30` and dates are
-strings.
+As in YAML 1.1, `y` and `on` are booleans, and `0644` is octal. Unlike in YAML 1.1, `1e9` is a number, and `22:30` and
+dates are strings.
 """
 
 import math
@@ -19,7 +19,7 @@ _WORDS: dict[str, Scalar] = {
 }
 _NUMBER_STARTS = frozenset("+-.0123456789")
 _MAX_NUMBER_LENGTH = 330
-"""Longer than any finite float. Longer digits are text, because their conversion would be slow."""
+"""No finite float needs more digits. Longer scalars remain strings, because their conversion would be slow."""
 
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[oO]?([0-7]+)|0[bB]([01]+)|(0|[1-9][0-9]*))")
 _BASES = (16, 8, 2, 10)
@@ -38,7 +38,7 @@ def resolve(text: str) -> Scalar:
     integer = _INTEGER.fullmatch(digits)
     if integer is not None:
         number = _integer(integer)
-        # A decimal of more than 64 bits is a float, as below.
+        # A decimal integer of more than 64 bits is resolved as a float below.
         if integer[5] is None or -_UNSIGNED_64 // 2 <= number < _UNSIGNED_64:
             return number
     if FLOAT.fullmatch(digits) is None or math.isinf(float(digits)):

@@ -23,8 +23,8 @@ def test_delay_doubles_with_each_failure_since_the_last_success(
 ) -> None:
     succeeded = [pod(f"s{number}", "Succeeded", ended=end) for number, end in enumerate(successes)]
     gone = [pod(f"f{number}", "Failed", ended=end) for number, end in enumerate(failures)]
-    assert back_off.next_creation(gone, succeeded, at(100)) == at(expected)
+    assert back_off.next_creation_time(gone, succeeded, at(100)) == at(expected)
 
 
 def test_end_of_a_pod_that_never_ran_is_its_deletion() -> None:
-    assert back_off.next_creation([pod("p", "Pending", deleted=7)], [], at(8)) == at(17)
+    assert back_off.next_creation_time([pod("p", "Pending", deleted=7)], [], at(8)) == at(17)

@@ -156,16 +156,16 @@ def test_kill(
 ) -> None:
     state = schedule.begin({f"{kind}Probe": {"failureThreshold": 1, **extra}}, START)
     pod = pod_of(policy, **metadata)
-    assert schedule.kill(pod, name, state) is None
+    assert schedule.decide_kill(pod, name, state) is None
     state = state.with_result(Kind(kind.capitalize()), Outcome.FAILURE, START)
-    found = schedule.kill(pod, name, state)
+    found = schedule.decide_kill(pod, name, state)
     assert found is not None
     assert (found.grace_seconds, found.message) == expected
 
 
 @pytest.mark.parametrize(("metadata", "grace"), [({}, 30), ({"deletionGracePeriodSeconds": 4}, 4)])
 def test_kill_with_pod(metadata: dict[str, int], grace: int) -> None:
-    found = schedule.kill_with_pod(pod_of("Never", **metadata), "a")
+    found = schedule.decide_kill_with_pod(pod_of("Never", **metadata), "a")
     assert (found.grace_seconds, found.message) == (grace, "Stopping container a")
 
 

@@ -1,4 +1,4 @@
-"""The strategy of Namespace, and the status of a terminating one (the namespace controller of Kubernetes)."""
+"""The strategy of Namespace, and the status that Kubernetes' namespace controller sets while one is terminating."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -92,13 +92,19 @@ def deletion_conditions(remaining: list[tuple[Kind, Object]], now: str) -> list[
         "NamespaceFinalizersRemaining": finalization,
     }
     return [
-        {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-        for kind, (status, reason, message) in conditions.items()
+        {
+            "type": condition_type,
+            "status": status,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        for condition_type, (status, reason, message) in conditions.items()
     ]
 
 
 def finalized(namespace: Object) -> Object:
-    """Return an empty namespace without the finalizer of this server."""
+    """Return a namespace whose content is deleted, without the finalizer of this server."""
     spec = namespace.get("spec") or {}
     remaining = [name for name in spec.get("finalizers") or () if name != _OWN_FINALIZER]
     spec = {**spec, "finalizers": remaining} if remaining else {}

@@ -49,7 +49,7 @@ class Subresource(msgspec.Struct, frozen=True):
 
 _OBJECT_VERBS = ("get", "patch", "update")
 _CONNECT_VERBS = ("create", "get")
-# Subresources that differ from `status`. An empty kind is that of the parent.
+# Subresources that differ from `status`. An empty kind means the kind of the parent.
 _SUBRESOURCES = {
     "scale": Subresource(_OBJECT_VERBS, "autoscaling", "v1", "Scale"),
     "log": Subresource(("get",)),
@@ -63,7 +63,7 @@ _SUBRESOURCES = {
 
 
 def subresource(kind: Kind, name: str) -> Subresource:
-    """Return a subresource. For the name "", it has the kind of its parent."""
+    """Return the subresource of this name. The name "" stands for the object itself."""
     found = _SUBRESOURCES.get(name, Subresource(_OBJECT_VERBS))
     if found.kind:
         return found

@@ -9,8 +9,8 @@ _READABLE = {"defaultMode": 0o644}
 # Go structs that are not pointers: always present, with the defaults of their fields.
 _SPEC: dict[str, Any] = {"spec": {}}
 # Kubernetes writes these times as null when they are not set.
-_PROBED: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": None}
-_CHANGED: dict[str, Any] = {"lastTransitionTime": None}
+_PROBE_AND_TRANSITION_TIME: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": None}
+_TRANSITION_TIME: dict[str, Any] = {"lastTransitionTime": None}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "V1Pod": _SPEC,
@@ -31,7 +31,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "V1ContainerStatus": {"lastState": {}, "state": {}},
     "V1ContainerStateRunning": {"startedAt": None},
     "V1ContainerStateTerminated": {"finishedAt": None, "startedAt": None},
-    "V1PodCondition": _PROBED,
+    "V1PodCondition": _PROBE_AND_TRANSITION_TIME,
     "V1Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     "V1HTTPGetAction": {"path": "/", "scheme": "HTTP"},
     "V1GRPCAction": {"service": ""},
@@ -58,7 +58,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "CoreV1EndpointPort": {"protocol": "TCP"},
     "V1Secret": {"type": "Opaque"},
     "V1PersistentVolumeClaim": {"spec": {}, "status": {"phase": "Pending"}},
-    "V1PersistentVolumeClaimCondition": _PROBED,
+    "V1PersistentVolumeClaimCondition": _PROBE_AND_TRANSITION_TIME,
     "V1PersistentVolumeClaimSpec": {"resources": {}, "volumeMode": "Filesystem"},
     "V1Deployment": _SPEC,
     "V1DeploymentSpec": {
@@ -70,10 +70,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "V1DeploymentCondition": {"lastTransitionTime": None, "lastUpdateTime": None},
     "V1ReplicaSet": _SPEC,
-    "V1ReplicaSetCondition": _CHANGED,
+    "V1ReplicaSetCondition": _TRANSITION_TIME,
     "V1ReplicaSetSpec": {"replicas": 1, "template": {}},
     "V1StatefulSet": _SPEC,
-    "V1StatefulSetCondition": _CHANGED,
+    "V1StatefulSetCondition": _TRANSITION_TIME,
     "V1StatefulSetSpec": {
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "podManagementPolicy": "OrderedReady",
@@ -85,7 +85,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "V1StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "V1RollingUpdateStatefulSetStrategy": {"maxUnavailable": 1, "partition": 0},
     "V1Job": _SPEC,
-    "V1JobCondition": _PROBED,
+    "V1JobCondition": _PROBE_AND_TRANSITION_TIME,
     "V1JobSpec": {
         "completionMode": "NonIndexed",
         "manualSelector": False,
@@ -94,7 +94,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "V1Lease": _SPEC,
     "V1Namespace": _SPEC,
-    "V1NamespaceCondition": _CHANGED,
+    "V1NamespaceCondition": _TRANSITION_TIME,
     "V1Node": _SPEC,
     "V1NodeCondition": {"lastHeartbeatTime": None, "lastTransitionTime": None},
     "CoreV1Event": {

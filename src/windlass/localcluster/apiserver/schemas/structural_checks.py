@@ -83,8 +83,8 @@ def _compile(schema: JsonSchema) -> _Compiled:
         (_OBJECT, _object_check(schema)),
     ]
     return {
-        python: _all([check for types, check in parts if check is not None and python in types])
-        for python in _JSON_TYPES
+        python_type: _all([check for types, check in parts if check is not None and python_type in types])
+        for python_type in _JSON_TYPES
     }
 
 

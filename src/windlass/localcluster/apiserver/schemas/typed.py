@@ -36,7 +36,7 @@ class TypedSchema:
         self._root = _TypeCache(defaults).struct(type_name)
 
     def check_types(self, obj: Object, kind: str, version: str) -> None:
-        """Reject an object that Go cannot decode, pruned or not."""
+        """Reject an object that Go cannot decode. The object may still contain unknown fields."""
         try:
             self._root.check(obj)
         except _TypeMismatchError as mismatch:
@@ -286,18 +286,18 @@ class _Struct(_Node):
         if type(value) is not dict:
             return []
         fields, nested, omitted_when_empty = self._fields, self._nested, self._omitted_when_empty
-        removed, dropped = [], []
+        removed, unknown_paths = [], []
         for field, one in value.items():
             if field not in fields:
                 removed.append(field)
-                dropped.append(f".{field}")
+                unknown_paths.append(f".{field}")
             elif one is None or (not one and field in omitted_when_empty):
                 removed.append(field)
             elif field in nested and (paths := nested[field].prune(one)):
-                dropped += [f".{field}{path}" for path in paths]
+                unknown_paths += [f".{field}{path}" for path in paths]
         for field in removed:
             del value[field]
-        return dropped
+        return unknown_paths
 
     def fill(self, value: Any) -> None:
         for field, constant, is_mutable in self._constants:

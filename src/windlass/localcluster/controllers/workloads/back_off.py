@@ -9,8 +9,9 @@ _FIRST = timedelta(seconds=10)
 _LONGEST = timedelta(minutes=10)
 
 
-def next_creation(failed: Iterable[Pod], succeeded: Iterable[Pod], now: datetime) -> datetime:
-    """Return when the next pod may be created: 10 s after the first failure since the last success, then doubled."""
+def next_creation_time(failed: Iterable[Pod], succeeded: Iterable[Pod], now: datetime) -> datetime:
+    """Return when the next pod may be created. The delay starts at 10 s and doubles with each failure since the last
+    success."""
     last_success = max(map(_end, succeeded), default=None)
     since = [end for end in map(_end, failed) if last_success is None or end >= last_success]
     if not since:
@@ -20,7 +21,7 @@ def next_creation(failed: Iterable[Pod], succeeded: Iterable[Pod], now: datetime
     return max(since) + wait
 
 
-def replacement(pod: Pod) -> datetime:
+def replacement_time(pod: Pod) -> datetime:
     """Return when a finished pod may be replaced by one of the same name."""
     return pod.created + _FIRST
 

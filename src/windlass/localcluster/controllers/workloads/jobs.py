@@ -237,7 +237,7 @@ def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) 
     if missing:
         failed = [pod for pod in pods if pod.phase == "Failed" or pod.is_ending]
         succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
-        ready_at = back_off.next_creation(failed, succeeded, now)
+        ready_at = back_off.next_creation_time(failed, succeeded, now)
         if now >= ready_at:
             actions += (Create(PODS, templates.pod_of_job(job, index)) for index in missing[:_MAX_CREATES])
             ready_at = None

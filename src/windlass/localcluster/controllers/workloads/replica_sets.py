@@ -38,7 +38,7 @@ def _actions(
     if not missing:
         return (), None
     # A pod that failed as a whole was evicted or could not start.
-    ready_at = back_off.next_creation([pod for pod in pods if pod.phase == "Failed"], (), now)
+    ready_at = back_off.next_creation_time([pod for pod in pods if pod.phase == "Failed"], (), now)
     if now < ready_at:
         return (), ready_at
     base = f"{replica_set['metadata']['name']}-"

@@ -52,7 +52,7 @@ def decide(stateful_set: Json, pods: Sequence[Pod], now: datetime) -> Decision:
         actions = [*(_ordered if is_ordered else _parallel)(stateful_set, state)]
         if not actions:
             actions = [*_update(spec, state)]
-    replacements = [back_off.replacement(pod) for pod in state.pods.values() if pod.is_finished]
+    replacements = [back_off.replacement_time(pod) for pod in state.pods.values() if pod.is_finished]
     available_at = observed.next_available(pods, state.min_ready_seconds, now)
     wake_at = earliest(*(time for time in replacements if time > now), available_at)
     return Decision(status=_status(stateful_set, state), actions=tuple(actions), wake_at=wake_at)
@@ -108,7 +108,7 @@ def _create_or_replace(stateful_set: Json, state: _State, ordinal: int) -> Itera
     if pod is None:
         yield from (Create(_CLAIMS, claim, may_exist=True) for claim in _claims(stateful_set, ordinal))
         yield Create(_PODS, _pod(stateful_set, ordinal, state.revision))
-    elif pod.is_finished and not pod.is_terminating and state.now >= back_off.replacement(pod):
+    elif pod.is_finished and not pod.is_terminating and state.now >= back_off.replacement_time(pod):
         yield Delete(_PODS, pod.name, pod.uid)
 
 

@@ -1,6 +1,6 @@
 """The environment variables of a container.
 
-A container inherits a few variables of the machine, since no image says where programs are. It gets variables for each
+A container inherits a few variables of the machine, since no image defines PATH. It gets variables for each
 Service, whole ConfigMaps and Secrets (`envFrom`), its own variables (`env`), and CUDA_VISIBLE_DEVICES for its GPUs.
 """
 
@@ -143,13 +143,15 @@ def _service_variables(pod: Json, services: Iterable[Json]) -> dict[str, str]:
     namespace = pod["metadata"]["namespace"]
     has_links = pod["spec"].get("enableServiceLinks", True)
     reachable = [service for service in services if service["spec"].get("clusterIP", "") not in ("", "None")]
-    api_server = [service for service in reachable if _place(service) == ("default", "kubernetes")]
-    linked = [service for service in reachable if has_links and _place(service)[0] == namespace]
-    by_name = {_place(service)[1]: service for service in (*api_server, *linked)}
+    api_server = [
+        service for service in reachable if _namespace_and_name(service) == ("default", "kubernetes")
+    ]
+    linked = [service for service in reachable if has_links and _namespace_and_name(service)[0] == namespace]
+    by_name = {_namespace_and_name(service)[1]: service for service in (*api_server, *linked)}
     return {key: value for name in sorted(by_name) for key, value in _variables_of_service(by_name[name])}
 
 
-def _place(service: Json) -> tuple[str, str]:
+def _namespace_and_name(service: Json) -> tuple[str, str]:
     return service["metadata"]["namespace"], service["metadata"]["name"]
 
 

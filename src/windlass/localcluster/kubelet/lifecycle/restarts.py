@@ -44,7 +44,7 @@ class _Initialization(msgspec.Struct, frozen=True):
 
 
 def next_steps(pod: Json, record: PodRecord, now: datetime) -> tuple[Step, ...]:
-    """Return the next steps; none if only an event (an end, a probe result, a deletion) can change anything."""
+    """Return the next steps; none if only an event (an exit, a probe result, a deletion) can change anything."""
     ending = terminations.ending_of(pod, record, now)
     to_start = None if ending or specs.has_final_phase(pod) else _containers_to_start(pod, record)
     if to_start is None:
@@ -154,6 +154,6 @@ def _waves(pod: Json, record: PodRecord) -> tuple[tuple[str, ...], ...]:
     """Return the waves: sidecars are stopped last, one by one, in the reverse order of their start."""
     sidecars = specs.sidecar_names(pod)
     running = [container.name for container in record.all_containers if container.is_running]
-    served = tuple(name for name in running if name not in sidecars)
+    non_sidecars = tuple(name for name in running if name not in sidecars)
     last = tuple((name,) for name in reversed(running) if name in sidecars)
-    return (served, *last) if served else last
+    return (non_sidecars, *last) if non_sidecars else last

@@ -1,6 +1,6 @@
 """The directory of a pod: its layout, the files that all containers share, and its removal.
 
-`volumes` knows the content of the volumes in it.
+The package `volumes` writes the content of the volumes in it.
 """
 
 import contextlib
@@ -116,9 +116,15 @@ def write_hosts(
     return _write(folder.hosts, network_files.hosts_file(pod, facts, entries, node_hosts))
 
 
-def write_resolv_conf(folder: PodDirectory, pod: Json, host: str, nameservers: Sequence[str] = ()) -> None:
+def write_resolv_conf(
+    folder: PodDirectory, pod: Json, node_resolv_conf: str, nameservers: Sequence[str] = ()
+) -> None:
     """Write /etc/resolv.conf. `nameservers` replace those on the machine's loopback, which pods cannot reach."""
-    text = network_files.with_reachable_nameservers(host, nameservers) if nameservers else host
+    text = (
+        network_files.with_reachable_nameservers(node_resolv_conf, nameservers)
+        if nameservers
+        else node_resolv_conf
+    )
     _write(folder.resolv_conf, network_files.resolv_conf(pod, text))
 
 
@@ -127,7 +133,7 @@ def write_hostname(folder: PodDirectory, name: str) -> None:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write in place: running containers have mounted this file, and would keep a replaced one."""
+    """Write in place: running containers have mounted this file, and would keep the old one if it were replaced."""
     content = text.encode()
     with errors.disk_errors_as(errors.failed_sandbox):
         path.touch(mode=0o644)
@@ -188,6 +194,6 @@ def _move(folder: Path, target: Path) -> None:
     try:
         folder.rename(target)
     except PermissionError:
-        # Moving a directory changes its entry for the parent directory.
+        # Moving a directory changes its `..` entry, so the directory itself must be writable.
         folder.chmod(_OWNER_ONLY)
         folder.rename(target)

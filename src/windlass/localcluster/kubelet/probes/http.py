@@ -1,7 +1,7 @@
 """HTTP GET of a probe over an open connection.
 
-This is not a general HTTP client: the connection starts in the network of the pod. Like the kubelet, it does not verify
-certificates. It does not follow redirects.
+A general HTTP client cannot be used, because the caller opens the connection in the network of the pod. Like the
+kubelet, this module does not verify certificates. It does not follow redirects.
 """
 
 import asyncio
@@ -62,9 +62,9 @@ def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
     names = {name.lower() for name, _ in given}
     release, _, _ = discovery.KUBERNETES_VERSION.rpartition(".")
     usual = {"User-Agent": f"kube-probe/{release}", "Accept": "*/*"}
-    named = next((value for name, value in given if name.lower() == "host" and value), host)
+    host_header = next((value for name, value in given if name.lower() == "host" and value), host)
     return (
-        ("Host", named),
+        ("Host", host_header),
         *((name, value) for name, value in usual.items() if name.lower() not in names),
         *((name, value) for name, value in given if name.lower() not in ("host", "connection") and value),
         ("Connection", "close"),
@@ -88,7 +88,7 @@ async def exchange(request: Request, reader: asyncio.StreamReader, writer: async
     return code
 
 
-async def read_body(reader: asyncio.StreamReader) -> None:
+async def discard_body(reader: asyncio.StreamReader) -> None:
     """Read the body so that the server can finish."""
     length = await _skip_headers(reader)
     left = _MAX_BODY if length is None else min(length, _MAX_BODY)

@@ -96,7 +96,7 @@ async def _get(request: http.Request, target: ProbeTarget, seconds: float) -> Re
         async with asyncio.timeout(seconds):
             reader, writer = await target.connect(request.host, request.port)
             code = await http.exchange(request, reader, writer)
-            await http.read_body(reader)
+            await http.discard_body(reader)
     except (http.NoResponseError, OSError) as error:
         # After the status code, errors do not matter.
         if code is None:
@@ -190,7 +190,7 @@ class Prober:
             # Meanwhile the pod may have begun to terminate.
             if probe is self._next():
                 await self._perform(probe.kind)
-        kill = schedule.kill(self._pod(), self._container["name"], self._state)
+        kill = schedule.decide_kill(self._pod(), self._container["name"], self._state)
         if kill is not None and not self._is_terminating:
             self._listener.on_kill(kill)
 

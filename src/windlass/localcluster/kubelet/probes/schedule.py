@@ -92,8 +92,8 @@ class Probes(msgspec.Struct, frozen=True):
             return None
         if not self.has_started:
             return None if is_pod_terminating else self.startup
-        alive = None if is_pod_terminating else self.liveness
-        candidates = [probe for probe in (self.readiness, alive) if probe is not None]
+        liveness = None if is_pod_terminating else self.liveness
+        candidates = [probe for probe in (self.readiness, liveness) if probe is not None]
         return min(candidates, key=lambda probe: probe.due_at, default=None)
 
     def with_result(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
@@ -144,7 +144,7 @@ def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
     )
 
 
-def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
+def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
     """Return the kill that a failed liveness or startup probe requires. The restart policy decides what follows."""
     probe = probes.failed
     if probe is None:
@@ -158,7 +158,7 @@ def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
     )
 
 
-def kill_with_pod(pod: Json, container_name: str) -> Kill:
+def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
     """Return the kill if the pod ends with this container. The probe's own grace period does not apply then."""
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 

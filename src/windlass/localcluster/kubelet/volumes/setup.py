@@ -127,8 +127,8 @@ def memory_size(volume: Json, pod: Json, facts: PodFacts) -> int | None:
 def _memory_limit(pod: Json) -> int:
     """Return the memory limit of all containers together; 0 if one of them has no limit."""
     limits = [_limit(container) for container in pod["spec"]["containers"]]
-    initial = [_limit(container) for container in pod["spec"].get("initContainers") or ()]
-    return max(sum(limits), *initial, 0) if all((*limits, *initial)) else 0
+    init_limits = [_limit(container) for container in pod["spec"].get("initContainers") or ()]
+    return max(sum(limits), *init_limits, 0) if all((*limits, *init_limits)) else 0
 
 
 def _limit(container: Json) -> int:
@@ -259,7 +259,7 @@ def _nfs(volume: Json, context: VolumeContext) -> _VolumeSource:
 
 
 def _give_to_group(path: Path, group: int | None) -> None:
-    """Give the directory to the group, also everything that is created in it."""
+    """Set the group of the directory, which everything that is created in it inherits."""
     if group is None:
         return
     os.chown(path, -1, group)

@@ -71,7 +71,7 @@ class Init:
 
     def run(self, stdin: int, stdout: int, stderr: int) -> None:
         """Run the container to its end."""
-        woken = poll_loop.children_ended()
+        woken = poll_loop.child_exit_descriptor()
         try:
             self._set_up()
         except (root.RootError, OSError) as error:

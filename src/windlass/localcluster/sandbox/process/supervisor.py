@@ -59,7 +59,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve requests until everything has ended."""
-        woken = poll_loop.children_ended()
+        woken = poll_loop.child_exit_descriptor()
         self._loop.add(woken, lambda: self._reap(woken))
         if self._lifeline is not None:
             self._loop.add(self._lifeline, self._end)

@@ -21,7 +21,8 @@ MAX_ERROR_BYTES = 200
 KEEPALIVE_IDLE = 30
 """Idle seconds after which a connection is probed."""
 KEEPALIVE_COUNT, KEEPALIVE_INTERVAL = 3, 10
-"""Number and interval of probes before the connection counts as broken. Linux's default is eleven minutes."""
+"""Number of unanswered probes after which a connection counts as broken, and seconds between them. With Linux's
+defaults, this takes eleven minutes."""
 
 
 class ResponseError(Exception):
@@ -44,7 +45,7 @@ class _ErrorStatus(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Server:
+class ApiClient:
     def __init__(
         self, address: str, context: ssl.SSLContext | None, headers: Callable[[], Mapping[str, str]]
     ) -> None:
@@ -116,9 +117,9 @@ def _message(body: bytes) -> str:
     return " ".join(text.split())
 
 
-def server_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Server:
-    """Return the server of a kubeconfig or an address if one is set, as the reference's barrier does; otherwise that
-    of the pod's service account.
+def client_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiClient:
+    """Return the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names, as in FrameworkController's barrier. If
+    neither is set, return the API server of the cluster, with the pod's service account.
 
     Raises NoCredentialsError.
     """
@@ -141,7 +142,7 @@ def server_from_environment(environment: Mapping[str, str], account: Path = SERV
     name = f"[{host}]" if ":" in host else host
     try:
         # Read the token for each request: it is rotated.
-        return Server(
+        return ApiClient(
             f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
         )
     except ValueError as error:
@@ -154,7 +155,7 @@ def _token(account: Path) -> str:
     return (account / "token").read_text(encoding="utf-8").strip()
 
 
-def _from_kubeconfig(kubeconfig: str, address: str) -> Server:
+def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
     """Read a kubeconfig. The slow imports do not matter here."""
     import asyncio
 
@@ -166,4 +167,4 @@ def _from_kubeconfig(kubeconfig: str, address: str) -> Server:
     except AccessError as error:
         raise NoCredentialsError(str(error)) from error
     identity = found.identity()
-    return Server(found.server, identity.context, lambda: dict(identity.headers))
+    return ApiClient(found.server, identity.context, lambda: dict(identity.headers))

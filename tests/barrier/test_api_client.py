@@ -13,15 +13,15 @@ import pytest
 from barrier_api import Answer, Watch, refusal
 
 from server_process import RunningServer, serving_in_thread
-from windlass.barrier import server as module
-from windlass.barrier.options import Options
-from windlass.barrier.server import (
+from windlass.barrier import api_client as module
+from windlass.barrier.api_client import (
+    ApiClient,
     NoCredentialsError,
     NoResponseError,
     ResponseError,
-    Server,
-    server_from_environment,
+    client_from_environment,
 )
+from windlass.barrier.options import Options
 from windlass.barrier.waiting import BarrierResult, GangWaiter
 from windlass.model import names
 from windlass.wire.crd import manifests
@@ -59,7 +59,7 @@ def test_missing_configuration_is_an_error(
     monkeypatch.setenv("HOME", str(account))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(NoCredentialsError) as caught:
-        server_from_environment(environment, account)
+        client_from_environment(environment, account)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -68,7 +68,7 @@ def test_invalid_certificates_are_an_error(account: Path) -> None:
     (account / "ca.crt").write_text("no certificate")
     (account / "token").write_text("secret")
     with pytest.raises(NoCredentialsError):
-        server_from_environment({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
+        client_from_environment({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_service_account_of_the_pod_is_used(embedded: RunningServer, account: Pa
     options = Options(
         "default", "digits", gang=gang_objects.GANG, attempt=gang_objects.ATTEMPT, pod_uid="uid-worker-1"
     )
-    found = server_from_environment(environment, account)
+    found = client_from_environment(environment, account)
     messages: list[str] = []
     passed: list[BarrierResult] = []
     waiting = GangWaiter(found, options, messages.append, monotonic=lambda: 0.0, sleep=lambda _: None)
@@ -108,13 +108,13 @@ def test_invalid_port_is_an_error(embedded: RunningServer, account: Path) -> Non
     (account / "token").write_text("secret")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}
     with pytest.raises(NoCredentialsError, match="and 'https'\\): "):
-        server_from_environment(environment, account)
+        client_from_environment(environment, account)
 
 
 def test_rotated_token_is_read_again() -> None:
     tokens = iter(("first", "second"))
     with apis.serving(get_framework=[Answer(200, {})]) as api:
-        server = Server(api.url, None, lambda: {"Authorization": f"Bearer {next(tokens)}"})
+        server = ApiClient(api.url, None, lambda: {"Authorization": f"Bearer {next(tokens)}"})
         for _ in range(2):
             server.get("/apis/frameworkcontroller.microsoft.com/v1/namespaces/a/frameworks/b")
         assert [each.headers["Authorization"] for each in api.asked] == ["Bearer first", "Bearer second"]
@@ -124,7 +124,7 @@ def test_address_with_a_path() -> None:
     """A proxy may serve several clusters under different paths."""
     with apis.serving() as api:
         with pytest.raises(ResponseError):
-            Server(f"{api.url}/clusters/", None, dict).get("/apis/x")
+            ApiClient(f"{api.url}/clusters/", None, dict).get("/apis/x")
         assert api.asked[0].path == "/clusters/apis/x"
 
 
@@ -150,7 +150,7 @@ def test_address_with_a_path() -> None:
 )
 def test_error_responses_have_code_and_message(answer: Answer, message: str) -> None:
     with apis.serving(get_framework=[answer]) as api, pytest.raises(ResponseError) as caught:
-        Server(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
+        ApiClient(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
     assert str(caught.value) == message
 
 
@@ -158,7 +158,7 @@ def test_watch_yields_lines() -> None:
     """Large and empty lines, in any chunks."""
     large = {"type": "ADDED", "object": {"text": "x" * 300_000}}
     with apis.serving(watch_gangs=[Watch([large, b"", {"type": "BOOKMARK"}])]) as api:
-        lines = list(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 60))
+        lines = list(ApiClient(api.url, None, dict).watch("/apis/windlass.dev/v1", 60))
     assert [json.loads(line)["type"] for line in lines] == ["ADDED", "BOOKMARK"]
 
 
@@ -174,9 +174,9 @@ def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT", 0.2)
     with silent() as address:
         with pytest.raises(NoResponseError):
-            Server(address, None, dict).get("/apis/x")
+            ApiClient(address, None, dict).get("/apis/x")
         with pytest.raises(NoResponseError):
-            list(Server(address, None, dict).watch("/apis/x", 600))
+            list(ApiClient(address, None, dict).watch("/apis/x", 600))
 
 
 def test_watch_may_be_idle_for_its_duration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_watch_may_be_idle_for_its_duration(monkeypatch: pytest.MonkeyPatch) -> 
     lines: list[socket.socket] = []
     monkeypatch.setattr(module, "_keep_alive", lines.append)
     with apis.serving(watch_gangs=[Watch([{"type": "BOOKMARK"}], "more")]) as api:
-        watch = iter(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 600))
+        watch = iter(ApiClient(api.url, None, dict).watch("/apis/windlass.dev/v1", 600))
         assert next(watch)
         assert [line.gettimeout() for line in lines] == [600 + module.RESPONSE_TIMEOUT]
 
