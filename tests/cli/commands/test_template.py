@@ -260,7 +260,7 @@ WRONG = {
     "no project": (("single", "t.jinja"), "PROJECT"),
     "an invalid project name": (
         ("single", "t.jinja", "Web_Predict"),
-        'found "Web_Predict", expected lower',
+        'found "Web_Predict", expected at most 63 lower-case letters',
     ),
     "a project that is a path": (("single", "t.jinja", "../web"), 'found "../web"'),
     "numbers of a single task": (
