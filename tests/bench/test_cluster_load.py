@@ -126,7 +126,9 @@ def test_changes_since_the_last_run_are_shown() -> None:
 def test_targets_are_reached_or_missed() -> None:
     slow = [result("windlass", 10, 2.0, conflicts=3), *ALL[1:]]
     missed = [line for line in report.verdicts(slow) if line.startswith("MISSED")]
-    assert any("jobs/s of Windlass ÷ jobs/s of the Job controller: 0.5 (target ≥ 1)" in line for line in missed)
+    assert any(
+        "jobs/s of Windlass ÷ jobs/s of the Job controller: 0.5 (target ≥ 1)" in line for line in missed
+    )
     assert any("409: 3" in line for line in missed)
     assert not any(line.startswith("MISSED") for line in report.verdicts(ALL))
 
