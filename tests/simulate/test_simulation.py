@@ -182,3 +182,38 @@ def test_removed_submission_removes_its_events() -> None:
     smaller = play._without_submission(world, 1)
     assert [event.framework for event in smaller.events] == [0, 1]
     assert [event.at for event in smaller.events] == [1, 3]
+
+
+# Requests of a job that succeeds, if its pods are created, start and end in three bursts
+
+SIZES = [1, 2, 50, 300]
+
+
+def requests_of_success(tasks: int, completed_pods: CompletedPods) -> dict[str, int]:
+    job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
+    result = Simulation(Scenario(seed=1, submissions=(Submission(10, job),), is_lockstep=True)).run()
+    (done,) = result.server.frameworks.values()
+    assert done.status is not None
+    assert done.status.state is State.COMPLETED
+    assert done.status.summary.succeeded == tasks
+    return result.requests()
+
+
+@pytest.mark.parametrize("tasks", SIZES)
+def test_success_with_kept_pods_costs_five_requests_and_one_per_pod(tasks: int) -> None:
+    assert requests_of_success(tasks, CompletedPods.KEEP) == {
+        "create_config_map": 1,
+        "create_pod": tasks,
+        "store_status": 4,
+    }
+
+
+@pytest.mark.parametrize("tasks", SIZES)
+def test_success_with_removal_costs_eight_requests_and_one_per_pod(tasks: int) -> None:
+    assert requests_of_success(tasks, CompletedPods.DELETE) == {
+        "create_config_map": 1,
+        "create_pod": tasks,
+        "store_status": 5,
+        "delete_pods_of_attempt": 1,
+        "delete_config_map": 1,
+    }

@@ -299,3 +299,10 @@ def test_framework_is_deterministic() -> None:
     made = job(env={"B": 1, "A": 2}, roles={"b": Role(), "a": Role()})
     assert repr(framework(made)) == repr(framework(made))
     assert [role["name"] for role in framework(made)["spec"]["taskRoles"]] == ["b", "a"]
+
+
+def test_pod_of_the_role_overrides_the_pod_of_the_job() -> None:
+    pods = {"job": {"spec": {"hostIPC": True, "hostPID": True}}, "role": {"spec": {"hostIPC": False}}}
+    job = Job(name="digits", command="python train.py", pod=pods["job"], roles={"a": Role(pod=pods["role"])})
+    spec = framework(job)["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    assert (spec["hostIPC"], spec["hostPID"]) == (False, True)

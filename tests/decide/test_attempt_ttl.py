@@ -1,26 +1,22 @@
 """Retention of completed Frameworks (statement 45, A4)."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from builders import at, role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import DeleteFramework, Rules
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
-
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
 
 DAY = 24 * 3600
 ENDED = 50
 
 
 @pytest.fixture
-def completed_world(running_world: "NewWorld") -> "NewWorld":
+def completed_world(running_world: NewWorld) -> NewWorld:
     """Create a world whose Framework completed at NOW + ENDED."""
 
-    def make(exit_code: int = 0, rules: Rules | None = None, **spec: object) -> "World":
+    def make(exit_code: int = 0, rules: Rules | None = None, **spec: object) -> ObjectWorld:
         world = running_world(role(tasks=1), rules=rules, **spec)
         world.wait(ENDED)
         world.end(0, exit_code)
@@ -45,7 +41,7 @@ def completed_world(running_world: "NewWorld") -> "NewWorld":
     ],
 )
 def test_completed_framework_is_deleted_after_its_ttl(
-    completed_world: "NewWorld",
+    completed_world: NewWorld,
     exit_code: int,
     completed_pods: CompletedPods,
     retain: int | None,
@@ -64,14 +60,14 @@ def test_completed_framework_is_deleted_after_its_ttl(
 
 
 @pytest.mark.parametrize("rules", [Rules(completed_retain_sec=0), None])
-def test_framework_with_ttl_zero_is_deleted_at_once(running_world: "NewWorld", rules: Rules | None) -> None:
+def test_framework_with_ttl_zero_is_deleted_at_once(running_world: NewWorld, rules: Rules | None) -> None:
     ttl = 0 if rules is None else None
     world = running_world(role(tasks=1), rules=rules, ttl_seconds_after_finished=ttl)
     world.end(0, 0)
     assert world.finish()[-1] == DeleteFramework("job-uid")
 
 
-def test_deletion_is_requested_once(completed_world: "NewWorld") -> None:
+def test_deletion_is_requested_once(completed_world: NewWorld) -> None:
     """The action is repeated until its response; afterwards no action and no wake_at remain."""
     world = completed_world(ttl_seconds_after_finished=10)
     world.wait(10)
@@ -84,7 +80,7 @@ def test_deletion_is_requested_once(completed_world: "NewWorld") -> None:
     assert DeleteFramework("job-uid") not in world.step().actions
 
 
-def test_expiry_does_not_change_the_status(completed_world: "NewWorld") -> None:
+def test_expiry_does_not_change_the_status(completed_world: NewWorld) -> None:
     world = completed_world(ttl_seconds_after_finished=10)
     before = world.status
     world.wait(10)
@@ -92,7 +88,7 @@ def test_expiry_does_not_change_the_status(completed_world: "NewWorld") -> None:
     assert world.status == before
 
 
-def test_ttl_set_later_counts_from_completion(completed_world: "NewWorld") -> None:
+def test_ttl_set_later_counts_from_completion(completed_world: NewWorld) -> None:
     world = completed_world()
     world.wait(100)
     world.edit(ttl_seconds_after_finished=200)
@@ -101,13 +97,13 @@ def test_ttl_set_later_counts_from_completion(completed_world: "NewWorld") -> No
     assert world.step().actions == (DeleteFramework("job-uid"),)
 
 
-def test_ttl_does_not_affect_a_running_framework(running_world: "NewWorld") -> None:
+def test_ttl_does_not_affect_a_running_framework(running_world: NewWorld) -> None:
     world = running_world(role(tasks=1), ttl_seconds_after_finished=0)
     assert (world.decide().actions, world.decide().wake_at) == ((), None)
 
 
 def test_ttl_counts_from_completion_not_from_the_last_failed_attempt(
-    running_world: "NewWorld",
+    running_world: NewWorld,
 ) -> None:
     world = running_world(
         role(tasks=1), ttl_seconds_after_finished=100, retry_policy=RetryPolicySpec(max_retry_count=1)

@@ -1,9 +1,8 @@
 """Created objects that the watch does not report, and objects unknown to the cache (statement 43)."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from builders import at, role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import (
     Action,
@@ -18,17 +17,14 @@ from windlass.decide.types import (
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
-
 CONFIG_MAP_TIMEOUT, POD_TIMEOUT = -110, -111
 
 
 @pytest.fixture
-def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
+def hidden_config_map(new_world: NewWorld) -> NewWorld:
     """A world whose ConfigMap was created at NOW; the watch has not reported it."""
 
-    def make(rules: Rules | None = None, **spec: object) -> "World":
+    def make(rules: Rules | None = None, **spec: object) -> ObjectWorld:
         world = new_world(role(tasks=1), rules=rules, **spec)
         world.act(world.step().actions)
         world.step()
@@ -38,12 +34,12 @@ def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
 
 
 @pytest.fixture
-def hidden_pod(pending_world: "NewWorld") -> "NewWorld":
+def hidden_pod(pending_world: NewWorld) -> NewWorld:
     """A world in which task 1's pod was created at NOW and not reported. Task 0 runs."""
 
     def make(
         rules: Rules | None = None, min_failed: int = -1, retry: RetryPolicySpec | None = None
-    ) -> "World":
+    ) -> ObjectWorld:
         world = pending_world(role(tasks=1, min_failed=min_failed, retry=retry), rules=rules)
         world.run()
         world.settle()
@@ -62,7 +58,7 @@ def creations(actions: "list[Action]") -> "list[Action]":
 # ConfigMap
 
 
-def test_config_map_stays_requested_until_the_watch_reports_it(hidden_config_map: "NewWorld") -> None:
+def test_config_map_stays_requested_until_the_watch_reports_it(hidden_config_map: NewWorld) -> None:
     """Statement 10."""
     world = hidden_config_map()
     assert world.state() is State.ATTEMPT_CREATION_REQUESTED
@@ -75,7 +71,7 @@ def test_config_map_stays_requested_until_the_watch_reports_it(hidden_config_map
 
 
 @pytest.mark.parametrize("timeout", [60, 300])
-def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout: int) -> None:
+def test_unreported_config_map_times_out(hidden_config_map: NewWorld, timeout: int) -> None:
     """The attempt ends with -110 and the ConfigMap is deleted; only then is it completed."""
     world = hidden_config_map(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
@@ -96,7 +92,7 @@ def test_unreported_config_map_times_out(hidden_config_map: "NewWorld", timeout:
     assert world.task(0).state is State.COMPLETED
 
 
-def test_deletion_of_an_unreported_config_map_is_confirmed(hidden_config_map: "NewWorld") -> None:
+def test_deletion_of_an_unreported_config_map_is_confirmed(hidden_config_map: NewWorld) -> None:
     """The watch may not report the deletion either: the response does, or a list."""
     world = hidden_config_map()
     world.wait(300)
@@ -108,7 +104,7 @@ def test_deletion_of_an_unreported_config_map_is_confirmed(hidden_config_map: "N
     assert not is_stuck
 
 
-def test_config_map_reported_in_time(hidden_config_map: "NewWorld") -> None:
+def test_config_map_reported_in_time(hidden_config_map: NewWorld) -> None:
     world = hidden_config_map()
     world.wait(299)
     world.show()
@@ -118,7 +114,7 @@ def test_config_map_reported_in_time(hidden_config_map: "NewWorld") -> None:
     assert (world.state(), world.code()) == (State.ATTEMPT_PREPARING, None)
 
 
-def test_unreported_config_map_is_retried_as_transient(hidden_config_map: "NewWorld") -> None:
+def test_unreported_config_map_is_retried_as_transient(hidden_config_map: NewWorld) -> None:
     """Statements 18 and 25."""
     world = hidden_config_map(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
     world.wait(300)
@@ -130,7 +126,7 @@ def test_unreported_config_map_is_retried_as_transient(hidden_config_map: "NewWo
 # Pod
 
 
-def test_pod_stays_requested_until_the_watch_reports_it(hidden_pod: "NewWorld") -> None:
+def test_pod_stays_requested_until_the_watch_reports_it(hidden_pod: NewWorld) -> None:
     world = hidden_pod()
     assert world.task(1).state is State.ATTEMPT_CREATION_REQUESTED
     assert world.task(1).attempt_status.pod_uid == "pod-2"
@@ -141,7 +137,7 @@ def test_pod_stays_requested_until_the_watch_reports_it(hidden_pod: "NewWorld") 
 
 
 @pytest.mark.parametrize("timeout", [60, 300])
-def test_unreported_pod_times_out(hidden_pod: "NewWorld", timeout: int) -> None:
+def test_unreported_pod_times_out(hidden_pod: NewWorld, timeout: int) -> None:
     """The attempt ends with -111 and the pod is deleted by its UID; only then is it completed."""
     world = hidden_pod(Rules(cache_creation_timeout_sec=timeout))
     assert world.decide().wake_at == at(timeout)
@@ -160,7 +156,7 @@ def test_unreported_pod_times_out(hidden_pod: "NewWorld", timeout: int) -> None:
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_deletion_of_an_unreported_pod_is_confirmed(hidden_pod: "NewWorld") -> None:
+def test_deletion_of_an_unreported_pod_is_confirmed(hidden_pod: NewWorld) -> None:
     """Same as for the ConfigMap."""
     world = hidden_pod()
     world.wait(300)
@@ -171,7 +167,7 @@ def test_deletion_of_an_unreported_pod_is_confirmed(hidden_pod: "NewWorld") -> N
     assert not is_stuck
 
 
-def test_unreported_pod_fails_by_the_completion_policy(hidden_pod: "NewWorld") -> None:
+def test_unreported_pod_fails_by_the_completion_policy(hidden_pod: NewWorld) -> None:
     """Statement 31."""
     world = hidden_pod(min_failed=1)
     world.wait(300)
@@ -179,7 +175,7 @@ def test_unreported_pod_fails_by_the_completion_policy(hidden_pod: "NewWorld") -
     assert (world.state(), world.code()) == (State.COMPLETED, POD_TIMEOUT)
 
 
-def test_unreported_pod_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
+def test_unreported_pod_is_retried_as_transient(hidden_pod: NewWorld) -> None:
     world = hidden_pod(retry=RetryPolicySpec(fancy_retry_policy=True))
     old = world.task(1)
     world.wait(300)
@@ -189,7 +185,7 @@ def test_unreported_pod_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
     assert world.task(1).attempt_status.id == 1
 
 
-def test_pod_reported_after_its_timeout_is_deleted(hidden_pod: "NewWorld") -> None:
+def test_pod_reported_after_its_timeout_is_deleted(hidden_pod: NewWorld) -> None:
     """Statement 16: completionStatus never changes once set, whatever the pod does now."""
     world = hidden_pod()
     world.wait(300)
@@ -202,7 +198,7 @@ def test_pod_reported_after_its_timeout_is_deleted(hidden_pod: "NewWorld") -> No
     assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, POD_TIMEOUT)
 
 
-def test_pod_deleted_before_it_was_reported(hidden_pod: "NewWorld") -> None:
+def test_pod_deleted_before_it_was_reported(hidden_pod: NewWorld) -> None:
     """Statement 11: Requested → AttemptCompleted, with -101."""
     world = hidden_pod()
     world.vanish("job-worker-1")
@@ -213,7 +209,7 @@ def test_pod_deleted_before_it_was_reported(hidden_pod: "NewWorld") -> None:
 # Never heard of
 
 
-def test_status_with_unknown_objects_lists_once(running_world: "NewWorld") -> None:
+def test_status_with_unknown_objects_lists_once(running_world: NewWorld) -> None:
     """After a restart, with empty caches: nothing is decided before the objects are listed."""
     world = running_world(role(tasks=2))
     before = world.status
@@ -232,7 +228,7 @@ def test_status_with_unknown_objects_lists_once(running_world: "NewWorld") -> No
     assert world.status == before
 
 
-def test_task_with_an_unknown_pod_waits_while_others_proceed(pending_world: "NewWorld") -> None:
+def test_task_with_an_unknown_pod_waits_while_others_proceed(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=2))
     hidden = world.pods.pop("job-worker-1")
     world.known.discard(hidden.uid)
@@ -244,7 +240,7 @@ def test_task_with_an_unknown_pod_waits_while_others_proceed(pending_world: "New
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_unknown_pod_that_is_not_found_counts_as_deleted(pending_world: "NewWorld") -> None:
+def test_unknown_pod_that_is_not_found_counts_as_deleted(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=2, min_failed=-1))
     hidden = world.pods.pop("job-worker-1")
     world.known.discard(hidden.uid)
@@ -252,7 +248,7 @@ def test_unknown_pod_that_is_not_found_counts_as_deleted(pending_world: "NewWorl
     assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, -101)
 
 
-def test_unknown_config_map_delays_the_end_of_the_framework(running_world: "NewWorld") -> None:
+def test_unknown_config_map_delays_the_end_of_the_framework(running_world: NewWorld) -> None:
     """Its pods are observed; whether it exists is unknown, so it is neither considered deleted nor recreated."""
     world = running_world(role(tasks=1))
     world.config_map = None
@@ -261,7 +257,7 @@ def test_unknown_config_map_delays_the_end_of_the_framework(running_world: "NewW
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_unknown_pod_of_a_deleted_task_is_listed(running_world: "NewWorld") -> None:
+def test_unknown_pod_of_a_deleted_task_is_listed(running_world: NewWorld) -> None:
     """Statement 38: it is not dropped as if it had none."""
     world = running_world(role(tasks=2))
     hidden = world.pods.pop("job-worker-1")
@@ -274,7 +270,7 @@ def test_unknown_pod_of_a_deleted_task_is_listed(running_world: "NewWorld") -> N
 
 
 def test_creation_without_a_response_lists_before_retrying(
-    pending_world: "NewWorld",
+    pending_world: NewWorld,
 ) -> None:
     """Statement 40: the pod may have been created all the same."""
     world = pending_world(role(tasks=1))

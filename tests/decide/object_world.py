@@ -11,7 +11,6 @@ from typing import Any
 
 import builders
 import msgspec
-import pytest
 
 from windlass.decide import decide
 from windlass.decide import types as decide_types
@@ -25,7 +24,7 @@ GRACE = 30
 """Grace period of pods in seconds."""
 
 
-class World:
+class ObjectWorld:
     def __init__(self, framework: Framework, rules: Rules) -> None:
         self.framework = framework
         self.rules = rules
@@ -321,42 +320,4 @@ class World:
         return found is not None and (found.is_deleting or found.uid in self.deletion_requested)
 
 
-NewWorld = Callable[..., World]
-
-
-@pytest.fixture
-def new_world() -> NewWorld:
-    """Create a world from roles and other fields of the spec, before any decision."""
-
-    def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
-        return World(builders.framework("job", *roles, **spec), rules or Rules())
-
-    return make
-
-
-@pytest.fixture
-def pending_world(new_world: NewWorld) -> NewWorld:
-    """Create a world whose ConfigMap and pods are created and reported; every pod is Pending."""
-
-    def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
-        world = new_world(*roles, rules=rules, **spec)
-        world.settle()
-        assert world.state() is State.ATTEMPT_PREPARING
-        return world
-
-    return make
-
-
-@pytest.fixture
-def running_world(pending_world: NewWorld) -> NewWorld:
-    """Create a world whose pods all run."""
-
-    def make(*roles: TaskRoleSpec, rules: Rules | None = None, **spec: Any) -> World:
-        world = pending_world(*roles, rules=rules, **spec)
-        for name in world.roles():
-            world.run(role=name)
-        world.settle()
-        assert world.state() is State.ATTEMPT_RUNNING
-        return world
-
-    return make
+NewWorld = Callable[..., ObjectWorld]

@@ -1,10 +1,9 @@
 """Deletion of pods, ConfigMaps and attempts (statements 41 and 42, with two requests)."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 from builders import at, role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import (
     Action,
@@ -18,9 +17,6 @@ from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySp
 from windlass.model.pods import ObjectLabels
 from windlass.model.states import State
 
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
-
 
 def removals(actions: "tuple[Action, ...] | list[Action]") -> list[Action]:
     return [
@@ -28,7 +24,7 @@ def removals(actions: "tuple[Action, ...] | list[Action]") -> list[Action]:
     ]
 
 
-def take_label(world: "World", *names: str) -> None:
+def take_label(world: ObjectWorld, *names: str) -> None:
     """A pod without our label, as the reference creates it."""
     for name in names:
         pod = world.pods[name]
@@ -53,7 +49,7 @@ def take_label(world: "World", *names: str) -> None:
     ],
 )
 def test_pod_that_keeps_terminating_is_force_deleted(
-    running_world: "NewWorld", timeout: int | None, waited: float, is_forced: bool, grace: int
+    running_world: NewWorld, timeout: int | None, waited: float, is_forced: bool, grace: int
 ) -> None:
     """Statement 42: counted from when its deletion began, which is deletionTimestamp less the grace."""
     world = running_world(role(tasks=2, graceful_timeout=timeout))
@@ -68,7 +64,7 @@ def test_pod_that_keeps_terminating_is_force_deleted(
         assert decision.wake_at == (None if timeout is None else at(timeout))
 
 
-def test_force_deletion_is_requested_once(running_world: "NewWorld") -> None:
+def test_force_deletion_is_requested_once(running_world: NewWorld) -> None:
     """Statement 42, core contract: with the outcome observed there is nothing left to do."""
     world = running_world(role(tasks=2, graceful_timeout=10))
     world.begin_deletion("job-worker-1")
@@ -82,7 +78,7 @@ def test_force_deletion_is_requested_once(running_world: "NewWorld") -> None:
     assert decision.wake_at is None
 
 
-def test_force_deletion_follows_graceful_deletion(running_world: "NewWorld") -> None:
+def test_force_deletion_follows_graceful_deletion(running_world: NewWorld) -> None:
     """Statements 36, 39 and 42: the doomed task's pod hangs on a lost node."""
     world = running_world(role(tasks=2, graceful_timeout=10))
     world.edit(role(tasks=1, graceful_timeout=10))
@@ -93,7 +89,7 @@ def test_force_deletion_follows_graceful_deletion(running_world: "NewWorld") -> 
     assert world.indices() == [0]
 
 
-def test_new_timeout_applies_to_terminating_pods(running_world: "NewWorld") -> None:
+def test_new_timeout_applies_to_terminating_pods(running_world: NewWorld) -> None:
     """Statement 39: the status has the new value in the very decision that uses it."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -108,7 +104,7 @@ def test_new_timeout_applies_to_terminating_pods(running_world: "NewWorld") -> N
     ]
 
 
-def test_wake_at_is_the_earliest_timeout(running_world: "NewWorld") -> None:
+def test_wake_at_is_the_earliest_timeout(running_world: NewWorld) -> None:
     """Core contract: wake_at is the earliest deadline."""
     world = running_world(role(tasks=1, graceful_timeout=50), role("ps", 1, graceful_timeout=20))
     world.begin_deletion("job-worker-0")
@@ -117,7 +113,7 @@ def test_wake_at_is_the_earliest_timeout(running_world: "NewWorld") -> None:
     assert world.step().wake_at == at(21)
 
 
-def test_pods_of_a_deleted_attempt_are_force_deleted(running_world: "NewWorld") -> None:
+def test_pods_of_a_deleted_attempt_are_force_deleted(running_world: NewWorld) -> None:
     """Statement 42: the attempt has ended and one of its pods hangs."""
     world = running_world(role(tasks=3, graceful_timeout=10))
     world.end(0, 1)
@@ -133,7 +129,7 @@ def test_pods_of_a_deleted_attempt_are_force_deleted(running_world: "NewWorld") 
 # A finished attempt
 
 
-def test_attempt_is_deleted_with_two_requests(running_world: "NewWorld") -> None:
+def test_attempt_is_deleted_with_two_requests(running_world: NewWorld) -> None:
     """The pods by one request, then, when none is left, the ConfigMap. Statement 14: stored first."""
     world = running_world(role(tasks=3))
     uid = world.config_map_uid
@@ -155,7 +151,7 @@ def test_attempt_is_deleted_with_two_requests(running_world: "NewWorld") -> None
     assert world.state() is State.COMPLETED
 
 
-def test_deletion_of_pods_is_repeated_until_there_is_a_response(running_world: "NewWorld") -> None:
+def test_deletion_of_pods_is_repeated_until_there_is_a_response(running_world: NewWorld) -> None:
     """Core contract: the same actions as long as no outcome is known."""
     world = running_world(role(tasks=2))
     world.end(0, 1)
@@ -163,7 +159,7 @@ def test_deletion_of_pods_is_repeated_until_there_is_a_response(running_world: "
         assert world.step().actions == (DeleteAttemptPods(world.config_map_uid),)
 
 
-def test_framework_states_while_its_config_map_is_deleted(running_world: "NewWorld") -> None:
+def test_framework_states_while_its_config_map_is_deleted(running_world: NewWorld) -> None:
     """Statement 10: Pending until the answer, Requested until seen, Deleting until gone."""
     world = running_world(role(tasks=1))
     uid = world.config_map_uid
@@ -184,7 +180,7 @@ def test_framework_states_while_its_config_map_is_deleted(running_world: "NewWor
     assert world.state() is State.COMPLETED
 
 
-def test_pod_observed_after_the_deletion_request_is_deleted_too(running_world: "NewWorld") -> None:
+def test_pod_observed_after_the_deletion_request_is_deleted_too(running_world: NewWorld) -> None:
     """ "A pod that came to light since is not covered": its creation was under way."""
     world = running_world(role(tasks=1), role("ps", 1))
     late = world.pods.pop("job-ps-0")
@@ -202,7 +198,7 @@ def test_pod_observed_after_the_deletion_request_is_deleted_too(running_world: "
     assert (world.pods, world.config_map, world.state()) == ({}, None, State.COMPLETED)
 
 
-def test_config_map_is_kept_while_the_status_names_a_pod(running_world: "NewWorld") -> None:
+def test_config_map_is_kept_while_the_status_names_a_pod(running_world: NewWorld) -> None:
     """ "When neither the watch nor the status knows a pod of it": one has to look first."""
     world = running_world(role(tasks=2))
     hidden = world.pods["job-worker-1"]
@@ -218,7 +214,7 @@ def test_config_map_is_kept_while_the_status_names_a_pod(running_world: "NewWorl
     assert world.step().actions == (DeleteConfigMap(world.config_map_uid),)
 
 
-def test_config_map_is_kept_while_a_creation_is_uncertain(running_world: "NewWorld") -> None:
+def test_config_map_is_kept_while_a_creation_is_uncertain(running_world: NewWorld) -> None:
     """Statement 40: none runs once its attempt completed. The pod may have been created all the same."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=3))
@@ -237,7 +233,7 @@ def test_config_map_is_kept_while_a_creation_is_uncertain(running_world: "NewWor
     "unlabelled", [(0, 1, 2), (1,), (0, 2)], ids=["all of them", "the middle one", "two of them"]
 )
 def test_pods_without_the_label_are_deleted_one_by_one(
-    running_world: "NewWorld", unlabelled: tuple[int, ...]
+    running_world: NewWorld, unlabelled: tuple[int, ...]
 ) -> None:
     """The reference made them. Statement 41: each by its UID, and each once."""
     world = running_world(role(tasks=3))
@@ -255,7 +251,7 @@ def test_pods_without_the_label_are_deleted_one_by_one(
     assert world.settle() == [DeleteConfigMap(world.config_map_uid)]
 
 
-def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewWorld") -> None:
+def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: NewWorld) -> None:
     """The pods could not be created, so no pod is deleted."""
     world = new_world(role(tasks=1))
     world.settle(is_shown=False)
@@ -267,7 +263,7 @@ def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewW
     assert (world.state(), world.code()) == (State.COMPLETED, -210)
 
 
-def test_retry_waits_until_the_old_attempt_is_deleted(running_world: "NewWorld") -> None:
+def test_retry_waits_until_the_old_attempt_is_deleted(running_world: NewWorld) -> None:
     """Statement 40: at most one running instance of a Framework."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
@@ -282,7 +278,7 @@ def test_retry_waits_until_the_old_attempt_is_deleted(running_world: "NewWorld")
     assert world.config_map_uid == "cm-1"
 
 
-def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_world: "NewWorld") -> None:
+def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_world: NewWorld) -> None:
     """Statement 34. Of two that delete it, the slower one would hit the next attempt's, which has its name."""
     policy = RetryPolicySpec(fancy_retry_policy=True)
     world = running_world(role(tasks=1), retry_policy=policy)
@@ -300,7 +296,7 @@ def test_config_map_deleted_by_another_client_is_left_to_the_collector(running_w
 
 
 @pytest.mark.parametrize("has_run", [True, False])
-def test_objects_of_a_deleted_framework_are_deleted(pending_world: "NewWorld", has_run: bool) -> None:
+def test_objects_of_a_deleted_framework_are_deleted(pending_world: NewWorld, has_run: bool) -> None:
     """Its pods and ConfigMap are deleted like those of a completed attempt; its status is not changed."""
     world = pending_world(role(tasks=2))
     if has_run:
@@ -315,14 +311,14 @@ def test_objects_of_a_deleted_framework_are_deleted(pending_world: "NewWorld", h
     assert world.status == before
 
 
-def test_deleted_framework_creates_no_attempt(new_world: "NewWorld") -> None:
+def test_deleted_framework_creates_no_attempt(new_world: NewWorld) -> None:
     world = new_world(role(tasks=2))
     world.delete_framework()
     decision = world.step()
     assert (decision.status, decision.actions) == (None, ())
 
 
-def test_deleted_framework_creates_no_pods(new_world: "NewWorld") -> None:
+def test_deleted_framework_creates_no_pods(new_world: NewWorld) -> None:
     """Neither missing pods nor those of a rescale are created."""
     world = new_world(role(tasks=1))
     world.step()
@@ -336,7 +332,7 @@ def test_deleted_framework_creates_no_pods(new_world: "NewWorld") -> None:
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_deleted_framework_deletes_its_late_config_map(new_world: "NewWorld") -> None:
+def test_deleted_framework_deletes_its_late_config_map(new_world: NewWorld) -> None:
     """The ConfigMap was created, and the Framework deleted before the status was stored."""
     world = new_world(role(tasks=1))
     world.act(world.step().actions)
@@ -346,7 +342,7 @@ def test_deleted_framework_deletes_its_late_config_map(new_world: "NewWorld") ->
     assert world.config_map is None
 
 
-def test_hanging_pod_of_a_deleted_framework_is_force_deleted(running_world: "NewWorld") -> None:
+def test_hanging_pod_of_a_deleted_framework_is_force_deleted(running_world: NewWorld) -> None:
     """Statement 42, with the timeout that the status holds."""
     world = running_world(role(tasks=1, graceful_timeout=10))
     world.delete_framework()
@@ -356,7 +352,7 @@ def test_hanging_pod_of_a_deleted_framework_is_force_deleted(running_world: "New
     assert DeletePod("job-worker-0", "pod-1", force=True) in world.settle()
 
 
-def test_unlabelled_pods_of_a_deleted_framework_are_deleted(running_world: "NewWorld") -> None:
+def test_unlabelled_pods_of_a_deleted_framework_are_deleted(running_world: NewWorld) -> None:
     world = running_world(role(tasks=2))
     take_label(world, "job-worker-1")
     world.delete_framework()
@@ -365,7 +361,7 @@ def test_unlabelled_pods_of_a_deleted_framework_are_deleted(running_world: "NewW
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld") -> None:
+def test_completed_framework_with_kept_pods_is_deleted(running_world: NewWorld) -> None:
     """A2: they are kept until the Framework is deleted."""
     world = running_world(role(tasks=1), completed_pods=CompletedPods.KEEP)
     world.end(0, 0)
@@ -376,7 +372,7 @@ def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld"
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_hanging_pod_is_force_deleted_once_when_kept_pods_are_deleted(running_world: "NewWorld") -> None:
+def test_hanging_pod_is_force_deleted_once_when_kept_pods_are_deleted(running_world: NewWorld) -> None:
     """Statement 42 and A2: completedPods goes from Keep to Delete while a kept pod hangs in its deletion."""
     world = running_world(role(tasks=2, graceful_timeout=10), completed_pods=CompletedPods.KEEP)
     world.end(0, 0)

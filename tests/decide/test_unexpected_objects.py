@@ -1,11 +1,12 @@
 """Unexpected objects: deleted if ours, kept if foreign (statement 44, NameTaken)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import builders
 import msgspec
 import pytest
 from builders import at, role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import (
     Action,
@@ -20,13 +21,10 @@ from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySp
 from windlass.model.pods import ObjectAnnotations, ObjectLabels, PodView
 from windlass.model.states import State
 
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
-
 OTHER_FRAMEWORK = "other-uid"
 
 
-def pod_of(world: "World", index: int, uid: str, **builder: Any) -> PodView:
+def pod_of(world: ObjectWorld, index: int, uid: str, **builder: Any) -> PodView:
     """A pod created for the current task attempt."""
     builder.setdefault("config_map_uid", world.config_map_uid)
     return builders.pod(world.framework, world.task(index), uid=uid, **builder)
@@ -82,7 +80,7 @@ def touched(actions: "tuple[Action, ...] | list[Action]", uid: str) -> bool:
 
 
 @pytest.fixture
-def waiting_world(pending_world: "NewWorld") -> "World":
+def waiting_world(pending_world: NewWorld) -> ObjectWorld:
     """Task 0 has its pod; task 1 was added and stored, and its pod is missing."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -94,7 +92,7 @@ def waiting_world(pending_world: "NewWorld") -> "World":
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_pod_created_without_a_response_is_adopted(waiting_world: "World", phase: str) -> None:
+def test_pod_created_without_a_response_is_adopted(waiting_world: ObjectWorld, phase: str) -> None:
     """Statement 40: made for this very task attempt, so a second one would be one too many."""
     world = waiting_world
     world.put(pod_of(world, 1, "lost", phase=phase))
@@ -105,7 +103,7 @@ def test_pod_created_without_a_response_is_adopted(waiting_world: "World", phase
     assert world.task(1).attempt_status.instance_uid == "0_lost"
 
 
-def test_pod_that_ended_before_it_was_known_is_adopted(waiting_world: "World") -> None:
+def test_pod_that_ended_before_it_was_known_is_adopted(waiting_world: ObjectWorld) -> None:
     world = waiting_world
     world.put(pod_of(world, 1, "lost", phase="Succeeded", exit_code=0))
     assert world.settle() == []
@@ -114,7 +112,7 @@ def test_pod_that_ended_before_it_was_known_is_adopted(waiting_world: "World") -
 
 
 @pytest.mark.parametrize("become", STRAYS)
-def test_own_pod_with_the_name_of_a_missing_pod_is_deleted(waiting_world: "World", become: Any) -> None:
+def test_own_pod_with_the_name_of_a_missing_pod_is_deleted(waiting_world: ObjectWorld, become: Any) -> None:
     """The pod is not adopted; the task waits for the name."""
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Running")))
@@ -126,7 +124,7 @@ def test_own_pod_with_the_name_of_a_missing_pod_is_deleted(waiting_world: "World
 
 
 @pytest.mark.parametrize("become", STRAYS)
-def test_completed_unclaimed_pod_completes_no_task(waiting_world: "World", become: Any) -> None:
+def test_completed_unclaimed_pod_completes_no_task(waiting_world: ObjectWorld, become: Any) -> None:
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Failed", exit_code=1)))
     world.settle()
@@ -137,7 +135,7 @@ def test_completed_unclaimed_pod_completes_no_task(waiting_world: "World", becom
 @pytest.mark.parametrize("become", STRANGERS)
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
 def test_foreign_pod_with_the_name_of_a_missing_pod_is_kept(
-    waiting_world: "World", become: Any, phase: str
+    waiting_world: ObjectWorld, become: Any, phase: str
 ) -> None:
     """The task waits, and the creation is retried when it is due."""
     world = waiting_world
@@ -155,7 +153,7 @@ def test_foreign_pod_with_the_name_of_a_missing_pod_is_kept(
     assert world.step().actions == (CreatePod("worker", 1),)
 
 
-def test_postponed_creation_is_retried_when_due(waiting_world: "World") -> None:
+def test_postponed_creation_is_retried_when_due(waiting_world: ObjectWorld) -> None:
     """A foreign pod without the label is not observed: only the error reveals it."""
     world = waiting_world
     world.postponed["job-worker-1"] = at(10)
@@ -168,7 +166,7 @@ def test_postponed_creation_is_retried_when_due(waiting_world: "World") -> None:
 
 
 @pytest.mark.parametrize("become", [*STRAYS, lambda pod: pod], ids=lambda become: become.__name__)
-def test_pod_with_an_unexpected_uid_is_deleted(running_world: "NewWorld", become: Any) -> None:
+def test_pod_with_an_unexpected_uid_is_deleted(running_world: NewWorld, become: Any) -> None:
     """The pod in the status was deleted externally (-101); the other one is deleted, not adopted."""
     world = running_world(role(tasks=2, min_failed=-1))
     twin = become(pod_of(world, 1, "twin", phase="Running"))
@@ -182,7 +180,7 @@ def test_pod_with_an_unexpected_uid_is_deleted(running_world: "NewWorld", become
 
 
 @pytest.mark.parametrize("become", STRANGERS)
-def test_foreign_pod_with_the_name_of_a_former_pod_is_kept(running_world: "NewWorld", become: Any) -> None:
+def test_foreign_pod_with_the_name_of_a_former_pod_is_kept(running_world: NewWorld, become: Any) -> None:
     world = running_world(role(tasks=2, min_failed=-1))
     stranger = become(pod_of(world, 1, "stranger", phase="Running"))
     world.vanish("job-worker-1")
@@ -191,7 +189,7 @@ def test_foreign_pod_with_the_name_of_a_former_pod_is_kept(running_world: "NewWo
     assert world.task_code(1) == -101
 
 
-def test_unclaimed_own_pod_is_deleted(running_world: "NewWorld") -> None:
+def test_unclaimed_own_pod_is_deleted(running_world: NewWorld) -> None:
     """Its name is beyond the tasks of the spec."""
     world = running_world(role(tasks=1))
     world.put(with_metadata(pod_of(world, 0, "beyond"), name="job-worker-7"))
@@ -201,7 +199,7 @@ def test_unclaimed_own_pod_is_deleted(running_world: "NewWorld") -> None:
 
 
 @pytest.mark.parametrize("become", STRANGERS)
-def test_foreign_pod_is_never_deleted(running_world: "NewWorld", become: Any) -> None:
+def test_foreign_pod_is_never_deleted(running_world: NewWorld, become: Any) -> None:
     """The end of the attempt does not wait for it."""
     world = running_world(role(tasks=1))
     world.put(become(with_metadata(pod_of(world, 0, "stranger", phase="Running"), name="job-debug")))
@@ -216,7 +214,7 @@ def test_foreign_pod_is_never_deleted(running_world: "NewWorld", become: Any) ->
 
 @pytest.mark.parametrize("policy", list(CompletedPods))
 def test_own_pod_that_appears_after_completion_is_deleted(
-    running_world: "NewWorld", policy: CompletedPods
+    running_world: NewWorld, policy: CompletedPods
 ) -> None:
     """Statement 40: none runs once its attempt completed. A2 keeps only what the status names."""
     world = running_world(role(tasks=1), completed_pods=policy)
@@ -234,7 +232,7 @@ def test_own_pod_that_appears_after_completion_is_deleted(
 # ConfigMaps
 
 
-def test_config_map_created_without_a_response_is_adopted(new_world: "NewWorld") -> None:
+def test_config_map_created_without_a_response_is_adopted(new_world: NewWorld) -> None:
     world = new_world(role(tasks=1))
     world.step()
     world.put_config_map(builders.config_map(world.framework, "lost"))
@@ -245,7 +243,7 @@ def test_config_map_created_without_a_response_is_adopted(new_world: "NewWorld")
     assert decision.actions == (CreatePod("worker", 0),)
 
 
-def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") -> None:
+def test_config_map_of_an_earlier_attempt_is_deleted(running_world: NewWorld) -> None:
     """The second attempt waits for the name, and adopts nothing."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
@@ -264,7 +262,7 @@ def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") 
     assert world.settle()[0] == CreateConfigMap()
 
 
-def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: "NewWorld") -> None:
+def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: NewWorld) -> None:
     """The ConfigMap in the status was deleted externally (-100); the other one is deleted, not adopted."""
     world = running_world(role(tasks=1))
     world.vanish_config_map()
@@ -276,7 +274,7 @@ def test_config_map_with_an_unexpected_uid_ends_the_attempt(running_world: "NewW
     assert (world.pods, world.config_map) == ({}, None)
 
 
-def test_config_map_that_appears_after_completion_is_deleted(new_world: "NewWorld") -> None:
+def test_config_map_that_appears_after_completion_is_deleted(new_world: NewWorld) -> None:
     """Its creation had no response, and the Framework was stopped meanwhile."""
     world = new_world(role(tasks=1))
     world.step()
@@ -291,7 +289,7 @@ def test_config_map_that_appears_after_completion_is_deleted(new_world: "NewWorl
 
 
 @pytest.fixture
-def second_world(new_world: "NewWorld") -> "World":
+def second_world(new_world: NewWorld) -> ObjectWorld:
     """A Framework whose ConfigMap name is used by a Framework of the other group with one running pod."""
     world = new_world(role(tasks=1))
     world.step()
@@ -310,7 +308,7 @@ def with_config_map_owner(theirs: Any) -> Any:
     return msgspec.structs.replace(theirs, metadata=metadata)
 
 
-def test_second_framework_of_the_same_name_waits(second_world: "World") -> None:
+def test_second_framework_of_the_same_name_waits(second_world: ObjectWorld) -> None:
     """The ConfigMap and pods of the first Framework are kept."""
     world = second_world
     for _ in range(3):
@@ -323,7 +321,7 @@ def test_second_framework_of_the_same_name_waits(second_world: "World") -> None:
         world.postponed["job-attempt"] = world.now
 
 
-def test_second_framework_starts_when_the_name_is_free(second_world: "World") -> None:
+def test_second_framework_starts_when_the_name_is_free(second_world: ObjectWorld) -> None:
     world = second_world
     world.step()
     world.vanish_config_map()
@@ -335,7 +333,7 @@ def test_second_framework_starts_when_the_name_is_free(second_world: "World") ->
     assert world.state() is State.ATTEMPT_PREPARING
 
 
-def test_second_framework_can_be_stopped(second_world: "World") -> None:
+def test_second_framework_can_be_stopped(second_world: ObjectWorld) -> None:
     world = second_world
     world.step()
     world.edit(execution_type=ExecutionType.STOP)
@@ -343,14 +341,14 @@ def test_second_framework_can_be_stopped(second_world: "World") -> None:
     assert (world.state(), world.code()) == (State.COMPLETED, -210)
 
 
-def test_second_framework_can_be_deleted(second_world: "World") -> None:
+def test_second_framework_can_be_deleted(second_world: ObjectWorld) -> None:
     world = second_world
     world.step()
     world.delete_framework()
     assert [action for action in world.settle() if action != RelistObjects()] == []
 
 
-def test_first_framework_ends_without_the_second_ones_pods(running_world: "NewWorld") -> None:
+def test_first_framework_ends_without_the_second_ones_pods(running_world: NewWorld) -> None:
     """A foreign pod with the same label does not block the deletion."""
     world = running_world(role(tasks=1))
     pod = with_metadata(pod_of(world, 0, "their-pod", phase="Running"), name="job-ps-0")

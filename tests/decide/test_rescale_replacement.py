@@ -1,16 +1,12 @@
 """Deleted tasks that the spec contains again are replaced by new ones (statements 38 and 40)."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from builders import role
+from tests.decide.object_world import NewWorld
 
 from windlass.decide.types import Action, CreatePod
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
-
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld
 
 
 def creations(actions: "tuple[Action, ...] | list[Action]") -> list[tuple[str, int]]:
@@ -21,7 +17,7 @@ def identities(tasks: tuple[TaskStatus, ...]) -> list[str | None]:
     return [task.instance_uid for task in tasks]
 
 
-def test_deleted_task_in_the_spec_again_is_replaced_not_reused(running_world: "NewWorld") -> None:
+def test_deleted_task_in_the_spec_again_is_replaced_not_reused(running_world: NewWorld) -> None:
     """Statements 38 and 40: what a user has seen of a rescale is committed."""
     world = running_world(role(tasks=2))
     doomed = world.task(1)
@@ -42,7 +38,7 @@ def test_deleted_task_in_the_spec_again_is_replaced_not_reused(running_world: "N
     assert world.doomed() == []
 
 
-def test_deleted_task_in_the_middle_is_replaced_while_later_ones_terminate(running_world: "NewWorld") -> None:
+def test_deleted_task_in_the_middle_is_replaced_while_later_ones_terminate(running_world: NewWorld) -> None:
     """Statement 38: 4 → 1 → 2. Task 1 comes back as another; 2 and 3 go."""
     world = running_world(role(tasks=4))
     old = world.task(1)
@@ -62,7 +58,7 @@ def test_deleted_task_in_the_middle_is_replaced_while_later_ones_terminate(runni
 
 
 @pytest.mark.parametrize("pause", [1, 0], ids=["seconds later", "within one instant"])
-def test_replaced_task_is_a_new_instance(running_world: "NewWorld", pause: int) -> None:
+def test_replaced_task_is_a_new_instance(running_world: NewWorld, pause: int) -> None:
     """Statements 4 and 38, over the whole way: zero tasks, then two again. An identity is fresh on any clock."""
     world = running_world(role(tasks=2), role("ps", 1))
     seen = set(identities(world.role().task_statuses))
@@ -80,7 +76,7 @@ def test_replaced_task_is_a_new_instance(running_world: "NewWorld", pause: int) 
         seen |= fresh
 
 
-def test_framework_scaled_to_nothing_waits(running_world: "NewWorld") -> None:
+def test_framework_scaled_to_nothing_waits(running_world: NewWorld) -> None:
     """Statement 17."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=0))
@@ -91,7 +87,7 @@ def test_framework_scaled_to_nothing_waits(running_world: "NewWorld") -> None:
     assert world.decide().wake_at is None
 
 
-def test_reverted_edit_that_was_not_observed_changes_nothing(running_world: "NewWorld") -> None:
+def test_reverted_edit_that_was_not_observed_changes_nothing(running_world: NewWorld) -> None:
     """Statement 40: only what was stored is committed."""
     world = running_world(role(tasks=2))
     before = world.status
@@ -102,7 +98,7 @@ def test_reverted_edit_that_was_not_observed_changes_nothing(running_world: "New
     assert world.status == before
 
 
-def test_completed_task_in_the_spec_again_waits_for_its_pod_name(running_world: "NewWorld") -> None:
+def test_completed_task_in_the_spec_again_waits_for_its_pod_name(running_world: NewWorld) -> None:
     """Statements 38 and 40, A1: the ended pod of the old instance goes before the new one's is created."""
     world = running_world(role(tasks=3, min_failed=-1))
     world.end(1, 0)

@@ -1,25 +1,22 @@
 """Deadlines of pending tasks and active Frameworks (A4)."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import builders
 import pytest
 from builders import at, role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import CreateConfigMap, CreatePod
 from windlass.model.completion import CompletionTypeAttribute
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
-
 PENDING_TOO_LONG, ACTIVE_TOO_LONG = -240, -250
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 
 
-def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
+def assert_ends_at(world: ObjectWorld, deadline: datetime, code: int) -> None:
     """The attempt ends exactly at the deadline, which is wake_at."""
     assert world.decide().wake_at == deadline
     world.now = deadline
@@ -36,7 +33,7 @@ def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
 
 
 @pytest.mark.parametrize("deadline", [1, 60, 86400])
-def test_pending_deadline_ends_the_attempt(pending_world: "NewWorld", deadline: int) -> None:
+def test_pending_deadline_ends_the_attempt(pending_world: NewWorld, deadline: int) -> None:
     """-240, Permanent, with the task in the message."""
     world = pending_world(role("chief", 1), role(tasks=3), pending_deadline_seconds=deadline)
     world.run(role="chief")
@@ -53,7 +50,7 @@ def test_pending_deadline_ends_the_attempt(pending_world: "NewWorld", deadline: 
     assert world.state() is State.COMPLETED
 
 
-def test_running_and_completed_tasks_are_not_pending(pending_world: "NewWorld") -> None:
+def test_running_and_completed_tasks_are_not_pending(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=2), pending_deadline_seconds=60)
     world.wait(59)
     world.run()
@@ -65,7 +62,7 @@ def test_running_and_completed_tasks_are_not_pending(pending_world: "NewWorld") 
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
-def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world: "NewWorld") -> None:
+def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world: NewWorld) -> None:
     """A task is pending while its pod is Pending or cannot be created."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.run()
@@ -76,7 +73,7 @@ def test_pending_deadline_applies_to_a_pod_that_cannot_be_created(pending_world:
     assert_ends_at(world, at(60), PENDING_TOO_LONG)
 
 
-def test_each_task_has_its_own_deadline(pending_world: "NewWorld") -> None:
+def test_each_task_has_its_own_deadline(pending_world: NewWorld) -> None:
     """A task added later has the full time."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.run()
@@ -87,7 +84,7 @@ def test_each_task_has_its_own_deadline(pending_world: "NewWorld") -> None:
     assert_ends_at(world, at(110), PENDING_TOO_LONG)
 
 
-def test_pending_deadline_restarts_with_a_task_retry(pending_world: "NewWorld") -> None:
+def test_pending_deadline_restarts_with_a_task_retry(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=2, retry=ALWAYS), pending_deadline_seconds=60)
     world.run()
     world.settle()
@@ -98,7 +95,7 @@ def test_pending_deadline_restarts_with_a_task_retry(pending_world: "NewWorld") 
     assert_ends_at(world, at(560), PENDING_TOO_LONG)
 
 
-def test_retry_delay_is_not_pending_time(pending_world: "NewWorld") -> None:
+def test_retry_delay_is_not_pending_time(pending_world: NewWorld) -> None:
     """The task waits for its retry, not for resources."""
     delayed = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=600, max_sec=600))
     world = pending_world(role(tasks=2, retry=delayed), pending_deadline_seconds=60)
@@ -112,7 +109,7 @@ def test_retry_delay_is_not_pending_time(pending_world: "NewWorld") -> None:
     assert world.code() is None
 
 
-def test_framework_without_a_config_map_has_no_pending_tasks(new_world: "NewWorld") -> None:
+def test_framework_without_a_config_map_has_no_pending_tasks(new_world: NewWorld) -> None:
     """Neither a waiting Framework nor one without a name has pending tasks."""
     world = new_world(role(tasks=1), pending_deadline_seconds=60, execution_type=ExecutionType.CREATE)
     world.settle()
@@ -124,7 +121,7 @@ def test_framework_without_a_config_map_has_no_pending_tasks(new_world: "NewWorl
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
-def test_pending_deadline_set_later_applies_to_pending_tasks(pending_world: "NewWorld") -> None:
+def test_pending_deadline_set_later_applies_to_pending_tasks(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=1))
     assert world.decide().wake_at is None
     world.wait(10)
@@ -136,7 +133,7 @@ def test_pending_deadline_set_later_applies_to_pending_tasks(pending_world: "New
 
 
 @pytest.mark.parametrize("deadline", [1, 3600])
-def test_active_deadline_ends_the_framework(running_world: "NewWorld", deadline: int) -> None:
+def test_active_deadline_ends_the_framework(running_world: NewWorld, deadline: int) -> None:
     """-250, Permanent."""
     world = running_world(role(tasks=2), active_deadline_seconds=deadline)
     assert_ends_at(world, at(deadline), ACTIVE_TOO_LONG)
@@ -148,7 +145,7 @@ def test_active_deadline_ends_the_framework(running_world: "NewWorld", deadline:
     assert world.state() is State.COMPLETED
 
 
-def test_active_deadline_covers_all_attempts(running_world: "NewWorld") -> None:
+def test_active_deadline_covers_all_attempts(running_world: NewWorld) -> None:
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=ALWAYS)
     for _ in range(3):
         world.wait(30)
@@ -169,7 +166,7 @@ def test_active_deadline_covers_all_attempts(running_world: "NewWorld") -> None:
         RetryPolicySpec(fancy_retry_policy=True, max_retry_count=9),
     ],
 )
-def test_no_attempt_follows_the_active_deadline(running_world: "NewWorld", policy: RetryPolicySpec) -> None:
+def test_no_attempt_follows_the_active_deadline(running_world: NewWorld, policy: RetryPolicySpec) -> None:
     """The deadline covers all attempts: another one would have no time left."""
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=policy)
     world.wait(100)
@@ -179,7 +176,7 @@ def test_no_attempt_follows_the_active_deadline(running_world: "NewWorld", polic
 
 
 @pytest.mark.parametrize("held_for", [1, 5000])
-def test_suspended_time_is_not_active_time(running_world: "NewWorld", held_for: int) -> None:
+def test_suspended_time_is_not_active_time(running_world: NewWorld, held_for: int) -> None:
     """60 of 100 seconds are used before the suspension; 40 are left after it."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
@@ -197,7 +194,7 @@ def test_suspended_time_is_not_active_time(running_world: "NewWorld", held_for: 
     assert_ends_at(world, at(100 + held_for), ACTIVE_TOO_LONG)
 
 
-def test_time_of_two_suspensions_is_not_active_time(running_world: "NewWorld") -> None:
+def test_time_of_two_suspensions_is_not_active_time(running_world: NewWorld) -> None:
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(2):
         world.wait(10)
@@ -211,7 +208,7 @@ def test_time_of_two_suspensions_is_not_active_time(running_world: "NewWorld") -
     assert_ends_at(world, at(100 + 600), ACTIVE_TOO_LONG)
 
 
-def test_time_before_the_start_is_not_active_time(new_world: "NewWorld") -> None:
+def test_time_before_the_start_is_not_active_time(new_world: NewWorld) -> None:
     """With Create, it has not started."""
     world = new_world(role(tasks=1), active_deadline_seconds=100, execution_type=ExecutionType.CREATE)
     world.settle()
@@ -225,7 +222,7 @@ def test_time_before_the_start_is_not_active_time(new_world: "NewWorld") -> None
     assert_ends_at(world, at(5100), ACTIVE_TOO_LONG)
 
 
-def test_retry_delay_is_active_time(running_world: "NewWorld") -> None:
+def test_retry_delay_is_active_time(running_world: NewWorld) -> None:
     """It ends at the deadline, without another attempt."""
     delayed = RetryPolicySpec(max_retry_count=9, retry_backoff=RetryBackoff(initial_sec=900, max_sec=900))
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=delayed)
@@ -241,7 +238,7 @@ def test_retry_delay_is_active_time(running_world: "NewWorld") -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_completed_framework_has_no_deadlines(running_world: "NewWorld", exit_code: int) -> None:
+def test_completed_framework_has_no_deadlines(running_world: NewWorld, exit_code: int) -> None:
     world = running_world(
         role(tasks=1),
         active_deadline_seconds=100,
@@ -256,7 +253,7 @@ def test_completed_framework_has_no_deadlines(running_world: "NewWorld", exit_co
     assert world.status == before
 
 
-def test_deadline_does_not_end_an_ending_attempt(running_world: "NewWorld") -> None:
+def test_deadline_does_not_end_an_ending_attempt(running_world: NewWorld) -> None:
     """Statements 15 and 16: the deadline passes while its pods go."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.end(0, 0)
@@ -267,13 +264,13 @@ def test_deadline_does_not_end_an_ending_attempt(running_world: "NewWorld") -> N
     assert (world.state(), world.code()) == (State.COMPLETED, 0)
 
 
-def test_wake_at_is_the_earlier_deadline(pending_world: "NewWorld") -> None:
+def test_wake_at_is_the_earlier_deadline(pending_world: NewWorld) -> None:
     world = pending_world(role(tasks=1), active_deadline_seconds=30, pending_deadline_seconds=60)
     assert_ends_at(world, at(30), ACTIVE_TOO_LONG)
 
 
 @pytest.mark.parametrize("held_for", [0.4, 0.6, 1.5])
-def test_short_suspensions_do_not_advance_the_deadline(running_world: "NewWorld", held_for: float) -> None:
+def test_short_suspensions_do_not_advance_the_deadline(running_world: NewWorld, held_for: float) -> None:
     """Five suspensions of less than two seconds, none of them whole; times are stored in whole seconds."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(5):
@@ -288,7 +285,7 @@ def test_short_suspensions_do_not_advance_the_deadline(running_world: "NewWorld"
     assert wake_at > at(100 + 5 * held_for - 1)
 
 
-def test_pending_deadline_restarts_after_a_suspension(running_world: "NewWorld") -> None:
+def test_pending_deadline_restarts_after_a_suspension(running_world: NewWorld) -> None:
     """Its task statuses are older than its pending time."""
     world = running_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(suspend=True)
@@ -300,7 +297,7 @@ def test_pending_deadline_restarts_after_a_suspension(running_world: "NewWorld")
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
-def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: "NewWorld") -> None:
+def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: NewWorld) -> None:
     """60 of 100 seconds are used when it is suspended; the time in which its pods terminate does not count."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.wait(60)
@@ -312,7 +309,7 @@ def test_deadline_does_not_pass_while_suspended_pods_terminate(running_world: "N
     assert world.decide().wake_at is None
 
 
-def test_running_task_does_not_extend_the_pending_deadline_of_another(pending_world: "NewWorld") -> None:
+def test_running_task_does_not_extend_the_pending_deadline_of_another(pending_world: NewWorld) -> None:
     """The deadline of *one* task does not depend on others: the Framework starts to run meanwhile."""
     world = pending_world(role(tasks=1), pending_deadline_seconds=60)
     world.edit(role(tasks=2))
@@ -326,7 +323,7 @@ def test_running_task_does_not_extend_the_pending_deadline_of_another(pending_wo
 
 
 def test_resumed_framework_waiting_for_its_name_wakes_at_its_deadline(
-    running_world: "NewWorld",
+    running_world: NewWorld,
 ) -> None:
     """Core contract: wake_at is the earliest deadline, also where the decision asks for nothing else."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)

@@ -1,17 +1,13 @@
 """Rescaling a running Framework: tasks added, deleted and dropped (statements 36, 38, 40)."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from builders import role
+from tests.decide.object_world import NewWorld, ObjectWorld
 
 from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeletePod, RelistObjects
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
-
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld, World
 
 DELETE_TASK_REQUESTED = -230
 
@@ -34,7 +30,7 @@ def identities(tasks: tuple[TaskStatus, ...]) -> list[str | None]:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 5), (0, 1)])
 def test_new_tasks_are_stored_by_the_decision_that_creates_their_pods(
-    new_world: "NewWorld", before: int, after: int
+    new_world: NewWorld, before: int, after: int
 ) -> None:
     """Statement 36: tasks are added in AttemptCreationPending; a decision's status is stored before it acts."""
     world = new_world(role(tasks=before))
@@ -55,7 +51,7 @@ def test_new_tasks_are_stored_by_the_decision_that_creates_their_pods(
     assert len(set(identities(world.role().task_statuses))) == after
 
 
-def test_new_tasks_of_an_attempt_without_its_config_map_have_no_pods_yet(new_world: "NewWorld") -> None:
+def test_new_tasks_of_an_attempt_without_its_config_map_have_no_pods_yet(new_world: NewWorld) -> None:
     """Statement 36: the task is stored; its pod has to wait for its owner."""
     world = new_world(role(tasks=1))
     world.step()
@@ -65,7 +61,7 @@ def test_new_tasks_of_an_attempt_without_its_config_map_have_no_pods_yet(new_wor
     assert world.indices() == [0, 1]
 
 
-def test_added_role_gets_its_tasks(running_world: "NewWorld") -> None:
+def test_added_role_gets_its_tasks(running_world: NewWorld) -> None:
     """Statement 36: a role that appears in the spec is a role that is scaled up from nothing."""
     world = running_world(role(tasks=1))
     old = world.role()
@@ -78,7 +74,7 @@ def test_added_role_gets_its_tasks(running_world: "NewWorld") -> None:
     assert world.status.summary.tasks == 3
 
 
-def test_role_added_before_another_keeps_the_order_of_the_status(running_world: "NewWorld") -> None:
+def test_role_added_before_another_keeps_the_order_of_the_status(running_world: NewWorld) -> None:
     """Statement 40: the order of the roles in the spec is of no matter to those that run."""
     world = running_world(role(tasks=2))
     old = world.role()
@@ -95,7 +91,7 @@ def test_role_added_before_another_keeps_the_order_of_the_status(running_world: 
     ("before", "after", "doomed"), [(4, 3, [3]), (4, 2, [2, 3]), (2, 0, [0, 1]), (1, 0, [0])]
 )
 def test_scale_down_deletes_highest_indexes_first(
-    running_world: "NewWorld", before: int, after: int, doomed: list[int]
+    running_world: NewWorld, before: int, after: int, doomed: list[int]
 ) -> None:
     """Statements 36 and 41: marked with -230 and deleted by UID, by one decision, so stored before any delete."""
     world = running_world(role(tasks=before))
@@ -113,7 +109,7 @@ def test_scale_down_deletes_highest_indexes_first(
     assert world.role().task_statuses[:after] == kept
 
 
-def test_deleted_task_ends_before_it_is_dropped(running_world: "NewWorld") -> None:
+def test_deleted_task_ends_before_it_is_dropped(running_world: NewWorld) -> None:
     """Statements 10 and 38: Pending, Requested, Deleting, then dropped from the tail."""
     world = running_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -138,7 +134,7 @@ def test_deleted_task_ends_before_it_is_dropped(running_world: "NewWorld") -> No
     ids=["none", "not the tail", "the tail", "both"],
 )
 def test_completed_deleted_tasks_are_dropped_from_the_end_only(
-    running_world: "NewWorld", gone: tuple[int, ...], left: list[int]
+    running_world: NewWorld, gone: tuple[int, ...], left: list[int]
 ) -> None:
     """Statement 38: an index never moves."""
     world = running_world(role(tasks=4))
@@ -150,7 +146,7 @@ def test_completed_deleted_tasks_are_dropped_from_the_end_only(
     assert world.indices() == left
 
 
-def test_deleted_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld") -> None:
+def test_deleted_task_without_a_pod_is_dropped_at_once(pending_world: NewWorld) -> None:
     """Statement 38. There is nothing to wait for: its pod could not be created for want of quota."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -161,7 +157,7 @@ def test_deleted_task_without_a_pod_is_dropped_at_once(pending_world: "NewWorld"
     assert world.indices() == [0]
 
 
-def test_deleted_task_with_an_uncertain_pod_is_listed_first(pending_world: "NewWorld") -> None:
+def test_deleted_task_with_an_uncertain_pod_is_listed_first(pending_world: NewWorld) -> None:
     """Statement 40: a task is deleted only when it is known that none of its pods runs."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -188,7 +184,7 @@ def test_deleted_task_with_an_uncertain_pod_is_listed_first(pending_world: "NewW
     assert sorted(world.pods) == ["job-worker-0"]
 
 
-def test_pod_that_appears_after_its_task_was_dropped_is_deleted(pending_world: "NewWorld") -> None:
+def test_pod_that_appears_after_its_task_was_dropped_is_deleted(pending_world: NewWorld) -> None:
     """Statements 40 and 44: a pod of ours that no task asks for."""
     world = pending_world(role(tasks=1))
     world.edit(role(tasks=2))
@@ -206,7 +202,7 @@ def test_pod_that_appears_after_its_task_was_dropped_is_deleted(pending_world: "
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_completed_deleted_task_keeps_its_completion(running_world: "NewWorld", exit_code: int) -> None:
+def test_completed_deleted_task_keeps_its_completion(running_world: NewWorld, exit_code: int) -> None:
     """Statement 38: at the tail there is nothing to wait for, so it goes at once, and its ended pod with it (A1).
 
     Statement 16: where it is not at the tail it stays, and its completionStatus does not change.
@@ -230,7 +226,7 @@ def test_completed_deleted_task_keeps_its_completion(running_world: "NewWorld", 
     assert sorted(world.pods) == ["job-worker-0"]
 
 
-def test_deleted_task_is_not_retried(running_world: "NewWorld") -> None:
+def test_deleted_task_is_not_retried(running_world: NewWorld) -> None:
     """Statements 24 and 37: neither a retry policy of -2 nor a retry that is due brings it back."""
     always = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=50, max_sec=50))
     world = running_world(role(tasks=2, retry=always))
@@ -244,7 +240,7 @@ def test_deleted_task_is_not_retried(running_world: "NewWorld") -> None:
     assert world.indices() == [0]
 
 
-def test_deleted_role_is_dropped_when_empty(running_world: "NewWorld") -> None:
+def test_deleted_role_is_dropped_when_empty(running_world: NewWorld) -> None:
     """Statements 36 and 38: as if scaled to zero, and its status is gone with its last task."""
     world = running_world(role(tasks=2), role("ps", 2))
     world.edit(role(tasks=2))
@@ -262,7 +258,7 @@ def test_deleted_role_is_dropped_when_empty(running_world: "NewWorld") -> None:
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_deleted_role_without_tasks_is_dropped_at_once(running_world: "NewWorld") -> None:
+def test_deleted_role_without_tasks_is_dropped_at_once(running_world: NewWorld) -> None:
     world = running_world(role(tasks=1), role("ps", 0))
     assert world.roles() == ["worker", "ps"]
     world.edit(role(tasks=1))
@@ -273,7 +269,7 @@ def test_deleted_role_without_tasks_is_dropped_at_once(running_world: "NewWorld"
 # When
 
 
-def test_rescale_together_with_other_edits(running_world: "NewWorld") -> None:
+def test_rescale_together_with_other_edits(running_world: NewWorld) -> None:
     """Statement 40: one update scales, adds, deletes, and changes a template and a timeout."""
     world = running_world(role(tasks=3), role("ps", 1))
     kept = world.role().task_statuses[:1]
@@ -296,18 +292,18 @@ def test_rescale_together_with_other_edits(running_world: "NewWorld") -> None:
     assert {name: world.indices(name) for name in world.roles()} == {"worker": [0], "evaluator": [0]}
 
 
-def _ending(world: "World") -> None:
+def _ending(world: ObjectWorld) -> None:
     world.end(0, 1)
     world.step()
 
 
-def _completed(world: "World") -> None:
+def _completed(world: ObjectWorld) -> None:
     world.end(0, 1)
     world.finish()
 
 
 @pytest.mark.parametrize("reach", [_ending, _completed], ids=["deletion pending", "completed"])
-def test_ending_attempt_is_not_rescaled(running_world: "NewWorld", reach: "object") -> None:
+def test_ending_attempt_is_not_rescaled(running_world: NewWorld, reach: "object") -> None:
     """Statement 15."""
     assert callable(reach)
     world = running_world(role(tasks=2))
@@ -319,7 +315,7 @@ def test_ending_attempt_is_not_rescaled(running_world: "NewWorld", reach: "objec
         assert world.role() == before
 
 
-def test_next_attempt_has_the_tasks_of_the_current_spec(running_world: "NewWorld") -> None:
+def test_next_attempt_has_the_tasks_of_the_current_spec(running_world: NewWorld) -> None:
     """Statements 15 and 29: what was not taken up while the attempt ended is in the next one."""
     world = running_world(role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1))
     seen = set(identities(world.role().task_statuses))
@@ -333,7 +329,7 @@ def test_next_attempt_has_the_tasks_of_the_current_spec(running_world: "NewWorld
 
 
 @pytest.mark.parametrize("tasks", [0, 1, 3])
-def test_waiting_framework_has_the_tasks_of_its_spec(new_world: "NewWorld", tasks: int) -> None:
+def test_waiting_framework_has_the_tasks_of_its_spec(new_world: NewWorld, tasks: int) -> None:
     """Statements 35 and 36: all task statuses are present, whatever the spec has become."""
     world = new_world(role(tasks=2), execution_type=ExecutionType.CREATE)
     world.settle()

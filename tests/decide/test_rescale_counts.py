@@ -1,22 +1,16 @@
 """Deleted tasks do not count (statement 37)."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from builders import role
+from tests.decide.object_world import NewWorld
 
 from windlass.model.framework import TaskRoleSpec
 from windlass.model.states import State
 from windlass.model.status import Summary
 
-if TYPE_CHECKING:
-    from tests.decide.objects.conftest import NewWorld
-
 
 @pytest.mark.parametrize("exit_code", [1, 137])
-def test_failure_of_a_deleted_task_does_not_fail_the_attempt(
-    running_world: "NewWorld", exit_code: int
-) -> None:
+def test_failure_of_a_deleted_task_does_not_fail_the_attempt(running_world: NewWorld, exit_code: int) -> None:
     world = running_world(role(tasks=2, min_failed=1))
     world.edit(role(tasks=1, min_failed=1))
     world.settle()
@@ -27,7 +21,7 @@ def test_failure_of_a_deleted_task_does_not_fail_the_attempt(
     assert world.indices() == [0]
 
 
-def test_success_of_a_deleted_task_does_not_complete_the_attempt(running_world: "NewWorld") -> None:
+def test_success_of_a_deleted_task_does_not_complete_the_attempt(running_world: NewWorld) -> None:
     world = running_world(role(tasks=3, min_succeeded=1))
     world.edit(role(tasks=2, min_succeeded=1))
     world.settle()
@@ -37,7 +31,7 @@ def test_success_of_a_deleted_task_does_not_complete_the_attempt(running_world: 
     assert world.code() is None
 
 
-def test_earlier_failure_of_a_deleted_task_does_not_count(running_world: "NewWorld") -> None:
+def test_earlier_failure_of_a_deleted_task_does_not_count(running_world: NewWorld) -> None:
     world = running_world(role(tasks=3, min_failed=2))
     world.end(2, 1)
     world.settle()
@@ -57,7 +51,7 @@ def test_earlier_failure_of_a_deleted_task_does_not_count(running_world: "NewWor
     ids=["the role is deleted", "the role is scaled to zero"],
 )
 def test_attempt_does_not_wait_for_deleted_tasks(
-    running_world: "NewWorld", smaller: tuple[TaskRoleSpec, ...]
+    running_world: NewWorld, smaller: tuple[TaskRoleSpec, ...]
 ) -> None:
     """Statements 32 and 37: all tasks that count have completed. Those that went keep -230, and get no -220."""
     world = running_world(role(tasks=1), role("ps", 1))
@@ -73,7 +67,7 @@ def test_attempt_does_not_wait_for_deleted_tasks(
     assert world.pods == {}
 
 
-def test_running_deleted_task_does_not_make_the_framework_run(pending_world: "NewWorld") -> None:
+def test_running_deleted_task_does_not_make_the_framework_run(pending_world: NewWorld) -> None:
     """Statements 12 and 37."""
     world = pending_world(role(tasks=2))
     world.edit(role(tasks=1))
@@ -87,7 +81,7 @@ def test_running_deleted_task_does_not_make_the_framework_run(pending_world: "Ne
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_framework_stays_running_when_its_running_tasks_are_deleted(pending_world: "NewWorld") -> None:
+def test_framework_stays_running_when_its_running_tasks_are_deleted(pending_world: NewWorld) -> None:
     """Statement 12: never back."""
     world = pending_world(role(tasks=2))
     world.run(1)
@@ -98,7 +92,7 @@ def test_framework_stays_running_when_its_running_tasks_are_deleted(pending_worl
     assert world.state() is State.ATTEMPT_RUNNING
 
 
-def test_summary_excludes_deleted_tasks(running_world: "NewWorld") -> None:
+def test_summary_excludes_deleted_tasks(running_world: NewWorld) -> None:
     """A6 and statement 37."""
     world = running_world(role(tasks=5, min_failed=-1))
     world.end(3, 0)
@@ -110,7 +104,7 @@ def test_summary_excludes_deleted_tasks(running_world: "NewWorld") -> None:
     assert world.status.summary == Summary(tasks=2, running=2, succeeded=0, failed=0)
 
 
-def test_deleted_task_has_no_pending_deadline(pending_world: "NewWorld") -> None:
+def test_deleted_task_has_no_pending_deadline(pending_world: NewWorld) -> None:
     """A4 and statement 37: the pending deadline does not apply to deleted tasks."""
     world = pending_world(role(tasks=2), pending_deadline_seconds=60)
     world.run(0)
@@ -125,7 +119,7 @@ def test_deleted_task_has_no_pending_deadline(pending_world: "NewWorld") -> None
 
 @pytest.mark.parametrize(("before", "after"), [(None, 5), (5, None), (5, 0), (5, 9)])
 def test_graceful_timeout_follows_the_spec(
-    running_world: "NewWorld", before: int | None, after: int | None
+    running_world: NewWorld, before: int | None, after: int | None
 ) -> None:
     """Statement 39: copied into the role's status, by a decision of its own if need be."""
     world = running_world(role(tasks=1, graceful_timeout=before))
@@ -133,3 +127,30 @@ def test_graceful_timeout_follows_the_spec(
     world.edit(role(tasks=1, graceful_timeout=after))
     assert world.step().actions == ()
     assert world.role().pod_graceful_deletion_timeout_sec == after
+
+
+def test_completed_task_below_a_terminating_one_does_not_fail_the_attempt(running_world: NewWorld) -> None:
+    world = running_world(role(tasks=3, min_failed=1))
+    world.edit(role(tasks=1, min_failed=1))
+    world.settle()
+    world.vanish("job-worker-1")
+    world.settle()
+    assert world.task(1).state is State.COMPLETED
+    assert world.indices() == [0, 1, 2]
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
+
+
+def test_attempt_waits_for_the_replacement_of_a_deleted_task(running_world: NewWorld) -> None:
+    world = running_world(role(tasks=2))
+    world.edit(role(tasks=1))
+    world.settle()
+    world.edit(role(tasks=2))
+    world.end(0, 0)
+    world.settle()
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
+    world.vanish()
+    world.settle()
+    world.run(1)
+    world.end(1, 0)
+    world.finish()
+    assert (world.state(), world.code()) == (State.COMPLETED, 0)
