@@ -165,7 +165,8 @@ def test_liveness_kill_leaves_other_containers_running(place: Place) -> None:
     run = "trap 'exit 5' TERM; echo up; sleep 100000 & wait"
     dead = container(run, livenessProbe={"exec": {"command": ["false"]}, **QUICK})
     pod = place.start(dead, container(FOREVER, "other"))
-    seen = pod.wait("to lose it", lambda seen: seen.terminated())
+    # The pod is Pending until the other container has started, which may be after the kill.
+    seen = pod.wait("to lose it", lambda seen: seen.terminated() and seen.phase != "Pending")
     assert (seen.phase, seen.exit_code()) == ("Running", 5)
     assert pod.event("Killing")["message"] == "Container main failed liveness probe"
 

@@ -170,7 +170,7 @@ async def main():
     async with connection.connected(kubeconfig) as here:
         to_upload = items.gather({"": [Path(source)]})
         to = shares.parse(share)
-        await pod_target.upload(here, to, to_upload, name="upload-killed", watch=ProgressCallbacks(on_sent=moved))
+        await pod_target.upload(here, to, to_upload, name="upload-killed", callbacks=ProgressCallbacks(on_sent=moved))
 
 asyncio.run(main())
 """
