@@ -51,7 +51,7 @@ def test_later_client_gets_all_reports(pod: Pod) -> None:
 
 
 def of(said: object) -> str:
-    return getattr(said, "container", "")
+    return getattr(said, "run_id", "")
 
 
 def started_of(pod: Pod, run_id: str) -> Started:
