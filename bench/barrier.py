@@ -132,9 +132,9 @@ def ends(children: Sequence[int]) -> list[float]:
 
 def watches(port: str) -> int:
     """Return the number of open connections to the API server."""
-    wanted = f":{int(port):04X}"
+    local_port = f":{int(port):04X}"
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(line.split()[2].endswith(wanted) and line.split()[3] == "01" for line in lines)
+    return sum(line.split()[2].endswith(local_port) and line.split()[3] == "01" for line in lines)
 
 
 async def prepared(kubeconfig: Path, tasks: int) -> list[dict[str, object]]:

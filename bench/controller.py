@@ -193,13 +193,15 @@ def idle(sheet: Sheet, folder: Path, count: int, seconds: float) -> None:
         before = controller.requests()
         time.sleep(seconds)
         after = controller.requests()
-        made = {
+        counts = {
             what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)
         }
         others = sum(
-            number for what, number in made.items() if not what.startswith("watch ") and "leases" not in what
+            number
+            for what, number in counts.items()
+            if not what.startswith("watch ") and "leases" not in what
         )
-        note = ", ".join(f"{number:.0f} {what}" for what, number in sorted(made.items()))
+        note = ", ".join(f"{number:.0f} {what}" for what, number in sorted(counts.items()))
         sheet.add(f"{count:,} running: requests in {seconds:g} s idle", others, "", aim=0, note=note)
         sheet.add(f"{count:,} running: memory", controller.memory("VmRSS"), "MB", aim=160)
         controller.stop()

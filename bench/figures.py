@@ -216,8 +216,8 @@ def this_run() -> Run:
 
 def _cpu() -> str:
     """Return the CPU model, or the architecture if the kernel does not report it."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else []
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [each.partition(":")[2].strip() for each in lines if each.startswith("model name")]
     return models[0] if models else platform.machine()
 

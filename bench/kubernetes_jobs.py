@@ -63,9 +63,9 @@ class Place:
             requests.create(resource, self._namespace, json.dumps(body).encode()), LONGEST_WAIT
         )
 
-    async def seen(self, resource: Resource, wanted: list[str], stage: str) -> float:
+    async def seen(self, resource: Resource, object_names: list[str], stage: str) -> float:
         """Return when the last of the objects was seen in the phase."""
-        keys = [(resource, name, stage) for name in wanted]
+        keys = [(resource, name, stage) for name in object_names]
         await self._until(lambda: all(key in self._seen for key in keys))
         return max(self._seen[key] for key in keys)
 
@@ -88,15 +88,15 @@ async def place() -> AsyncIterator[Place]:
     async with Transport(await access.load()) as transport:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await transport.send(requests.create(NAMESPACES, "", json.dumps(body).encode()), LONGEST_WAIT)
-        made = Place(transport, name)
+        new_place = Place(transport, name)
         followers = [
-            Reflector(transport, resource, namespace=name, receive=made.receiver(resource))
+            Reflector(transport, resource, namespace=name, receive=new_place.receiver(resource))
             for resource in (PODS, FRAMEWORKS)
         ]
         following = [asyncio.create_task(follower.run()) for follower in followers]
         try:
             await asyncio.gather(*(follower.listed.wait() for follower in followers))
-            yield made
+            yield new_place
         finally:
             for task in following:
                 task.cancel()
@@ -109,13 +109,14 @@ async def place() -> AsyncIterator[Place]:
 
 async def bare_pods(where: Place, name: str, tasks: int) -> float:
     """Return the seconds from before the first creation until all have succeeded."""
-    wanted = [f"{name}-{index}" for index in range(tasks)]
+    object_names = [f"{name}-{index}" for index in range(tasks)]
     bodies = [
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": each}, "spec": pod_spec()} for each in wanted
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": each}, "spec": pod_spec()}
+        for each in object_names
     ]
     began = time.perf_counter()
     await asyncio.gather(*(where.create(PODS, body) for body in bodies))
-    return await where.seen(PODS, wanted, "Succeeded") - began
+    return await where.seen(PODS, object_names, "Succeeded") - began
 
 
 def job(completed_pods: str) -> Measure:

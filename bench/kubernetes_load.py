@@ -34,7 +34,7 @@ BEGIN = "<!-- measured -->"
 END = "<!-- end of what was measured -->"
 
 
-def rivals(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
+def contenders_for(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
     """Return the contenders to compare with. Jobs keep their pods, so they are compared with jobs whose pods are kept.
     A controller without `completedPods` removes them."""
     found = [contenders.WINDLASS]
@@ -51,7 +51,7 @@ def measure(chosen: list[Scenario], commands: list[str], only: str, run: str) ->
     results = []
     for scenario in chosen:
         for pods in scenario.pods:
-            for contender in rivals(scenario, pods, commands):
+            for contender in contenders_for(scenario, pods, commands):
                 if only in contender.name:
                     with stages.stage() as stage:
                         try:
@@ -98,8 +98,8 @@ def publish() -> None:
     where, verdicts = (
         "\n".join(f"* {line}" for line in lines) for lines in (report.runs(results), report.verdicts(results))
     )
-    made = f"\n{where}\n{report.table(results)}\n{verdicts}\n"
-    page.write_text(f"{before}{mark}{made}{end}{after}")
+    section = f"\n{where}\n{report.table(results)}\n{verdicts}\n"
+    page.write_text(f"{before}{mark}{section}{end}{after}")
 
 
 def main() -> int:
@@ -117,17 +117,17 @@ def main() -> int:
     parser.add_argument("--contender", default="", help="only those whose name holds this")
     parser.add_argument("--no-save", action="store_true", help="do not update the stored results")
     arguments = parser.parse_args()
-    wanted = [
+    selected = [
         scenario
         for scenario in scenarios.ALL
         if not arguments.scenario or any(part in scenario.name for part in arguments.scenario)
     ]
-    if not wanted:
+    if not selected:
         parser.error(f"unknown scenario; known: {', '.join(each.name for each in scenarios.ALL)}")
     try:
         with kubernetes_api.serve() as api:
             run = described(api.version)
-        results = measure(wanted, arguments.controller, arguments.contender, run)
+        results = measure(selected, arguments.controller, arguments.contender, run)
     except (programs.StartError, kubernetes_binaries.BinariesError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -94,27 +94,29 @@ def metrics() -> bytes:
     return msgspec.json.encode({"items": items})
 
 
-def news() -> list[tuple[bytes, bytes]]:
+def prepare_updates() -> list[tuple[bytes, bytes]]:
     """Prepare the events before measuring."""
     states = ["AttemptRunning"] * TASKS
-    made = []
+    prepared = []
     for _ in range(20):
         for index in random.sample(range(TASKS), 5):
             states[index] = random.choice(("AttemptRunning", "AttemptPreparing", "AttemptDeleting"))
-        made.append((msgspec.json.encode(framework(states)), metrics()))
-    return made
+        prepared.append((msgspec.json.encode(framework(states)), metrics()))
+    return prepared
 
 
-async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple[bytes, bytes]]) -> None:
+async def send_updates(
+    screen: Screen, job: Manifest, seconds: float, updates: list[tuple[bytes, bytes]]
+) -> None:
     loop = asyncio.get_running_loop()
     screen.attach(loop, lambda: None)
     end = loop.time() + seconds
 
     async def changes() -> None:
         for number in range(10**9):
-            screen.update_status(job, codec.decode_framework(told[number % len(told)][0]))
+            screen.update_status(job, codec.decode_framework(updates[number % len(updates)][0]))
             if number % round(USAGE_SECONDS / CHANGES_SECONDS) == 0:
-                screen.update_usage(usage.decode(told[number % len(told)][1]))
+                screen.update_usage(usage.decode(updates[number % len(updates)][1]))
             await asyncio.sleep(CHANGES_SECONDS)
 
     async def lines() -> None:
@@ -142,7 +144,7 @@ async def happen(screen: Screen, job: Manifest, seconds: float, told: list[tuple
 
 def measured(size: Size, seconds: float) -> tuple[float, int]:
     """Return the percentage of a core and the bytes per second."""
-    told = news()
+    updates = prepare_updates()
     roles = [{"name": "worker", "taskNumber": TASKS}]
     job = Manifest({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
     master, slave = os.openpty()
@@ -151,7 +153,7 @@ def measured(size: Size, seconds: float) -> tuple[float, int]:
         with open(slave, "wb") as stream:  # noqa: PTH123 — a descriptor
             screen = Screen(stream, [job], Style(width=10), has_colours=True, size=lambda: size)
             began, used = time.monotonic(), time.process_time()
-            asyncio.run(happen(screen, job, seconds, told))
+            asyncio.run(send_updates(screen, job, seconds, updates))
             percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
             screen.finish()
         written = int(terminal.communicate()[0])

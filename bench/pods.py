@@ -85,9 +85,9 @@ class Client:
         }
         await self._transport.send(requests.create(PODS, NAMESPACE, json.dumps(body).encode()))
 
-    async def seen(self, wanted: Iterable[str], phase: str) -> float:
+    async def seen(self, pod_names: Iterable[str], phase: str) -> float:
         """Return when the last of them was seen in the phase."""
-        keys = [(name, phase) for name in wanted]
+        keys = [(name, phase) for name in pod_names]
         async with asyncio.timeout(LONGEST_WAIT):
             while not all(key in self._seen for key in keys):
                 self._news.clear()
@@ -125,11 +125,11 @@ async def one_after_the_other(daemon: Daemon, count: int) -> list[float]:
 
 
 async def at_once(daemon: Daemon, count: int, command: Sequence[str], phase: str) -> float:
-    wanted = [f"pod-{number}" for number in range(count)]
+    pod_names = [f"pod-{number}" for number in range(count)]
     async with client_of(daemon) as client:
         began = time.perf_counter()
-        await asyncio.gather(*(client.create(name, command) for name in wanted))
-        return await client.seen(wanted, phase) - began
+        await asyncio.gather(*(client.create(name, command) for name in pod_names))
+        return await client.seen(pod_names, phase) - began
 
 
 # Reference values of the machine

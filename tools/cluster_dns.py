@@ -78,12 +78,12 @@ async def reply(zone: Zone, upstream: Upstream | None, wire: bytes, by_udp: bool
         if upstream is None or query is None or not answers.belongs_elsewhere(query, zone):
             return answers.answer(wire, zone, by_udp=by_udp)
         try:
-            told, _ = await dns.asyncquery.udp_with_fallback(
+            response, _ = await dns.asyncquery.udp_with_fallback(
                 query, upstream.address, UPSTREAM_SECONDS, upstream.port
             )
         except (dns.exception.DNSException, OSError):
-            told = answers.failure(query)
-        return answers.packed(query, told, by_udp=by_udp)
+            response = answers.failure(query)
+        return answers.packed(query, response, by_udp=by_udp)
     except Exception:
         log.exception("cannot answer a query of %d bytes: %s", len(wire), wire[:600].hex())
         return b""
@@ -93,9 +93,9 @@ async def answer_datagrams(reply: Reply, udp: socket.socket) -> NoReturn:
     loop = asyncio.get_running_loop()
 
     async def answer(question: bytes, sender: tuple[Any, ...]) -> None:
-        if told := await reply(question, True):
+        if response := await reply(question, True):
             with contextlib.suppress(OSError):  # the client may be gone
-                await loop.sock_sendto(udp, told, sender)
+                await loop.sock_sendto(udp, response, sender)
 
     async with asyncio.TaskGroup() as group:
         while True:

@@ -30,12 +30,12 @@ def of_machine(etc: Path) -> tuple[SourceFile, ...]:
     )
 
 
-def for_release(files: Sequence[SourceFile], release: str, wanted: str) -> tuple[SourceFile, ...]:
+def for_release(files: Sequence[SourceFile], release: str, new_release: str) -> tuple[SourceFile, ...]:
     """Return the same sources for another release, with source packages.
 
     Entries that are not Debian's own (other suites, no component called main) are dropped: they may lack that release.
     """
-    rewritten = tuple(SourceFile(file.name, _rewritten(file, release, wanted)) for file in files)
+    rewritten = tuple(SourceFile(file.name, _rewritten(file, release, new_release)) for file in files)
     kept = tuple(file for file in rewritten if file.text)
     if not kept:
         raise SourcesError(
@@ -44,16 +44,16 @@ def for_release(files: Sequence[SourceFile], release: str, wanted: str) -> tuple
     return kept
 
 
-def _rewritten(file: SourceFile, release: str, wanted: str) -> str:
+def _rewritten(file: SourceFile, release: str, new_release: str) -> str:
     if file.name.endswith(".sources"):
         stanzas = re.split(r"\n\s*\n", file.text)
-        return "\n".join(_stanza_for(stanza, release, wanted) for stanza in stanzas).strip()
-    return "".join(_line_for(line, release, wanted) for line in file.text.splitlines())
+        return "\n".join(_stanza_for(stanza, release, new_release) for stanza in stanzas).strip()
+    return "".join(_line_for(line, release, new_release) for line in file.text.splitlines())
 
 
-def _stanza_for(stanza: str, release: str, wanted: str) -> str:
+def _stanza_for(stanza: str, release: str, new_release: str) -> str:
     fields = _fields(stanza)
-    suites = [_suite_for(suite, release, wanted) for suite in fields.get("suites", "").split()]
+    suites = [_suite_for(suite, release, new_release) for suite in fields.get("suites", "").split()]
     is_debian = "deb" in fields.get("types", "").split() and "main" in fields.get("components", "").split()
     is_off = fields.get("enabled", "").strip().lower() in {"no", "false", "0"}
     if not is_debian or is_off or not any(suites):
@@ -78,21 +78,21 @@ def _fields(stanza: str) -> dict[str, str]:
     return fields
 
 
-def _line_for(line: str, release: str, wanted: str) -> str:
+def _line_for(line: str, release: str, new_release: str) -> str:
     found = re.fullmatch(r"\s*deb\s+(\[[^]]*\]\s+)?(\S+)\s+(\S+)\s+([^#]+)(#.*)?", line)
     if not found:
         return ""
     options, address, suite, components = (part or "" for part in found.groups()[:4])
-    other = _suite_for(suite, release, wanted)
+    other = _suite_for(suite, release, new_release)
     if other is None or "main" not in components.split():
         return ""
     return "".join(f"{kind} {options}{address} {other} main\n" for kind in ("deb", "deb-src"))
 
 
-def _suite_for(suite: str, release: str, wanted: str) -> str | None:
+def _suite_for(suite: str, release: str, new_release: str) -> str | None:
     name, dash, pocket = suite.partition("-")
     is_debians = name == release and pocket in {"", "updates", "security"}
-    return f"{wanted}{dash}{pocket}" if is_debians else None
+    return f"{new_release}{dash}{pocket}" if is_debians else None
 
 
 def apt_configuration(dump: str, folder: Path) -> str:

@@ -39,7 +39,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
         CompletionPolicySpec,
     )
 }
-OF_POLICIES = {
+COMPLETION_POLICY_FIELDS = {
     "minFailedTaskCount": "Number of failed tasks of the role that fails the job; 0 and -1 disable the rule.",
     "minSucceededTaskCount": "Number of succeeded tasks of the role that completes the job; 0 and -1 disable the rule.",
 }
@@ -65,14 +65,14 @@ def tables(text: str) -> list[tuple[str, str]]:
     return [
         (found["struct"], field.encode_name)
         for found in _BLOCK.finditer(text)
-        for field in _chosen(found["struct"], found["fields"])
+        for field in _selected_fields(found["struct"], found["fields"])
     ]
 
 
 def meanings_of(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Return the documentation of each field by its name in a file."""
     if struct is CompletionPolicySpec:
-        return OF_POLICIES
+        return COMPLETION_POLICY_FIELDS
     (node,) = ast.parse(inspect.getsource(struct)).body
     if not isinstance(node, ast.ClassDef):
         raise TypeError(f"{struct} is not a class")
@@ -86,22 +86,22 @@ def _table(struct: str, fields: str | None) -> str:
     meanings = meanings_of(STRUCTS[struct])
     rows = "".join(
         f"| `{field.encode_name}` | {meanings[field.encode_name]} | {_default(field)} |\n"
-        for field in _chosen(struct, fields)
+        for field in _selected_fields(struct, fields)
     )
     return f"\n| field | meaning | default |\n|---|---|---|\n{rows}\n"
 
 
-def _chosen(struct: str, fields: str | None) -> list[types.Field]:
-    described = types.type_info(STRUCTS[struct])
-    assert isinstance(described, types.StructType)  # noqa: S101 — what a struct is described by
-    known = {field.encode_name: field for field in described.fields}
-    return [known[name] for name in fields.split()] if fields else list(known.values())
+def _selected_fields(struct: str, fields: str | None) -> list[types.Field]:
+    info = types.type_info(STRUCTS[struct])
+    assert isinstance(info, types.StructType)  # noqa: S101 — what a struct is described by
+    by_name = {field.encode_name: field for field in info.fields}
+    return [by_name[name] for name in fields.split()] if fields else list(by_name.values())
 
 
 def _default(field: types.Field) -> str:
     if field.required:
         return "required"
-    is_said = field.default not in (msgspec.NODEFAULT, None, "", ()) and not isinstance(
+    is_shown = field.default not in (msgspec.NODEFAULT, None, "", ()) and not isinstance(
         field.default, msgspec.Struct
     )
-    return f"`{msgspec.json.encode(field.default).decode()}`" if is_said else ""
+    return f"`{msgspec.json.encode(field.default).decode()}`" if is_shown else ""

@@ -107,12 +107,12 @@ def _lines(text: str) -> list[str]:
     return textwrap.dedent(text).strip("\n").splitlines()
 
 
-def _indent(found: Sequence[str], wanted: Sequence[str]) -> str | None:
+def _indent(found: Sequence[str], expected: Sequence[str]) -> str | None:
     """Return the indentation at which the lines match; None if they do not."""
-    indent = found[0].removesuffix(wanted[0])
-    is_indented = found[0].endswith(wanted[0]) and not indent.strip()
+    indent = found[0].removesuffix(expected[0])
+    is_indented = found[0].endswith(expected[0]) and not indent.strip()
     is_found = is_indented and all(
-        line == (indent + want if want else "") for line, want in zip(found, wanted, strict=True)
+        line == (indent + want if want else "") for line, want in zip(found, expected, strict=True)
     )
     return indent if is_found else None
 

@@ -35,7 +35,7 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel"):
 _decode = msgspec.json.Decoder(_Entry).decode
 
 
-class Made(NamedTuple):
+class AuditedRequest(NamedTuple):
     user: str
     verb: str
     what: str
@@ -51,16 +51,16 @@ class AuditLog:
         self._path = path
         self._read = 0
 
-    def new(self) -> list[Made]:
+    def new(self) -> list[AuditedRequest]:
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
         whole, _, _ = data.rpartition(b"\n")
         self._read += len(whole) + 1 if whole else 0
-        return list(made(whole.splitlines()))
+        return list(parse(whole.splitlines()))
 
 
-def made(lines: Iterable[bytes]) -> Iterator[Made]:
+def parse(lines: Iterable[bytes]) -> Iterator[AuditedRequest]:
     for line in lines:
         entry = _decode(line)
         is_open = entry.verb == "watch"
@@ -68,31 +68,31 @@ def made(lines: Iterable[bytes]) -> Iterator[Made]:
             about = entry.object_ref
             what = f"{about.resource}/{about.subresource}" if about.subresource else about.resource
             taken = entry.stage_timestamp - entry.request_received_timestamp
-            yield Made(
+            yield AuditedRequest(
                 entry.user.username, entry.verb, what, entry.response_status.code, taken.total_seconds()
             )
 
 
-def by_kind(requests: Iterable[Made], user: str) -> dict[str, int]:
+def by_kind(requests: Iterable[AuditedRequest], user: str) -> dict[str, int]:
     """Return the number of requests by kind, most frequent first."""
     found = Counter(f"{each.verb} {each.what}" for each in requests if each.user == user)
     return dict(found.most_common())
 
 
-def counted(requests: Iterable[Made], user: str) -> int:
+def counted(requests: Iterable[AuditedRequest], user: str) -> int:
     """Return the requests that count: no watch, list, lease or event."""
     return sum(each.user == user and _is_in_budget(each) for each in requests)
 
 
-def _is_in_budget(request: Made) -> bool:
+def _is_in_budget(request: AuditedRequest) -> bool:
     is_read = request.verb in ("get", "list", "watch")
     return not is_read and request.what not in ("leases", "events")
 
 
-def conflicts(requests: Iterable[Made], user: str) -> int:
+def conflicts(requests: Iterable[AuditedRequest], user: str) -> int:
     return sum(each.user == user and each.code == 409 for each in requests)
 
 
-def seconds_of(requests: Iterable[Made], user: str, what: str) -> float:
+def seconds_of(requests: Iterable[AuditedRequest], user: str, what: str) -> float:
     """Return the total time that the server spent on such requests."""
     return sum(each.seconds for each in requests if (each.user, each.what) == (user, what))

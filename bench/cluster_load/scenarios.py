@@ -10,7 +10,7 @@ from cluster_load import requests_made, workloads
 from cluster_load.contenders import USER, WARM_UP_TASKS, Contender, Load
 from cluster_load.driver import Driver
 from cluster_load.processes import Measured
-from cluster_load.requests_made import Made
+from cluster_load.requests_made import AuditedRequest
 from cluster_load.results import Result, quantile
 from cluster_load.stages import Stage
 from cluster_load.workloads import FOREVER, Pods
@@ -161,16 +161,16 @@ def _names(count: int) -> list[str]:
 class Taken(NamedTuple):
     cpu_seconds: float | None
     peak_mb: float | None
-    made: list[Made] | None
+    audited: list[AuditedRequest] | None
 
     def requests(self) -> dict[str, int]:
-        return {} if self.made is None else requests_made.by_kind(self.made, USER)
+        return {} if self.audited is None else requests_made.by_kind(self.audited, USER)
 
     def counted(self) -> int | None:
-        return None if self.made is None else requests_made.counted(self.made, USER)
+        return None if self.audited is None else requests_made.counted(self.audited, USER)
 
     def conflicts(self) -> int | None:
-        return None if self.made is None else requests_made.conflicts(self.made, USER)
+        return None if self.audited is None else requests_made.conflicts(self.audited, USER)
 
 
 class Costs:
@@ -185,23 +185,23 @@ class Costs:
 
     async def taken(self) -> Taken:
         if self._measured is None:
-            return Taken(None, None, await self._made())
+            return Taken(None, None, await self._read_audit_log())
         cpu_seconds, peak = self._measured.cpu_seconds() - self._cpu_before, self._measured.peak_megabytes()
-        return Taken(cpu_seconds, peak, await self._made())
+        return Taken(cpu_seconds, peak, await self._read_audit_log())
 
-    async def _made(self) -> list[Made] | None:
+    async def _read_audit_log(self) -> list[AuditedRequest] | None:
         """Read the audit log until it no longer grows: entries follow the responses."""
         if self._audit is None:
             return None
-        made: list[Made] = []
+        audited: list[AuditedRequest] = []
         until = time.monotonic() + LONGEST_SECONDS_TO_NOTE
         is_quiet = False
         while not is_quiet and time.monotonic() < until:
             await asyncio.sleep(SECONDS_TO_NOTE)
             new = self._audit.new()
             is_quiet = not requests_made.counted(new, USER)
-            made += new
-        return made
+            audited += new
+        return audited
 
 
 def _result(
@@ -216,8 +216,8 @@ def _result(
     done = [driver.done[name] - driver.submitted[name] for name in names if name in driver.done]
     first = [driver.first_pod[name] - driver.submitted[name] for name in names if name in driver.first_pod]
     notes: dict[str, float] = {}
-    if taken.made is not None and contender.resource != JOBS:
-        notes["status_writes_seconds"] = round(requests_made.seconds_of(taken.made, USER, STATUS), 3)
+    if taken.audited is not None and contender.resource != JOBS:
+        notes["status_writes_seconds"] = round(requests_made.seconds_of(taken.audited, USER, STATUS), 3)
     return Result(
         scenario.name,
         contender.name,

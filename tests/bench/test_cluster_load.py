@@ -45,8 +45,8 @@ LOG = [
 
 
 def test_requests_are_counted_by_user_and_kind() -> None:
-    made = list(requests_made.made(LOG))
-    assert requests_made.by_kind(made, "controller") == {
+    requests = list(requests_made.parse(LOG))
+    assert requests_made.by_kind(requests, "controller") == {
         "patch frameworks/status": 2,
         "create pods": 1,
         "create events": 1,
@@ -54,9 +54,11 @@ def test_requests_are_counted_by_user_and_kind() -> None:
         "list pods": 1,
         "watch pods": 1,
     }
-    assert requests_made.counted(made, "controller") == 3, "what changes something, but for leases and events"
-    assert requests_made.conflicts(made, "controller") == 1
-    assert requests_made.seconds_of(made, "controller", "frameworks/status") == pytest.approx(0.5)
+    assert requests_made.counted(requests, "controller") == 3, (
+        "what changes something, but for leases and events"
+    )
+    assert requests_made.conflicts(requests, "controller") == 1
+    assert requests_made.seconds_of(requests, "controller", "frameworks/status") == pytest.approx(0.5)
 
 
 def test_audit_log_is_read_incrementally(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def executed(server: NotebookServer) -> list[Executed]:
 
 def check_steps(cells: list[Executed]) -> None:
     """Check that every server of the job has computed something."""
-    said = "".join(each.said for each in cells)
+    said = "".join(each.output for each in cells)
     for server in SERVERS:
         assert re.search(rf"{server} at \S+: \[1 2\]·\[3 4\] = 11\n", said), said
     assert "4 servers added 4 each: 16, stored on /job:ps/task:0" in said
@@ -241,7 +241,7 @@ def test_starter_notebook_runs_on_a_training_job(digits: Digits) -> None:
         assert server.log_in(digits.password)
         cells = executed(server)
     check_steps(cells)
-    assert re.search(r"^worker-0: ", cells[-1].said, re.MULTILINE), "the last of them reads logs"
+    assert re.search(r"^worker-0: ", cells[-1].output, re.MULTILINE), "the last of them reads logs"
     assert digits.state() == "AttemptRunning"
 
 

@@ -155,7 +155,7 @@ def test_examples_differ_from_the_manual_only_in_corrections(
 def test_init_container_gets_the_addresses(images: Images, ports: dict[str, str], network: str) -> None:
     result = images.run("init-container.yaml", "--network", network, replaced=ports).expect("Succeeded")
     for task in ("worker-0", "ps-0"):
-        said = [each for each in result.told if each["event"] == "log" and each["object"] == task]
+        said = [each for each in result.events if each["event"] == "log" and each["object"] == task]
         workers, ps = (each["line"] for each in said if each["container"] == "tf")
         assert re.fullmatch(rf"[\d.]+:{ports['49866']}", workers)
         assert re.fullmatch(rf"[\d.]+:{ports['49867']}", ps)
@@ -198,7 +198,7 @@ def test_unreachable_nfs_server_is_reported(images: Images, ports: dict[str, str
         running.says(words)
         running.command.press_ctrl_c()
         result = running.result()
-    (told,) = {each["message"] for each in result.told if each.get("reason") == "FailedMount"}
+    (told,) = {each["message"] for each in result.events if each.get("reason") == "FailedMount"}
     assert told.startswith(f"FailedMount: {words}")
     assert "\n" not in told
     assert result.lines == []
@@ -214,7 +214,7 @@ def test_host_path_on_selected_nodes(images: Images, folder: Path, ports: dict[s
         replaced=of_worker(ports) | nodes | {HOST_PATH: host_path(folder)},
     )
     assert result.expect("Succeeded").lines_of("worker-0") == ["hostpathtest.txt", "Hello, HostPath"]
-    (scheduled,) = (each["message"] for each in result.told if each.get("reason") == "Scheduled")
+    (scheduled,) = (each["message"] for each in result.events if each.get("reason") == "Scheduled")
     assert scheduled in {f"scheduled to {node}" for node in nodes.values()}
 
 

@@ -98,8 +98,8 @@ def check_that_it_serves(ana: HubUser, output: Path) -> None:
     assert ana.get("/files/output/result").text == "accuracy 0.97"
     (said,) = ana.execute(LOOK, path="notebooks/look.ipynb")
     assert not said.error
-    assert said.said.split()[1] == "{red}"
-    assert "accuracy 0.97" in said.said
+    assert said.output.split()[1] == "{red}"
+    assert "accuracy 0.97" in said.output
     assert (output / "people" / "ana" / "kept").read_text() == "by ana"
     made = ana.ask("POST", "/api/kernels", {})
     assert ana.protocol_of(made.json["id"]) == KERNEL_PROTOCOL

@@ -98,11 +98,14 @@ def _expect_differences(item: pytest.Item, minor: int) -> None:
     for name in _names_of(item):
         if found := known_differences.of_failure(name, minor):
             mark = pytest.mark.xfail(
-                reason=found.told(name), raises=AssertionError, strict=not found.may_pass, run=found.runs
+                reason=found.description(name),
+                raises=AssertionError,
+                strict=not found.may_pass,
+                run=found.runs,
             )
             item.add_marker(mark)
-        if told := known_differences.told(name, minor):
-            item.user_properties.append((DIFFERENCE, told))
+        if difference := known_differences.description(name, minor):
+            item.user_properties.append((DIFFERENCE, difference))
 
 
 def _names_of(item: pytest.Item) -> set[str]:
@@ -112,13 +115,13 @@ def _names_of(item: pytest.Item) -> set[str]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [each for group in terminalreporter.stats.values() for each in group]
-    told = {
+    differences = {
         str(text)
         for each in reports
         for kind, text in getattr(each, "user_properties", ())
         if kind == DIFFERENCE
     }
-    if told:
+    if differences:
         terminalreporter.section("known differences of this cluster from the embedded one")
-        for line in sorted(told):
+        for line in sorted(differences):
             terminalreporter.line(line)

@@ -110,7 +110,7 @@ def drive(server: NotebookServer) -> None:
     notebook = "notebooks/start.ipynb"
     executed = server.execute(*server.cells(notebook), WRITE_A_SCALAR, path=notebook)
     assert not [cell.error for cell in executed if cell.error]
-    said = "\n".join(cell.said for cell in executed)
+    said = "\n".join(cell.output for cell in executed)
     for task in ("/job:ps/task:0", "/job:worker/task:0"):
         assert f"{task} at " in said, said
     assert "2 servers added 4 each: 8, stored on /job:ps/task:0" in said, said
@@ -137,7 +137,7 @@ def test_users_of_a_hub_get_pods(
             assert ana.log_in(PASSWORD)
             ana.start_server()
             [executed] = ana.execute('print(open("/output/result").read())')
-            assert executed.said == "accuracy 0.97\n"
+            assert executed.output == "accuracy 0.97\n"
     assert (output / "people/ana").is_dir()
     assert f"{JOB}-hub-ana" in place.pods()
 

@@ -218,7 +218,7 @@ def test_mpi_job_runs_with_the_barrier(home: Home) -> None:
 def test_wrapped_command_keeps_its_exit_code(run: str, exit_code: int, phrase: str, home: Home) -> None:
     job = asking(framework(role(home.container(run))), barrier="true")
     done = home.run(job, options=("--output", "json")).expect(exit_code)
-    assert done.told[-1]["phrase"] == phrase
+    assert done.json_lines[-1]["phrase"] == phrase
 
 
 def test_wrapped_command_keeps_its_arguments(home: Home) -> None:

@@ -98,7 +98,7 @@ def test_companion_is_open_while_the_job_runs(name: levels.Name, open_folder: Pa
         assert f"port {watched.port} is in use: " in command.output
         assert served(opened["url"]) == WORDS
         watched.gate.touch()
-        last = command.done().expect(0).told[-1]
+        last = command.done().expect(0).json_lines[-1]
         assert (last["event"], last["exit"]) == ("completed", 0)
         check_that_nothing_is_left(home, traces, urllib.parse.urlsplit(opened["url"]).port or 0)
 

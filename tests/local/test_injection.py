@@ -32,13 +32,13 @@ def injected(home: Home, *wanted: str, run: str = STUBBORN, tasks: int = 1, retr
 
 
 def lines(done: Done, reason: str) -> list[tuple[str, str]]:
-    return [(each["object"], each["message"]) for each in done.told if each.get("reason") == reason]
+    return [(each["object"], each["message"]) for each in done.json_lines if each.get("reason") == reason]
 
 
 def moment(done: Done, task: str, reason: str) -> datetime:
     return next(
         datetime.fromisoformat(each["time"])
-        for each in done.told
+        for each in done.json_lines
         if (each["object"], each.get("reason")) == (task, reason)
     )
 
@@ -46,7 +46,7 @@ def moment(done: Done, task: str, reason: str) -> datetime:
 def test_injected_kill_fails_the_task_with_137(anyone: Home) -> None:
     """One of two tasks ends with 137, and all its processes are gone."""
     done = injected(anyone, "kill worker-1", tasks=2).expect(137)
-    last = done.told[-1]
+    last = done.json_lines[-1]
     assert (last["code"], last["phrase"]) == (137, "ContainerSigKillReceived")
     assert lines(done, "Injected") == [("worker-1", "injected: kill worker-1")]
     assert not machine.marked(anyone.mark)
@@ -54,7 +54,7 @@ def test_injected_kill_fails_the_task_with_137(anyone: Home) -> None:
 
 def test_injected_exit_code_is_reported(anyone: Home) -> None:
     done = injected(anyone, "exit 3 worker-0 after 100ms").expect(3)
-    assert (done.told[-1]["code"], done.told[-1]["phrase"]) == (3, "ContainerUnrecognizedFailed")
+    assert (done.json_lines[-1]["code"], done.json_lines[-1]["phrase"]) == (3, "ContainerUnrecognizedFailed")
     assert lines(done, "Injected") == [("worker-0", "injected: exit 3 worker-0")]
     assert not machine.marked(anyone.mark)
 
@@ -69,7 +69,7 @@ CODES = {
 @pytest.mark.parametrize(("wanted", "code", "phrase"), CODES.values(), ids=CODES)
 def test_injected_code_decides_the_completion(home: Home, wanted: str, code: int, phrase: str) -> None:
     done = injected(home, wanted).expect(code)
-    assert (done.told[-1]["code"], done.told[-1]["phrase"]) == (code, phrase)
+    assert (done.json_lines[-1]["code"], done.json_lines[-1]["phrase"]) == (code, phrase)
 
 
 @pytest.mark.parametrize("wanted", ["kill worker-0", "delete worker-0"])

@@ -207,6 +207,6 @@ def test_run_loads_data_like_submit(web: Web) -> None:
         assert "unless --keep is given" in done.stdout
         missing = written(home, job("digits", web.url, needs=["/data/none"]))
         refused = home.windlass("run", "--network", "shared", "--output", "json", missing).expect(1)
-        assert refused.told[-1]["event"] == "error"
-        assert "/data/none does not exist" in refused.told[-1]["message"]
+        assert refused.json_lines[-1]["event"] == "error"
+        assert "/data/none does not exist" in refused.json_lines[-1]["message"]
         assert not home.runs

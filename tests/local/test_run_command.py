@@ -49,8 +49,8 @@ ENDS = {
 def test_exit_code_follows_the_job(home: Home, end: End) -> None:
     job = framework(role(home.container(end.run)), **end.framework)
     done = home.run(job, options=("--output", "json")).expect(end.exit)
-    assert all({"event", "time", "object"} <= line.keys() for line in done.told)
-    last = done.told[-1]
+    assert all({"event", "time", "object"} <= line.keys() for line in done.json_lines)
+    last = done.json_lines[-1]
     assert (last["event"], last["object"]) == ("completed", "job")
     assert (last["exit"], last["code"], last["phrase"]) == (end.exit, end.code, end.phrase)
     assert done.stderr == ""
@@ -108,7 +108,7 @@ def test_usage_error(home: Home, arguments: list[str], words: str) -> None:
 
 def test_object_rejected_by_the_cluster_is_reported(home: Home) -> None:
     done = home.run(config_map("Bad_Name"), JOB, options=("--output", "json")).expect(2)
-    (last,) = [line for line in done.told if line["event"] != "note"]
+    (last,) = [line for line in done.json_lines if line["event"] != "note"]
     assert (last["event"], last["exit"]) == ("error", 2)
     assert 'rejected ConfigMap Bad_Name: ConfigMap "Bad_Name" is invalid' in last["message"]
     assert not home.runs
@@ -118,7 +118,7 @@ def test_timeout_ends_the_run(home: Home) -> None:
     """However long its pods would take to end."""
     job = framework(role(home.container(STUBBORN), terminationGracePeriodSeconds=600))
     done = home.run(job, options=("--timeout", "2", "--output", "json")).expect(124)
-    last = done.told[-1]
+    last = done.json_lines[-1]
     assert (last["event"], last["message"]) == ("error", "timed out: not completed after 2 s")
     assert not home.runs
     assert not machine.marked(home.mark)
@@ -288,7 +288,7 @@ def test_nodes_option(home: Home) -> None:
     done = home.run(framework(*roles), options=("--nodes", "3", "--output", "json")).expect(0)
     scheduled = {
         line["object"]: line["message"]
-        for line in done.told
+        for line in done.json_lines
         if line["event"] == "pod" and line["reason"] == "Scheduled"
     }
     assert scheduled == {f"{name}-0": f"scheduled to {node}" for name, node in wanted.items()}
@@ -328,11 +328,11 @@ def test_job_file_runs(anyone: Home) -> None:
     (anyone.folder / "train.py").write_text(TRAIN)
     job = {"name": "digits", "code": ".", "command": "python3 train.py", "roles": {"worker": {"tasks": 2}}}
     done = anyone.run(job, options=("--output", "json")).expect(0)
-    said = {(line["object"], line["line"]) for line in done.told if line["event"] == "log"}
+    said = {(line["object"], line["line"]) for line in done.json_lines if line["event"] == "log"}
     assert {(f"worker-{number}", f"in {anyone.folder} as worker") for number in range(2)} <= said
     for number in range(2):
-        check_progress(anyone, done.told, f"worker-{number}")
-    assert done.told[-1]["object"] == "digits"
+        check_progress(anyone, done.json_lines, f"worker-{number}")
+    assert done.json_lines[-1]["object"] == "digits"
 
 
 def test_command_runs(home: Home) -> None:
@@ -340,11 +340,11 @@ def test_command_runs(home: Home) -> None:
     done = home.windlass("run", "--workers", "2", "--output", "json", "--", "python3", "train.py").expect(0)
     said = {
         line["object"]: line["line"]
-        for line in done.told
+        for line in done.json_lines
         if line["event"] == "log" and " as " in line["line"]
     }
     assert said == {f"worker-{number}": f"in {home.folder} as worker" for number in range(2)}
-    assert done.told[-1]["object"] == "train"
+    assert done.json_lines[-1]["object"] == "train"
 
 
 def test_several_jobs_run_on_one_cluster(home: Home) -> None:
@@ -363,7 +363,7 @@ def test_several_jobs_run_on_one_cluster(home: Home) -> None:
         for name, other, code in (("one", "other", 0), ("other", "one", 7))
     ]
     done = home.run(*jobs, options=("--output", "json")).expect(7)
-    exits = [(line["object"], line["exit"]) for line in done.told if "exit" in line]
+    exits = [(line["object"], line["exit"]) for line in done.json_lines if "exit" in line]
     assert exits == [("one", 0), ("other", 7), ("jobs", 7)]
 
 

@@ -89,15 +89,15 @@ class Page(WebSession):
         self._tell("Input.insertText", text=text)
 
     def _tell(self, method: str, **parameters: Any) -> Any:
-        return self._runner.run(asyncio.wait_for(self._told(method, parameters), SECONDS))
+        return self._runner.run(asyncio.wait_for(self._send(method, parameters), SECONDS))
 
     async def _open(self) -> None:
         self._session = aiohttp.ClientSession()
         self._websocket = await self._session.ws_connect(self._address, max_msg_size=0)
         for domain in ("Page", "Runtime"):
-            await self._told(f"{domain}.enable", {})
+            await self._send(f"{domain}.enable", {})
 
-    async def _told(self, method: str, parameters: dict[str, Any]) -> Any:
+    async def _send(self, method: str, parameters: dict[str, Any]) -> Any:
         self._number += 1
         await self._websocket.send_json({"id": self._number, "method": method, "params": parameters})
         while True:
@@ -123,13 +123,13 @@ def opened() -> Iterator[Page]:
     folder = Path(tempfile.mkdtemp(prefix="windlass-browser-"))
     program = shutil.which(PROGRAM)
     assert program is not None, f"{PROGRAM} is not installed"
-    with (folder / "said").open("wb") as said:
+    with (folder / "output").open("wb") as output:
         process = subprocess.Popen(  # noqa: S603
             ["setpriv", "--pdeathsig", "KILL", program, *OPTIONS, f"--user-data-dir={folder}", "about:blank"],  # noqa: S607
             env={**os.environ, "HOME": str(folder)},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     try:
@@ -149,7 +149,7 @@ def _port(folder: Path, process: "subprocess.Popen[bytes]") -> int:
 
     def look() -> str:
         assert process.poll() is None, (
-            f"{PROGRAM} has ended:\n{(folder / 'said').read_text(errors='replace')}"
+            f"{PROGRAM} has ended:\n{(folder / 'output').read_text(errors='replace')}"
         )
         return file.read_text() if file.exists() else ""
 

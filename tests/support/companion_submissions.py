@@ -40,16 +40,16 @@ class Submissions:
     def __init__(self, place: ClusterNamespace, client: Client) -> None:
         self.place = place
         self.client = client
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def submit(self, job: Json, **options: Any) -> str:
         """Submit a job and return the uid of its Framework."""
-        self.told.clear()
-        return self.client.submit(job, on_progress=self.told.append, preflight=False, **options).uid
+        self.messages.clear()
+        return self.client.submit(job, on_progress=self.messages.append, preflight=False, **options).uid
 
     def start(self, job: Json) -> None:
-        self.told.clear()
-        self.client.start_companions(job, on_progress=self.told.append)
+        self.messages.clear()
+        self.client.start_companions(job, on_progress=self.messages.append)
 
     def parts(self, kind: str, name: str = "") -> dict[str, Json]:
         """Return the objects of companions by name."""

@@ -153,7 +153,7 @@ class Cluster:
             await pause(seconds + stall())
 
         offset = 10_000.0 * len(self.electors)
-        made = Elector(
+        new_elector = Elector(
             send,
             namespace="system",
             name="windlass",
@@ -165,8 +165,8 @@ class Cluster:
             jitter=jitter,
             on_error=self.troubles.append,
         )
-        self.electors.append(made)
-        return made
+        self.electors.append(new_elector)
+        return new_elector
 
     async def _send(self, request: Request, timeout: float, stall: Callable[[], float]) -> bytes:
         fate = self.fate(request)

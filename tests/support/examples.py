@@ -30,10 +30,10 @@ SECONDS: Final = 900.0
 REQUIRED: Final = os.environ.get("WINDLASS_TEST_EXAMPLES") == "required"
 
 
-def needs(*wanted: str) -> None:
+def needs(*programs: str) -> None:
     """Skip the test if a Python package or a program like `mpirun` is missing. In CI nothing may be missing."""
     missing = [
-        each for each in wanted if importlib.util.find_spec(each) is None and shutil.which(each) is None
+        each for each in programs if importlib.util.find_spec(each) is None and shutil.which(each) is None
     ]
     if not missing:
         return
@@ -59,25 +59,25 @@ class Result(msgspec.Struct, frozen=True):
     """A finished run."""
 
     done: Done
-    told: list[Json]
+    events: list[Json]
 
     @property
     def verdict(self) -> Json:
         """Return the last line: `exit`, and `code` and `phrase` if the job has completed."""
-        return self.told[-1]
+        return self.events[-1]
 
     @property
     def lines(self) -> list[str]:
         """Return the containers' output, each line prefixed by its task: `worker-0 | step 1`."""
-        return [f"{each['object']} | {each['line']}" for each in self.told if each["event"] == "log"]
+        return [f"{each['object']} | {each['line']}" for each in self.events if each["event"] == "log"]
 
     def lines_of(self, task: str) -> list[str]:
-        return [each["line"] for each in self.told if each["event"] == "log" and each["object"] == task]
+        return [each["line"] for each in self.events if each["event"] == "log" and each["object"] == task]
 
     def reasons_of(self, name: str) -> list[str]:
         """Return the event reasons of a task's pods or of the Framework: Scheduled, Running, Succeeded, Stopped,
         TaskRetried…"""
-        return [each["reason"] for each in self.told if each["object"] == name and "reason" in each]
+        return [each["reason"] for each in self.events if each["object"] == name and "reason" in each]
 
     def values(self, task: str, begin: str) -> list[dict[str, str]]:
         """Return the `name=value` pairs of each line of the task that starts like this."""
@@ -119,7 +119,7 @@ class Running:
             if line.strip().startswith("windlass local down"):
                 self._home.windlass(*shlex.split(line)[1:]).expect(0)
         traces.wait_until_gone()
-        return Result(done, done.told or [{"event": "error", "object": "", "exit": done.code}])
+        return Result(done, done.json_lines or [{"event": "error", "object": "", "exit": done.code}])
 
     def completion_codes(self) -> dict[str, int]:
         """Return the completion codes by task of a finished run with `--keep`."""

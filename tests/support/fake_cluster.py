@@ -63,7 +63,7 @@ class Logs:
 class LocalCluster:
     trouble = ""
     """The error of the next starts."""
-    made: list["LocalCluster"] = []
+    instances: list["LocalCluster"] = []
 
     def __init__(self, data: Path, options: ClusterOptions) -> None:
         self.data = data
@@ -78,7 +78,7 @@ class LocalCluster:
         self.images = b""
         """The local images of the cluster."""
         self._kubelet: asyncio.Task[None] | None = None
-        LocalCluster.made.append(self)
+        LocalCluster.instances.append(self)
 
     async def start(self) -> None:
         if self.trouble:
@@ -123,6 +123,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
     whole = types.ModuleType("windlass.localcluster.cluster")
     vars(whole).update(hollow)
     monkeypatch.setitem(sys.modules, "windlass.localcluster.cluster", whole)
-    monkeypatch.setattr(LocalCluster, "made", [])
+    monkeypatch.setattr(LocalCluster, "instances", [])
     monkeypatch.setattr(LocalCluster, "trouble", "")
     return LocalCluster

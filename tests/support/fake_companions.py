@@ -35,8 +35,8 @@ class PodPorts(fake_cluster.Logs):
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
 
-    async def open_port(self, *wanted: Any) -> tuple[StreamReader, StreamWriter]:
-        _, pod, _ = wanted
+    async def open_port(self, *arguments: Any) -> tuple[StreamReader, StreamWriter]:
+        _, pod, _ = arguments
         return await asyncio.open_connection("127.0.0.1", self.of[pod])
 
 

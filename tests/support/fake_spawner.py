@@ -122,15 +122,15 @@ def pod(hub: bridge.Hub, address: str, work: Callable[[], Begun], *, ends_with_u
 
     def live() -> None:
         bridge.join(hub.namespace, messages.Link(address, hub.prefix_length, hub.gateway))
-        said, go_on = work()
-        os.write(writer, said.encode())
+        output, go_on = work()
+        os.write(writer, output.encode())
         os.close(writer)
         go_on()
 
     fork(live, ends_with_us=ends_with_us)
     os.close(writer)
-    with os.fdopen(reader) as said:
-        return said.read()
+    with os.fdopen(reader) as output:
+        return output.read()
 
 
 def nothing() -> None:

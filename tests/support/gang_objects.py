@@ -68,7 +68,7 @@ def stored(spec: GangSpec) -> Json:
 
 def framework(ips: Ips = TWO_ROLES, *, pod: Json | None = None, **fields: Any) -> Framework:
     """Return a Framework whose attempt has a ConfigMap and whose tasks have pods."""
-    made = builders.framework(
+    unstarted = builders.framework(
         fields.pop("name", "digits"),
         *(builders.role(role, len(listed), pod=pod) for role, listed in ips.items()),
         namespace=fields.pop("namespace", "research"),
@@ -77,18 +77,18 @@ def framework(ips: Ips = TWO_ROLES, *, pod: Json | None = None, **fields: Any) -
     attempt = FrameworkAttemptStatus(
         start_time=builders.NOW,
         instance_uid=ATTEMPT,
-        config_map_name=names.config_map_name(made.name),
+        config_map_name=names.config_map_name(unstarted.name),
         config_map_uid=CONFIG_MAP,
         task_role_statuses=tuple(
             TaskRoleStatus(
                 name=role,
                 instance_uid=f"uid-{role}",
-                task_statuses=tuple(_task(made, role, at, ip) for at, ip in enumerate(listed)),
+                task_statuses=tuple(_task(unstarted, role, at, ip) for at, ip in enumerate(listed)),
             )
             for role, listed in ips.items()
         ),
     )
-    return made.with_status(
+    return unstarted.with_status(
         FrameworkStatus(start_time=builders.NOW, transition_time=builders.NOW, attempt_status=attempt)
     )
 

@@ -49,8 +49,8 @@ class ClusterNamespace(Namespace):
 
     def end_pod(self, name: str, exit_code: int = 0) -> None:
         """End a pod that runs forever."""
-        said = lifecycle.annotations(runs_for=0, exit_code=exit_code)
-        self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
+        behaviour = lifecycle.annotations(runs_for=0, exit_code=exit_code)
+        self.client.patch(self.path("pods", name), {"metadata": {"annotations": behaviour}}).expect(200)
 
 
 class InProcessCluster:

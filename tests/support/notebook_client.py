@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Executed(msgspec.Struct, frozen=True):
     """The result of a cell."""
 
-    said: str
+    output: str
     """Its output and the value of its last line."""
     error: str
     """The traceback of a failed cell."""
@@ -76,9 +76,9 @@ class NotebookServer(WebSession):
 
     def execute(self, *cells: str, path: str = "") -> list[Executed]:
         """Execute cells in one new kernel, which is shut down afterwards. `path` is their notebook."""
-        made = self.ask("POST", "/api/kernels", {"path": path})
-        assert made.code == 201, made
-        kernel = made.json["id"]
+        created = self.ask("POST", "/api/kernels", {"path": path})
+        assert created.code == 201, created
+        kernel = created.json["id"]
         try:
             return self._do(self._executed(kernel, cells))
         finally:
@@ -113,7 +113,7 @@ async def _cell(websocket: aiohttp.ClientWebSocketResponse, code: str) -> Execut
     """Execute a cell, which has ended when the kernel is idle again."""
     number = uuid.uuid4().hex
     await websocket.send_json(_request(number, code))
-    said: list[str] = []
+    output: list[str] = []
     error = ""
     async for message in websocket:
         received: Json = message.json()
@@ -122,14 +122,14 @@ async def _cell(websocket: aiohttp.ClientWebSocketResponse, code: str) -> Execut
         content = received["content"]
         match received["msg_type"]:
             case "stream":
-                said.append(content["text"])
+                output.append(content["text"])
             case "execute_result" | "display_data":
-                said.append(content["data"].get("text/plain", "") + "\n")
+                output.append(content["data"].get("text/plain", "") + "\n")
             case "error":
                 error = "\n".join(content["traceback"])
             case "status" if content["execution_state"] == "idle":
-                return Executed("".join(said), error)
-    raise AssertionError(f"the kernel is gone; it has said:\n{''.join(said)}")
+                return Executed("".join(output), error)
+    raise AssertionError(f"the kernel is gone; it has said:\n{''.join(output)}")
 
 
 def _request(number: str, code: str) -> Json:

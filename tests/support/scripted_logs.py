@@ -120,7 +120,7 @@ class ScriptedLogs:
 
     async def _read(self, written: Written, options: LogOptions) -> AsyncGenerator[bytes, None]:
         since = log_format.since(datetime.now(UTC), options.since_seconds, options.since_time)
-        wanted = log_format.Selection(since=since, timestamps=options.timestamps)
+        selection = log_format.Selection(since=since, timestamps=options.timestamps)
         cuts, ends = self._cuts, self._ends
         at = 0 if options.tail_lines is None else max(len(written.lines) - options.tail_lines, 0)
         while True:
@@ -129,7 +129,7 @@ class ScriptedLogs:
                 yield LOST
                 return
             while at < len(written.lines):
-                text, _ = log_format.shown(written.lines[at], wanted)
+                text, _ = log_format.shown(written.lines[at], selection)
                 at += 1
                 if text:
                     yield text

@@ -41,7 +41,7 @@ from windlass.localcluster.sandbox.process import container_init, launcher, proc
 PATIENCE_SECONDS = 60
 FOREVER = "while true; do sleep 1000; done"
 
-Said = TypeVar("Said", bound=msgspec.Struct)
+MessageType = TypeVar("MessageType", bound=msgspec.Struct)
 _numbers = itertools.count(1)
 
 
@@ -69,7 +69,7 @@ class Shell:
         return [b"".join(iter(lambda each=each: read(each), b"")) for each in readers]  # type: ignore[misc]
 
     def exit_code(self) -> int:
-        return self._pod.hear(Exited, lambda said: said.call == self.call).exit_code
+        return self._pod.hear(Exited, lambda heard: heard.call == self.call).exit_code
 
 
 class Pod:
@@ -77,14 +77,14 @@ class Pod:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.said: list[Any] = []
+        self.received: list[Any] = []
         self._came_with: dict[int, list[int]] = {}
         self.connect()
 
     def connect(self) -> None:
         self.channel: Channel[FromSupervisor] = connect(self.folder / "socket", messages.FromSupervisor)
         self.channel.socket.settimeout(PATIENCE_SECONDS)
-        self.said.clear()
+        self.received.clear()
         self.hello = self.hear(Hello)
 
     def disconnect(self) -> None:
@@ -94,19 +94,21 @@ class Pod:
                 os.close(descriptor)
         self._came_with.clear()
 
-    def hear(self, kind: type[Said], is_it: Callable[[Said], bool] = lambda _: True) -> Said:
+    def hear(
+        self, kind: type[MessageType], is_it: Callable[[MessageType], bool] = lambda _: True
+    ) -> MessageType:
         """Return the first message of a kind, received or to come. All messages are kept."""
-        for said in self.said:
-            if isinstance(said, kind) and is_it(said):
-                return said
+        for heard in self.received:
+            if isinstance(heard, kind) and is_it(heard):
+                return heard
         while True:
             found = None
-            for said, descriptors in self.channel.receive():
-                self.said.append(said)
-                if isinstance(said, Opened):
-                    self._came_with[said.call] = descriptors
-                if found is None and isinstance(said, kind) and is_it(said):
-                    found = said
+            for heard, descriptors in self.channel.receive():
+                self.received.append(heard)
+                if isinstance(heard, Opened):
+                    self._came_with[heard.call] = descriptors
+                if found is None and isinstance(heard, kind) and is_it(heard):
+                    found = heard
             if found is not None:
                 return found
 
@@ -137,17 +139,17 @@ class Pod:
 
     def start(self, script: str, **other: Any) -> str:
         run_id = self.begin("sh", "-c", script, **other)
-        self.hear(Started, lambda said: said.run_id == run_id)
+        self.hear(Started, lambda heard: heard.run_id == run_id)
         return run_id
 
     def signal(self, run_id: str, number: int) -> None:
         self.channel.send(messages.Signal(run_id, number))
 
     def ended(self, run_id: str) -> Ended:
-        return self.hear(Ended, lambda said: said.run_id == run_id)
+        return self.hear(Ended, lambda heard: heard.run_id == run_id)
 
     def not_started(self, run_id: str) -> NotStarted:
-        return self.hear(NotStarted, lambda said: said.run_id == run_id)
+        return self.hear(NotStarted, lambda heard: heard.run_id == run_id)
 
     def log(self, run_id: str) -> list[tuple[str, str]]:
         """Return stream and text of each complete line."""
@@ -167,8 +169,8 @@ class Pod:
         call = next(_numbers)
         self.channel.send(make(call))
 
-        def is_answer(said: Any) -> bool:
-            return isinstance(said, Opened | Rejected) and said.call == call
+        def is_answer(heard: Any) -> bool:
+            return isinstance(heard, Opened | Rejected) and heard.call == call
 
         answer = self.hear(msgspec.Struct, is_answer)
         assert isinstance(answer, Opened), answer
@@ -177,7 +179,7 @@ class Pod:
     def refusal(self, make: Callable[[int], msgspec.Struct]) -> str:
         call = next(_numbers)
         self.channel.send(make(call))
-        return self.hear(Rejected, lambda said: said.call == call).message
+        return self.hear(Rejected, lambda heard: heard.call == call).message
 
     def execute(self, run_id: str, *argv: str, is_terminal: bool = False) -> Shell:
         words = tuple(word.encode() for word in argv)
@@ -317,7 +319,7 @@ def python() -> str:
 
 
 @contextlib.contextmanager
-def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
+def spawner(level: levels.Level, **overrides: Any) -> Iterator[Spawner]:
     """Run a spawner. Its processes end with the lifeline, and nothing may be left then."""
     folder = Path(tempfile.mkdtemp(prefix="windlass-supervised-"))
     with contextlib.ExitStack() as stack:
@@ -326,7 +328,7 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
         os.chown(folder, user, -1)
         reader, writer = os.pipe()
         sandbox = level.environment.get(levels.PLAIN, "auto")
-        options = {"lifeline": reader, "level": sandbox, "cluster": folder.name, **wanted}
+        options = {"lifeline": reader, "level": sandbox, "cluster": folder.name, **overrides}
         # Containers do not need the daemon's environment.
         before = os.umask(0o077)
         with mock.patch.object(sys, "executable", _interpreter(level, folder)):
@@ -339,13 +341,13 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
 
 
 def _end(spawner: Spawner) -> None:
-    everybody = family(spawner.process.pid)
+    processes = family(spawner.process.pid)
     for pod in spawner.pods:
         pod.disconnect()
     spawner.cut_lifeline()
     spawner.channel.close()
     spawner.process.wait(PATIENCE_SECONDS)
-    wait_until_gone(everybody)
+    wait_until_gone(processes)
 
 
 def _interpreter(level: levels.Level, folder: Path) -> str:

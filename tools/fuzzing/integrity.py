@@ -177,8 +177,8 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _of(resource: Resource, kept: Objects) -> Objects:
-    wanted = (resource.api_version, resource.kind)
-    return {path: obj for path, obj in kept.items() if (obj["apiVersion"], obj["kind"]) == wanted}
+    version_and_kind = (resource.api_version, resource.kind)
+    return {path: obj for path, obj in kept.items() if (obj["apiVersion"], obj["kind"]) == version_and_kind}
 
 
 def _path_of(resource: Resource, obj: Object) -> str:

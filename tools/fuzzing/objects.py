@@ -28,8 +28,8 @@ def definitions() -> tuple[Object, ...]:
 
 def of(resource: Resource, dice: Random) -> Object:
     """Return a valid object of a kind, or a minimal one of an unknown kind."""
-    wanted = (resource.api_version, resource.kind)
-    found = [one for one in _read() if (one["apiVersion"], one["kind"]) == wanted]
+    version_and_kind = (resource.api_version, resource.kind)
+    found = [one for one in _read() if (one["apiVersion"], one["kind"]) == version_and_kind]
     bare = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": {}}
     return copy.deepcopy(dice.choice(found)) if found else bare
 

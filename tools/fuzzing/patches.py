@@ -87,12 +87,14 @@ def _patch(given: dict[str, Any], dice: Random) -> tuple[str, Any]:
 
 
 def _operation(given: dict[str, Any], pointers: list[str], dice: Random) -> dict[str, Any]:
-    made: dict[str, Any] = {"op": dice.choice(_OPERATIONS), "path": _pointer(pointers, dice)}
-    if made["op"] in ("move", "copy"):
-        made["from"] = _pointer(pointers, dice)
-    elif made["op"] != "remove" and dice.random() < 0.95:
-        made["value"] = _value_at(given, made["path"]) if dice.random() < 0.3 else values.anything(dice)
-    return made
+    operation: dict[str, Any] = {"op": dice.choice(_OPERATIONS), "path": _pointer(pointers, dice)}
+    if operation["op"] in ("move", "copy"):
+        operation["from"] = _pointer(pointers, dice)
+    elif operation["op"] != "remove" and dice.random() < 0.95:
+        operation["value"] = (
+            _value_at(given, operation["path"]) if dice.random() < 0.3 else values.anything(dice)
+        )
+    return operation
 
 
 def _pointer(pointers: list[str], dice: Random) -> str:

@@ -70,10 +70,10 @@ class Surface(msgspec.Struct, frozen=True):
         return None
 
     def _place(self, group: str, version: str, plural: str, namespace: str, below: list[str]) -> Place | None:
-        wanted = (group, version, plural, bool(namespace))
+        requested = (group, version, plural, bool(namespace))
         for one in self.resources:
             is_everywhere = one.namespaced and not namespace and not below
-            if (one.group, one.version, one.plural, one.namespaced and not is_everywhere) == wanted:
+            if (one.group, one.version, one.plural, one.namespaced and not is_everywhere) == requested:
                 name, subresource, *rest = [*below, "", ""]
                 return Place(one, namespace, name, subresource) if not any(rest) else None
         return None

@@ -29,7 +29,7 @@ def _is_of_a_stream(request: Request, _: dict[str, Any]) -> bool:
     return request.path.rpartition("/")[2] in _STREAMED
 
 
-MEANT = (
+EXPECTED_REFUSALS = (
     # No runtime, or no such container.
     Refusal(501, _is_of_a_stream),
     Refusal(503, _is_of_a_stream),
@@ -106,8 +106,10 @@ def _faults_of_a_refusal(request: Request, answer: Answer) -> Iterator[str]:
     if status.get("status") != "Failure" or not isinstance(status.get("message"), str):
         yield f"{answer.code} with a Status without reason and message"
         return
-    is_meant = any(meant.code == answer.code and meant.applies(request, status) for meant in MEANT)
-    if answer.code >= 500 and not is_meant:
+    is_expected = any(
+        refusal.code == answer.code and refusal.applies(request, status) for refusal in EXPECTED_REFUSALS
+    )
+    if answer.code >= 500 and not is_expected:
         yield f"{answer.code} {status.get('reason', '')}: {status['message']}"
 
 

@@ -96,9 +96,9 @@ def _layer(shop: Workshop, cache: Cache, layer: catalogue.Layer) -> Path:
     kept = cache.path(layer)
     if kept.exists():
         return kept
-    made = shop.folder / f"{layer.name}.tar"
+    layer_file = shop.folder / f"{layer.name}.tar"
     if isinstance(layer, catalogue.DebianRoot):
-        making.debian(shop, layer, made)
+        making.debian(shop, layer, layer_file)
     else:
-        making.on_debian(shop, layer, _layer(shop, cache, catalogue.DEBIAN), made)
-    return cache.keep(made, layer)
+        making.on_debian(shop, layer, _layer(shop, cache, catalogue.DEBIAN), layer_file)
+    return cache.keep(layer_file, layer)

@@ -172,5 +172,5 @@ def hub(checkout: Checkout) -> Image:
 
 def images(checkout: Checkout) -> dict[str, Image]:
     """Return all images by name, the quickest to build first."""
-    made = (PAUSE, TEST, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
-    return {image.name: image for image in made}
+    all_images = (PAUSE, TEST, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
+    return {image.name: image for image in all_images}

@@ -51,7 +51,7 @@ def _names(program: list[str]) -> list[str]:
 
 def table(place: Layout) -> dict[str, Component]:
     """Return the components by name, in start order."""
-    made = (
+    components = (
         _etcd(place),
         _api_server(place),
         _containerd(place),
@@ -61,7 +61,7 @@ def table(place: Layout) -> dict[str, Component]:
         _proxy(place),
         _dns(place),
     )
-    return {each.name: each for each in made}
+    return {each.name: each for each in components}
 
 
 def _etcd(place: Layout) -> Component:

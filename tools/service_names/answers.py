@@ -102,7 +102,7 @@ def _response(query: dns.message.Message, zone: Zone) -> dns.message.Message:
     return response
 
 
-def _resolve(response: dns.message.Message, zone: Zone, name: dns.name.Name, wanted: RdataType) -> None:
+def _resolve(response: dns.message.Message, zone: Zone, name: dns.name.Name, record_type: RdataType) -> None:
     """Follow aliases within the zone."""
     for _ in range(LONGEST_CHAIN):
         found = zone.find(name)
@@ -110,7 +110,7 @@ def _resolve(response: dns.message.Message, zone: Zone, name: dns.name.Name, wan
             is_told_by_others = bool(response.answer) and not zone.covers(name)
             response.set_rcode(dns.rcode.NOERROR if is_told_by_others else dns.rcode.NXDOMAIN)
             return
-        here = _matching(name, found, wanted)
+        here = _matching(name, found, record_type)
         response.answer += here
         if here or RdataType.CNAME not in found:
             return
@@ -120,11 +120,11 @@ def _resolve(response: dns.message.Message, zone: Zone, name: dns.name.Name, wan
     response.set_rcode(dns.rcode.SERVFAIL)
 
 
-def _matching(name: dns.name.Name, found: Found, wanted: RdataType) -> list[dns.rrset.RRset]:
+def _matching(name: dns.name.Name, found: Found, record_type: RdataType) -> list[dns.rrset.RRset]:
     return [
         dns.rrset.from_rdata_list(name, TTL, data)
         for kind, data in found.items()
-        if wanted in (kind, RdataType.ANY)
+        if record_type in (kind, RdataType.ANY)
     ]
 
 

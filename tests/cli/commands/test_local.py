@@ -345,7 +345,7 @@ def test_signal_ends_the_daemon(
         os.kill(os.getpid(), number)
 
     local_daemon.serve(DaemonOptions(data, nodes=2, has_controller=False), ready)
-    (cluster,) = clusters.made
+    (cluster,) = clusters.instances
     (record,) = seen
     assert record is not None
     assert (record.url, record.nodes, record.socket) == (cluster.url, 2, str(cluster.socket))
@@ -361,7 +361,7 @@ def test_last_port_is_reused(clusters: type[fake_cluster.LocalCluster], data: Pa
         local_daemon.serve(
             DaemonOptions(data, has_controller=False), lambda _: os.kill(os.getpid(), signal.SIGTERM)
         )
-    assert clusters.made[0].url == clusters.made[1].url
+    assert clusters.instances[0].url == clusters.instances[1].url
 
 
 def test_second_daemon_is_rejected(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
@@ -371,7 +371,7 @@ def test_second_daemon_is_rejected(clusters: type[fake_cluster.LocalCluster], da
 
         patch.setattr(local_daemon, "LOCK_SECONDS", 0)
         result = windlass("up", "--foreground")
-    assert (result.exit_code, clusters.made) == (1, [])
+    assert (result.exit_code, clusters.instances) == (1, [])
     assert f"{data} is in use" in result.stderr
 
 
@@ -412,7 +412,7 @@ def test_down_stops_pods_of_a_killed_daemon(clusters: type[fake_cluster.LocalClu
         0,
         "the cluster was not running; its remaining pods were stopped\n",
     )
-    assert [cluster.ended_pods for cluster in clusters.made] == [True]
+    assert [cluster.ended_pods for cluster in clusters.instances] == [True]
 
 
 RELUCTANT = """

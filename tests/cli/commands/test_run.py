@@ -99,7 +99,7 @@ def test_successful_run(clusters: type[fake_cluster.LocalCluster], state: Path) 
         "worker-0 | ",
         "worker-0 | without end",
     ]
-    (cluster,) = clusters.made
+    (cluster,) = clusters.instances
     assert (cluster.options.nodes, cluster.options.network, cluster.options.is_ephemeral) == (
         3,
         "shared",
@@ -212,7 +212,7 @@ def test_invalid_usage_is_rejected(
     result = windlass(*arguments, given=given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
-    assert clusters.made == []
+    assert clusters.instances == []
 
 
 @pytest.mark.parametrize("options", [[], ["--keep"]], ids=["alone", "kept"])
@@ -321,7 +321,7 @@ def test_images_of_the_machine_and_of_the_run_are_bound(
     other = tmp_path / "other"
     other.mkdir()
     assert windlass("-", "--image", f"replaced={other}", given=written(job())).exit_code == 0
-    (cluster,) = clusters.made
+    (cluster,) = clusters.instances
     assert json.loads(cluster.images) == {
         "kept": str(tmp_path),
         "replaced": str(other),
@@ -377,7 +377,7 @@ def test_ctrl_c_stops_the_run(
     assert asyncio.run(runner_run.run(plan, RunOptions(reads_logs=False), state, output)) == 130
     output.finish()
     assert stream.getvalue().decode().splitlines()[-1][14:].startswith(last)
-    assert clusters.made[0].ended_pods is False, "a temporary cluster stops its pods itself"
+    assert clusters.instances[0].ended_pods is False, "a temporary cluster stops its pods itself"
 
 
 def test_help_imports_no_slow_modules() -> None:

@@ -17,7 +17,7 @@ def test_companions_are_created_and_deleted_with_the_job(submissions: Submission
         *(f"{kind}/digits-jupyter" for kind in KINDS),
     }
     assert submissions.owners() == {uid}
-    assert "digits: started tensorboard" in submissions.told
+    assert "digits: started tensorboard" in submissions.messages
     submissions.delete_framework()
     submissions.wait_until_all_gone()
 
@@ -113,16 +113,16 @@ def test_existing_companions_are_adopted_by_the_job(submissions: Submissions) ->
     both = {**BOARD, "jupyter": {}}
     submissions.start(both)
     assert submissions.owners() == {""}
-    (shown,) = [line for line in submissions.told if "generated password" in line]
+    (shown,) = [line for line in submissions.messages if "generated password" in line]
     assert shown.startswith("digits: jupyter: generated password (shown once): ")
     before = [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")]
     generations = submissions.generations
     uid = submissions.submit(both)
     assert submissions.owners() == {uid}
     assert [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")] == before
-    assert not [line for line in submissions.told if "generated password" in line]
+    assert not [line for line in submissions.messages if "generated password" in line]
     told = "the password is unchanged: change it with `windlass jupyter digits --new-password`"
-    assert f"digits: jupyter: {told}" in submissions.told
+    assert f"digits: jupyter: {told}" in submissions.messages
     assert submissions.generations == generations
 
 
@@ -146,7 +146,7 @@ def test_rerun_creates_new_companions(submissions: Submissions) -> None:
     assert submissions.owners() == {second}
     assert submissions.pod_of("digits-jupyter") != pod
     assert submissions.uid("secrets", "digits-jupyter") != secret
-    assert [line for line in submissions.told if "generated password" in line]
+    assert [line for line in submissions.messages if "generated password" in line]
 
 
 def test_rerun_reuses_kept_companions(submissions: Submissions) -> None:

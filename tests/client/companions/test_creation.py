@@ -65,7 +65,7 @@ def test_service_name_avoids_conflicts(case: str, submissions: Submissions) -> N
     selector = f"{names.JOB_LABEL}=digits"
     listed = submissions.place.client.get(f"{submissions.place.path('services')}?labelSelector={selector}")
     assert [each["metadata"]["name"] for each in listed.expect(200).body["items"]] == [name]
-    assert [line for line in submissions.told if "using the name" in line and said in line] or not said
+    assert [line for line in submissions.messages if "using the name" in line and said in line] or not said
 
 
 # Errors

@@ -85,12 +85,12 @@ def by_annotations(default: Life) -> Play:
     """Return a function that applies the annotations of a pod to the default."""
 
     def play(pod: Pod) -> Life:
-        said = {
+        values = {
             key.removeprefix(ANNOTATION_PREFIX): value
             for key, value in pod.metadata.annotations.items()
             if key.startswith(ANNOTATION_PREFIX)
         }
-        return _with_annotations(default, said) if said else default
+        return _with_annotations(default, values) if values else default
 
     return play
 
@@ -118,20 +118,20 @@ def annotations(
     return {f"{ANNOTATION_PREFIX}{key}": str(value) for key, value in given.items() if value is not None}
 
 
-def _with_annotations(default: Life, said: Mapping[str, str]) -> Life:
+def _with_annotations(default: Life, values: Mapping[str, str]) -> Life:
     return Life(
-        starts_after=_seconds(said, "starts-after", default.starts_after),
-        runs_for=_seconds(said, "runs-for", default.runs_for),
-        exit_code=int(said.get("exit-code", default.exit_code)),
-        reason=said.get("reason", default.reason),
-        message=said.get("message", default.message),
-        stops_after=_seconds(said, "stops-after", default.stops_after),
-        gang=int(said.get("gang", default.gang)),
+        starts_after=_seconds(values, "starts-after", default.starts_after),
+        runs_for=_seconds(values, "runs-for", default.runs_for),
+        exit_code=int(values.get("exit-code", default.exit_code)),
+        reason=values.get("reason", default.reason),
+        message=values.get("message", default.message),
+        stops_after=_seconds(values, "stops-after", default.stops_after),
+        gang=int(values.get("gang", default.gang)),
     )
 
 
-def _seconds(said: Mapping[str, str], key: str, default: float | None) -> float | None:
-    value = said.get(key)
+def _seconds(values: Mapping[str, str], key: str, default: float | None) -> float | None:
+    value = values.get(key)
     if value is None:
         return default
     return None if value == NEVER else float(value)

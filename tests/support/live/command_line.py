@@ -43,7 +43,7 @@ SHORT_GRACE: Final = {"spec": {"terminationGracePeriodSeconds": 2}}
 """The first process of a container ignores SIGTERM until it has a handler."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     code: int
     out: bytes
     errors: str
@@ -63,7 +63,7 @@ class Console(msgspec.Struct, frozen=True):
     """Empty: the namespace of the kubeconfig's context."""
     folder: Path
 
-    def __call__(self, command: str, *arguments: str, code: int = 0, given: bytes = b"") -> Said:
+    def __call__(self, command: str, *arguments: str, code: int = 0, given: bytes = b"") -> CommandResult:
         """Run a command and return its output, if it exits with that code."""
         done = subprocess.run(  # noqa: S603
             self._words(command, *arguments),
@@ -73,15 +73,15 @@ class Console(msgspec.Struct, frozen=True):
             capture_output=True,
             timeout=SECONDS,
         )
-        said = Said(done.returncode, done.stdout, done.stderr.decode())
-        assert said.code == code, f"windlass {command} {' '.join(arguments)}: {said}"
-        return said
+        result = CommandResult(done.returncode, done.stdout, done.stderr.decode())
+        assert result.code == code, f"windlass {command} {' '.join(arguments)}: {result}"
+        return result
 
     def message(self, command: str, *arguments: str, code: int = 1) -> str:
         """Return the error message of a failing command."""
-        said = self(command, *arguments, code=code)
-        [message] = [line for line in said.errors.splitlines() if line]
-        assert message.startswith("windlass: "), said
+        result = self(command, *arguments, code=code)
+        [message] = [line for line in result.errors.splitlines() if line]
+        assert message.startswith("windlass: "), result
         return message
 
     @contextlib.contextmanager

@@ -188,28 +188,32 @@ class FaultJobs:
         if not names:
             return ""
         events = self.place.client.get(self.place.path("events")).expect(200).body["items"]
-        told = [
+        lines = [
             f"{event.get('lastTimestamp')} {event['involvedObject']['name']}: {event['reason']}: {event.get('message')}"
             for event in events
         ]
         pods = {name: self.place.pods(name) for name in names}
         return "\n".join(
-            [json.dumps(pods, indent=1), *(line for line in told if any(name in line for name in names))]
+            [json.dumps(pods, indent=1), *(line for line in lines if any(name in line for name in names))]
         )
 
     def _lost(self) -> list[str]:
         """Return the jobs without the expected result."""
         found = self._frameworks()
-        ends = {name: (_end_of(found.get(name)), _end_wanted(each)) for name, each in self._jobs.items()}
-        return [f"{name}: {end} instead of {wanted}" for name, (end, wanted) in ends.items() if end != wanted]
+        ends = {name: (_end_of(found.get(name)), _expected_end(each)) for name, each in self._jobs.items()}
+        return [
+            f"{name}: {end} instead of {expected}"
+            for name, (end, expected) in ends.items()
+            if end != expected
+        ]
 
     def _frameworks(self) -> dict[str, Json]:
         items = self.place.client.get(self.place.framework_path()).expect(200).body["items"]
         return {item["metadata"]["name"]: item for item in items}
 
 
-def _end_wanted(wanted: Job) -> str:
-    return GONE if wanted.code is None else str(wanted.code)
+def _expected_end(expected: Job) -> str:
+    return GONE if expected.code is None else str(expected.code)
 
 
 def _end_of(framework: Json) -> str:

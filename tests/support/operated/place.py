@@ -133,8 +133,8 @@ class Place(Namespace):
 
     def end_pod(self, name: str, exit_code: int = 0) -> None:
         """One that runs for ever comes to its end."""
-        said = lifecycle.annotations(runs_for=0, exit_code=exit_code)
-        self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
+        behaviour = lifecycle.annotations(runs_for=0, exit_code=exit_code)
+        self.client.patch(self.path("pods", name), {"metadata": {"annotations": behaviour}}).expect(200)
 
 
 def status_of(framework: Json) -> Json:

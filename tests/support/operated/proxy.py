@@ -199,8 +199,8 @@ class Proxy:
                 while any(newest < version for newest in self._pod_versions.values()):
                     await asyncio.sleep(0.01)
 
-    def asked(self, is_meant: Callable[[ProxiedRequest], bool]) -> list[ProxiedRequest]:
-        return [exchange.asked for exchange in tuple(self.exchanges) if is_meant(exchange.asked)]
+    def asked(self, matches: Callable[[ProxiedRequest], bool]) -> list[ProxiedRequest]:
+        return [exchange.asked for exchange in tuple(self.exchanges) if matches(exchange.asked)]
 
     # Passing on
 

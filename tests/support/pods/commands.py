@@ -47,13 +47,13 @@ class Done(msgspec.Struct, frozen=True):
         return self.stdout.splitlines()
 
     @property
-    def told(self) -> list[Json]:
-        """By `--output json`, one object per line."""
+    def json_lines(self) -> list[Json]:
+        """The objects of `--output json`, one per line."""
         return [json.loads(line) for line in self.lines]
 
 
 class Command:
-    """One that runs. It leads a group of processes, as what a shell starts does."""
+    """A running command. Like a command started by a shell, it leads its own process group."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", stdout: Path, stderr: Path) -> None:
         self.process = process
@@ -101,7 +101,7 @@ class Home:
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-home-"))
         self.state = self.folder / "state" / "windlass"
         self.data = self.state / "local"
-        self._said = Path(tempfile.mkdtemp(prefix="windlass-said-"))
+        self._output_folder = Path(tempfile.mkdtemp(prefix="windlass-output-"))
         if level.user is not None:
             os.chown(self.folder, level.user, level.user)
 
@@ -111,7 +111,7 @@ class Home:
 
     def begin(self, *arguments: str | Path, given: bytes = b"") -> Command:
         name = uuid.uuid4().hex
-        stdout, stderr = self._said / f"{name}.out", self._said / f"{name}.err"
+        stdout, stderr = self._output_folder / f"{name}.out", self._output_folder / f"{name}.err"
         with tempfile.TemporaryFile() as stdin, stdout.open("wb") as out, stderr.open("wb") as err:
             stdin.write(given)
             stdin.seek(0)
@@ -161,7 +161,7 @@ class Home:
         """Whatever happened before: no process and no file stays."""
         wait_for("all processes to be killed", self._kill_marked)
         shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.rmtree(self._said, ignore_errors=True)
+        shutil.rmtree(self._output_folder, ignore_errors=True)
 
     def _kill_marked(self) -> bool:
         left = machine.marked(self.mark)
@@ -177,11 +177,11 @@ def best() -> Level:
 
 @contextlib.contextmanager
 def home(level: Level) -> Iterator[Home]:
-    made = Home(level)
+    created = Home(level)
     try:
-        yield made
+        yield created
     finally:
-        made.remove()
+        created.remove()
 
 
 class Local:
@@ -234,16 +234,16 @@ class Local:
 
 @contextlib.contextmanager
 def local(home: Home, *options: str, data: Path | None = None) -> Iterator[Local]:
-    made = Local(home, data)
+    created = Local(home, data)
     try:
-        made.up(*options)
-        yield made
+        created.up(*options)
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 def role(container: Json, name: str = "worker", tasks: int = 1, retries: int = 0, **pod: Any) -> Json:
-    """Of which all have to succeed, and none may fail."""
+    """Return a role that completes the job when all its tasks have succeeded, and fails it with the first failure."""
     spec = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 2,

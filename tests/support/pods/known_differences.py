@@ -28,7 +28,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     runs: bool = True
     """False for a test that would wait minutes for something that never happens."""
 
-    def told(self, test: str) -> str:
+    def description(self, test: str) -> str:
         return f"{test}: real: {self.real}; ours: {self.ours}; why: {self.why}"
 
 
@@ -85,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, minor: int) -> str:
         return self.newer if minor >= self.since else self.older
 
-    def told(self, test: str) -> str:
+    def description(self, test: str) -> str:
         return f"{test}: real: {self.older!r}; ours: {self.newer!r}; why: {self.why}"
 
 
@@ -143,10 +143,10 @@ def of_release(names: Iterable[str], minor: int) -> str:
     return found.of(minor)
 
 
-def told(test: str, minor: int) -> str | None:
+def description(test: str, minor: int) -> str | None:
     """Return the difference to report for a test on a real cluster of that release."""
     found = of_failure(test, minor)
     if found:
-        return found.told(test)
+        return found.description(test)
     change = CHANGES.get(test)
-    return change.told(test) if change and minor < change.since else None
+    return change.description(test) if change and minor < change.since else None

@@ -48,8 +48,10 @@ class Process(msgspec.Struct, frozen=True, order=True):
 
 def marked(mark: str, name: str = MARKER) -> list[Process]:
     """The processes that carry the mark, and live."""
-    wanted = f"{name}={mark}".encode()
-    return sorted(found for folder in _folders() if _carries(folder, wanted) and (found := _process(folder)))
+    variable = f"{name}={mark}".encode()
+    return sorted(
+        found for folder in _folders() if _carries(folder, variable) and (found := _process(folder))
+    )
 
 
 def lineage(process: Process, among: Iterable[Process]) -> list[Process]:
@@ -158,8 +160,8 @@ def _environment(folder: Path) -> list[bytes]:
         return []
 
 
-def _carries(folder: Path, wanted: bytes) -> bool:
-    return wanted in _environment(folder)
+def _carries(folder: Path, variable: bytes) -> bool:
+    return variable in _environment(folder)
 
 
 def _process(folder: Path) -> Process | None:

@@ -73,18 +73,18 @@ class Pod:
         def look() -> Seen | None:
             last[:] = [self.seen()]
             if last[0].has_lost_an_ending and self.place.may_lose_endings:
-                raise LostEndingError(self._told(last))
+                raise LostEndingError(self._describe(last))
             return last[0] if is_true(last[0]) else None
 
         try:
             return wait_for(f"pod {self.name} {what}", look, seconds)
         except AssertionError as error:
-            told = f"{error}\n{self._told(last)}"
+            message = f"{error}\n{self._describe(last)}"
             if last and last[0].has_ended_with_running_containers and self.place.may_lose_endings:
-                raise LostEndingError(told) from None
-            raise AssertionError(told) from None
+                raise LostEndingError(message) from None
+            raise AssertionError(message) from None
 
-    def _told(self, last: list[Seen]) -> str:
+    def _describe(self, last: list[Seen]) -> str:
         status = json.dumps(last[0].status, indent=1) if last else "it was never seen"
         return "\n".join([status, *(f"{each['reason']}: {each.get('message')}" for each in self.events())])
 
@@ -94,7 +94,7 @@ class Pod:
     def running(self) -> Seen:
         """All its containers at once; those of a pod that ended are not waited for."""
         seen = self.wait("to run", lambda seen: seen.is_over or seen.all_run())
-        assert not seen.is_over, f"it has ended already: {self._told([seen])}"
+        assert not seen.is_over, f"it has ended already: {self._describe([seen])}"
         return seen
 
     def ready(self) -> Seen:
@@ -108,7 +108,7 @@ class Pod:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             seen = self.seen()
-            assert is_true(seen), f"pod {self.name} did not stay {what}: {self._told([seen])}"
+            assert is_true(seen), f"pod {self.name} did not stay {what}: {self._describe([seen])}"
             time.sleep(0.1)
 
     # What it says
@@ -131,12 +131,12 @@ class Pod:
             return wait_for(f"{text!r} in the log of pod {self.name}", look, SECONDS)
         except AssertionError as error:
             log = self.read_log(**params).raw[-2000:]
-            raise AssertionError(f"{error}\n{self._told([self.seen()])}\n{log!r}") from None
+            raise AssertionError(f"{error}\n{self._describe([self.seen()])}\n{log!r}") from None
 
     def output(self) -> list[str]:
         """The lines that it wrote until its end, which was a success."""
         ended = self.ended()
-        assert ended.phase == "Succeeded", f"{self._told([ended])}\n{self.read_log().raw[-2000:]!r}"
+        assert ended.phase == "Succeeded", f"{self._describe([ended])}\n{self.read_log().raw[-2000:]!r}"
         return self.log().splitlines()
 
     def events(self, reason: str = "") -> list[Json]:
@@ -153,7 +153,7 @@ class Pod:
         try:
             return wait_for(f"an event {reason} {part!r} of pod {self.name}", look, SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._told([self.seen()])}") from None
+            raise AssertionError(f"{error}\n{self._describe([self.seen()])}") from None
 
     # What is done to it
 
@@ -176,7 +176,7 @@ class Pod:
         try:
             wait_for(f"pod {self.name} to be gone", is_gone, SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._told([self.seen()])}") from None
+            raise AssertionError(f"{error}\n{self._describe([self.seen()])}") from None
 
 
 class Place:

@@ -75,7 +75,7 @@ async def _executed(
     size: tuple[int, int] | None,
     until: bytes,
 ) -> Executed:
-    said: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
     async with _opened(access, path, query) as websocket:
         if size is not None:
             columns, rows = size
@@ -87,11 +87,13 @@ async def _executed(
         async for message in websocket:
             assert message.type == aiohttp.WSMsgType.BINARY, f"the connection broke: {message.data}"
             data: bytes = message.data
-            said[data[0]] = said.get(data[0], b"") + data[1:]
-            if until and until in said.get(STDOUT, b""):
+            received[data[0]] = received.get(data[0], b"") + data[1:]
+            if until and until in received.get(STDOUT, b""):
                 break
-    status = said.get(ERROR, b"")
-    return Executed(said.get(STDOUT, b""), said.get(STDERR, b""), json.loads(status) if status else {})
+    status = received.get(ERROR, b"")
+    return Executed(
+        received.get(STDOUT, b""), received.get(STDERR, b""), json.loads(status) if status else {}
+    )
 
 
 class Forwarded(msgspec.Struct, frozen=True):
@@ -105,18 +107,18 @@ def forward(access: Access, path: str, port: int, sent: bytes) -> Forwarded:
 
 
 async def _forwarded(access: Access, path: str, port: int, sent: bytes) -> Forwarded:
-    said = {0: b"", 1: b""}
+    received = {0: b"", 1: b""}
     async with _opened(access, path, [("ports", str(port))]) as websocket:
         with contextlib.suppress(aiohttp.ClientConnectionResetError):
             # If nothing listens, the server may have closed the connection before anything was sent.
             await websocket.send_bytes(b"\0" + sent)
         async for message in websocket:
-            said[message.data[0]] += message.data[1:]
-            if len(said[1]) > 2:
+            received[message.data[0]] += message.data[1:]
+            if len(received[1]) > 2:
                 break
     announced = struct.pack("<H", port)
-    assert said[0][:2] == said[1][:2] == announced, f"each channel begins with the port: {said}"
-    return Forwarded(said[0][2:], said[1][2:].decode(errors="replace"))
+    assert received[0][:2] == received[1][:2] == announced, f"each channel begins with the port: {received}"
+    return Forwarded(received[0][2:], received[1][2:].decode(errors="replace"))
 
 
 @contextlib.asynccontextmanager

@@ -30,7 +30,7 @@ def test_later_client_gets_all_reports(pod: Pod) -> None:
     pod.not_started(missing)
     dying, running = pod.start("exec sleep 100000"), pod.start(FOREVER)
     told = {run_id: started_of(pod, run_id) for run_id in (dying, running)}
-    first = list(pod.said)
+    first = list(pod.received)
     pod.disconnect()
     # It goes on without a daemon, and notes what happens.
     (command,) = spawner_harness.marked(dying)
