@@ -68,7 +68,7 @@ def fail_watches(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_interrupted_watch_is_resumed(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail_watches(errors.UnansweredError("interrupted"), 2, monkeypatch)
+    fail_watches(errors.NoValidResponseError("interrupted"), 2, monkeypatch)
 
     async def story(here: Connection) -> None:
         framework = await lookup.find(here, "digits")

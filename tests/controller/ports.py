@@ -48,7 +48,7 @@ def next_status() -> FrameworkStatus:
     return msgspec.structs.replace(JOB.status, state=State.ATTEMPT_CREATION_REQUESTED)
 
 
-def failure(code: int, reason: str = "", message: str = "no") -> errors.AnsweredError:
+def failure(code: int, reason: str = "", message: str = "no") -> errors.ResponseError:
     body = {"kind": "Status", "reason": reason, "message": message, "code": code}
     return errors.from_response(code, {}, msgspec.json.encode(body))
 

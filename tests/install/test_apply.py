@@ -111,7 +111,7 @@ def test_object_being_deleted_is_not_replaced() -> None:
             ["cannot be changed in place", "spec.selector", "windlass uninstall", "Frameworks", "kept"],
         ),
         ([api_error(422, "Invalid", "spec.replicas: too many")], ["rejected", "spec.replicas: too many"]),
-        ([errors.UnansweredError("cut")], ["did not answer (cut)", "Run the command again"]),
+        ([errors.NoValidResponseError("cut")], ["did not answer (cut)", "Run the command again"]),
         (
             [api_error(404, "NotFound", 'namespaces "windlass-system" not found')],
             ["namespace windlass-system does not exist"],

@@ -12,7 +12,7 @@ from windlass.model.failures import ApiFailure
 @pytest.mark.parametrize(
     ("code", "reason", "kind"),
     [
-        (400, "BadRequest", errors.AnsweredError),
+        (400, "BadRequest", errors.ResponseError),
         (401, "Unauthorized", errors.UnauthorizedError),
         (403, "Forbidden", errors.ForbiddenError),
         (404, "NotFound", errors.NotFoundError),
@@ -20,7 +20,7 @@ from windlass.model.failures import ApiFailure
         (409, "AlreadyExists", errors.AlreadyExistsError),
         (410, "Expired", errors.ExpiredError),
         (410, "Gone", errors.ExpiredError),
-        (413, "RequestEntityTooLarge", errors.AnsweredError),
+        (413, "RequestEntityTooLarge", errors.ResponseError),
         (422, "Invalid", errors.InvalidError),
         (429, "TooManyRequests", errors.TooManyRequestsError),
         (500, "InternalError", errors.ServerError),

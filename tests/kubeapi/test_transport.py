@@ -142,7 +142,7 @@ async def closed(request: web.BaseRequest) -> web.StreamResponse:
         (text("<form>", 200, "text/html"), 30, 200, "is not from a Kubernetes API server"),
     ],
 )
-def test_invalid_responses_are_unanswered_errors(
+def test_invalid_responses_raise_no_valid_response_error(
     answer: Answer, timeout: float, code: int, words: str
 ) -> None:
     async def send() -> None:
@@ -155,7 +155,7 @@ def test_invalid_responses_are_unanswered_errors(
             ) as transport,
         ):
             error = await outcome(transport, timeout=timeout)
-        assert type(error) in (errors.UnansweredError, errors.NotKubernetesError)
+        assert type(error) in (errors.NoValidResponseError, errors.NotKubernetesError)
         assert words in str(error)
         assert observed == [code]
 
@@ -168,7 +168,7 @@ def test_write_on_a_lost_connection_is_not_repeated() -> None:
         async with serving(script), Transport(access.anonymous(script.url)) as transport:
             await transport.send(GET)
             error = await outcome(transport, requests.create(PODS, "t", b"{}"))
-        assert type(error) is errors.UnansweredError
+        assert type(error) is errors.NoValidResponseError
         assert len(script.received) == 2
 
     run(send())
@@ -300,7 +300,7 @@ def test_stream_yields_chunks_and_then_raises() -> None:
             transport.stream(WATCH) as chunks,
         ):
             assert await anext(chunks) == b"one"
-            with pytest.raises(errors.UnansweredError):
+            with pytest.raises(errors.NoValidResponseError):
                 await anext(chunks)
 
     run(send())
@@ -335,7 +335,7 @@ def test_websocket_closed_by_the_server(last_words: bytes) -> None:
             assert await anext(messages) == b"\0hello"
             while not channels._websocket._writer.transport.is_closing():
                 await asyncio.sleep(0)
-            with pytest.raises(StopAsyncIteration if last_words else errors.UnansweredError):
+            with pytest.raises(StopAsyncIteration if last_words else errors.NoValidResponseError):
                 await anext(messages)
 
     run(listen())
@@ -350,7 +350,7 @@ def test_proxy_is_used() -> None:
             )
             async with Transport(Access(found)) as transport:
                 error = await outcome(transport)
-        assert type(error) is errors.UnansweredError
+        assert type(error) is errors.NoValidResponseError
         (received,) = proxy.received
         assert (received.method, received.headers["Host"]) == ("CONNECT", "cluster.example")
         assert received.headers["Proxy-Authorization"] == "Basic bWU6c2VjcmV0"

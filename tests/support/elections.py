@@ -12,7 +12,7 @@ import msgspec
 from windlass.controller.leader.election import Timings
 from windlass.controller.leader.lease import Elector, LostError
 from windlass.kubeapi import errors
-from windlass.kubeapi.errors import ApiError, UnansweredError
+from windlass.kubeapi.errors import ApiError, NoValidResponseError
 from windlass.kubeapi.requests import Request, Verb
 
 Running = Coroutine[Any, Any, None]
@@ -181,7 +181,7 @@ class Cluster:
         is_answered = fate.arrives and fate.answers and fate.there + fate.back < timeout
         await pause(fate.there + fate.back + stall() if is_answered else timeout + stall())
         if not is_answered:
-            raise UnansweredError("no answer")
+            raise NoValidResponseError("no answer")
         if isinstance(answers[0], ApiError):
             raise answers[0]
         return answers[0]

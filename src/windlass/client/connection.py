@@ -48,14 +48,14 @@ class Connection:
         return f"{address} of {access.source}" if access.source else address
 
     async def send(self, request: Request) -> bytes:
-        """Return the body of the response. Raises errors.AnsweredError for error responses, and ClientError."""
+        """Return the body of the response. Raises errors.ResponseError for error responses, and ClientError."""
         seconds = RESPONSE_TIMEOUT if self._has_answered else _first_answer_seconds()
         try:
             answer = await self.transport.send(request, seconds)
-        except errors.AnsweredError:
+        except errors.ResponseError:
             self._has_answered = True
             raise
-        except (errors.UnansweredError, errors.AccessError) as error:
+        except (errors.NoValidResponseError, errors.AccessError) as error:
             raise self.to_client_error(error) from error
         self._has_answered = True
         return answer
@@ -67,7 +67,7 @@ class Connection:
             async with self.transport.stream(request) as chunks:
                 self._has_answered = True
                 yield chunks
-        except (errors.UnansweredError, errors.AccessError) as error:
+        except (errors.NoValidResponseError, errors.AccessError) as error:
             raise self.to_client_error(error) from error
 
     def at(self, namespace: str) -> "Connection":
@@ -80,7 +80,7 @@ class Connection:
         """Return whether the cluster is an embedded one, whose pods are processes on one machine."""
         try:
             answer = await self.send(Request(Verb.GET, "GET", Resource("", "", ""), "/version"))
-        except errors.AnsweredError:
+        except errors.ResponseError:
             return False  # the user may not have access to /version
         return "+windlass" in msgspec.json.decode(answer, type=_Version).git_version
 
@@ -111,7 +111,7 @@ class Connection:
                 )
             case errors.NotFoundError():
                 return ObjectNotFoundError(f"{self.where}: {error.failure.message}")
-            case errors.AnsweredError():
+            case errors.ResponseError():
                 return RejectedError(f"{self.where} rejected the request: {error.failure.message}")
             case errors.NotTrustedError():
                 return UnreachableError(

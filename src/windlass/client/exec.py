@@ -12,7 +12,7 @@ from windlass.client.errors import ObjectNotFoundError, RejectedError
 from windlass.client.pods import Pod, Task
 from windlass.client.tasks import TaskSelector
 from windlass.kubeapi import streams
-from windlass.kubeapi.errors import ApiError, UnansweredError
+from windlass.kubeapi.errors import ApiError, NoValidResponseError
 from windlass.kubeapi.streams import Size
 from windlass.kubeapi.transport import Channels
 
@@ -123,7 +123,7 @@ async def _receive(channels: Channels, local: Streams) -> streams.ExecResult:
                 local.stderr(data)
             case streams.ERROR if data:
                 return streams.parse_result(data)
-    raise UnansweredError("the connection was closed before the command ended")
+    raise NoValidResponseError("the connection was closed before the command ended")
 
 
 async def _send_input(channels: Channels, local: Streams) -> None:

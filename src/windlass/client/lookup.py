@@ -12,7 +12,7 @@ from windlass.client.errors import ClientError, NotInstalledError, ObjectNotFoun
 from windlass.k8s import metadata
 from windlass.k8s.formats import is_object_name
 from windlass.kubeapi import requests, responses
-from windlass.kubeapi.errors import AnsweredError, ForbiddenError, NotFoundError
+from windlass.kubeapi.errors import ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -91,7 +91,7 @@ async def not_found_error(
         names_to_suggest |= {job.metadata.name for job in await list_frameworks(connection)}
     except NotInstalledError as error:
         not_installed = error
-    except AnsweredError:
+    except ResponseError:
         return ObjectNotFoundError(f"{missing} of {connection.where}")
     if suggestion := diagnostics.nearest(name, tuple(sorted(names_to_suggest))):
         return ObjectNotFoundError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")

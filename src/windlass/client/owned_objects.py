@@ -14,7 +14,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RejectedError
 from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
+from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -189,7 +189,7 @@ async def list_job_names(connection: Connection) -> set[str]:
     """Return the names of the jobs that consist of plain Jobs; none if the user may not list Jobs."""
     try:
         listed = await lookup.list_objects(connection, JOB.resource, connection.namespace)
-    except AnsweredError:
+    except ResponseError:
         return set()
     return {each.job or each.metadata.name for each in map(_decode, listed)}
 
@@ -204,7 +204,7 @@ async def remove_owner_references(connection: Connection, kept: Iterable[OwnedOb
             await lifecycle.merge_patch(connection, each.kind.resource, each.name, change)
         except (NotFoundError, ConflictError):
             continue  # already deleted
-        except AnsweredError as error:
+        except ResponseError as error:
             raise RejectedError(
                 f"cannot keep {each} on {connection.where}: {error.failure.message}"
             ) from error
@@ -225,7 +225,7 @@ async def delete_objects(connection: Connection, objects: Iterable[OwnedObject])
             await connection.send(request)
         except (NotFoundError, ConflictError):
             continue  # already deleted
-        except AnsweredError as error:
+        except ResponseError as error:
             errors.append(f"{each}: {error.failure.message}")
     if errors:
         raise RejectedError(

@@ -13,7 +13,7 @@ from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Condition, Pod
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import AnsweredError
+from windlass.kubeapi.errors import ResponseError
 from windlass.kubeapi.resources import Resource
 from windlass.model.base import Sparse
 
@@ -124,6 +124,6 @@ async def last_lines(connection: Connection, pod: Pod) -> str:
         tailLines=str(LAST_LINES),
         previous="" if is_over else "true",
     )
-    with contextlib.suppress(AnsweredError):
+    with contextlib.suppress(ResponseError):
         return (await connection.send(request)).decode("utf-8", "replace").strip()
     return ""

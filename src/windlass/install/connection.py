@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from windlass.install.errors import InstallError
 from windlass.kubeapi import access
-from windlass.kubeapi.errors import AccessError, UnansweredError
+from windlass.kubeapi.errors import AccessError, NoValidResponseError
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
 
@@ -22,7 +22,7 @@ async def connect(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Requ
             """Send a request, and name the server if it does not answer."""
             try:
                 return await transport.send(request)
-            except UnansweredError as error:
+            except NoValidResponseError as error:
                 where = f"{found.server} of {found.source}" if found.source else found.server
                 raise type(error)(f"{where}: {error}") from error
 

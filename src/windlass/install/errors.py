@@ -13,7 +13,7 @@ class NoAnswerError(InstallError):
 
 def explain(error: errors.ApiError, subject: str) -> InstallError:
     """Return the error of a request about an object as one for the user."""
-    kind = NoAnswerError if isinstance(error, errors.UnansweredError) else InstallError
+    kind = NoAnswerError if isinstance(error, errors.NoValidResponseError) else InstallError
     return kind(f"{subject}: {_explanation(error)}")
 
 
@@ -31,7 +31,7 @@ def _explanation(error: errors.ApiError) -> str:
                 f"a field cannot be changed in place ({error}). Run `windlass uninstall` and install again. "
                 "Frameworks and their definitions are kept."
             )
-        case errors.UnansweredError():
+        case errors.NoValidResponseError():
             return (
                 f"the server did not answer ({error}). Run the command again: it continues where it stopped."
             )

@@ -18,11 +18,11 @@ class ApiError(Exception):
     """A request failed."""
 
 
-class UnansweredError(ApiError):
+class NoValidResponseError(ApiError):
     """A timeout, a closed connection, or an invalid response. The request may have been processed or not."""
 
 
-class NotSentError(UnansweredError):
+class NotSentError(NoValidResponseError):
     """The request was not sent: the server cannot be reached, or the timeout had passed."""
 
 
@@ -30,11 +30,11 @@ class NotTrustedError(NotSentError):
     """The certificate of the server is not trusted."""
 
 
-class NotKubernetesError(UnansweredError):
+class NotKubernetesError(NoValidResponseError):
     """The response is not from a Kubernetes API server."""
 
 
-class AnsweredError(ApiError):
+class ResponseError(ApiError):
     """The server rejected the request."""
 
     def __init__(self, failure: ApiFailure, retry_after: float | None = None) -> None:
@@ -45,43 +45,43 @@ class AnsweredError(ApiError):
         """Seconds until a retry, as requested by the server."""
 
 
-class NotFoundError(AnsweredError):
+class NotFoundError(ResponseError):
     """The object or the kind does not exist."""
 
 
-class ConflictError(AnsweredError):
+class ConflictError(ResponseError):
     """The object was changed since it was read, or a precondition does not hold."""
 
 
-class AlreadyExistsError(AnsweredError):
+class AlreadyExistsError(ResponseError):
     """An object of this name exists."""
 
 
-class ExpiredError(AnsweredError):
+class ExpiredError(ResponseError):
     """The requested resourceVersion or continue token has expired."""
 
 
-class InvalidError(AnsweredError):
+class InvalidError(ResponseError):
     """The object is not valid."""
 
 
-class ForbiddenError(AnsweredError):
+class ForbiddenError(ResponseError):
     """The user has no permission."""
 
 
-class UnauthorizedError(AnsweredError):
+class UnauthorizedError(ResponseError):
     """The credentials are missing or not accepted."""
 
 
-class TooManyRequestsError(AnsweredError):
+class TooManyRequestsError(ResponseError):
     """The server is overloaded, or an eviction would violate a PodDisruptionBudget."""
 
 
-class ServerError(AnsweredError):
+class ServerError(ResponseError):
     """Any 5xx. The request may have been processed or not."""
 
 
-_BY_CODE: Mapping[int, type[AnsweredError]] = {
+_BY_CODE: Mapping[int, type[ResponseError]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
@@ -107,7 +107,7 @@ class _Status(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Status)
 
 
-def from_response(code: int, headers: Mapping[str, str], body: bytes) -> AnsweredError:
+def from_response(code: int, headers: Mapping[str, str], body: bytes) -> ResponseError:
     """Return the error for a response that is not a 2xx. Header names are in their usual spelling."""
     status, retry_after = _status_of(body), _seconds(headers)
     failure = ApiFailure(code, "", _beginning(body))
@@ -117,11 +117,11 @@ def from_response(code: int, headers: Mapping[str, str], body: bytes) -> Answere
             retry_after = float(status.details.retry_after_seconds)
     if code == 409 and failure.reason == "AlreadyExists":
         return AlreadyExistsError(failure, retry_after)
-    kind = ServerError if code >= 500 else _BY_CODE.get(code, AnsweredError)
+    kind = ServerError if code >= 500 else _BY_CODE.get(code, ResponseError)
     return kind(failure, retry_after)
 
 
-def from_status(body: bytes) -> AnsweredError | None:
+def from_status(body: bytes) -> ResponseError | None:
     """Return the error in an ERROR event of a watch; None if it is not a `Status`."""
     status = _status_of(body)
     return None if status is None else from_response(status.code, {}, body)

@@ -10,13 +10,13 @@ import msgspec
 
 from windlass.kubeapi import errors, requests, responses
 from windlass.kubeapi.errors import (
-    AnsweredError,
     ApiError,
     ExpiredError,
     ForbiddenError,
     NotSentError,
+    NoValidResponseError,
+    ResponseError,
     TooManyRequestsError,
-    UnansweredError,
     UnauthorizedError,
 )
 from windlass.kubeapi.resources import Resource
@@ -120,7 +120,7 @@ class Reflector:
             self._failures += 1
         if must_relist(error, self._failures):
             self._version = ""
-        await self._back_off(error.retry_after if isinstance(error, AnsweredError) else None)
+        await self._back_off(error.retry_after if isinstance(error, ResponseError) else None)
 
     async def _back_off(self, retry_after: float | None = None) -> None:
         failures = max(self._failures, self._lists - 1)
@@ -157,9 +157,9 @@ class Reflector:
         try:
             page = responses.decode_page(body)
         except msgspec.DecodeError as error:
-            raise UnansweredError(f"{request}: the response is not a list: {error}") from error
+            raise NoValidResponseError(f"{request}: the response is not a list: {error}") from error
         if not page.metadata.resource_version:
-            raise UnansweredError(f"{request}: the list has no resourceVersion")
+            raise NoValidResponseError(f"{request}: the list has no resourceVersion")
         return page
 
     async def _watch(self) -> None:
@@ -195,19 +195,19 @@ class Reflector:
                     self._receive_line(line, request)
                     has_received = True
         if splitter.has_partial_line:
-            raise UnansweredError(f"{request}: the connection was closed within an event")
+            raise NoValidResponseError(f"{request}: the connection was closed within an event")
         return has_received
 
     def _receive_line(self, line: bytes, request: requests.Request) -> None:
         try:
             event = responses.decode_event(line)
             if event.type == responses.ERROR:
-                raise errors.from_status(bytes(event.object)) or UnansweredError(
+                raise errors.from_status(bytes(event.object)) or NoValidResponseError(
                     f"{request}: the watch ended with an error that is not a Status"
                 )
             version = responses.version_of(event.object)
         except msgspec.DecodeError as error:
-            raise UnansweredError(f"{request}: invalid watch event: {error}") from error
+            raise NoValidResponseError(f"{request}: invalid watch event: {error}") from error
         match event.type:
             case responses.ADDED | responses.MODIFIED:
                 self._receive(Changed(event.object))
@@ -216,7 +216,7 @@ class Reflector:
             case responses.BOOKMARK:
                 pass
             case unknown:
-                raise UnansweredError(f"{request}: unknown type of watch event {unknown!r}")
+                raise NoValidResponseError(f"{request}: unknown type of watch event {unknown!r}")
         self._version = version
         self._failures = self._lists = 0
 
@@ -232,5 +232,5 @@ def must_relist(error: ApiError, failures: int) -> bool:
     is_about_client = isinstance(error, UnauthorizedError | ForbiddenError | TooManyRequestsError)
     if is_about_client or isinstance(error, NotSentError):
         return False
-    is_rejection = isinstance(error, AnsweredError) and error.failure.code < 500
+    is_rejection = isinstance(error, ResponseError) and error.failure.code < 500
     return is_rejection or failures >= FAILURES_BEFORE_RELIST

@@ -27,9 +27,9 @@ from windlass.kubeapi.errors import (
     NotKubernetesError,
     NotSentError,
     NotTrustedError,
+    NoValidResponseError,
     ServerError,
     TooManyRequestsError,
-    UnansweredError,
     UnauthorizedError,
 )
 from windlass.kubeapi.rate_limit import RateLimit
@@ -100,7 +100,7 @@ class Transport:
                 return await self._send(request, deadline)
         except TimeoutError as error:
             if deadline.has_been_sent:
-                raise UnansweredError(f"{request}: no answer within {timeout:g} s") from error
+                raise NoValidResponseError(f"{request}: no answer within {timeout:g} s") from error
             raise NotSentError(f"{request}: not sent within {timeout:g} s") from error
 
     @contextlib.asynccontextmanager
@@ -117,7 +117,7 @@ class Transport:
                     )
                 yield _chunks(request, response)
         except TimeoutError as error:
-            raise UnansweredError(f"{request}: the stream timed out") from error
+            raise NoValidResponseError(f"{request}: the stream timed out") from error
 
     @contextlib.asynccontextmanager
     async def channels(self, request: Request, protocols: Sequence[str]) -> AsyncIterator["Channels"]:
@@ -130,7 +130,9 @@ class Transport:
                         lambda identity: self._upgrade(request, protocols, identity, stack)
                     )
             except TimeoutError as error:
-                raise UnansweredError(f"{request}: no answer within {STREAM_OPEN_SECONDS:g} s") from error
+                raise NoValidResponseError(
+                    f"{request}: no answer within {STREAM_OPEN_SECONDS:g} s"
+                ) from error
             yield Channels(request, websocket)
 
     async def _with_renewal(self, attempt: Callable[[Identity], Awaitable[T]]) -> T:
@@ -148,7 +150,7 @@ class Transport:
         identity: Identity,
         stack: contextlib.AsyncExitStack,
     ) -> aiohttp.ClientWebSocketResponse:
-        rejections: list[errors.AnsweredError] = []
+        rejections: list[errors.ResponseError] = []
         # aiohttp drops the body of a rejected WebSocket request, so a trace reads it.
         tracing = aiohttp.TraceConfig()
         tracing.on_request_end.append(lambda _session, _context, end: _record_rejection(end, rejections))
@@ -297,12 +299,12 @@ class Channels:
         return self._websocket.protocol or ""
 
     async def send(self, message: bytes) -> None:
-        """Send a message, and wait for buffer space. Raise UnansweredError."""
+        """Send a message, and wait for buffer space. Raise NoValidResponseError."""
         with _converting_errors(self._request):
             await self._websocket.send_bytes(message)
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield messages until the server closes the WebSocket. Raise UnansweredError if the connection is lost."""
+        """Yield messages until the server closes the WebSocket. Raises NoValidResponseError for a lost connection."""
         while True:
             with _converting_errors(self._request):
                 message = await self._websocket.receive()
@@ -314,15 +316,15 @@ class Channels:
                 case aiohttp.WSMsgType.CLOSE:
                     return  # kubelets may close the connection before they receive the close frame
                 case aiohttp.WSMsgType.ERROR:
-                    raise UnansweredError(f"{self._request}: {message.data}")
+                    raise NoValidResponseError(f"{self._request}: {message.data}")
                 case _:
                     break
         if self._websocket.close_code in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE):
-            raise UnansweredError(f"{self._request}: the connection was lost")
+            raise NoValidResponseError(f"{self._request}: the connection was lost")
 
 
 async def _record_rejection(
-    end: aiohttp.TraceRequestEndParams, rejections: list[errors.AnsweredError]
+    end: aiohttp.TraceRequestEndParams, rejections: list[errors.ResponseError]
 ) -> None:
     response = end.response
     if response.status >= 300:
@@ -395,7 +397,7 @@ def _converting_errors(request: Request) -> Iterator[None]:
             f"{request}: cannot connect to {_target(error)}: {_reason(error.os_error)}"
         ) from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
-        raise UnansweredError(f"{request}: {error or type(error).__name__}") from error
+        raise NoValidResponseError(f"{request}: {error or type(error).__name__}") from error
 
 
 def _target(error: aiohttp.ClientConnectorError) -> str:

@@ -20,7 +20,7 @@ from windlass.controller.engine.port import (
     Listed,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, write_coalescing
@@ -368,9 +368,9 @@ class SimulatedController:
         faults = self._faults()
         draw = self._random.random()
         if moment.endswith("after"):
-            return UnansweredError(f"{moment} it was written") if draw < faults.error_after else None
+            return UnknownOutcomeError(f"{moment} it was written") if draw < faults.error_after else None
         if draw < faults.error_before:
-            return UnansweredError(f"{moment} it was written")
+            return UnknownOutcomeError(f"{moment} it was written")
         if framework is not None and self._random.random() < faults.conflict:
             self._touch(framework)
             return None

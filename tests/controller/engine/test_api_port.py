@@ -31,7 +31,7 @@ from windlass.controller.engine.port import (
     NotFoundError,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.decide.types import DeletePod
 from windlass.kubeapi import errors
@@ -189,10 +189,10 @@ def test_status_is_patched_not_replaced() -> None:
         (failure(404, "NotFound"), NotFoundError),
         (failure(409, "Conflict"), ConflictError),
         (failure(409, "AlreadyExists"), AlreadyExistsError),
-        (failure(500, "InternalError"), UnansweredError),
-        (failure(503, "ServiceUnavailable"), UnansweredError),
-        (failure(504, "Timeout"), UnansweredError),
-        (errors.UnansweredError("cut"), UnansweredError),
+        (failure(500, "InternalError"), UnknownOutcomeError),
+        (failure(503, "ServiceUnavailable"), UnknownOutcomeError),
+        (failure(504, "Timeout"), UnknownOutcomeError),
+        (errors.NoValidResponseError("cut"), UnknownOutcomeError),
         (errors.NotSentError("cannot connect"), RequestError),
         *[(failure(code), RefusedError) for code in (400, 401, 403, 405, 410, 413, 415, 422, 429)],
     ],
@@ -272,17 +272,17 @@ not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata"
         pytest.param(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), id="delete pods"),
     ],
 )
-def test_invalid_answer_is_an_unanswered_error(act: Act, answer: bytes) -> None:
+def test_invalid_answer_raises_unknown_outcome_error(act: Act, answer: bytes) -> None:
     """The request may have been processed, so the caller must read the object."""
-    with pytest.raises(UnansweredError, match="invalid response from the API server"):
+    with pytest.raises(UnknownOutcomeError, match="invalid response from the API server"):
         Bench(answer).run(act)
 
 
 @not_answers
-def test_invalid_answer_to_a_pod_creation_is_an_unanswered_error(answer: bytes) -> None:
+def test_invalid_answer_to_a_pod_creation_raises_unknown_outcome_error(answer: bytes) -> None:
     bench = Bench(answer, with_version(POD, "pod-1", "21"))
     odd, good = bench.run(lambda port: port.create_pods("team", [POD, POD]))
-    assert isinstance(odd, UnansweredError)
+    assert isinstance(odd, UnknownOutcomeError)
     assert good.uid == "pod-1"
 
 
@@ -296,8 +296,8 @@ def test_invalid_answer_to_a_pod_creation_is_an_unanswered_error(answer: bytes) 
         ),
     ],
 )
-def test_list_with_invalid_objects_is_an_unanswered_error(act: Act, answers: list[Answer]) -> None:
-    with pytest.raises(UnansweredError, match="invalid response from the API server"):
+def test_list_with_invalid_objects_raises_unknown_outcome_error(act: Act, answers: list[Answer]) -> None:
+    with pytest.raises(UnknownOutcomeError, match="invalid response from the API server"):
         Bench(*answers).run(act)
 
 

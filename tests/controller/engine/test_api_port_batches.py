@@ -20,7 +20,7 @@ from tests.controller.ports import (
 
 from windlass.controller.engine.api_port import MAX_PARALLEL_REQUESTS
 from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
-from windlass.controller.engine.port import RefusedError, RequestError, UnansweredError
+from windlass.controller.engine.port import RefusedError, RequestError, UnknownOutcomeError
 from windlass.decide.types import DeletePod, Reason, ReasonKind
 from windlass.kubeapi.requests import Request
 from windlass.model.base import Json
@@ -97,7 +97,9 @@ def test_pods_are_created_in_parallel_up_to_a_limit_with_results_in_order() -> N
     assert len(crowd.sent) == COUNT
     expected = [None if index % 10 == 3 else f"uid-{index}" for index in range(COUNT)]
     assert [getattr(outcome, "uid", None) for outcome in outcomes] == expected
-    assert {type(outcome) for outcome in outcomes if isinstance(outcome, RequestError)} == {UnansweredError}
+    assert {type(outcome) for outcome in outcomes if isinstance(outcome, RequestError)} == {
+        UnknownOutcomeError
+    }
 
 
 def test_pods_are_deleted_in_parallel_up_to_a_limit_with_results_in_order() -> None:
@@ -105,7 +107,7 @@ def test_pods_are_deleted_in_parallel_up_to_a_limit_with_results_in_order() -> N
     deletions = [DeletePod(f"job-worker-{index}", f"uid-{index}") for index in range(COUNT)]
     outcomes = crowd.run(lambda port: port.delete_pods("team", deletions))
     assert crowd.most == MAX_PARALLEL_REQUESTS
-    expected = [UnansweredError if index % 10 == 3 else type(None) for index in range(COUNT)]
+    expected = [UnknownOutcomeError if index % 10 == 3 else type(None) for index in range(COUNT)]
     assert [type(outcome) for outcome in outcomes] == expected
 
 

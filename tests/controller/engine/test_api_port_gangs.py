@@ -10,7 +10,7 @@ from windlass.controller.engine.port import (
     NotFoundError,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.kubeapi import errors
 from windlass.model import gang as model
@@ -84,8 +84,8 @@ def test_service_of_another_owner_raises_already_exists(metadata: Json) -> None:
         ([failure(403, "Forbidden")], RefusedError),
         ([THERE, failure(404, "NotFound")], NotFoundError),
         ([THERE, failure(403, "Forbidden")], RefusedError),
-        ([THERE, errors.UnansweredError("cut")], UnansweredError),
-        ([THERE, b"<html>"], UnansweredError),
+        ([THERE, errors.NoValidResponseError("cut")], UnknownOutcomeError),
+        ([THERE, b"<html>"], UnknownOutcomeError),
     ],
     ids=["refused", "gone meanwhile", "may not be read", "not answered", "not understood"],
 )
@@ -125,9 +125,9 @@ def test_missing_gang_definition_names_the_remedy() -> None:
     ("answers", "expected"),
     [
         ([failure(403, "Forbidden")], RefusedError),
-        ([errors.UnansweredError("cut")], UnansweredError),
+        ([errors.NoValidResponseError("cut")], UnknownOutcomeError),
         ([THERE, failure(404, "NotFound")], NotFoundError),
-        ([THERE, failure(503)], UnansweredError),
+        ([THERE, failure(503)], UnknownOutcomeError),
     ],
     ids=["refused", "not answered", "gone meanwhile", "not now"],
 )

@@ -19,7 +19,7 @@ from windlass.controller.engine.port import (
     NotFoundError,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.decide import decide, initial_status
 from windlass.decide.types import ReasonKind, Rules
@@ -62,7 +62,7 @@ def test_pass_with_actions_is_followed_by_another() -> None:
     assert bench.is_due_now
 
 
-@pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
+@pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnknownOutcomeError()])
 def test_failed_store_prevents_actions_and_is_retried(error: RequestError) -> None:
     bench = bench_with()
     bench.run()
@@ -72,7 +72,7 @@ def test_failed_store_prevents_actions_and_is_retried(error: RequestError) -> No
     assert not bench.is_due_now, "not at once"
     assert bench.queue.next_time() is not None
     bench.port.errors.clear()
-    read = ["read"] if isinstance(error, UnansweredError) else []
+    read = ["read"] if isinstance(error, UnknownOutcomeError) else []
     created = ["create job-worker-0", "create job-worker-1", "announce"]
     assert bench.run_when_due() == [*read, "store AttemptPreparing", *created]
 
@@ -82,7 +82,7 @@ def test_unanswered_store_is_followed_by_a_read_before_any_action() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
-    bench.port.errors["store AttemptPreparing"] = UnansweredError()
+    bench.port.errors["store AttemptPreparing"] = UnknownOutcomeError()
     bench.run()
     framework = bench.cache.framework(bench.key)
     assert framework is not None
@@ -140,7 +140,7 @@ def test_permanently_rejected_pod_fails_its_task() -> None:
     [
         RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: compute")),
         AlreadyExistsError("pods job-worker-0 already exists"),
-        UnansweredError("timed out"),
+        UnknownOutcomeError("timed out"),
     ],
 )
 def test_temporarily_rejected_pod_is_retried_with_backoff(error: RequestError) -> None:
@@ -186,7 +186,7 @@ def test_failed_deletion_is_retried_without_repeating_others() -> None:
         )
     )
     bench.port.version = 600
-    bench.port.errors["delete job-worker-1"] = UnansweredError()
+    bench.port.errors["delete job-worker-1"] = UnknownOutcomeError()
     done = bench.run()
     assert done == ["store AttemptPreparing", "delete job-worker-1", "delete job-worker-2"]
     bench.port.errors.clear()
@@ -239,7 +239,7 @@ def test_failed_cleanup_is_retried() -> None:
     bench = prepared()
     bench.run()
     _gone(bench)
-    bench.port.errors["empty cm-1"] = UnansweredError()
+    bench.port.errors["empty cm-1"] = UnknownOutcomeError()
     assert bench.run() == ["empty cm-1"]
     bench.port.errors.clear()
     assert bench.run_when_due() == ["empty cm-1"]
@@ -267,7 +267,7 @@ def test_pods_are_listed_before_deletion_if_some_may_be_unknown() -> None:
     bench = bench_with()
     bench.run()
     bench.show()
-    bench.port.errors["create job-worker-1"] = UnansweredError()
+    bench.port.errors["create job-worker-1"] = UnknownOutcomeError()
     bench.run()
     bench.show()
     framework = bench.cache.framework(bench.key)
@@ -320,7 +320,7 @@ def test_reasons_are_announced_after_the_store_even_if_an_action_failed() -> Non
     bench = prepared(1)
     bench.set_phases("Failed")
     bench.port.reasons.clear()
-    bench.port.errors["empty cm-1"] = UnansweredError()
+    bench.port.errors["empty cm-1"] = UnknownOutcomeError()
     assert bench.run() == ["store AttemptDeletionPending", "empty cm-1", "announce"]
 
 
@@ -466,7 +466,9 @@ def test_backoff_after_a_failed_batch_applies_to_all_pods() -> None:
     assert "create pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
 
 
-@pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])
+@pytest.mark.parametrize(
+    "error", [None, UnknownOutcomeError(), RefusedError(ApiFailure(403, "Forbidden", "no"))]
+)
 def test_reason_about_an_action_is_announced_after_the_action(error: RequestError | None) -> None:
     job = builders.framework("job", builders.role("worker", 1), ttl_seconds_after_finished=0)
     bench = Bench(job)

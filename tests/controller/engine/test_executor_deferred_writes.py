@@ -7,7 +7,7 @@ from builders import at
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, STORE_SAMPLES
-from windlass.controller.engine.port import ConflictError, UnansweredError
+from windlass.controller.engine.port import ConflictError, UnknownOutcomeError
 from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
 from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpec
@@ -167,7 +167,7 @@ def test_spec_change_drops_the_deferred_decision() -> None:
     assert told.count(ReasonKind.TASK_FAILED) == 1
 
 
-@pytest.mark.parametrize("error", [ConflictError(), UnansweredError()])
+@pytest.mark.parametrize("error", [ConflictError(), UnknownOutcomeError()])
 def test_failed_store_is_retried_and_announced_once(error: Exception) -> None:
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)
@@ -191,7 +191,7 @@ def test_missing_framework_is_read_again_after_an_unanswered_store() -> None:
     end(bench, 0, code=3)
     bench.run()
     bench.wait(5)
-    bench.port.errors["store AttemptRunning"] = UnansweredError()
+    bench.port.errors["store AttemptRunning"] = UnknownOutcomeError()
     bench.run()
     bench.port.errors.clear()
     bench.port.is_unknown = True
@@ -211,7 +211,7 @@ def test_store_with_lost_answer_is_announced() -> None:
     assert waiting is not None
     assert waiting.status is not None
     bench.wait(5)
-    bench.port.errors["store AttemptRunning"] = UnansweredError()
+    bench.port.errors["store AttemptRunning"] = UnknownOutcomeError()
     bench.run()
     bench.port.errors.clear()
     bench.port.stored = framework.with_status(waiting.status, "900")

@@ -15,7 +15,7 @@ from windlass.controller.engine.port import (
     ConflictError,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.decide.types import ReasonKind
 from windlass.model import names
@@ -73,7 +73,7 @@ def test_no_service_without_a_request_for_discovery(annotations: dict[str, str])
     [
         AlreadyExistsError("it does not belong to this Framework"),
         RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: services")),
-        UnansweredError("timed out"),
+        UnknownOutcomeError("timed out"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -294,7 +294,7 @@ def test_unchanged_gang_is_not_published_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [UnansweredError("timed out"), RefusedError(ApiFailure(403, "Forbidden", "no"))], ids=str
+    "error", [UnknownOutcomeError("timed out"), RefusedError(ApiFailure(403, "Forbidden", "no"))], ids=str
 )
 def test_failed_gang_is_published_later(error: RequestError) -> None:
     bench = started(BARRIER)
@@ -331,7 +331,7 @@ def test_new_leader_publishes_the_gang_again() -> None:
     """The first one may have died between the store and the act."""
     first = started(BARRIER)
     give_addresses(first, "10.0.0.5", "10.0.0.6")
-    first.port.errors["publish Gang"] = UnansweredError()
+    first.port.errors["publish Gang"] = UnknownOutcomeError()
     first.run()
     second = taken_over(first)
     assert second.run() == ["publish Gang"]

@@ -14,7 +14,7 @@ from windlass.controller.engine.informers import HistoryError, InformerHandlers,
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import initial_status
-from windlass.kubeapi.errors import ApiError, UnansweredError
+from windlass.kubeapi.errors import ApiError, NoValidResponseError
 from windlass.kubeapi.reflector import Changed, Deleted, Listed, ResourceEvent
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
@@ -187,7 +187,7 @@ def test_each_namespace_is_watched_separately_and_objects_by_label(
 def test_watch_error_is_reported_with_its_resource() -> None:
     bench = Bench()
     for reflectors in (bench.frameworks(), bench.config_maps(), bench.pods()):
-        reflectors[0].on_error(UnansweredError("cut"))
+        reflectors[0].on_error(NoValidResponseError("cut"))
     assert bench.troubles == [("frameworks", "cut"), ("configmaps", "cut"), ("pods", "cut")]
 
 

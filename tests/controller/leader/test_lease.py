@@ -229,7 +229,7 @@ def test_failed_release_returns_false() -> None:
     ("body", "trouble"),
     [(b"<html>", "the response is not a Lease"), (b'{"spec": "\xff"}', "the response is not a Lease")],
 )
-def test_invalid_answer_is_an_unanswered_error(body: bytes, trouble: str) -> None:
+def test_invalid_answer_raises_no_valid_response_error(body: bytes, trouble: str) -> None:
     cluster = Cluster()
     answers = iter([body])
     really = cluster.server.answer

@@ -177,7 +177,7 @@ def failing_to_manage(error: errors.ApiError) -> Callable[..., Awaitable[tuple[s
     return managed
 
 
-@pytest.mark.parametrize("error", [errors.from_response(503, {}, b""), errors.UnansweredError("cut")])
+@pytest.mark.parametrize("error", [errors.from_response(503, {}, b""), errors.NoValidResponseError("cut")])
 def test_failed_definition_update_is_retried(monkeypatch: pytest.MonkeyPatch, error: errors.ApiError) -> None:
     monkeypatch.setattr(definitions, "manage", failing_to_manage(error))
 

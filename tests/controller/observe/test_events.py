@@ -13,7 +13,7 @@ import pytest
 from windlass.controller.observe import events
 from windlass.controller.observe.events import Occurrences, Outcome, Recorder
 from windlass.decide.types import Reason, ReasonKind
-from windlass.kubeapi.errors import AnsweredError, TooManyRequestsError, UnansweredError
+from windlass.kubeapi.errors import NoValidResponseError, ResponseError, TooManyRequestsError
 from windlass.kubeapi.requests import Request
 from windlass.model.base import Json
 from windlass.model.failures import ApiFailure
@@ -240,9 +240,9 @@ def test_parallel_posts_are_limited() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        AnsweredError(ApiFailure(403, "Forbidden", "no")),
+        ResponseError(ApiFailure(403, "Forbidden", "no")),
         TooManyRequestsError(ApiFailure(429, "TooManyRequests", "later"), 5.0),
-        UnansweredError("timed out"),
+        NoValidResponseError("timed out"),
         RuntimeError("a bug"),
     ],
 )

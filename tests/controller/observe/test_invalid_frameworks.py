@@ -44,7 +44,7 @@ def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -
     return found
 
 
-def failure(code: int) -> errors.AnsweredError:
+def failure(code: int) -> errors.ResponseError:
     return errors.from_response(code, {}, msgspec.json.encode({"kind": "Status", "code": code}))
 
 
@@ -159,7 +159,7 @@ def test_unchanged_condition_is_not_written_again() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [failure(500), failure(429), failure(403), errors.UnansweredError("cut"), errors.NotSentError("x")],
+    [failure(500), failure(429), failure(403), errors.NoValidResponseError("cut"), errors.NotSentError("x")],
 )
 def test_failed_report_is_retried_after_others(
     error: errors.ApiError,

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from windlass.controller.engine.lease_guard import NotLeadingError
-from windlass.controller.engine.port import ConflictError, RefusedError, RequestError, UnansweredError
+from windlass.controller.engine.port import ConflictError, RefusedError, RequestError, UnknownOutcomeError
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics
 from windlass.controller.observe.observers import Observers
@@ -154,7 +154,7 @@ def test_passes_reach_the_metrics() -> None:
 
 def test_watch_error_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.observers.on_watch_error(frameworks(CONTROLLER_GROUP), errors.UnansweredError("cut"))
+    bench.observers.on_watch_error(frameworks(CONTROLLER_GROUP), errors.NoValidResponseError("cut"))
     assert lines(caplog) == [(logging.WARNING, "cannot watch frameworks: cut")]
     assert vars(caplog.records[0])["group"] == CONTROLLER_GROUP
     assert bench.sample("windlass_watch_troubles_total", resource="frameworks") == 1
@@ -189,7 +189,7 @@ REFUSED = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: gpus"))
     ("error", "is_logged", "is_an_event"),
     [
         (REFUSED, True, True),
-        (UnansweredError("no answer"), True, False),
+        (UnknownOutcomeError("no answer"), True, False),
         (RequestError("not sent"), True, False),
         (ConflictError("somebody was faster"), False, False),
         (NotLeadingError("too little of the lease is left"), False, False),

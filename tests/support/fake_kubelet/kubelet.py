@@ -298,7 +298,7 @@ class FakeKubelet:
                 return
             except (errors.NotFoundError, errors.ConflictError):
                 return
-            except (errors.UnansweredError, errors.TooManyRequestsError, errors.ServerError):
+            except (errors.NoValidResponseError, errors.TooManyRequestsError, errors.ServerError):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_DELAY)
 

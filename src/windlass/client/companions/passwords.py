@@ -10,7 +10,7 @@ from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, ObjectNotFoundError, RejectedError
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
+from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError, ResponseError
 from windlass.kubeapi.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS
 from windlass.model.base import Json
 from windlass.render.companions import hub, password_files, passwords, servers
@@ -40,7 +40,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
     await _update_secret(connection, view, secret, hashes)
     try:
         await _replace_pod(connection, view, hashes)
-    except AnsweredError as error:
+    except ResponseError as error:
         raise RejectedError(
             f"the new password is {password}, but the pod {view.pod} still has the old one: "
             f"{connection.where} refused to replace it: {error.failure.message}"

@@ -21,10 +21,10 @@ from windlass.client.tasks import TaskSelector
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AccessError,
-    AnsweredError,
     ForbiddenError,
     NotFoundError,
-    UnansweredError,
+    NoValidResponseError,
+    ResponseError,
     UnauthorizedError,
 )
 from windlass.kubeapi.reflector import Changed, Listed, Reflector, ResourceEvent
@@ -134,7 +134,7 @@ class _Follower:
                     return
 
     def _report_outage(self, error: Exception) -> None:
-        if isinstance(error, UnansweredError | AccessError) and not self._is_outage_reported:
+        if isinstance(error, NoValidResponseError | AccessError) and not self._is_outage_reported:
             self._is_outage_reported = True
             self._note(f"{self._connection.where} does not respond ({error}); retrying")
 
@@ -177,7 +177,7 @@ class _Follower:
                         )
                     return
                 is_complete, status = False, None
-            except AnsweredError as error:
+            except ResponseError as error:
                 self._note(f"cannot read the log of {source.label}: {error.failure.message}")
                 return
             except ClientError:
@@ -197,7 +197,7 @@ class _Follower:
         self._note(f"cannot read the end of the log of {source.label}")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
-        """Return whether the response was complete. Raises ClientError, and AnsweredError for permanent errors."""
+        """Return whether the response was complete. Raises ClientError, and ResponseError for permanent errors."""
         request = container_log.request(
             source, self._connection.namespace, options, since=cursor.since, times=True
         )
@@ -224,10 +224,10 @@ class _Follower:
                 async for line in lines:
                     self._is_outage_reported = False
                     await self.lines.put(line)
-        except (UnansweredError, AccessError) as error:
+        except (NoValidResponseError, AccessError) as error:
             self._report_outage(error)
             return False
-        except AnsweredError as error:
+        except ResponseError as error:
             # Other errors are temporary, e.g. a container that is about to start.
             is_permanent = isinstance(error, NotFoundError | ForbiddenError | UnauthorizedError)
             if is_permanent:

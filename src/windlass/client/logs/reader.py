@@ -17,7 +17,7 @@ from windlass.client.logs.container_log import LogOptions, Note, Source, ignore_
 from windlass.client.logs.lines import Line
 from windlass.client.pods import Pod
 from windlass.client.tasks import TaskSelector
-from windlass.kubeapi.errors import AnsweredError, NotFoundError
+from windlass.kubeapi.errors import NotFoundError, ResponseError
 from windlass.model.framework import Framework
 
 MAX_MERGED = 64
@@ -185,7 +185,7 @@ async def _read_one(
             yield line
     except NotFoundError as error:
         _report(f"the pod of {source.label} was deleted with its log", error, note, is_only=is_only)
-    except AnsweredError as error:
+    except ResponseError as error:
         _report(
             f"cannot read the log of {source.label}: {error.failure.message}", error, note, is_only=is_only
         )

@@ -16,7 +16,7 @@ from windlass.client.prerequisites import waits
 from windlass.client.prerequisites.objects import Object
 from windlass.client.prerequisites.plan import Prerequisites
 from windlass.client.submit.progress import Progress
-from windlass.kubeapi.errors import AnsweredError, ApiError
+from windlass.kubeapi.errors import ApiError, ResponseError
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.render.manifest_parts import Part
@@ -48,7 +48,7 @@ class AppliedPrerequisites:
         """Objects that were created here and stay when the job is deleted."""
 
     async def apply(self) -> None:
-        """Raises ClientError and AnsweredError."""
+        """Raises ClientError and ResponseError."""
         for body in self._bodies(Part.SECRETS):
             await self._apply_secret(body)
         for body in self._bodies(Part.VOLUMES):
@@ -62,7 +62,7 @@ class AppliedPrerequisites:
         """Set the owner of the objects that are deleted together with the job."""
         try:
             await prerequisites_objects.set_owner(self._connection, self._owned, framework)
-        except AnsweredError as error:
+        except ResponseError as error:
             names = ", ".join(map(str, self._owned))
             self._report_step(f"{names} will not be deleted together with the job: {error.failure.message}")
 

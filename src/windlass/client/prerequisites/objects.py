@@ -17,11 +17,11 @@ from windlass.client.owned_objects import Kind
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
-    AnsweredError,
     ApiError,
     ConflictError,
     ForbiddenError,
     NotFoundError,
+    ResponseError,
 )
 from windlass.model import names
 from windlass.model.base import Json
@@ -121,7 +121,7 @@ async def delete_all(connection: Connection, created: Sequence[Object]) -> None:
 
 
 async def set_owner(connection: Connection, created: Sequence[Object], owner: Framework) -> None:
-    """Set the owner, so that the objects are deleted with the Framework. Raises AnsweredError."""
+    """Set the owner, so that the objects are deleted with the Framework. Raises ResponseError."""
     reference = {
         "apiVersion": owner.api_version,
         "kind": names.KIND,
@@ -155,7 +155,7 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
         raise
     except NotFoundError as error:
         raise _missing_error(connection, body, error) from error
-    except AnsweredError as error:
+    except ResponseError as error:
         raise _rejection(connection, body, error) from error
     record(created)
     return created
@@ -183,7 +183,7 @@ async def _patch(connection: Connection, body: Json) -> Object:
         return _object(body, await lifecycle.merge_patch(connection, resource, name, body), is_new=False)
     except (NotFoundError, ConflictError):
         raise
-    except AnsweredError as error:
+    except ResponseError as error:
         raise _rejection(connection, body, error) from error
 
 
@@ -236,7 +236,7 @@ def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
     return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
 
 
-def _rejection(connection: Connection, body: Json, error: AnsweredError) -> RejectedError:
+def _rejection(connection: Connection, body: Json, error: ResponseError) -> RejectedError:
     message = f"{connection.where} rejected {_kind_and_name(body)}: {error.failure.message}"
     if not isinstance(error, ForbiddenError) or body["kind"] not in _RBAC_KINDS:
         return RejectedError(message)

@@ -21,10 +21,10 @@ from windlass.client.submit.progress import Progress, password_generated
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
-    AnsweredError,
     ApiError,
     ForbiddenError,
     NotFoundError,
+    ResponseError,
     UnauthorizedError,
 )
 from windlass.kubeapi.resources import CONFIG_MAPS, NAMESPACES, Resource, frameworks
@@ -80,7 +80,7 @@ async def apply_manifests(
                 raise ManifestRejectedError(f"{plan.target} has no kind {kind} in {api_version}")
             try:
                 change = await _apply_manifest(connection, resource, body)
-            except AnsweredError as error:
+            except ResponseError as error:
                 message = f"{plan.target} rejected {kind} {body['metadata']['name']}: {error.failure.message}"
                 raise ManifestRejectedError(message) from error
             report(Progress("", f"{change} {kind} {body['metadata']['name']}"))
@@ -110,7 +110,7 @@ async def _create_namespace(connection: Connection, name: str) -> None:
         await connection.send(requests.create(NAMESPACES, "", msgspec.json.encode(body), FIELD_MANAGER))
     except AlreadyExistsError:
         pass
-    except AnsweredError as error:
+    except ResponseError as error:
         raise ManifestRejectedError(f'cannot create namespace "{name}": {error.failure.message}') from error
 
 
@@ -184,7 +184,7 @@ async def _create_with_code(connection: Connection, job: PlannedJob, report: Rep
         await _store_code(connection, job, created)
         report(Progress(job.name, f"code: {job.archive}"))
         return await lifecycle.patch_spec(connection, created, {"executionType": ExecutionType.START})
-    except AnsweredError as error:
+    except ResponseError as error:
         await _undo_creation(connection, created)
         raise RejectedError(
             f"cannot store the code of {job.name} on {connection.where}, and the job was deleted again: "
@@ -211,7 +211,7 @@ async def _create_framework(connection: Connection, job: PlannedJob) -> Framewor
         ) from error
     except (ForbiddenError, UnauthorizedError):
         raise
-    except AnsweredError as error:
+    except ResponseError as error:
         raise ManifestRejectedError(
             f"{job.target.description} rejected the job {job.name}: {error.failure.message}"
         ) from error

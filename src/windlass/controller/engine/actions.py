@@ -14,7 +14,7 @@ from windlass.controller.engine.port import (
     Port,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.related_objects import version
@@ -162,7 +162,7 @@ class ActionRunner:
                     framework, answer, CreatedPod(answer.uid, task_uid, attempt.id)
                 )
                 continue
-            if isinstance(answer, AlreadyExistsError | UnansweredError):
+            if isinstance(answer, AlreadyExistsError | UnknownOutcomeError):
                 expectations.uncertain.add(attempt.pod_name)
             if isinstance(answer, RefusedError) and _is_final(answer):
                 rejected = RejectedPod(answer.failure, task_uid, attempt.id)

@@ -19,7 +19,7 @@ from windlass.controller.engine.port import (
     NotFoundError,
     RefusedError,
     RequestError,
-    UnansweredError,
+    UnknownOutcomeError,
 )
 from windlass.decide.types import DeletePod, Reason
 from windlass.k8s import metadata
@@ -278,11 +278,11 @@ class ApiPort:
 
 
 def _decoded(decode: Callable[[bytes], R], answer: bytes) -> R:
-    """Decode an answer. Raise UnansweredError if it is not valid."""
+    """Decode an answer. Raise UnknownOutcomeError if it is not valid."""
     try:
         return decode(answer)
     except (codec.DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnansweredError(f"invalid response from the API server: {error}") from error
+        raise UnknownOutcomeError(f"invalid response from the API server: {error}") from error
 
 
 def _as_port_error(error: errors.ApiError) -> RequestError:
@@ -296,10 +296,10 @@ def _as_port_error(error: errors.ApiError) -> RequestError:
         case errors.NotSentError():
             return RequestError(str(error))
         case errors.ServerError():
-            return UnansweredError(str(error))
-        case errors.AnsweredError():
+            return UnknownOutcomeError(str(error))
+        case errors.ResponseError():
             return RefusedError(error.failure)
-    return UnansweredError(str(error))
+    return UnknownOutcomeError(str(error))
 
 
 async def _in_parallel(act: Callable[[S], Awaitable[R]], subjects: Sequence[S]) -> Sequence[R | RequestError]:

@@ -12,7 +12,7 @@ from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
-from windlass.controller.engine.port import Port, RequestError, UnansweredError
+from windlass.controller.engine.port import Port, RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, delete_owned_objects
 from windlass.decide import types as decide_types
@@ -205,7 +205,7 @@ class Executor:
         began = self._clock.monotonic()
         try:
             stored = await self._port.store_status(framework, decision.status)
-        except UnansweredError:
+        except UnknownOutcomeError:
             pending.unanswered = decision
             raise
         ended = self._clock.monotonic()

@@ -32,8 +32,8 @@ class AlreadyExistsError(RequestError):
     """The name is in use. Nothing was written."""
 
 
-class UnansweredError(RequestError):
-    """There was no usable answer: a timeout, a closed connection, a 5xx. The object may have been written or not."""
+class UnknownOutcomeError(RequestError):
+    """A timeout, a closed connection, an invalid response or a 5xx. The object may have been written or not."""
 
 
 class RefusedError(RequestError):

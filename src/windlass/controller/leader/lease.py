@@ -21,7 +21,7 @@ from windlass.kubeapi.errors import (
     ApiError,
     ConflictError,
     NotFoundError,
-    UnansweredError,
+    NoValidResponseError,
 )
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import LEASES
@@ -189,7 +189,7 @@ class Elector:
         """Send a request that ends before the deadline and leaves time to retry once."""
         left = deadline - self._monotonic()
         if left <= 0:
-            raise UnansweredError("no time left to request the lease")
+            raise NoValidResponseError("no time left to request the lease")
         return await self._send(request, timeout=min(left, self._timings.renew_deadline / 2))
 
 
@@ -197,4 +197,4 @@ def _decoded(body: bytes) -> LeaseRecord:
     try:
         return election.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnansweredError(f"the response is not a Lease: {error}") from error
+        raise NoValidResponseError(f"the response is not a Lease: {error}") from error
