@@ -27,7 +27,7 @@ DIRECT = {
 
 @pytest.mark.parametrize(("command", "words"), DIRECT.values(), ids=DIRECT.keys())
 def test_simple_command_runs_without_a_shell(command: str, words: list[str]) -> None:
-    assert commands.words(command, ("steps",)) == words
+    assert commands.container_arguments(command, ("steps",)) == words
 
 
 SHELL = {
@@ -53,18 +53,18 @@ SHELL = {
 
 @pytest.mark.parametrize("command", SHELL.values(), ids=SHELL.keys())
 def test_command_with_shell_syntax_runs_in_a_shell(command: str) -> None:
-    assert commands.words(command)[:2] == ["/bin/sh", "-c"]
+    assert commands.container_arguments(command)[:2] == ["/bin/sh", "-c"]
 
 
 def test_list_runs_without_a_shell() -> None:
     written = ("sh", "-c", "echo $(date) $$ | cat")
-    assert commands.words(written) == list(written)
+    assert commands.container_arguments(written) == list(written)
 
 
 @pytest.mark.parametrize("command", ["echo 'a", 'echo "a', "echo a\\"])
 def test_invalid_shell_syntax_is_rejected(command: str) -> None:
     with pytest.raises(ValueError, match=r"quotation|character"):
-        commands.words(command)
+        commands.container_arguments(command)
 
 
 MEANT = {
@@ -83,6 +83,6 @@ MEANT = {
 
 @pytest.mark.parametrize(("command", "output"), MEANT.values(), ids=MEANT.keys())
 def test_command_prints_what_its_author_wrote(command: str, output: str) -> None:
-    words = [expansion.expand(word, VARIABLES) for word in commands.words(command, VARIABLES)]
+    words = [expansion.expand(word, VARIABLES) for word in commands.container_arguments(command, VARIABLES)]
     done = subprocess.run(words, env={**VARIABLES, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True)  # noqa: S603
     assert (done.stdout, done.stderr) == (output, "")

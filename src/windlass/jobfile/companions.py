@@ -22,7 +22,7 @@ from windlass.wire.yaml import tree
 
 MAX_USER_LENGTH = 64
 
-_PORTS = {
+_DEFAULT_PORTS = {
     Companion.TENSORBOARD: TensorBoard().port,
     Companion.JUPYTER: Jupyter().port,
     Companion.HUB: Hub().port,
@@ -43,7 +43,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(node.keys[companion], at, message)
         elif isinstance(written, tree.Mapping):
             found[companion] = written
-            yield from _check_length(node, companion, path)
+            yield from _check_name_length(node, companion, path)
             yield from rules.check_fields(written, _RULES, at)
             yield from _check_password(written, at)
             if companion is Companion.TENSORBOARD:
@@ -73,7 +73,7 @@ def _check_password(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(companion.keys[_PASSWORD], diagnostics.field(path, _PASSWORD), message)
 
 
-def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
+def _check_name_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
     name = node.get("name")
     text = tree.text_of(name)
     suffix = f"-{companion}"
@@ -87,7 +87,11 @@ def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Di
     taken = {HUB_INTERNAL_PORT: "the hub's internal API"} if Companion.HUB in found else {}
     for companion, written in found.items():
         node = written.get("port")
-        port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]
+        port = (
+            node.value
+            if isinstance(node, tree.Scalar) and type(node.value) is int
+            else _DEFAULT_PORTS[companion]
+        )
         if port in taken:
             message = f"found {port}, which is also the port of {taken[port]}: choose another port"
             yield diagnostics.error(node or written, diagnostics.field(path, companion, "port"), message)

@@ -128,7 +128,7 @@ def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(node, path, message)
     elif text is not None:
         try:
-            commands.words(text)
+            commands.container_arguments(text)
         except ValueError as error:
             message = f"invalid command ({str(error).lower()}): close the quotation, or write a list of words"
             yield diagnostics.error(node, path, message)

@@ -109,16 +109,16 @@ _decoder = msgspec.json.Decoder(_Status)
 
 def from_response(code: int, headers: Mapping[str, str], body: bytes) -> ResponseError:
     """Return the error for a response that is not a 2xx. Header names are in their usual spelling."""
-    status, retry_after = _status_of(body), _seconds(headers)
-    failure = ApiFailure(code, "", _beginning(body))
+    status, retry_after = _status_of(body), _retry_after(headers)
+    failure = ApiFailure(code, "", _describe_body(body))
     if status is not None:
         failure = ApiFailure(code, status.reason, status.message)
         if retry_after is None and status.details is not None and status.details.retry_after_seconds > 0:
             retry_after = float(status.details.retry_after_seconds)
     if code == 409 and failure.reason == "AlreadyExists":
         return AlreadyExistsError(failure, retry_after)
-    kind = ServerError if code >= 500 else _BY_CODE.get(code, ResponseError)
-    return kind(failure, retry_after)
+    error_class = ServerError if code >= 500 else _BY_CODE.get(code, ResponseError)
+    return error_class(failure, retry_after)
 
 
 def from_status(body: bytes) -> ResponseError | None:
@@ -135,13 +135,13 @@ def _status_of(body: bytes) -> _Status | None:
     return status if status.kind == "Status" else None
 
 
-def _seconds(headers: Mapping[str, str]) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the Retry-After in seconds. HTTP also allows a date, which no API server sends."""
     text = headers.get("Retry-After", "").strip()
     return float(text) if text.isascii() and text.isdigit() else None
 
 
-def _beginning(body: bytes) -> str:
+def _describe_body(body: bytes) -> str:
     text = body[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
     shown = " ".join(text.split()) + ("…" if len(body) > MAX_SHOWN_BYTES else "")
     return f"the response is not a Kubernetes Status: {shown}" if shown else "the response is empty"

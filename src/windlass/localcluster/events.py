@@ -1,8 +1,9 @@
 """Record events about pods and workloads, as the components of a cluster do.
 
 There are two styles. The older one counts repetitions of the same message; the kubelet uses it. The newer one has an
-action and a series whose message may change; the scheduler uses it. The name of an event is derived from its subject,
-so that repetitions are counted without any state here, also over restarts.
+action and a series whose message may change; the scheduler uses it. The name of an event contains a
+hash of its identity (object, reason and, in the older style, message). A repeated event therefore updates the stored
+event, also after a restart.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ logger = logging.getLogger(__name__)
 _EVENTS = "events"
 _MAX_NAME_LENGTH = 253
 _MAX_MESSAGE_BYTES = 1024
-# As in Kubernetes: after this many different messages of one kind within this time, one event stands for all.
+# As in Kubernetes: if more than MAX_SIMILAR different messages with the same key arrive within _SIMILAR_WITHIN, the
+# further ones are combined into one event.
 MAX_SIMILAR = 10
 _SIMILAR_WITHIN = timedelta(minutes=10)
 _MAX_EVENT_KEYS = 4096
@@ -42,14 +44,14 @@ class EventRecorder:
         self._host = host
         self._similar = _SimilarEvents()
 
-    def record(self, pod: Json, type_: str, reason: str, message: str, field_path: str = "") -> None:
+    def record(self, obj: Json, type_: str, reason: str, message: str, field_path: str = "") -> None:
         """Record an event, or count it if the same event was recorded before."""
         time = self._lifecycle.clock()
-        event_key = (pod["metadata"]["uid"], self._component, type_, reason, field_path)
+        event_key = (obj["metadata"]["uid"], self._component, type_, reason, field_path)
         message = self._similar.combine(event_key, message, time)
         # A combined event has one name, whatever its message.
         parts = event_key if message.startswith(COMBINED) else (*event_key, message)
-        event = self._event(pod, type_, reason, message, parts)
+        event = self._event(obj, type_, reason, message, parts)
         if field_path:
             event["involvedObject"]["fieldPath"] = field_path
         event |= {
@@ -60,22 +62,22 @@ class EventRecorder:
         }
         self._put(event, lambda known: _with_count(known, event))
 
-    def record_series(self, pod: Json, type_: str, reason: str, action: str, message: str) -> None:
+    def record_series(self, obj: Json, type_: str, reason: str, action: str, message: str) -> None:
         """Record one event per reason: a pod that is unschedulable for a day has one event, with the last message."""
         time = format_micro_time(self._lifecycle.clock())
-        event = self._event(pod, type_, reason, message, (pod["metadata"]["uid"], reason))
+        event = self._event(obj, type_, reason, message, (obj["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}
         self._put(event, lambda known: _with_series(known, event))
 
-    def _event(self, pod: Json, type_: str, reason: str, message: str, parts: EventKey) -> Json:
-        meta = pod["metadata"]
+    def _event(self, obj: Json, type_: str, reason: str, message: str, parts: EventKey) -> Json:
+        meta = obj["metadata"]
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": _name(meta["name"], parts), "namespace": meta["namespace"]},
             "involvedObject": {
-                "apiVersion": pod.get("apiVersion", "v1"),
-                "kind": pod.get("kind", "Pod"),
+                "apiVersion": obj.get("apiVersion", "v1"),
+                "kind": obj.get("kind", "Pod"),
                 "namespace": meta["namespace"],
                 "name": meta["name"],
                 "uid": meta["uid"],
@@ -88,14 +90,14 @@ class EventRecorder:
             "reportingInstance": self._host,
         }
 
-    def _put(self, event: Json, repeated: Callable[[Json], Json]) -> None:
+    def _put(self, event: Json, update_existing: Callable[[Json], Json]) -> None:
         kind = self._lifecycle.registry.built_in(_EVENTS)
         name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
         try:
             if self._lifecycle.store.get(_EVENTS, object_key(namespace, name)) is None:
                 self._lifecycle.create(kind, namespace, event, WriteOptions())
             else:
-                self._lifecycle.amend(kind, namespace, name, repeated)
+                self._lifecycle.amend(kind, namespace, name, update_existing)
         except ApiError as error:
             logger.debug("cannot record event %s: %s", name, error.message)
 
@@ -134,9 +136,9 @@ def _with_series(known: Json, event: Json) -> Json:
     return {**known, "message": event["message"], "series": series}
 
 
-def _name(pod: str, parts: EventKey) -> str:
+def _name(object_name: str, parts: EventKey) -> str:
     digest = hashlib.blake2b("/".join(parts).encode(), digest_size=8).hexdigest()
-    return f"{pod[: _MAX_NAME_LENGTH - len(digest) - 1].rstrip('.-')}.{digest}"
+    return f"{object_name[: _MAX_NAME_LENGTH - len(digest) - 1].rstrip('.-')}.{digest}"
 
 
 def _truncate(message: str) -> str:

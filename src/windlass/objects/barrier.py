@@ -48,15 +48,16 @@ def with_barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         ]
     if isinstance(spec.get("volumes") or [], list):
         # The token needs a service account; "default" is what Kubernetes would use.
-        account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the latter is its old name
+        # serviceAccount is a deprecated alias of serviceAccountName.
+        account = spec.get("serviceAccountName") or spec.get("serviceAccount")
         changed_spec["serviceAccountName"] = account or "default"
         changed_spec["volumes"] = [*(spec.get("volumes") or ()), _FILES_VOLUME, _CREDENTIALS_VOLUME]
     return changed_spec
 
 
 def _with_barrier_files(container: Any) -> Any:
-    """Mount the barrier's files, and load its variables before the command. A container without a command runs that
-    of its image, which is not known here: it only gets the files."""
+    """Mount the barrier's files, and load its variables before the command. A container without a command runs the
+    entrypoint of its image, which is not known here: only the files are mounted."""
     if not isinstance(container, dict):
         return container
     mounts, command = container.get("volumeMounts") or [], container.get("command")

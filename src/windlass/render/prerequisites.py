@@ -26,8 +26,8 @@ def objects_of(
 ) -> tuple[Piece, ...]:
     """Return the objects in the order of their creation.
 
-    `namespace` is for a job that names none. `archive` is the code. `share` is the job's own NFS server (default: by
-    its DNS name). `folders` are those of `loadData`, by the paths in the job file.
+    `namespace` is for a job that names none. `archive` is the code. `share` is the job's own NFS server (by
+    default, it is addressed by its DNS name). `folders` are those of `loadData`, by the paths in the job file.
     """
     bodies: dict[Part, Iterable[Json]] = {
         Part.SECRETS: _secrets(job, namespace),
@@ -44,7 +44,7 @@ def objects_of(
         bodies[Part.JUPYTER] = jupyter.objects(job, job.jupyter, resolved, share, namespace)
     if job.hub is not None:
         bodies[Part.HUB] = hub.objects(job, job.hub, resolved, share, namespace)
-    return tuple(Piece(part, body) for part, of_part in bodies.items() for body in of_part)
+    return tuple(Piece(part, body) for part, part_bodies in bodies.items() for body in part_bodies)
 
 
 def _secrets(job: Job, namespace: str) -> Iterator[Json]:

@@ -3,9 +3,9 @@
 A list is used as it is. A string without shell syntax is split into words and runs without a shell, so that the program
 receives the signals of Kubernetes. Any other string runs in a shell.
 
-Kubernetes replaces `$(NAME)` by the variable of the container. Without a shell it stays. In a shell it becomes
-`${NAME}`, so that a value with spaces or quotes stays one value, and any other `$(` is escaped, because it belongs to
-the shell. A name in capital letters or a known name counts as a variable.
+Kubernetes replaces `$(NAME)` with the value of the container's variable. A command without a shell keeps `$(NAME)`. In
+a shell command it is replaced with `${NAME}`, so that a value with spaces or quotes stays one value. Any other `$(` in
+a shell command is escaped, because it is shell syntax. A name in capital letters or a known name counts as a variable.
 """
 
 import re
@@ -29,8 +29,8 @@ _SHELL_WORD = re.compile(
 _KUBERNETES_SYNTAX = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)|\$(?=[$(])")
 
 
-def words(command: str | Collection[str], variables: Collection[str] = ()) -> list[str]:
-    """Return the words. `variables` are the names of the container's variables. Raise ValueError for an open quote."""
+def container_arguments(command: str | Collection[str], variables: Collection[str] = ()) -> list[str]:
+    """Return the arguments. `variables` are the container's variable names. Raises ValueError for an open quote."""
     if not isinstance(command, str):
         return list(command)
     text = command.strip()
@@ -57,7 +57,7 @@ def _replace_variables(text: str, known: Collection[str], by: str) -> str:
 
 
 def _escape(text: str, known: Collection[str]) -> str:
-    """Escape `$$` and `$(`, which Kubernetes would replace, except before known variables."""
+    """Escape `$$` and `$(`, which Kubernetes would replace, except in references to known variables."""
     return _KUBERNETES_SYNTAX.sub(
         lambda found: found[0] if found[1] and _is_variable(found[1], known) else f"$${found[0][1:]}", text
     )

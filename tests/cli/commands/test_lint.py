@@ -244,7 +244,7 @@ def test_rejected_fix_is_reported(tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert (
-        "remove the quotes (not fixed, because the fix would change more than this: edit the file)"
+        "remove the quotes (not fixed, because the fix would affect other parts of the file: edit the file)"
         in result.stdout
     )
 

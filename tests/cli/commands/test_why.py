@@ -73,7 +73,7 @@ FAILED = Explanation(
 TEXT = """\
 digits has ended attempt 1: worker-1 ended with 137 (1 min ago)
 
-  task      worker-1, attempt 2 of attempt 1 of the job
+  task      worker-1, attempt 2 (in attempt 1 of the job)
   code      137 ContainerSigKillReceived
   class     Transient: may succeed when retried
   container main (OOMKilled)

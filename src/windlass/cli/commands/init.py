@@ -1,4 +1,4 @@
-"""The command `windlass init`: write a job file from options, answers and the script, or a first template."""
+"""The command `windlass init`: write a job file from options, prompts and the script, or write an example template."""
 
 import os
 import re
@@ -164,7 +164,7 @@ def _write_template(mode: templates.Mode, out: str | None, *, may_replace: bool)
     atomic_files.write(Path(out), text, may_replace=may_replace)
     numbers = " 1 2" if mode is templates.Mode.CLUSTER else ""
     command = f"windlass template {mode} {shlex.quote(out)} PROJECT{numbers} > job.yaml"
-    _print(f"wrote {out}. Edit the lines that start with set, then run: {command}")
+    _print(f"wrote {out}. Edit the values of the {{% set %}} lines, then run: {command}")
 
 
 def _hints(script: str | None) -> Hints:

@@ -17,7 +17,7 @@ from windlass.wire.lint.fixes import Fixed, FixResult
 from windlass.wire.yaml import text
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
-_NOT_FIXED = " (not fixed, because the fix would change more than this: edit the file)"
+_NOT_FIXED = " (not fixed, because the fix would affect other parts of the file: edit the file)"
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -72,7 +72,8 @@ def submit(
     """
     if companions_only and (rerun or waits):
         raise click.UsageError(
-            f"--companions-only and {'--rerun' if rerun else '--wait'} are mutually exclusive: no job is submitted"
+            f"--companions-only and {'--rerun' if rerun else '--wait'} are mutually exclusive: "
+            "--companions-only submits no job"
         )
     seconds = parameters.preflight_seconds(preflight_timeout, is_skipped=no_preflight)
     sources = [_read(file, cluster.namespace) for file in files]
@@ -101,7 +102,7 @@ def _read(file: str, namespace: str) -> "Source":
 
 
 async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", output: str) -> "list[Framework]":
-    """Apply the plans. Everything was planned before anything is created."""
+    """Apply the plans. All of them are complete before the first object is created."""
     from windlass.client import lookup
     from windlass.client.submit import apply
 

@@ -76,7 +76,7 @@ def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:
     from windlass.client.explain import failures
 
     yield ""
-    of_job = f" of attempt {found.attempt} of the job" if found.attempt else ""
+    of_job = f" (in attempt {found.attempt} of the job)" if found.attempt else ""
     yield f"  task      {failure.task}, attempt {failure.attempt}{of_job}"
     yield f"  code      {failure.code} {failure.phrase}"
     yield f"  class     {failure.failure_class}: {failures.meaning_of(failure.failure_class)}"
@@ -91,7 +91,7 @@ def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:
     if failure.diagnostics and not failure.container:
         yield f"  message   {failure.diagnostics}"
     if failure.lines:
-        source = "its log" if failure.lines_from == "log" else "its log in the status"
+        source = "its log" if failure.lines_from == "log" else "its log, as recorded in the status of the job"
         yield f"  last lines of {source}:"
         for line in failure.lines:
             yield f"    {line}"
@@ -111,18 +111,18 @@ def _retries(found: "Explanation", now: datetime) -> Iterator[str]:
         yield from ("", "Retries", *lines)
 
 
-def _retry_lines(retries: "Retries | None", what: str, who: str, now: datetime) -> list[str]:
+def _retry_lines(retries: "Retries | None", label: str, subject: str, now: datetime) -> list[str]:
     from windlass.client.explain import explanation as client_explain
     from windlass.client.explain import retries as explain_retries
 
     if retries is None or (retries.follows is None and not retries.total):
         return []
-    lines = [f"  {what:<9} {explain_retries.describe_counts(retries)}"]
+    lines = [f"  {label:<9} {explain_retries.describe_counts(retries)}"]
     if retries.follows is not None:
         at = ""
         if retries.at is not None:
             left = (retries.at - now).total_seconds()
             when = f"in {client_explain.duration(left)}" if left > 0 else "now"
             at = f", at {event_lines.format_local_time(retries.at)} ({when})"
-        lines.append(f"  {'':<9} {explain_retries.describe_decision(retries, who)}{at}")
+        lines.append(f"  {'':<9} {explain_retries.describe_decision(retries, subject)}{at}")
     return lines

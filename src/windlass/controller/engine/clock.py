@@ -1,4 +1,4 @@
-"""Two clocks: the time of day for what is stored, and a monotonic clock for waiting."""
+"""Two clocks: the time of day for stored timestamps, and a monotonic clock for waiting."""
 
 from datetime import datetime
 from typing import Protocol

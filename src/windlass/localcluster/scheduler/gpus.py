@@ -13,7 +13,7 @@ ANNOTATION = "windlass.dev/gpus"
 
 
 def of_node(node: Json, count: int) -> tuple[int, ...]:
-    """Return the GPUs of a node with `count` of them. Without an annotation these are the first ones."""
+    """Return the numbers of a node's `count` GPUs. Without a valid annotation, these are the numbers from 0."""
     return annotated(node, count) or tuple(range(count))
 
 
@@ -23,7 +23,7 @@ def choose(count: int, owned: Iterable[int], taken: Iterable[int]) -> tuple[int,
     return tuple(free[:count]) if len(free) >= count else None
 
 
-def written(gpus: Iterable[int]) -> str:
+def format_gpus(gpus: Iterable[int]) -> str:
     return ",".join(map(str, gpus))
 
 

@@ -72,7 +72,7 @@ def _node(machine: Machine, index: int, name: str, own_gpus: Sequence[int], coun
         "metadata": {
             "name": name,
             "labels": _labels(machine, index, name),
-            **({"annotations": {gpus.ANNOTATION: gpus.written(own_gpus)}} if own_gpus else {}),
+            **({"annotations": {gpus.ANNOTATION: gpus.format_gpus(own_gpus)}} if own_gpus else {}),
         },
         "spec": {},
         "status": {

@@ -160,7 +160,7 @@ class Scheduler(ControlLoop):
     def _gpus_for(self, pending: _PendingPod, node: str) -> dict[str, str]:
         count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
         free = self._cache.node_info(node).free_gpus(count) if count else None
-        return {gpus.ANNOTATION: gpus.written(free)} if free else {}
+        return {gpus.ANNOTATION: gpus.format_gpus(free)} if free else {}
 
     def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
         def report_if_same(pod: Json) -> Json:

@@ -25,14 +25,14 @@ HUB_IMAGE = f"windlass-hub:{__version__}"
 _FILES = ("files/jupyterhub_config.py", "files/hub_proxy.py", "hub_support.py", "passwords.py")
 _CONFIGURATION = "jupyterhub_config.py"
 _SETTINGS = "hub.json"
-_ADDED = "added_config.py"
+_EXTRA_CONFIGURATION = "added_config.py"
 _CONFIGURATION_FOLDER = "/windlass/hub"
 _PASSWORD_FOLDER = "/windlass/passwords"  # noqa: S105
 _STATE_FOLDER = "/windlass/hub-state"
 _CONFIGURATION_VOLUME, _PASSWORD_VOLUME = "windlass-hub", "windlass-passwords"
 _STATE_VOLUME = "windlass-hub-state"
 
-_SERVE = f"""\
+_START_HUB = f"""\
 if ! command -v jupyterhub > /dev/null; then
   echo "JupyterHub is not installed. On this machine: pip install jupyterhub jupyterlab. On a cluster: remove \
 hub: {{image: …}} to use the default image, or set an image with jupyterhub and jupyterhub-kubespawner" >&2
@@ -40,7 +40,7 @@ hub: {{image: …}} to use the default image, or set an image with jupyterhub an
 fi
 cd {_STATE_FOLDER} && exec jupyterhub -f {_CONFIGURATION_FOLDER}/{_CONFIGURATION}
 """
-_START = f"""\
+_START_USER_SERVER = f"""\
 for program in jupyterhub-singleuser jupyter-lab; do
   if ! command -v $program > /dev/null; then
     echo "$program is not installed. On this machine: pip install jupyterhub jupyterlab. On a cluster: set an image \
@@ -80,8 +80,8 @@ def objects(
         files=files,
         annotations={names.CONFIGURATION_ANNOTATION: servers.digest(files)},
     )
-    own = () if resolved.is_embedded else rbac.pod_spawner_account(servers.metadata(server))
-    return (*own, *servers.objects(server))
+    account_objects = () if resolved.is_embedded else rbac.pod_spawner_account(servers.metadata(server))
+    return (*account_objects, *servers.objects(server))
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def _container(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share |
     )
     image = spec.image or ("" if resolved.is_embedded else HUB_IMAGE)
     return {
-        **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_SERVE, ()), image),
+        **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_START_HUB, ()), image),
         **(servers.environment(job, resolved, *own) if resolved.is_embedded else {"env": list(own)}),
         "volumeMounts": [
             *(helper_pods.mounts(job, share) if resolved.is_embedded else ()),
@@ -140,7 +140,7 @@ def _pod(job: Job, server: Server, resolved: ResolvedCompanions, share: Share | 
 def _files(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> dict[str, str]:
     settings = msgspec.json.encode(_settings(job, spec, resolved, share), order="sorted")
     files = {path.rpartition("/")[2]: _text(path) for path in _FILES}
-    added = {_ADDED: spec.config} if spec.config else {}
+    added = {_EXTRA_CONFIGURATION: spec.config} if spec.config else {}
     return {**files, _SETTINGS: msgspec.json.format(settings).decode() + "\n", **added}
 
 
@@ -152,8 +152,8 @@ def _text(path: str) -> str:
 def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
     mount_paths = {volume_name: volume.at for volume_name, volume in job.volumes.items()}
-    own = jupyter.notebook_folder_name(mount_paths, "")
-    arguments = (own, *(f"{volume_name}={at}" for volume_name, at in mount_paths.items()), "--")
+    notebook_folder = jupyter.notebook_folder_name(mount_paths, "")
+    arguments = (notebook_folder, *(f"{volume_name}={at}" for volume_name, at in mount_paths.items()), "--")
     settings: Json = {
         "name": name,
         "port": spec.port,
@@ -161,19 +161,19 @@ def _settings(job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | 
         "users": list(spec.users),
         "admins": list(spec.admins),
         "folder": spec.folder,
-        "notebooks": own,
+        "notebooks": notebook_folder,
         "isLocal": resolved.is_embedded,
     }
     if resolved.is_embedded:
-        return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *arguments]}
-    command = helper_pods.script(_START, arguments)
+        return {**settings, "start": ["/bin/sh", "-c", _START_USER_SERVER, "windlass", *arguments]}
+    command = helper_pods.script(_START_USER_SERVER, arguments)
     return {**settings, "pod": _user_pod(job, spec, resolved, share, command)}
 
 
 def _user_pod(
     job: Job, spec: Hub, resolved: ResolvedCompanions, share: Share | None, command: list[str]
 ) -> Json:
-    """Render the pod of a user, without the label of the hub, which selects only the hub."""
+    """Render the pod of a user. It does not have the hub's companion label: the hub's Service would select it."""
     pod = servers.pod_spec(job, share)
     container = helper_pods.container(job, "", command, spec.user_image)
     security_context = container.get("securityContext")

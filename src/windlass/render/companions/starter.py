@@ -68,7 +68,7 @@ Idle servers (tasks without a command, which run `windlass tf-server`) only run 
 training program are servers too while they run: they execute these steps in addition to the training. The variable is
 in a container of its own and does not affect the training. Tasks that never start a server do not respond.
 """
-_STEPS = """\
+_CHECK_SERVERS_CELL = """\
 SECONDS = 20  # timeout of a server
 
 try:
@@ -109,7 +109,7 @@ for device, address in servers.items():
         print(f"{device} at {address}: [1 2]·[3 4] = {found.item():g}")
         responding[device] = address
 """
-_TOGETHER = """\
+_SHARED_VARIABLE_CELL = """\
 if responding:
     owner = next((device for device in responding if device.startswith("/job:ps/")), next(iter(responding)))
     with tf.Graph().as_default() as graph, graph.container("windlass-notebook"):
@@ -143,18 +143,22 @@ else:
 
 
 def notebook(job: Job) -> str:
-    """Return the notebook as text, which is deterministic."""
+    """Return the notebook as JSON text. The same job always yields the same text."""
     is_tensorflow = job.runtime is Runtime.TENSORFLOW
     reading = _READ_VARIABLES.format(task=_first_task(job))
     cells = [
         _markdown(_BEGINNING.format(job=job.name)),
         _markdown(_TASKS),
         _code(f"{reading}{_SHOW_CLUSTER if is_tensorflow else _SHOW_VARIABLES}"),
-        *((_markdown(_COMPUTE), _code(_STEPS), _code(_TOGETHER)) if is_tensorflow else ()),
+        *(
+            (_markdown(_COMPUTE), _code(_CHECK_SERVERS_CELL), _code(_SHARED_VARIABLE_CELL))
+            if is_tensorflow
+            else ()
+        ),
         _markdown(_LOGS),
         _code(_READ_LOGS),
     ]
-    written = {
+    document = {
         "cells": [{"id": f"windlass-{number}", **cell} for number, cell in enumerate(cells)],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -163,7 +167,7 @@ def notebook(job: Job) -> str:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
-    return msgspec.json.format(msgspec.json.encode(written), indent=1).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
 def _first_task(job: Job) -> str:

@@ -102,7 +102,7 @@ def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -
     container: Json = {
         "name": container_name(job),
         "image": image_of(job, role),
-        "command": [] if command is None else commands.words(command, variables),
+        "command": [] if command is None else commands.container_arguments(command, variables),
         "ports": [] if port is None else [{"containerPort": port}],
         "env": _env(variables, has_mounts=has_mounts),
         "envFrom": list(job.env_from),

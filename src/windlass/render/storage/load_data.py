@@ -96,7 +96,7 @@ def _command(job: Job, index: int, folders: Mapping[str, Folder]) -> list[str]:
         return helper_pods.script(script, (entry.to, _marker("url", *source), *source))
     if entry.command is not None:
         # Variables in the words are left for Kubernetes to expand.
-        words = commands.words(entry.command, {*job.secrets, *job.env})
+        words = commands.container_arguments(entry.command, {*job.secrets, *job.env})
         return [*helper_pods.script(load_scripts.COMMAND, (entry.to, _marker("command", *words))), *words]
     folder = folders[entry.folder]
     if isinstance(folder, LocalFolder):

@@ -1,6 +1,6 @@
 """Write a value as YAML on one line, for templates: it is read back unchanged in any context.
 
-The output is JSON if that is valid YAML. Only strings that every YAML parser reads as strings are not quoted.
+The output is JSON, except where JSON is not valid YAML. All strings are quoted.
 """
 
 import json
@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_MAX_PLAIN_KEY = 900
-"""YAML parsers expect the colon of a plain key within 1024 characters."""
+_MAX_IMPLICIT_KEY = 900
+"""YAML parsers expect the colon of an implicit key (one without `?`) within 1024 characters."""
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that YAML forbids or reads as line breaks."""
 
@@ -43,7 +43,7 @@ def _entry(key: Any, value: Any) -> str:
     if not isinstance(key, str):
         raise NotYamlError(f"the key {key!r} is not a string, which Kubernetes requires")
     written = _text(key)
-    return f"{'? ' if len(written) > _MAX_PLAIN_KEY else ''}{written}: {line(value)}"
+    return f"{'? ' if len(written) > _MAX_IMPLICIT_KEY else ''}{written}: {line(value)}"
 
 
 def _number(value: float) -> str:

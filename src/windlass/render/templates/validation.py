@@ -14,7 +14,8 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
 MAX_STATEFUL_SET_NAME = 52
-"""A label of the pods is this name, a hyphen and a hash of ten characters. If it is too long, there are no pods."""
+"""The value of a pod label is this name, a hyphen and a hash of ten characters. Kubernetes creates no pods if it is too
+long."""
 _MAX_LABEL = 63
 _CHECKED_API_VERSIONS = ("v1", "apps/v1", "batch/v1")
 _is_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch

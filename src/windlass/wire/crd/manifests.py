@@ -1,7 +1,8 @@
 """The CustomResourceDefinitions of Frameworks and Gangs, generated from the model.
 
-Both groups have the same schema. The defaults are the zero values of the reference, so that absent fields have the same
-meaning. `tools/update_crds.py` writes the definitions into the documentation, with docstrings as descriptions.
+Frameworks have the same schema in both API groups. The defaults are the zero values of the reference controller
+(Microsoft's FrameworkController), so that absent fields have the same meaning in both controllers.
+`tools/update_crds.py` writes the definitions into the documentation, with docstrings as descriptions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,8 @@ NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
 
 CATEGORIES = ("all", "windlass")
 """`kubectl get windlass` shows the Frameworks of both groups, which share their plural and short name. They are in the
-category `all` like their pods: if `kubectl delete all --all` deleted the pods only, they would be created again."""
+category `all` like their pods: if `kubectl delete all --all` deleted only the pods, the controller would recreate
+them."""
 
 PRINTER_COLUMNS = (
     ("State", "string", ".status.state", "State of the current attempt."),
@@ -52,7 +54,7 @@ _BY_FIELD: Mapping[tuple[type, str], Json] = {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
     },
-    # Statement 35. Releases before 1.25 do not know such rules and drop this one.
+    # Statement 35 of docs/behaviours.md. Kubernetes before 1.25 ignores validation rules.
     (FrameworkSpec, "execution_type"): {
         "x-kubernetes-validations": [
             {
@@ -85,7 +87,7 @@ def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> J
 
 
 def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
-    """Return the definition of Gangs, which tell barriers the addresses of tasks."""
+    """Return the definition of Gangs, from which barriers read the addresses of tasks."""
     return _definition(
         names.GANG_GROUP,
         {
@@ -99,7 +101,7 @@ def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     )
 
 
-def _definition(group: str, crd_names: Json, schema: Json, **version: Any) -> Json:
+def _definition(group: str, crd_names: Json, schema: Json, **version_fields: Any) -> Json:
     """Return a CustomResourceDefinition with one version, which has the given fields besides its schema."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -114,7 +116,7 @@ def _definition(group: str, crd_names: Json, schema: Json, **version: Any) -> Js
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    **version,
+                    **version_fields,
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],
@@ -134,7 +136,7 @@ def definitions() -> tuple[Json, ...]:
 
 
 def _gang_schema(descriptions: Descriptions) -> Json:
-    spec = _Spec(descriptions).schema_of(inspect.type_info(GangSpec))
+    spec = _SpecSchemas(descriptions).schema_of(inspect.type_info(GangSpec))
     return {
         **_described(descriptions, Gang),
         **_object(apiVersion=_STRING, kind=_STRING, metadata={"type": "object"}, spec=spec),
@@ -143,8 +145,8 @@ def _gang_schema(descriptions: Descriptions) -> Json:
 
 def framework_schema(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
     """Return the structural schema of a Framework."""
-    spec = _Spec(descriptions).schema_of(inspect.type_info(FrameworkSpec))
-    status = _Status(descriptions).schema_of(inspect.type_info(FrameworkStatus))
+    spec = _SpecSchemas(descriptions).schema_of(inspect.type_info(FrameworkSpec))
+    status = _StatusSchemas(descriptions).schema_of(inspect.type_info(FrameworkStatus))
     name = {"type": "string", "maxLength": 63, "pattern": names.DNS_LABEL_PATTERN}
     return {
         **_described(descriptions, Framework),
@@ -174,17 +176,17 @@ class _Schemas:
     def __init__(self, descriptions: Descriptions) -> None:
         self._descriptions = descriptions
 
-    def schema_of(self, kind: inspect.Type, field: str = "") -> Json:
-        match kind:
+    def schema_of(self, type_: inspect.Type, field: str = "") -> Json:
+        match type_:
             case inspect.StructType():
-                return self._struct(kind)
+                return self._struct(type_)
             case inspect.EnumType(cls=cls):
                 values = [member.value for member in cls]
                 return {**_described(self._descriptions, cls), "type": "string", "enum": values}
             case inspect.IntType():
-                return _integer(kind, field)
+                return _integer(type_, field)
             case inspect.StrType():
-                return {"type": "string"} | ({"pattern": kind.pattern} if kind.pattern else {})
+                return {"type": "string"} | ({"pattern": type_.pattern} if type_.pattern else {})
             case inspect.BoolType():
                 return {"type": "boolean"}
             case inspect.DateTimeType():
@@ -195,7 +197,7 @@ class _Schemas:
                 return {"type": "object", KEEP_UNKNOWN: True}
             case inspect.UnionType(types=(only, inspect.NoneType())):
                 return {**self.schema_of(only, field), "nullable": True}
-        raise TypeError(f"the type of the field {field} has no schema: {kind}")
+        raise TypeError(f"the type of the field {field} has no schema: {type_}")
 
     def _struct(self, struct: inspect.StructType) -> Json:
         properties = {field.encode_name: self._property(struct.cls, field) for field in struct.fields}
@@ -207,7 +209,7 @@ class _Schemas:
         return {**description, **schema, **description, **_BY_FIELD.get((owner, field.name), {})}
 
 
-class _Spec(_Schemas):
+class _SpecSchemas(_Schemas):
     """The spec, which users write: absent fields have defaults, and unknown fields are dropped."""
 
     def _struct(self, struct: inspect.StructType) -> Json:
@@ -221,14 +223,14 @@ class _Spec(_Schemas):
         return schema if default is None else {**schema, "default": default}
 
 
-class _Status(_Schemas):
+class _StatusSchemas(_Schemas):
     """The status, which controllers of different releases share: no defaults, and unknown fields are kept.
 
-    Unknown fields must be kept at every level explicitly. A list may be null, because Go writes empty lists so.
+    Unknown fields must be kept at every level explicitly. A list may be null, because Go encodes nil slices as null.
     """
 
-    def schema_of(self, kind: inspect.Type, field: str = "") -> Json:
-        schema = super().schema_of(kind, field)
+    def schema_of(self, type_: inspect.Type, field: str = "") -> Json:
+        schema = super().schema_of(type_, field)
         return {**schema, "nullable": True} if schema["type"] == "array" else schema
 
     def _struct(self, struct: inspect.StructType) -> Json:
@@ -237,13 +239,13 @@ class _Status(_Schemas):
         return {**super()._struct(struct), KEEP_UNKNOWN: True, **atomic}
 
 
-def _integer(kind: inspect.IntType, field: str) -> Json:
-    is_wide = field.endswith("_sec") if kind.le is None else kind.le > _MAX_INT32
+def _integer(type_: inspect.IntType, field: str) -> Json:
+    is_wide = field.endswith("_sec") if type_.le is None else type_.le > _MAX_INT32
     schema: Json = {"type": "integer", "format": "int64" if is_wide else "int32"}
-    if kind.ge is not None:
-        schema["minimum"] = kind.ge
-    if kind.le is not None:
-        schema["maximum"] = kind.le
+    if type_.ge is not None:
+        schema["minimum"] = type_.ge
+    if type_.le is not None:
+        schema["maximum"] = type_.le
     return schema
 
 
@@ -267,9 +269,10 @@ _OPEN_OBJECT: Json = {"type": "object", KEEP_UNKNOWN: True}
 
 
 def reference_crd(group: str = names.CONTROLLER_GROUP) -> Json:
-    """Return the definition as the reference creates it, which is independent of the model.
+    """Return the definition that the reference controller creates. It does not depend on the model.
 
-    It has no status subresource: the reference updates the whole object (statements 1, 2).
+    It has no status subresource: the reference controller updates the whole object (statements 1 and 2 of
+    docs/behaviours.md).
     """
     schema = _object(
         apiVersion=_STRING,

@@ -316,7 +316,7 @@ def test_version_2_creates_cgroups_next_to_the_own_one(kernel: Kernel) -> None:
         "20",
         "50000 100000",
     ]
-    assert group.counters == group.folders[0] / "memory.events"
+    assert group.counters_file == group.folders[0] / "memory.events"
     assert cgroups._pids_of(own) == [os.getpid()]
     assert group.remove()
     assert not list(kernel.folder.rglob("windlass*"))

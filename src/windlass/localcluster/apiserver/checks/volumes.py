@@ -60,7 +60,7 @@ def _host_path_errors(source: Source, path: str) -> Iterator[FieldError]:
     yield from basics.choice(source, path, "type", _HOST_PATH_TYPES)
 
 
-def _keyed_errors(name_field: str) -> Callable[[Source, str], Iterator[FieldError]]:
+def _config_map_or_secret_check(name_field: str) -> Callable[[Source, str], Iterator[FieldError]]:
     """Return the check of a ConfigMap or Secret volume."""
 
     def check(source: Source, path: str) -> Iterator[FieldError]:
@@ -176,10 +176,10 @@ def parent_path_errors(file: str, field: str) -> Iterator[FieldError]:
 _SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir_errors,
     "hostPath": _host_path_errors,
-    "secret": _keyed_errors("secretName"),
+    "secret": _config_map_or_secret_check("secretName"),
     "nfs": _nfs_errors,
     "persistentVolumeClaim": _claim_errors,
     "downwardAPI": _downward_errors,
-    "configMap": _keyed_errors("name"),
+    "configMap": _config_map_or_secret_check("name"),
     "projected": _projected_errors,
 }

@@ -23,7 +23,7 @@ class Delete(msgspec.Struct, frozen=True):
     uid: str
     # As in DeleteOptions; empty: the default of the kind.
     propagation: str = ""
-    is_announced: bool = True
+    records_event: bool = True
 
 
 class RemoveTracking(msgspec.Struct, frozen=True):

@@ -169,7 +169,7 @@ def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action
     for one in empty[: max(surplus, 0)]:
         meta = one["metadata"]
         if "deletionTimestamp" not in meta:
-            yield Delete(_REPLICA_SETS, meta["name"], meta["uid"], is_announced=False)
+            yield Delete(_REPLICA_SETS, meta["name"], meta["uid"], records_event=False)
 
 
 def _scaling_events(revisions: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:

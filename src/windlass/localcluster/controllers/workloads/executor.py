@@ -114,7 +114,7 @@ class Executor:
             if error.code not in _CONFLICTS:
                 raise
             return
-        if action.is_announced:
+        if action.records_event:
             message = f"Deleted {_KIND_NAMES[action.resource]}: {action.name}"
             self.record_event(kind, workload, "Normal", "SuccessfulDelete", message)
 

@@ -181,7 +181,7 @@ def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     if expiry is None or now < expiry:
         return Decision(actions=untracked, wake_at=expiry)
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-    deletion = Delete(RESOURCE, name, uid, propagation="Foreground", is_announced=False)
+    deletion = Delete(RESOURCE, name, uid, propagation="Foreground", records_event=False)
     return Decision(actions=(*untracked, deletion))
 
 

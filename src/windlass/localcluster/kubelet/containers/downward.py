@@ -35,10 +35,12 @@ def field(pod: Json, path: str, facts: PodFacts) -> str:
     raise SetupError(f"unsupported fieldPath: {path}")
 
 
-def resource(pod: Json, own: Json | None, reference: Json, facts: PodFacts) -> str:
-    """Return the amount in units of the divisor, rounded up. `own` is the container with the reference, if any."""
+def resource(pod: Json, referencing_container: Json | None, reference: Json, facts: PodFacts) -> str:
+    """Return the amount in units of the divisor, rounded up. `referencing_container` is None for a volume."""
     target = reference.get("containerName", "")
-    container = own if own is not None and not target else _container(pod, target)
+    container = (
+        referencing_container if referencing_container is not None and not target else _container(pod, target)
+    )
     kind, _, name = reference["resource"].partition(".")
     if kind not in ("limits", "requests") or name not in _RESOURCES:
         raise SetupError(f"unsupported container resource : {reference['resource']}")

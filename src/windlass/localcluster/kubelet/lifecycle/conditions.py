@@ -78,9 +78,9 @@ def _containers_ready(pod: Json, phase: str, statuses: Iterable[Json]) -> Json:
         return _condition(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     by_name = {status["name"]: status for status in statuses}
     sidecars = specs.sidecar_names(pod)
-    lasting = [each["name"] for each in specs.init_containers(pod) if each["name"] in sidecars]
-    lasting += [each["name"] for each in specs.containers(pod)]
-    unready = [name for name in lasting if not by_name[name]["ready"]]
+    required = [each["name"] for each in specs.init_containers(pod) if each["name"] in sidecars]
+    required += [each["name"] for each in specs.containers(pod)]
+    unready = [name for name in required if not by_name[name]["ready"]]
     if unready:
         return _condition(False, "ContainersNotReady", f"containers with unready status: {_listed(unready)}")
     return _condition(True)

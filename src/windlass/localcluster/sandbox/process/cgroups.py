@@ -1,9 +1,9 @@
 """Cgroups that enforce the limits of containers: version 1 or 2, as root or in a delegated subtree.
 
-All cgroups of a cluster are in one directory `windlass-<cluster>` per hierarchy, which is removed with the last of
-them. Limits of the daemon's own cgroup must apply to it, too. With version 1 it is below that cgroup. With version 2, a
-cgroup with processes cannot have children with limits: so it is next to the daemon's cgroup, or below it after the
-processes have been moved to another child.
+All cgroups of a cluster are in one directory `windlass-<cluster>` per hierarchy, which is removed with its last cgroup.
+The limits of the daemon's cgroup must also apply to this directory. With version 1, the directory is below the daemon's
+cgroup. With version 2, a cgroup with processes cannot have children with limits. The directory is therefore next to the
+daemon's cgroup, or below it after the daemon's processes have been moved to another child.
 
 A limit that cannot be enforced is not an error: `Group.enforced` contains the limits that the kernel enforces. The
 supervisor polls the memory usage otherwise.
@@ -46,8 +46,8 @@ class Group(msgspec.Struct, frozen=True):
     # The limits that the kernel enforces; None for others.
     enforced: messages.Limits = messages.Limits()
     # The file that counts OOM kills, and its content at the start.
-    counters: Path | None = None
-    counted: str = ""
+    counters_file: Path | None = None
+    counters_at_start: str = ""
 
     def join(self, pid: int) -> None:
         """Move a process into the cgroup; 0 is the caller, which must have one thread. Raises OSError.
@@ -59,7 +59,9 @@ class Group(msgspec.Struct, frozen=True):
             _write(tasks if pid == 0 and tasks.exists() else folder / "cgroup.procs", str(pid))
 
     def has_run_out_of_memory(self) -> bool:
-        return self.counters is not None and was_killed_for_memory(self.counted, _read(self.counters))
+        return self.counters_file is not None and was_killed_for_memory(
+            self.counters_at_start, _read(self.counters_file)
+        )
 
     def pids(self) -> list[int]:
         return sorted({pid for folder in self.folders for pid in _pids_below(folder)})
@@ -106,8 +108,8 @@ class Cgroups(msgspec.Struct, frozen=True):
                 processes=limits.processes if "pids" in enforced else None,
                 cpu_milli=limits.cpu_milli if "cpu" in enforced else None,
             ),
-            counters=counters,
-            counted=_read(counters) if counters else "",
+            counters_file=counters,
+            counters_at_start=_read(counters) if counters else "",
         )
 
     def remove_all_except(self, kept_names: set[str]) -> None:
@@ -219,8 +221,8 @@ def _own_groups(text: str) -> dict[str, str]:
 
 
 def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
-    """Return where to create cgroups (version 2): next to the own cgroup or higher, but not outside of a cgroup with
-    limits."""
+    """Return where to create cgroups (version 2): next to the cgroup of this process or higher, but not outside of a
+    cgroup with limits."""
     folder = own
     while not _can_have_limited_children(folder):
         if folder != hierarchy and not _is_limited(folder):
@@ -234,9 +236,9 @@ def _unified_parent(hierarchy: Path, own: Path) -> Path | None:
 
 def _can_have_limited_children(folder: Path) -> bool:
     """Return whether this cgroup can have children with limits."""
-    is_root_of_all = not (folder / "cgroup.type").exists()
+    is_root_cgroup = not (folder / "cgroup.type").exists()
     has_processes = bool(_read(folder / "cgroup.procs").split())
-    return _is_delegated(folder) and (is_root_of_all or not has_processes)
+    return _is_delegated(folder) and (is_root_cgroup or not has_processes)
 
 
 def _is_delegated(folder: Path) -> bool:
@@ -257,7 +259,7 @@ def _is_limited(folder: Path) -> bool:
 
 
 def _move_processes_to_child(own: Path) -> bool:
-    """Move all processes of the own cgroup into a child, unless some are unrelated to this process."""
+    """Move all processes in the cgroup of this process into a child, unless some are unrelated to this process."""
     child = own / _PROCESSES
     pid = os.getpid()
     for _ in range(_ATTEMPTS):
@@ -323,7 +325,7 @@ def _apply(folder: Path, files: tuple[tuple[str, int | str], ...]) -> bool:
 
 
 def was_killed_for_memory(before: str, after: str) -> bool:
-    """Compare the counters at the start and at the end of a run. A cgroup may outlive a run.
+    """Return whether the OOM-kill counter has increased. It may not start at 0, because a cgroup may outlive a run.
 
     The counter is in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13).
     """

@@ -13,7 +13,7 @@ from windlass.localcluster.sandbox import child_process, kernel
 
 class HelperProcess(msgspec.Struct, frozen=True):
     pid: int
-    # Readable at its end, when the helper has ended.
+    # Read end of a pipe that the helper holds open: readable (end of file) when the helper has ended.
     lifeline: int
     # File with the output of the helper and its program.
     output: int
@@ -38,9 +38,12 @@ class HelperProcess(msgspec.Struct, frozen=True):
 
 
 def start(work: Callable[[], object], needed: Iterable[int] = ()) -> HelperProcess:
-    """Start a child that does the work, holds its result, and waits for its own children or forever.
+    """Start a child process that calls `work` and keeps the result referenced until it ends.
 
-    Returns when the work is done, and raises an OSError of the work. `needed` are the descriptors that it uses.
+    After the call, it waits for its first child process to end, or forever if it has none.
+
+    This function returns when `work` has returned, and raises the OSError of `work`. `needed` are the descriptors that
+    `work` uses.
     """
     output = os.memfd_create("output")
     ours, theirs = os.pipe()
@@ -59,14 +62,14 @@ def start(work: Callable[[], object], needed: Iterable[int] = ()) -> HelperProce
     raise failure
 
 
-def run_in_pid_namespace(command: list[str], may_start: int) -> None:
-    """Start a program in a PID namespace of its own, so that it ends with the helper, see `_guard`.
+def run_in_pid_namespace(command: list[str], start_descriptor: int) -> None:
+    """Start a program in a PID namespace of its own, so that it ends with the helper, see `_run_as_pid_1`.
 
-    It starts when `may_start` becomes readable.
+    It starts when `start_descriptor` becomes readable.
     """
     kernel.unshare(kernel.NEW_PID)
     if os.fork() == 0:
-        _guard(command, may_start)
+        _run_as_pid_1(command, start_descriptor)
 
 
 def _run_helper(
@@ -96,15 +99,15 @@ def _detach(parent: int, output: int, needed: Iterable[int]) -> None:
     child_process.close_all_except({*needed})
 
 
-def _guard(command: list[str], may_start: int) -> NoReturn:
-    """Be PID 1 of a PID namespace: when it ends, the kernel kills the program.
+def _run_as_pid_1(command: list[str], start_descriptor: int) -> NoReturn:
+    """Run as PID 1 of a PID namespace: when this process ends, the kernel kills the program.
 
     The program itself would lose its parent-death signal when it changes its user or capabilities.
     """
     try:
         kernel.set_parent_death_signal()
-        child_process.close_all_except({may_start})
-        os.read(may_start, 1)
+        child_process.close_all_except({start_descriptor})
+        os.read(start_descriptor, 1)
         if os.fork() == 0:
             kernel.make_ambient(kernel.CAP_NET_ADMIN, kernel.CAP_SYS_ADMIN)
             os.execv(command[0], command)
