@@ -1,8 +1,8 @@
 """Detects other controllers that write the status of a Framework (A8), by its managedFields.
 
-A controller that ran here earlier has left its name in every Framework, so the name alone means little. A controller
-whose name appears, or whose time changes, after the Framework was first seen is still running. Only times that the API
-server wrote are compared with each other.
+A controller that ran in the cluster earlier has left its name in every Framework, so the name alone means little. A
+controller whose name appears, or whose time changes, after the Framework was first seen is still running. Only times
+that the API server wrote are compared with each other.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from windlass.wire.codec import StatusWriter
 
-MANUAL_MANAGER = "kubectl"
+MANUAL_MANAGER_PREFIX = "kubectl"
 """Prefix of field managers of users, who may edit a status by hand."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -26,7 +26,7 @@ class OtherControllers:
         others = {
             writer.manager: writer.time or _NEVER
             for writer in writers
-            if writer.manager != self._field_manager and not writer.manager.startswith(MANUAL_MANAGER)
+            if writer.manager != self._field_manager and not writer.manager.startswith(MANUAL_MANAGER_PREFIX)
         }
         first_seen = self._first_seen.setdefault(uid, others)
         return next((name for name, time in others.items() if time > first_seen.get(name, _NEVER)), "")

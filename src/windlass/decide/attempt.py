@@ -1,4 +1,6 @@
-"""One step per Framework state. Each returns whether the step of the next state follows in the same decision.
+"""The steps of a decision: one function per Framework state.
+
+A step returns True if it changed the state, so that the step of the new state follows in the same decision.
 
 A step either changes the Framework's state or adds actions, never both: actions are decided on the status that will
 be stored.
@@ -50,13 +52,13 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
     if config_map is not None and ownership.is_config_map_of_attempt(
         config_map, builder.framework, attempt.id
     ):
-        _associate(builder, config_map.uid)
+        _start_attempt(builder, config_map.uid)
         return True
     if suspend.is_held(builder.spec):
         suspend.hold(builder)
     else:
         suspend.release(builder)
-    ended = _stop(builder) or _active_deadline(builder)
+    ended = _stop_requested(builder) or _active_deadline_exceeded(builder)
     if ended is not None:
         _end(builder, ended, State.ATTEMPT_COMPLETED)
         return True
@@ -84,10 +86,10 @@ def _create_unless_postponed(builder: DecisionBuilder, creation: Action, name: s
         builder.add_action(creation)
 
 
-def _associate(builder: DecisionBuilder, config_map_uid: str) -> None:
+def _start_attempt(builder: DecisionBuilder, config_map_uid: str) -> None:
     attempt_id = builder.status.attempt_status.id
     suspend.release(builder)
-    builder.with_attempt(
+    builder.update_attempt(
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
     builder.move_to(State.ATTEMPT_CREATION_REQUESTED)
@@ -157,14 +159,14 @@ def while_active(builder: DecisionBuilder) -> bool:
     if is_any_running and builder.status.state is State.ATTEMPT_PREPARING:
         builder.move_to(State.ATTEMPT_RUNNING)
     if suspend.is_suspended(builder.spec):
-        # The time in which its pods terminate belongs to the suspension.
+        # The time in which the pods terminate counts as suspended time.
         suspend.hold(builder)
     ended = (
-        _stop(builder)
+        _stop_requested(builder)
         or completion.evaluate(builder.spec, role_counts)
         or suspend.suspension(builder.spec)
-        or _active_deadline(builder)
-        or _pending_deadline(builder)
+        or _active_deadline_exceeded(builder)
+        or _pending_deadline_exceeded(builder)
     )
     if ended is not None:
         _end(builder, ended, State.ATTEMPT_DELETION_PENDING)
@@ -175,7 +177,8 @@ def while_active(builder: DecisionBuilder) -> bool:
 
 
 def _publish_gang(builder: DecisionBuilder) -> None:
-    """Publish the addresses once every task has one, and again when a pod was replaced: its barrier waits for them."""
+    """Publish the addresses once every task has one, and again after a pod was replaced, because the barrier of the new
+    pod waits for them."""
     if not builder.features.uses_gang:
         return
     members = gang.members_of(builder.spec, builder.status.attempt_status)
@@ -186,13 +189,13 @@ def _publish_gang(builder: DecisionBuilder) -> None:
         builder.add_action(PublishGang(fingerprint))
 
 
-def _stop(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
+def _stop_requested(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     if builder.spec.execution_type is not ExecutionType.STOP:
         return None
     return framework_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop")
 
 
-def _active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
+def _active_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     """Return the completion status if the deadline over all attempts has passed. Suspended time does not count."""
     limit = builder.spec.active_deadline_seconds
     if limit is None or builder.status.holding.since is not None:
@@ -205,7 +208,7 @@ def _active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStat
     )
 
 
-def _pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
+def _pending_deadline_exceeded(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     """Return the completion status if a task has been waiting too long for its pod to run."""
     limit = builder.spec.pending_deadline_seconds
     if limit is None:
@@ -235,10 +238,10 @@ def _pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionSta
 def _pending_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
     """Return when the pod was created; for a task without a pod, when it could have been created."""
     config_map = builder.observed.config_map
-    began = None if config_map is None else config_map.metadata.creation_timestamp
-    if task.state is State.ATTEMPT_PREPARING or began is None:
+    attempt_began = None if config_map is None else config_map.metadata.creation_timestamp
+    if task.state is State.ATTEMPT_PREPARING or attempt_began is None:
         return task.transition_time
-    return max(task.transition_time, began)
+    return max(task.transition_time, attempt_began)
 
 
 def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus:
@@ -252,7 +255,7 @@ def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionSt
 def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
     """Set the completion status of the attempt. It never changes afterwards."""
     tasks.end_tasks(builder)
-    builder.with_attempt(completion_status=ended)
+    builder.update_attempt(completion_status=ended)
     builder.move_to(state)
     builder.report(
         ReasonKind.ATTEMPT_ENDING,
@@ -271,7 +274,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
         builder.relist()
         return False
     config_map = None if presence is Presence.DELETED else builder.observed.config_map
-    _follow_config_map(builder, config_map)
+    _record_config_map_deletion(builder, config_map)
     are_tasks_completed = tasks.are_all_completed(builder)
     if presence is Presence.UNCONFIRMED:
         builder.relist_if_unconfirmed(builder.status.transition_time)
@@ -294,15 +297,15 @@ def while_ending(builder: DecisionBuilder) -> bool:
         )
         if not is_over:
             # The ConfigMap is kept until no task has a pod.
-            removable = deletion.unless_deleting(config_map) if are_tasks_completed else None
-            deletion.delete_attempt(builder, config_map_uid, removable)
+            config_map_to_delete = deletion.unless_deleting(config_map) if are_tasks_completed else None
+            deletion.delete_attempt(builder, config_map_uid, config_map_to_delete)
     if is_over:
         builder.actions.clear()
         builder.move_to(State.ATTEMPT_COMPLETED)
     return is_over
 
 
-def _follow_config_map(builder: DecisionBuilder, config_map: ConfigMapView | None) -> None:
+def _record_config_map_deletion(builder: DecisionBuilder, config_map: ConfigMapView | None) -> None:
     if config_map is None:
         return
     if config_map.is_deleting and builder.status.state is not State.ATTEMPT_DELETING:
@@ -313,7 +316,7 @@ def _follow_config_map(builder: DecisionBuilder, config_map: ConfigMapView | Non
 
 
 def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
-    """Return the UIDs of the pods of completed tasks. They have ended even if the watch still reports one as
+    """Return the UIDs of the pods of completed tasks. Such a pod has ended even if the watch still reports it as
     running."""
     return {
         uid
@@ -324,7 +327,7 @@ def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
 
 
 def _keeps_pods(builder: DecisionBuilder) -> bool:
-    """Return whether the pods are kept. Only those of the last attempt are: a retry needs their names."""
+    """Return whether the pods are kept. Only the pods of the last attempt are kept, because a retry needs the names."""
     keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
     return keeps_pods and not _retry_decision(builder).should_retry
 
@@ -362,10 +365,10 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
         _set_retry_status(builder, retried)
         message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
-    is_delay_shortened = _stop(builder) is not None or _active_deadline(builder) is not None
+    is_delay_skipped = _stop_requested(builder) is not None or _active_deadline_exceeded(builder) is not None
     ended_at = attempt.completion_time or builder.now
     delay = retried.retry_delay_sec
-    if delay is not None and not is_delay_shortened and not builder.is_due(ended_at, delay):
+    if delay is not None and not is_delay_skipped and not builder.is_due(ended_at, delay):
         return False
     _retry(builder, decision)
     return True
@@ -397,11 +400,11 @@ def after_completion(builder: DecisionBuilder) -> bool:
     deletion.delete_objects(
         builder, claimed, kept_config_map_uid=attempt.config_map_uid if keeps_pods else None
     )
-    _expire(builder)
+    _delete_if_expired(builder)
     return False
 
 
-def _expire(builder: DecisionBuilder) -> None:
+def _delete_if_expired(builder: DecisionBuilder) -> None:
     ttl = builder.spec.ttl_seconds_after_finished
     if ttl is None:
         ttl = builder.rules.completed_retain_sec

@@ -1,6 +1,6 @@
 """Builds one decision: holds its input and what the steps have decided so far.
 
-It lives for one call of `decide`; all of its input and output is frozen.
+A builder is used for one call of `decide`; its input and output are immutable.
 """
 
 from datetime import datetime, timedelta
@@ -47,20 +47,21 @@ class DecisionBuilder:
         self.observed = observed
         self.now = now.replace(microsecond=0)
         """The time for the status. Kubernetes stores whole seconds."""
-        self._instant = now
+        self._exact_now = now
         self.rules = rules
         self.actions: list[Action] = []
         self.reasons: list[Reason] = []
         self.wake_at: datetime | None = None
         self.name_taken = ""
+        """The message of the condition NameTaken; empty if the name is free."""
         self._full_messages: int | None = None
         self.failures = 0
-        self._counted: tuple[TaskRoleStatus, ...] | None = None
+        self._counted_roles: tuple[TaskRoleStatus, ...] | None = None
         self._role_counts: tuple[completion.RoleCounts, ...] = ()
 
     def resume_from(self, unstored: Decision) -> None:
-        """Continue a decision whose status is not stored. Reasons that are found again as long as they apply are not
-        copied."""
+        """Continue a decision whose status is not stored. Reasons that the steps report again as long as
+        they apply are not copied."""
         self.status = unstored.status or self.status
         self.failures = unstored.failures
         self.reasons += [
@@ -78,8 +79,8 @@ class DecisionBuilder:
             self.actions.append(RelistObjects())
 
     def relist_if_unconfirmed(self, since: datetime) -> None:
-        """List the objects again if one was deleted before the watch reported it: its deletion may not be reported
-        either."""
+        """List the objects again RELIST_AFTER_SEC after `since`: an object that was deleted before the watch reported
+        its creation would stay unconfirmed, because the watch may not report its deletion either."""
         if self.is_due(since, RELIST_AFTER_SEC):
             self.relist()
 
@@ -97,7 +98,7 @@ class DecisionBuilder:
         self.reasons.append(Reason(kind, message, role, index, is_warning, status, task))
 
     def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
-        """Report the first failures individually. A failing gang of ten thousand would create ten thousand events."""
+        """Report only the first failures individually: a gang of ten thousand tasks would create as many events."""
         self.failures += 1
         if self.failures <= MAX_REPORTED_FAILURES:
             attempt = task.attempt_status.id
@@ -113,12 +114,12 @@ class DecisionBuilder:
         return (Reason(ReasonKind.TASK_FAILED, f"{unreported} more tasks failed", is_warning=True),)
 
     def is_due(self, since: datetime, seconds: int) -> bool:
-        """Return whether the seconds have passed; if not, the Framework is reconciled when they have."""
+        """Return whether the seconds have passed since then. If not, schedule a pass for that time."""
         return self.is_past(since + timedelta(seconds=min(seconds, MAX_DELAY_SEC)))
 
     def is_past(self, due: datetime) -> bool:
-        """Return whether the time has come; if not, the Framework is reconciled then."""
-        if self._instant >= due:
+        """Return whether the time has come. If not, schedule a pass for it."""
+        if self._exact_now >= due:
             return True
         if self.wake_at is None or due < self.wake_at:
             self.wake_at = due
@@ -127,24 +128,24 @@ class DecisionBuilder:
     def move_to(self, state: State) -> None:
         self.status = transitions.with_state(self.status, state, self.now)
 
-    def with_attempt(self, **changes: object) -> None:
+    def update_attempt(self, **changes: object) -> None:
         attempt = msgspec.structs.replace(self.status.attempt_status, **changes)
         self.status = msgspec.structs.replace(self.status, attempt_status=attempt)
 
-    def with_roles(self, roles: tuple[TaskRoleStatus, ...]) -> None:
+    def set_roles(self, roles: tuple[TaskRoleStatus, ...]) -> None:
         if roles is not self.status.attempt_status.task_role_statuses:
-            self.with_attempt(task_role_statuses=roles)
+            self.update_attempt(task_role_statuses=roles)
 
     def role_counts(self) -> tuple[completion.RoleCounts, ...]:
         """Return the counts of each role. They are computed again only if a task has changed."""
         roles = self.status.attempt_status.roles
-        if roles is not self._counted:
-            self._counted = roles
+        if roles is not self._counted_roles:
+            self._counted_roles = roles
             self._role_counts = tuple(completion.count_tasks(role) for role in roles)
         return self._role_counts
 
     def limit_messages(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
-        """Truncate the messages, except in the first MAX_FULL_MESSAGES attempts with long ones (A2)."""
+        """Truncate the messages, except in the first MAX_FULL_MESSAGES task attempts with long messages (A2)."""
         truncated = failures.truncate(ended)
         if truncated is ended:
             return ended

@@ -35,7 +35,7 @@ def update(builder: DecisionBuilder) -> None:
 def with_condition(
     status: FrameworkStatus, kind: ConditionType, message: str, now: datetime
 ) -> FrameworkStatus:
-    """Return the status with the condition set; the same object if it has it already, with the same message."""
+    """Return the status with the condition set to true; the same object if the condition already has this message."""
     conditions = _set(status.conditions, kind, message, now.replace(microsecond=0))
     if conditions is status.conditions:
         return status
@@ -45,7 +45,8 @@ def with_condition(
 def _set(
     conditions: tuple[Condition, ...], kind: ConditionType, message: str, now: datetime, reason: str = ""
 ) -> tuple[Condition, ...]:
-    """Set the condition to true, or to false if the message is empty. One that was never true is not added then.
+    """Set the condition to true, or to false if the message is empty. A condition that was never true
+    is not added in that case.
 
     The reason is the type of the condition unless one is given.
     """

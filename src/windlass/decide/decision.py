@@ -1,4 +1,4 @@
-"""`decide`: from a Framework and its observed objects to the status to store and the actions to take."""
+"""Decides which status to store and which actions to take, from a Framework and its observed objects."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -41,10 +41,10 @@ def decide(
     rules: Rules = DEFAULT_RULES,
     unstored: Decision | None = None,
 ) -> Decision:
-    """Return the decision. The same input gives the same decision, and nothing is changed.
+    """Return the decision. The same input gives the same decision, and the input is not changed.
 
     `unstored` is the previous decision on the same Framework if its status is not stored yet. The new decision
-    continues from that status, which keeps what was observed and when, and replaces it.
+    continues from that status, so that observations and their times are kept, and replaces the previous decision.
     """
     if observed.other_controller:
         return _yield_to_other_controller(framework, observed, now)
@@ -110,7 +110,7 @@ def _block(
         empty = msgspec.structs.replace(framework.spec, task_roles=())
         without_roles = msgspec.structs.replace(framework, spec=empty)
         status = initial_status.framework_status(without_roles, now.replace(microsecond=0))
-    explained = conditions.with_condition(status, condition, message, now)
-    if explained is framework.status:
-        return Decision(status=explained)
-    return Decision(status=explained, reasons=(Reason(kind, message, is_warning=True),))
+    blocked = conditions.with_condition(status, condition, message, now)
+    if blocked is framework.status:
+        return Decision(status=blocked)
+    return Decision(status=blocked, reasons=(Reason(kind, message, is_warning=True),))

@@ -71,7 +71,7 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
     if has_undeleted_pod or config_map_uid not in outcomes.collection_deletion_requested:
         builder.add_action(DeleteAttemptPods(config_map_uid))
     for pod in pods:
-        # Pods of the reference controller lack the label that the one request selects.
+        # Pods that the reference controller created lack the label by which DeleteAttemptPods selects.
         if pod.metadata.labels.attempt != config_map_uid:
             delete_pod(builder, pod)
         elif pod.is_deleting:
@@ -82,10 +82,11 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
 
 
 def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:
-    """Return the ConfigMap, or None if it is already being deleted and its name is needed again.
+    """Return the ConfigMap, or None if it is already being deleted.
 
-    The garbage collector deletes it then, by its name. If another request deleted it first, the collector would
-    delete the ConfigMap that is created next.
+    Callers that need the name of the ConfigMap again must not send a second deletion. The garbage collector deletes
+    such a ConfigMap by its name. If another request deleted it first, the collector would delete the ConfigMap that
+    is created next.
     """
     return None if config_map is None or config_map.is_deleting else config_map
 
@@ -95,15 +96,15 @@ def delete_objects(
 ) -> None:
     """Delete all objects of the Framework except the claimed pods and the ConfigMap to keep."""
     config_map = builder.observed.config_map
-    covered: set[str] = set()
+    attempt_pod_uids: set[str] = set()
     if (
         config_map is not None
         and config_map.uid != kept_config_map_uid
         and ownership.is_our_config_map(config_map, builder.uids)
     ):
-        covered = {pod.uid for pod in pods_of_attempt(builder.observed, config_map.uid)}
+        attempt_pod_uids = {pod.uid for pod in pods_of_attempt(builder.observed, config_map.uid)}
         delete_attempt(builder, config_map.uid, config_map)
-    delete_unclaimed_pods(builder, claimed | covered)
+    delete_unclaimed_pods(builder, claimed | attempt_pod_uids)
 
 
 def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
@@ -111,8 +112,8 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
 
 
 def delete_owned_objects(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
-    """Return a decision that deletes all objects of a deleted Framework and keeps its status. They are not left to
-    the garbage collector."""
+    """Return a decision that deletes all objects of a deleted Framework and keeps its status. The garbage
+    collector would be slower."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     delete_objects(builder)

@@ -20,7 +20,7 @@ class Presence(Enum):
     DELETED = auto()
     """It was deleted."""
     UNKNOWN = auto()
-    """The status names it, but the cache does not know it."""
+    """The status names it, but it never was in the cache."""
 
 
 def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:
@@ -52,7 +52,7 @@ def owner_uid_of(pod: PodView) -> str:
 
 def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
     """Return whether the ConfigMap was created for this attempt although the status does not name it: the response
-    got lost."""
+    was lost."""
     return (
         is_our_config_map(config_map, {framework.uid})
         and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)

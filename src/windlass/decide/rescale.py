@@ -1,8 +1,8 @@
 """Adapts roles and tasks to the spec (statements 36 to 39).
 
-`resize_roles` is called before the tasks are updated, `drop_deleted_tasks` after it: a task to remove first ends,
-then it is dropped. A task marked for deletion stays marked, because users may have
-seen the rescale.
+`resize_roles` is called before the tasks are updated, `drop_deleted_tasks` afterwards: a task to remove has to end
+before it is dropped. A task marked for deletion stays marked even if its role is scaled up again, because users may
+have seen the mark.
 """
 
 import operator
@@ -38,7 +38,7 @@ def resize_roles(
 
 
 def _matches_spec(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
-    """Return whether the role matches its spec. Checked without reading the tasks."""
+    """Return whether the role matches its spec. The tasks are not read, only counted."""
     return (
         spec.name == role.name
         and spec.task_number == len(role.task_statuses)
@@ -76,16 +76,16 @@ def drop_deleted_tasks(
 ) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
     """Drop or replace completed tasks that are marked for deletion. Return the roles, and these tasks with their
     roles."""
-    numbers = {spec.name: spec.task_number for spec in framework.spec.task_roles}
+    sizes = {spec.name: spec.task_number for spec in framework.spec.task_roles}
     remaining: list[TaskRoleStatus] = []
     dropped: list[tuple[str, TaskStatus]] = []
     for role in roles:
-        size = numbers.get(role.name, 0)
+        size = sizes.get(role.name, 0)
         new = _drop_from_role(framework, role, size, attempt_id, now)
         if new is not role:
             new_ids = {id(task) for task in new.task_statuses}
             dropped.extend((role.name, task) for task in role.task_statuses if id(task) not in new_ids)
-        if role.name in numbers or new.task_statuses:
+        if role.name in sizes or new.task_statuses:
             remaining.append(new)
     return same_if_unchanged(remaining, roles), tuple(dropped)
 

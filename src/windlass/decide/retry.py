@@ -56,7 +56,7 @@ def decide_retry(
             return _after_transient_failure(policy, history, completion, rules)
         if completion.is_permanent:
             return RetryDecision(should_retry=False, reason="permanent failure")
-    return _after_counting(policy, history, completion)
+    return _decide_by_retry_count(policy, history, completion)
 
 
 def _after_transient_failure(
@@ -74,7 +74,7 @@ def _after_transient_failure(
     return RetryDecision(should_retry=True, reason="transient failure", delay_sec=delay)
 
 
-def _after_counting(
+def _decide_by_retry_count(
     policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType
 ) -> RetryDecision:
     counted, limit = history.retried.accountable_retried_count, policy.max_retry_count
@@ -98,14 +98,16 @@ def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:
         return 0
     attempt = history.retried.total_retried_count
     doublings = min(attempt - history.suspended_count, 60)
-    full = min(backoff.max_sec, backoff.initial_sec << doublings)
-    return round(full * (1 - JITTER * initial_status.fraction(history.uid, str(attempt))))
+    full_delay = min(backoff.max_sec, backoff.initial_sec << doublings)
+    return round(full_delay * (1 - JITTER * initial_status.fraction(history.uid, str(attempt))))
 
 
 def _conflict_delay(history: RetryHistory, rules: Rules) -> int:
     span = rules.max_conflict_delay_sec - rules.min_conflict_delay_sec + 1
-    draw = initial_status.fraction(history.uid, str(history.retried.total_retried_count), "conflict")
-    return rules.min_conflict_delay_sec + int(draw * span)
+    random_fraction = initial_status.fraction(
+        history.uid, str(history.retried.total_retried_count), "conflict"
+    )
+    return rules.min_conflict_delay_sec + int(random_fraction * span)
 
 
 def after_retry(retried: RetryPolicyStatus, *, is_counted: bool) -> RetryPolicyStatus:

@@ -43,7 +43,7 @@ def update_tasks(builder: DecisionBuilder) -> None:
     for role, task in dropped:
         message = f"Removed {role}-{task.index}: its role was scaled down"
         builder.report(ReasonKind.TASK_DELETED, message, role, task.index, task=task)
-    builder.with_roles(roles)
+    builder.set_roles(roles)
 
 
 def end_tasks(builder: DecisionBuilder) -> None:
@@ -59,7 +59,7 @@ def end_tasks(builder: DecisionBuilder) -> None:
         )
         return task_lifecycle.complete(builder, task)
 
-    builder.with_roles(_map_tasks(builder.status.attempt_status.roles, end))
+    builder.set_roles(_map_tasks(builder.status.attempt_status.roles, end))
 
 
 def are_all_completed(builder: DecisionBuilder) -> bool:
@@ -75,8 +75,8 @@ def _map_tasks(
     stay the same objects."""
     updated = []
     for role in roles:
-        stepped = [step(role.name, task) for task in role.task_statuses]
-        tasks = rescale.same_if_unchanged(stepped, role.task_statuses)
+        new_tasks = [step(role.name, task) for task in role.task_statuses]
+        tasks = rescale.same_if_unchanged(new_tasks, role.task_statuses)
         is_unchanged = tasks is role.task_statuses
         updated.append(role if is_unchanged else msgspec.structs.replace(role, task_statuses=tasks))
     return rescale.same_if_unchanged(updated, roles)
@@ -110,18 +110,18 @@ def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]]
     """Create all pods at once, unless creations were postponed.
 
     After that, the number of postponed creations is limited to the number of existing pods (at least
-    MIN_POSTPONED_PODS): if a quota is exceeded, only a few pods are tried, with growing delays, not thousands.
-    Postponed creations come first, so that an error that affects all pods does not restart the backoff with every
-    name.
+    MIN_POSTPONED_PODS): if a quota is exceeded, only a few creations are retried, with growing delays, instead of
+    thousands. Postponed creations come first, so that an error that affects all pods does not start a new backoff for
+    every name.
     """
     postponed = builder.observed.outcomes.postponed
-    fresh: list[CreatePod] = []
+    creations: list[CreatePod] = []
     due: list[tuple[datetime, CreatePod]] = []
     waiting = 0
     for role, task in missing:
         until = postponed.get(task.attempt_status.pod_name)
         if until is None:
-            fresh.append(CreatePod(role, task.index))
+            creations.append(CreatePod(role, task.index))
         elif builder.is_past(until):
             due.append((until, CreatePod(role, task.index)))
         else:
@@ -129,6 +129,6 @@ def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]]
     if due or waiting:
         due.sort(key=lambda entry: entry[0])
         limit = max(0, max(MIN_POSTPONED_PODS, existing) - waiting)
-        fresh = [*(creation for _, creation in due), *fresh][:limit]
-    for creation in fresh:
+        creations = [*(creation for _, creation in due), *creations][:limit]
+    for creation in creations:
         builder.add_action(creation)

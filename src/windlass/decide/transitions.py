@@ -27,7 +27,7 @@ class Origin(StrEnum):
 
 
 class IllegalTransitionError(AssertionError):
-    """A policy attempted a transition that is not in the table."""
+    """A step attempted a transition that is not in the table."""
 
 
 _S = State
@@ -49,7 +49,7 @@ TRANSITIONS: dict[tuple[State, State], Origin] = {
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
     (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
-    # The object was deleted. A task's Preparing and Running also: its pod has ended (A1).
+    # The object was deleted, or the pod of a preparing or running task has ended (A1).
     (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
@@ -66,7 +66,7 @@ def check(current: State, new: State) -> None:
 
 
 def with_state(status: S, state: State, now: datetime) -> S:
-    """Return the status of a Framework or task in another state, with the times that belong to it."""
+    """Return the status of a Framework or task in the new state, with the timestamps that the transition sets."""
     check(status.state, state)
     replace, attempt = msgspec.structs.replace, status.attempt_status
     if state is RUNNING:

@@ -17,17 +17,21 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import Settings
 from windlass.model.status import FrameworkStatus, TaskStatus
 
-_UNCONFIGURED = Settings()
+_DEFAULT_SETTINGS = Settings()
 
 
 class Rules(msgspec.Struct, frozen=True):
     """The parts of the controller's configuration that decisions use."""
 
     classifier: Classifier = Classifier()
-    cache_creation_timeout_sec: int = _UNCONFIGURED.object_local_cache_creation_timeout_sec
-    completed_retain_sec: int = _UNCONFIGURED.framework_completed_retain_sec
-    min_conflict_delay_sec: int = _UNCONFIGURED.framework_min_retry_delay_sec_for_transient_conflict_failed
-    max_conflict_delay_sec: int = _UNCONFIGURED.framework_max_retry_delay_sec_for_transient_conflict_failed
+    cache_creation_timeout_sec: int = _DEFAULT_SETTINGS.object_local_cache_creation_timeout_sec
+    completed_retain_sec: int = _DEFAULT_SETTINGS.framework_completed_retain_sec
+    min_conflict_delay_sec: int = (
+        _DEFAULT_SETTINGS.framework_min_retry_delay_sec_for_transient_conflict_failed
+    )
+    max_conflict_delay_sec: int = (
+        _DEFAULT_SETTINGS.framework_max_retry_delay_sec_for_transient_conflict_failed
+    )
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Rules":
@@ -113,7 +117,7 @@ class CreateService(msgspec.Struct, frozen=True, tag=True):
 
 
 class PublishGang(msgspec.Struct, frozen=True, tag=True):
-    """Publish the addresses of the tasks for the barriers. The status that contains them is stored."""
+    """Publish the addresses of the tasks for the barriers. The stored status already contains them."""
 
     fingerprint: str
 
@@ -145,7 +149,7 @@ class DeleteFramework(msgspec.Struct, frozen=True, tag=True):
 
 
 class RelistObjects(msgspec.Struct, frozen=True, tag=True):
-    """List the Framework's objects again: the status names one that the cache does not know."""
+    """List the Framework's objects again: the status names one that never was in the cache."""
 
 
 Action = (
@@ -203,9 +207,9 @@ class Decision(msgspec.Struct, frozen=True):
     """The status to store before the actions. None only for a deleted Framework without a status."""
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
-    """Time of the next deadline. All else is triggered by watch events."""
+    """Time of the next deadline. All other passes are triggered by watch events."""
     reasons: tuple[Reason, ...] = ()
     failures: int = 0
     """Number of tasks that failed since the stored status. The reasons name only the first of them."""
     may_wait: bool = False
-    """Whether no action depends on this status being stored: it may be written later, with the next change."""
+    """Whether the status may be stored later, with the next change, because no action depends on it."""

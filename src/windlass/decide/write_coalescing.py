@@ -1,4 +1,4 @@
-"""Which status changes must be stored before acting, and which may be stored later, together with the next change."""
+"""Decides whether a status must be stored before the actions run or may be stored later, with the next change."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,16 +11,16 @@ Tasks = Mapping[str, Sequence[TaskStatus]]
 
 
 def may_wait(framework: Framework, new: FrameworkStatus, actions: Sequence[Action]) -> bool:
-    """Return whether a crash before storing loses nothing: the same would be decided again from the objects."""
+    """Return whether the status may be stored later: after a crash, the objects lead to the same decision."""
     if new.state is State.COMPLETED:
         return False
-    before, after = _tasks_stored(framework.status, new), _tasks_by_role(new)
-    return all(_needs_no_stored_status(action, before, after) for action in actions)
+    before, after = _stored_tasks(framework.status, new), _tasks_by_role(new)
+    return all(_may_precede_store(action, before, after) for action in actions)
 
 
 def is_resumable(framework: Framework, unstored: FrameworkStatus | None) -> bool:
-    """Return whether a decision can continue from the unstored status. It cannot if that has the ConfigMap of an
-    attempt that was never stored: the attempt might come and go without a record."""
+    """Return whether a decision can continue from the unstored status. It cannot if the unstored status
+    has the ConfigMap of an attempt that was never stored: the attempt might start and end without a record."""
     return unstored is not None and _config_map_of(unstored) in (None, _config_map_of(framework.status))
 
 
@@ -28,19 +28,19 @@ def _config_map_of(status: FrameworkStatus | None) -> str | None:
     return None if status is None else status.attempt_status.config_map_uid
 
 
-def _needs_no_stored_status(action: Action, before: Tasks, after: Tasks) -> bool:
+def _may_precede_store(action: Action, before: Tasks, after: Tasks) -> bool:
     match action:
         case CreateConfigMap() | CreateService():
-            # Their annotations name the attempt and the Framework.
+            # The annotations of these objects name the attempt and the Framework.
             return True
         case CreatePod(role, index):
-            # A gang that is created in batches: its tasks were stored before the first batch.
+            # The pods of a gang are created in batches, and its tasks were stored before the first batch.
             stored = before.get(role, ())
             return index < len(stored) and stored[index] is after[role][index]
     return False
 
 
-def _tasks_stored(stored: FrameworkStatus | None, new: FrameworkStatus) -> Tasks:
+def _stored_tasks(stored: FrameworkStatus | None, new: FrameworkStatus) -> Tasks:
     """Return the stored tasks by role; empty if the stored attempt is another one."""
     if stored is None or stored.attempt_status.config_map_uid != new.attempt_status.config_map_uid:
         return {}

@@ -32,7 +32,7 @@ _FIRST_ROLES = ("master", "chief", "launcher", "coordinator")
 """Roles whose first task is rank 0, at any position in the spec."""
 
 Variables = Callable[[str, int], dict[str, str]]
-"""Role and index → the variables of the task."""
+"""A function that returns the variables of the task with the given role and index."""
 
 
 def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> Variables:
@@ -120,17 +120,17 @@ def _plain(peers: Peers, _rendezvous: str) -> Variables:
 
 
 def _mpi(peers: Peers, rendezvous: str) -> Variables:
-    """Return settings of Open MPI as environment variables, with the prefix of PRRTE too, which it uses since 5.0."""
+    """Return settings of Open MPI as environment variables. It uses PRRTE (prefix PRTE) since 5.0."""
     settings = {
         "WINDLASS_HOSTFILE": HOSTFILE,
         "OMPI_MCA_orte_default_hostfile": HOSTFILE,
         "PRTE_MCA_prte_default_hostfile": HOSTFILE,
-        # By default it truncates names at the first dot.
+        # By default Open MPI truncates names at the first dot.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
     }
     if any(address.host == LOOPBACK for addresses in peers.roles.values() for address in addresses):
-        # By default it excludes the loopback interface, which may be the only one.
+        # By default Open MPI excludes the loopback interface, which may be the only one.
         settings |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
     plain = _plain(peers, rendezvous)
     return lambda role, index: {**settings, **plain(role, index)}

@@ -65,7 +65,7 @@ def framework(gang: GangSpec) -> Json:
 
 
 def _injector(gang: GangSpec, exports: str) -> str:
-    """Return the script of the reference (statement 48): FB_{ROLE}_PORT overrides the ports."""
+    """Return the same script as the reference controller (statement 48): FB_{ROLE}_PORT overrides the ports."""
     echoes = (f'echo "{name}=${name}"\n' for role in gang.roles for name in _variable_names(role))
     return "".join(("#!/bin/sh\n", exports, *echoes))
 
@@ -126,7 +126,7 @@ def _ips(role: GangRole) -> str:
 
 
 def _addresses(role: GangRole, before_port: str = "", after_port: str = "") -> str:
-    """Return the addresses, with their ports between two texts of shell syntax."""
+    """Return the addresses. Each port is enclosed in `before_port` and `after_port`, which contain shell syntax."""
     return ",".join(
         [
             f"{_bracket_ipv6(member.ip)}:{before_port}{member.port or role.port}{after_port}"

@@ -11,10 +11,10 @@ from windlass.model.framework import Framework
 from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
 
 
-def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) -> GangSpec | None:
+def gang_of(framework: Framework, first_ports: Mapping[str, int] | None = None) -> GangSpec | None:
     """Return the Gang, or None while a task of the spec has no address.
 
-    `own_ports` has the port of the first task of each role if pods share one network.
+    `first_ports` has the port of the first task of each role if pods share one network.
     """
     status = framework.status
     if status is None or status.attempt_status.instance_uid is None:
@@ -33,14 +33,16 @@ def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) ->
                 role.name,
                 ports.port_of(role.task.pod),
                 ports.slots_of(role.task.pod),
-                _with_ports(members[role.name], (own_ports or {}).get(role.name, 0)),
+                _with_ports(members[role.name], (first_ports or {}).get(role.name, 0)),
             )
             for role in framework.spec.task_roles
         ),
     )
 
 
-def _with_ports(members: tuple[GangMember, ...], first: int) -> tuple[GangMember, ...]:
-    if not first:
+def _with_ports(members: tuple[GangMember, ...], first_port: int) -> tuple[GangMember, ...]:
+    if not first_port:
         return members
-    return tuple(msgspec.structs.replace(member, port=first + index) for index, member in enumerate(members))
+    return tuple(
+        msgspec.structs.replace(member, port=first_port + index) for index, member in enumerate(members)
+    )

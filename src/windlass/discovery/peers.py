@@ -43,13 +43,13 @@ def by_name(framework: Framework) -> Peers:
     )
 
 
-def by_port(framework: Framework, first: Mapping[str, int]) -> Peers:
-    """Return ports on a shared network: each task has its own port, those of a role are consecutive."""
+def by_port(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
+    """Return ports on a shared network: each task has its own port, and the ports of a role are consecutive."""
     return Peers(
         {
             role.name: tuple(Address(LOOPBACK, start + index) for index in range(role.task_number))
             for role in framework.spec.task_roles
-            for start in (first.get(role.name, ports.port_of(role.task.pod)),)
+            for start in (first_ports.get(role.name, ports.port_of(role.task.pod)),)
         }
     )
 

@@ -15,7 +15,7 @@ import msgspec
 from windlass.discovery.peers import Peers
 from windlass.model import role_names
 
-_LAUNCHER_TYPES = ("worker", "ps")
+_TYPES_WITH_LOWERCASE_VARIABLE = ("worker", "ps")
 
 
 class TensorFlow:
@@ -30,23 +30,27 @@ class TensorFlow:
                 members = self._cluster.setdefault(role_names.type_of(role), [])
                 self._offset[role] = len(members)
                 members += map(str, addresses)
-        self._spec = msgspec.json.encode(self._cluster).decode()
+        self._cluster_json = msgspec.json.encode(self._cluster).decode()
 
     def config(self, role: str, index: int) -> str:
         """Return the value of TF_CONFIG."""
         kind = role_names.type_of(role)
-        return f'{{"cluster":{self._spec},"task":{{"type":"{kind}","index":{self._index(role, index)}}}}}'
+        return f'{{"cluster":{self._cluster_json},"task":{{"type":"{kind}","index":{self._index(role, index)}}}}}'
 
     def variables(self, role: str, index: int) -> dict[str, str]:
         number = str(self._index(role, index))
-        lists = {kind: ",".join(members) for kind, members in self._cluster.items()}
+        host_lists = {kind: ",".join(members) for kind, members in self._cluster.items()}
         return {
             "TF_CONFIG": self.config(role, index),
-            "CLUSTER_CONFIG": self._spec,
-            **{f"{kind.upper()}_HOSTS": listed for kind, listed in lists.items()},
+            "CLUSTER_CONFIG": self._cluster_json,
+            **{f"{kind.upper()}_HOSTS": hosts for kind, hosts in host_lists.items()},
             "JOB_NAME": role_names.type_of(role),
             "TASK_INDEX": number,
-            **{f"{kind}_hosts": lists[kind] for kind in _LAUNCHER_TYPES if kind in lists},
+            **{
+                f"{kind}_hosts": host_lists[kind]
+                for kind in _TYPES_WITH_LOWERCASE_VARIABLE
+                if kind in host_lists
+            },
             "taskindex": number,
         }
 

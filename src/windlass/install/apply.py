@@ -1,4 +1,4 @@
-"""Create or replace objects. A replacement is the whole object, so fields that Windlass no longer sets are removed."""
+"""Creates or replaces objects. The spec is replaced as a whole, so fields that Windlass no longer sets are removed."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from enum import StrEnum
@@ -22,8 +22,8 @@ FIELD_MANAGER = "windlass-install"
 _MAX_ATTEMPTS = 5
 """Maximum number of attempts after conflicts."""
 _MAX_ESTABLISHED_CHECKS = 60
-"""One per second."""
-_OPTIONAL = (kinds.POD_DISRUPTION_BUDGETS,)
+"""Maximum number of checks, one per second."""
+_OPTIONAL_KINDS = (kinds.POD_DISRUPTION_BUDGETS,)
 """Kinds that some servers lack: releases before 1.21 and the embedded server."""
 
 
@@ -110,7 +110,7 @@ async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResul
     body = msgspec.json.encode(_replacement(live, manifest))
     request = requests.replace(resource, namespace, name, body, field_manager=FIELD_MANAGER)
     stored = msgspec.json.decode(await send(request))
-    # The server keeps the version if nothing changes. Comparing here would have to know its defaults.
+    # The server keeps the resourceVersion if nothing changes. A comparison here would have to apply its defaults.
     is_unchanged = stored["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
     outcome = Outcome.UNCHANGED if is_unchanged else Outcome.CONFIGURED
     return ApplyResult(subject, outcome, _migration_note(live, stored))
@@ -153,7 +153,7 @@ def _not_found(error: errors.NotFoundError, resource: Resource, manifest: Json) 
     subject, namespace = _object_name(manifest), _namespace(manifest)
     if namespace and f'namespaces "{namespace}" not found' in str(error):
         raise InstallError(f"{subject}: namespace {namespace} does not exist. Create it first.") from error
-    if resource in _OPTIONAL:
+    if resource in _OPTIONAL_KINDS:
         note = f"this server does not serve {resource.plural} of {resource.group}/{resource.version}"
         return ApplyResult(subject, Outcome.SKIPPED, note)
     if resource == kinds.POD_MONITORS:

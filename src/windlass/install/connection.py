@@ -13,17 +13,17 @@ from windlass.kubeapi.transport import Transport
 @asynccontextmanager
 async def connect(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Request], Awaitable[bytes]]]:
     try:
-        found = await access.load(kubeconfig, context)
+        cluster = await access.load(kubeconfig, context)
     except AccessError as error:
         raise InstallError(f"{str(error).removesuffix('.')}. Check --kubeconfig and --context.") from error
-    async with Transport(found) as transport:
+    async with Transport(cluster) as transport:
 
         async def send(request: Request) -> bytes:
             """Send a request, and name the server if it does not answer."""
             try:
                 return await transport.send(request)
             except NoValidResponseError as error:
-                where = f"{found.server} of {found.source}" if found.source else found.server
-                raise type(error)(f"{where}: {error}") from error
+                server = f"{cluster.server} of {cluster.source}" if cluster.source else cluster.server
+                raise type(error)(f"{server}: {error}") from error
 
         yield send

@@ -1,4 +1,4 @@
-"""List what is in the cluster: objects by label, Frameworks, and foreign objects in a namespace."""
+"""Lists objects of the cluster: objects by label, Frameworks, and foreign objects in a namespace."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,7 +16,7 @@ from windlass.model import states
 from windlass.model.base import Sparse
 
 _MAX_FOREIGN = 3
-"""How many foreign objects a message names."""
+"""Maximum number of foreign objects that a message names."""
 _DEFAULT_OBJECTS = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
 _DEFAULT_TOKEN_PREFIX = "default-token-"  # noqa: S105 — a prefix of names
 _IGNORED = {"events", "metrics.k8s.io"}
@@ -89,22 +89,22 @@ async def _items(
             return
 
 
-class _Served(Sparse, frozen=True):
+class _ServedResource(Sparse, frozen=True):
     name: str
     namespaced: bool = False
     verbs: tuple[str, ...] = ()
 
 
 class _ServedResources(Sparse, frozen=True):
-    resources: tuple[_Served, ...] = ()
+    resources: tuple[_ServedResource, ...] = ()
 
 
-class _Preferred(Sparse, frozen=True):
+class _PreferredVersion(Sparse, frozen=True):
     group_version: str
 
 
 class _Group(Sparse, frozen=True):
-    preferred_version: _Preferred
+    preferred_version: _PreferredVersion
 
 
 class _Groups(Sparse, frozen=True):

@@ -45,7 +45,7 @@ UNINSTALL_ORDER: tuple[Resource, ...] = (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-"""CustomResourceDefinitions and the namespace are missing: `uninstall` deletes them last, and not always."""
+"""CustomResourceDefinitions and the namespace are not listed: `uninstall` deletes them last, if at all."""
 
 
 def resource_of(manifest: Json) -> Resource:

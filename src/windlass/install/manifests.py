@@ -58,7 +58,7 @@ def access(options: InstallOptions) -> list[Json]:
 def _role_and_binding(
     options: InstallOptions, suffix: str, namespace: str, granted: tuple[Permission, ...], subject: Json
 ) -> tuple[Json, Json]:
-    """Return them in a namespace, or for all namespaces if it is empty."""
+    """Return a role and its binding for the namespace, or for all namespaces if it is empty."""
     kind, name = "Role" if namespace else "ClusterRole", options.qualified_name(suffix)
     metadata, role = options.metadata(name, namespace), {"apiGroup": _RBAC, "kind": kind, "name": name}
     return (

@@ -1,6 +1,6 @@
 """The permissions of the controller, each with its reason. Roles are generated from this list.
 
-Tests compare the list with the requests of the controller: all are allowed, and no permission is unused.
+Tests compare the list with the requests of the controller: every request is allowed, and every permission is used.
 """
 
 import functools
@@ -135,7 +135,7 @@ GANG_PERMISSIONS = (
 
 
 def namespaces(namespace: str, settings: Settings) -> dict[Scope, tuple[str, ...]]:
-    """Return the namespaces of each scope for a controller in a namespace. An empty one means the whole cluster."""
+    """Return the namespaces of each scope for a controller in a namespace. An empty string means the whole cluster."""
     return {
         Scope.WATCHED: settings.namespaces or ("",),
         Scope.OWN: (settings.lease_namespace or namespace,),

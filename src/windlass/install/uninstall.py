@@ -1,4 +1,4 @@
-"""Uninstall the controller: delete the objects of an installation, and no others."""
+"""Uninstalls the controller: deletes only the objects of its installation."""
 
 import contextlib
 import re
@@ -81,7 +81,7 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
         definitions[resources.GANGS.full_name] = ""
     resource = resources.CUSTOM_RESOURCE_DEFINITIONS
     for name, note in definitions.items():
-        # With its UID, so that a delayed request cannot delete the definition of a later installation.
+        # The UID is sent too, so that a delayed request cannot delete the definition of a later installation.
         definition = await _metadata(send, resource, "", name)
         if definition is not None and await _delete(send, resource, definition):
             yield f"{kinds.object_name(resource, name)} deleted{note}"
@@ -136,7 +136,10 @@ async def _metadata(send: Send, resource: Resource, namespace: str, name: str) -
 
 
 async def _lease(send: Send, namespace: str) -> ObjectMeta:
-    """Return the Lease, whose name may be in the configuration. A Lease in another namespace may be shared: keep it."""
+    """Return the Lease in the namespace. Its name may be in the configuration.
+
+    A Lease in another namespace is kept, because other installations may use it.
+    """
     settings = Settings()
     with contextlib.suppress(errors.ApiError, InvalidFileError):
         response = await send(requests.get(resources.CONFIG_MAPS, namespace, CONFIG_MAP_NAME))

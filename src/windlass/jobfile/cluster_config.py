@@ -1,4 +1,4 @@
-"""Check a config with imports and resources, and convert it to a ClusterConfig.
+"""Checks a config with imports and resources, and converts it to a ClusterConfig.
 
 `render.cluster_config` checks the output of templates.
 """
@@ -62,14 +62,18 @@ def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterat
 
 
 def config_of(node: tree.Node) -> ClusterConfig:
-    """Return the config of a node without errors. Properties keep nulls, which templates may distinguish."""
+    """Return the config of a node without errors. Properties keep nulls, because templates may distinguish null
+    from a missing property."""
     written = tree.plain(node)
     config: ClusterConfig = msgspec.convert(tree.without_nulls(written), ClusterConfig)
     properties = [each.get("properties") or {} for each in written["resources"]]
     resources = zip(config.resources, properties, strict=True)
     return msgspec.structs.replace(
         config,
-        resources=tuple(msgspec.structs.replace(each, properties=found) for each, found in resources),
+        resources=tuple(
+            msgspec.structs.replace(each, properties=properties_of_resource)
+            for each, properties_of_resource in resources
+        ),
     )
 
 
@@ -204,7 +208,7 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_tasks(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    """Require unique names of jobs: Services are named after jobs, not after clusters."""
+    """Check that clusters have tasks and that job names are unique: Services are named after jobs, not after clusters."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:

@@ -25,10 +25,10 @@ def read_published() -> bytes:
 
 def schema(descriptions: FieldDescriptions) -> Json:
     """Return the schema (draft 2020-12) with descriptions."""
-    made = msgspec.json.schema(Job)
+    generated = msgspec.json.schema(Job)
     definitions = {
         name: _closed(definition, descriptions.get(name, {}))
-        for name, definition in sorted(made["$defs"].items())
+        for name, definition in sorted(generated["$defs"].items())
     }
     job = definitions.pop("Job")
     job["properties"]["roles"]["minProperties"] = 1
@@ -55,10 +55,10 @@ def _closed(definition: Json, descriptions: Mapping[str, str]) -> Json:
     return {**definition, "properties": properties, "additionalProperties": False}
 
 
-def _with_description(field: Json, meaning: str) -> Json:
+def _with_description(field: Json, field_description: str) -> Json:
     """Combine the descriptions of the field and of its type."""
-    described = " ".join(text for text in (meaning, _sentence(field.get("description", ""))) if text)
-    return {**({"description": described} if described else {}), **_without(field, "description")}
+    combined = " ".join(text for text in (field_description, _sentence(field.get("description", ""))) if text)
+    return {**({"description": combined} if combined else {}), **_without(field, "description")}
 
 
 def _sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Check the volumes of a job file: each has one source and a unique mount path."""
+"""Checks the volumes of a job file: each has one source and a unique mount path."""
 
 import re
 from collections.abc import Iterator, Mapping

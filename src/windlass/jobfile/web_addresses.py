@@ -1,4 +1,4 @@
-"""Parse URLs of files to download. Pure."""
+"""Parses URLs of files to download."""
 
 import re
 
@@ -19,7 +19,7 @@ def is_complete(text: str) -> bool:
 
 
 def file_of(text: str) -> str:
-    """Return the file name of a valid URL; empty without one."""
+    """Return the file name in a valid URL; empty if the URL has none."""
     found = _ADDRESS.fullmatch(text)
     path = (found["path"] or "") if found is not None else ""
     decoded = _ESCAPED.sub(lambda escaped: bytes.fromhex(escaped[1].decode()), path.encode())

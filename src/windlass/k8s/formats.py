@@ -1,6 +1,6 @@
 """Validation of names, labels, keys and ports, with the messages of Kubernetes.
 
-Each function returns the problems of a value; none if it is valid. The caller adds the field.
+Each function returns the problems of a value, an empty tuple if it is valid. The caller adds the name of the field.
 """
 
 import functools
@@ -52,7 +52,7 @@ _PERCENTAGE_MESSAGE = "a valid percent string must be a numeric string followed 
 Problems = tuple[str, ...]
 Rule = Callable[[str], Problems]
 
-# Longer values are invalid, and must not fill the cache.
+# Longer values are invalid. They are not cached, so that they cannot fill the memory.
 _MAX_CACHED_LENGTH = 256
 
 

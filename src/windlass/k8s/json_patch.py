@@ -1,4 +1,4 @@
-"""Apply JSON patches (RFC 6902) and merge patches (RFC 7386) as Kubernetes does, also where it is laxer than the RFCs.
+"""Applies JSON patches (RFC 6902) and merge patches (RFC 7386) like Kubernetes, which is less strict than the RFCs.
 
 Results share no data with the arguments. Strategic merge patches are in `strategic_merge`.
 """
@@ -230,7 +230,7 @@ def _index(token: str, size: int) -> int:
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal. In Python, True == 1."""
+    """Return whether two JSON values are equal. Unlike `==` in Python, true is not 1."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

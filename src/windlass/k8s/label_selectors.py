@@ -179,7 +179,7 @@ class _Parser:
             _reject_requirement(f"found '{self._next}', expected: ',', ')' or identifier")
         values: set[str] = set()
         while True:
-            # Between two commas, or a comma and a parenthesis, is the empty value.
+            # There is an empty value between two commas, and between a comma and a parenthesis.
             values.add(self._take() if _is_word(self._next) else "")
             separator = self._take()
             if separator == ")":

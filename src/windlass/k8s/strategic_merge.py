@@ -3,7 +3,7 @@
 Directives: `$patch` replaces or deletes a map or list item, `$deleteFromPrimitiveList/<field>` removes values from a
 list, `$setElementOrder/<field>` sets the order of a list, `$retainKeys` names the fields to keep.
 
-Like Kubernetes, many invalid patches cause HTTP 500 without a reason.
+As in Kubernetes, many invalid patches cause HTTP 500 with an empty reason.
 """
 
 from collections.abc import Callable, Hashable
@@ -97,14 +97,15 @@ _REPLACED = Rule("replace")
 
 _POD_LISTS = RULES["V1PodSpec"] | RULES["V1Container"]
 _UNIONS = frozenset({"env", "volumes"})
-"""Lists whose items have one of several types: merging two items of different types would make an invalid one."""
+"""Lists whose items have one of several types: merging two items of different types would produce an
+invalid item."""
 
 
 def merge_pod_template(original: Object, patch: Object) -> Object:
     """Return a pod template with a patch by a user merged into it. Neither argument changes.
 
-    It differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the one of the same
-    name, new items of a list come last, so that the main container stays the first, and directives are not supported.
+    It differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the item of the
+    same name, new items of a list come last, so that the main container stays the first, and directives are not supported.
     """
     result = {key: value for key, value in original.items() if not (key in patch and patch[key] is None)}
     for key, value in patch.items():

@@ -13,7 +13,7 @@ def format_optional_time(moment: datetime | None) -> str | None:
 
 
 def format_micro_time(moment: datetime) -> str:
-    """Return a `MicroTime`, always with six digits: older servers reject fewer."""
+    """Return a `MicroTime`, always with six fractional digits: older servers reject fewer digits."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 

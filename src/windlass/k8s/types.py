@@ -1,6 +1,6 @@
 """The types of the built-in kinds of Kubernetes: fields, their types, and required fields.
 
-`tools/update_kubernetes_types.py` generates the file from a published package.
+`tools/update_kubernetes_types.py` generates `types.json` from a published package.
 """
 
 import functools

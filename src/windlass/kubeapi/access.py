@@ -1,6 +1,6 @@
 """The address and credentials of the API server, which are renewed when they expire or are rotated.
 
-This module chooses the file. `kubeconfig` reads it, and is imported only if there is one.
+This module chooses the configuration file. `kubeconfig` reads it, and is imported only if there is such a file.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MIN_RENEWAL_INTERVAL_SEC = 10.0
-"""Limit for a server that rejects all credentials, or a plugin that fails."""
+"""Minimum interval, in case the server rejects all credentials or a plugin fails."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Access:
         return self._identity
 
     async def renewed(self, rejected: Identity) -> Identity:
-        """Return new credentials after the server rejected the old ones. Raise AccessError."""
+        """Return new credentials after the server rejected the old ones. Raise AccessError if they cannot be loaded."""
         if self._load_config is not None and self._identity is rejected and not self._was_just_renewed():
             # All rejected requests share the renewal, so it continues if one of them is cancelled.
             await asyncio.shield(self._start_renewal())
@@ -157,7 +157,7 @@ async def load(
 
 
 def _with_server(config: ClusterConfig, server: str) -> ClusterConfig:
-    """Return the configuration with another address, and without credentials if that has no TLS."""
+    """Return the configuration with another address, and without credentials if the address has no TLS."""
     address = _address(server)
     if not address.startswith("https://"):
         return ClusterConfig(server=address, namespace=config.namespace)
@@ -198,7 +198,7 @@ def _renewal_due_at(config: ClusterConfig, now: float) -> float | None:
 
 
 def _is_local(server: str) -> bool:
-    """Whether the server is on this machine. Python would use a proxy even then."""
+    """Return whether the server is on this machine. Python would use a proxy for it too."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

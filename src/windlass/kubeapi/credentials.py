@@ -35,7 +35,7 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     proxy: str = ""
     may_use_environment_proxy: bool = False
     renew_after: float | None = None
-    """Seconds after which the configuration is loaded again; None for only after a rejection."""
+    """Seconds after which the configuration is loaded again; None: only after the server has rejected it."""
 
 
 def new_context(tls: Tls, source: str) -> ssl.SSLContext:
@@ -65,5 +65,5 @@ def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
         certificate, key = Path(folder, "client.crt"), Path(folder, "client.key")
         certificate.write_bytes(tls.certificate)
         key.write_bytes(tls.key or tls.certificate)
-        # Without a password, Python would ask for that of an encrypted key on the terminal.
+        # Without this argument, Python would ask on the terminal for the password of an encrypted key.
         context.load_cert_chain(certificate, key, password=b"")

@@ -1,7 +1,8 @@
 """Reads kubeconfig files and the service account of a pod with kubernetes_asyncio.
 
-Only `access` imports this module, and only if there is such a file, because the library takes 38 MB. The library merges
-files, finds contexts, runs plugins and refreshes tokens. This module adds what it lacks, each with the reason.
+Only `access` imports this module, and only if there is such a file, because the library takes 38 MB of memory. The library merges
+files, finds contexts, runs plugins and refreshes tokens. This module overrides
+methods that behave differently from kubectl.
 """
 
 import asyncio
@@ -27,13 +28,13 @@ from windlass.kubeapi.errors import AccessError
 TOKEN_FILE_INTERVAL_SEC = 60.0
 """Interval at which a token file is read again, as in kubectl and in-cluster clients."""
 MIN_PLUGIN_INTERVAL_SEC = 10.0
-"""Limit for plugins that return credentials which are about to expire."""
+"""Minimum interval, in case a plugin returns credentials that are about to expire."""
 PLUGIN_TIMEOUT_SEC = 300.0
 """A plugin may wait for a user at a browser."""
 
 
 async def from_files(paths: str, context: str) -> ClusterConfig:
-    """Return the configuration of the context. `paths` is a list with colons, as in $KUBECONFIG."""
+    """Return the configuration of the context. `paths` are separated by colons, as in $KUBECONFIG."""
     where = paths
     try:
         # A large file takes long to parse and must not block the event loop.
@@ -57,7 +58,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> ClusterConfig:
         incluster_config.InClusterConfigLoader(
             token_filename=str(folder / "token"),
             cert_filename=str(folder / "ca.crt"),
-            # Token and certificate authority are both read again at intervals, without this hook.
+            # `access` loads both the token and the certificate authority again at intervals.
             try_refresh_token=False,
             environ=dict(environment),
         ).load_and_set(target)  # type: ignore[arg-type]
@@ -157,7 +158,7 @@ class _Loader(kube_config.KubeConfigLoader):
 
     def _renew_after(self) -> float | None:
         if self._expires_at is not None:
-            # Renewed before it expires, so that running requests do not fail.
+            # The credentials are renewed before they expire, so that running requests do not fail.
             lifetime = (self._expires_at - datetime.now(UTC)).total_seconds()
             return max(MIN_PLUGIN_INTERVAL_SEC, 0.8 * lifetime)
         return TOKEN_FILE_INTERVAL_SEC if self._user.value.get("tokenFile") else None
@@ -288,7 +289,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 def _expiry_of(token: str) -> datetime:
-    """Return when a JWT expires; the maximum if it does not."""
+    """Return when a JWT expires; the latest possible time if it does not expire."""
     parts = token.split(".")
     if len(parts) != 3:
         raise AccessError(

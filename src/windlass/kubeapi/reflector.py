@@ -1,4 +1,4 @@
-"""Lists and watches a resource without end, like the Reflector of client-go. Failures are reported and retried."""
+"""Lists and watches a resource until cancelled, like the Reflector of client-go. Failures are reported and retried."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ from windlass.kubeapi.transport import Transport
 
 PAGE_SIZE = 500
 LIST_SECONDS = 60.0
-"""Timeout of one page, which may have hundreds of megabytes if it contains the whole list."""
+"""Timeout of one page. A page that contains the whole list may have hundreds of megabytes."""
 INITIAL_DELAY_SECONDS = 0.2
 MAX_DELAY_SECONDS = 30.0
 MAX_RETRY_AFTER_SECONDS = 300.0
@@ -222,10 +222,10 @@ class Reflector:
 
 
 def must_relist(error: ApiError, failures: int) -> bool:
-    """Whether the watch cannot continue from its resourceVersion after consecutive failures.
+    """Return whether the objects have to be listed again because the watch cannot continue from its resourceVersion.
 
-    An expired version stays expired, and a rejection may be about the version. Other repeated failures may be too, e.g.
-    if the version is in the future because the server was restored from a backup.
+    An expired version stays expired, and a rejection may be caused by the version. So may other repeated failures, e.g. if
+    the version is in the future because the server was restored from a backup.
     """
     if isinstance(error, ExpiredError):
         return True

@@ -1,6 +1,6 @@
-"""Decodes pages of lists and the lines of watches. Objects stay bytes.
+"""Decodes pages of lists and the lines of watches. The objects in them are not decoded.
 
-Only the resourceVersion of an object is decoded here, because there may be thousands of pods.
+Only the resourceVersion of an object is read here, because there may be thousands of pods.
 """
 
 import msgspec
@@ -52,22 +52,22 @@ class LineSplitter:
     """Joins chunks to lines, which may have several megabytes."""
 
     def __init__(self) -> None:
-        self._beginning: list[bytes] = []
+        self._partial_line: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that this chunk completes, without line ends and empty lines."""
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if lines:
-            lines[0] = b"".join([*self._beginning, lines[0]])
-            self._beginning = []
+            lines[0] = b"".join([*self._partial_line, lines[0]])
+            self._partial_line = []
         if rest:
-            self._beginning.append(rest)
+            self._partial_line.append(rest)
         return [line for line in lines if line]
 
     @property
     def has_partial_line(self) -> bool:
-        return bool(self._beginning)
+        return bool(self._partial_line)
 
 
 _event_decoder = msgspec.json.Decoder(WatchEvent)

@@ -43,7 +43,7 @@ STREAM_OPEN_SECONDS = 30.0
 """Time within which a watch or a WebSocket must be opened."""
 _SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
-"""A watch event may be larger than a megabyte."""
+"""Size of the read buffer: a watch event may be larger than a megabyte."""
 
 T = TypeVar("T")
 Observe = Callable[[Request, int, float], None]
@@ -341,7 +341,7 @@ class _Deadline:
 
 
 def _connector(access: Access) -> aiohttp.BaseConnector:
-    # Without a limit, because watches hold connections for minutes. The semaphore of Transport limits requests.
+    # The number of connections is not limited here, because watches hold connections for minutes. The semaphore of Transport limits requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
     return aiohttp.TCPConnector(limit=0, socket_factory=_socket)
@@ -416,8 +416,8 @@ def _reason(error: Exception) -> str:
 
 
 def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
-    """Whether the response may be from an API server: not a redirect, and not a successful or 404 HTML page, e.g. the
-    login form of a proxy. Other rejections are accepted from any server."""
+    """Return whether the response may be from an API server. A redirect is not, nor is an HTML page with status 2xx or
+    404, e.g. the login form of a proxy. Other errors may come from any server."""
     is_redirect = 300 <= response.status < 400
     is_rejection = response.status >= 400 and response.status != 404
     is_page = response.content_type == "text/html" and not is_rejection

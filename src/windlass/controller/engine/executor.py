@@ -28,7 +28,7 @@ tens of milliseconds; for a small Framework the delay is below MIN_SETTLE and sk
 MIN_SETTLE = 1e-3
 MAX_SETTLE = 0.5
 MIN_GANG_DELAY = 3.0
-"""Seconds for which pods of a large gang are created before the first of them are stored in the status."""
+"""Minimum seconds for which storing the status is deferred while the pods of a gang are being created."""
 
 
 class _PendingStatus:
@@ -44,7 +44,7 @@ class _PendingStatus:
         self._deferred: Decision | None = None
         self._decided_on = ""
         """The resourceVersion of the Framework that the deferred decision is based on."""
-        self._since: float | None = None
+        self._deferred_since: float | None = None
         self._last_store_seconds = 0.0
 
     def deferred_decision(self, framework: Framework) -> Decision | None:
@@ -59,9 +59,9 @@ class _PendingStatus:
         delay = batching.max_status_delay(decision.status.summary.tasks, self._last_store_seconds, now)
         if any(isinstance(action, CreatePod) for action in decision.actions):
             delay = max(delay, MIN_GANG_DELAY)
-        if self._since is None:
-            self._since = now
-        deadline = self._since + delay
+        if self._deferred_since is None:
+            self._deferred_since = now
+        deadline = self._deferred_since + delay
         return deadline if now < deadline else None
 
     def defer(self, decision: Decision, framework: Framework) -> None:
@@ -74,7 +74,7 @@ class _PendingStatus:
     def clear(self) -> None:
         """Record that the decided status is stored, or does not differ from the stored one."""
         self._deferred = None
-        self._since = None
+        self._deferred_since = None
 
 
 class Executor:
@@ -103,7 +103,7 @@ class Executor:
     async def run_pass(self, key: FrameworkKey) -> None:
         """Run one pass over one Framework. The queue allows one pass per Framework at a time.
 
-        Raises only what is a bug: the caller logs it and continues with the other Frameworks.
+        An exception that this method raises is a bug: the caller logs it and continues with the other Frameworks.
         """
         framework = self._cache.framework(key)
         if framework is None:
@@ -131,7 +131,7 @@ class Executor:
             self._queue.add(key)
 
     async def _clean_up(self, key: FrameworkKey) -> None:
-        """Delete the objects that a deleted Framework has left."""
+        """Delete the remaining objects of a deleted Framework."""
         deleted = self._cache.deleted_framework(key)
         if deleted is None:
             self._queue.forget(key)
@@ -139,7 +139,7 @@ class Executor:
         now = self._clock.now()
         observed = self._cache.observe(key, now, self._clock.monotonic())
         decision = delete_owned_objects(deleted, observed, now, self._rules)
-        self._wake(key, decision, now)
+        self._requeue_at_deadline(key, decision, now)
         try:
             await self._actions.run(deleted, decision.actions)
         except RequestError as error:
@@ -153,7 +153,7 @@ class Executor:
     async def _reread(self, key: FrameworkKey, framework: Framework, pending: _PendingStatus) -> bool:
         """Read the Framework after an unanswered store. Return False if the pass cannot continue.
 
-        The stored status may be newer than the cached one, so nothing may be done before it is read.
+        The stored status may be newer than the cached one, so it has to be read before any action.
         """
         try:
             current = await self._port.read_framework(framework)
@@ -175,14 +175,14 @@ class Executor:
         return True
 
     def _schedule(self, key: FrameworkKey, decision: Decision, now: datetime) -> None:
-        self._wake(key, decision, now)
+        self._requeue_at_deadline(key, decision, now)
         if decision.actions or decision.status is None:
             return
-        settle = min(SETTLE_PER_TASK * decision.status.summary.tasks, MAX_SETTLE)
-        if settle >= MIN_SETTLE:
-            self._queue.hold(key, self._clock.monotonic() + settle)
+        settle_seconds = min(SETTLE_PER_TASK * decision.status.summary.tasks, MAX_SETTLE)
+        if settle_seconds >= MIN_SETTLE:
+            self._queue.hold(key, self._clock.monotonic() + settle_seconds)
 
-    def _wake(self, key: FrameworkKey, decision: Decision, now: datetime) -> None:
+    def _requeue_at_deadline(self, key: FrameworkKey, decision: Decision, now: datetime) -> None:
         if decision.wake_at is not None:
             seconds = min((decision.wake_at - now).total_seconds(), MAX_SLEEP)
             self._queue.add_at(key, self._clock.monotonic() + max(seconds, 0))
@@ -192,7 +192,7 @@ class Executor:
     ) -> tuple[Framework | None, Sequence[Reason]]:
         """Return the Framework with the decided status and the reasons to announce.
 
-        Returns None for a Framework that was deleted meanwhile: nothing may be done for it.
+        The Framework is None if it was deleted meanwhile: no action may be run for it.
         """
         if decision.status is None or decision.status == framework.status:
             pending.clear()

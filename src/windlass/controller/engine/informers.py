@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class InformerHandlers(msgspec.Struct, frozen=True):
-    """What is called besides the cache."""
+    """Functions that the informers call after they have updated the cache."""
 
     on_change: Callable[[Iterable[FrameworkKey]], None]
     on_deletion: Callable[[Framework], None]
@@ -47,7 +47,7 @@ class InformerHandlers(msgspec.Struct, frozen=True):
 
 
 class HistoryError(Exception):
-    """The API server was restored from a backup: the cache is newer than what is stored."""
+    """The API server was restored from a backup: the cache has newer objects than the server."""
 
 
 class Informers:
@@ -82,7 +82,7 @@ class Informers:
     def _reflectors(
         self, resource: Resource, selector: str, receive: Callable[[str, ResourceEvent], None]
     ) -> list[Reflector]:
-        """Return a reflector for each namespace, which is the first argument of `receive`."""
+        """Return a reflector for each namespace. It calls `receive` with the namespace and the event."""
         return [
             Reflector(
                 self._transport,
@@ -126,7 +126,7 @@ class Informers:
         self._handlers.on_change(changed)
 
     def _framework_changed(self, data: msgspec.Raw, group: str) -> None:
-        if self._is_echo(data, group):
+        if self._is_own_status_update(data, group):
             return
         found = _read(data)
         if isinstance(found, InvalidFramework):
@@ -135,18 +135,19 @@ class Informers:
             self._detect_other_controller(found, data)
             self._handlers.on_change((key_of(found),))
 
-    def _is_echo(self, data: msgspec.Raw, group: str) -> bool:
-        """Whether the event shows a status that this controller has stored: decoding a large one again is slow."""
+    def _is_own_status_update(self, data: msgspec.Raw, group: str) -> bool:
+        """Return whether the event only shows a status that this controller has stored. Such an event is skipped,
+        because decoding a large status is slow."""
         try:
-            found = metadata.decode_identity(data).metadata
+            identity = metadata.decode_identity(data).metadata
         except (msgspec.DecodeError, RecursionError):
             return False
-        current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
-        return current is not None and current.metadata.resource_version == found.resource_version
+        current = self._cache.framework(FrameworkKey(group, identity.namespace, identity.name))
+        return current is not None and current.metadata.resource_version == identity.resource_version
 
-    def _invalidate(self, found: InvalidFramework) -> None:
-        self._cache.invalidate(_key_of_invalid(found))
-        self._handlers.on_invalid(found)
+    def _invalidate(self, invalid: InvalidFramework) -> None:
+        self._cache.invalidate(_key_of_invalid(invalid))
+        self._handlers.on_invalid(invalid)
 
     def _detect_other_controller(self, framework: Framework, data: msgspec.Raw) -> None:
         name = self._other_controllers.detect(framework.uid, codec.status_writers(data))
@@ -196,9 +197,9 @@ class Informers:
 
 
 def _checked(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
-    """Raise HistoryError for a list that is older than an earlier one, and log an exception about one object.
+    """Wrap `receive`: raise HistoryError for a list that is older than an earlier one, and log other exceptions.
 
-    An exception about a list is raised: the cache would be incomplete.
+    An exception for a list is not caught, because the cache would be incomplete.
     """
     newest = 0
 
@@ -235,5 +236,7 @@ def _decode_valid(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspe
             log.warning("ignoring an object that cannot be decoded: %s", error)
 
 
-def _key_of_invalid(found: InvalidFramework) -> FrameworkKey:
-    return FrameworkKey(names.group_of(found.api_version), found.metadata.namespace, found.metadata.name)
+def _key_of_invalid(invalid: InvalidFramework) -> FrameworkKey:
+    return FrameworkKey(
+        names.group_of(invalid.api_version), invalid.metadata.namespace, invalid.metadata.name
+    )

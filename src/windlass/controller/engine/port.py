@@ -1,6 +1,6 @@
 """The requests that the executor makes, as a Protocol, and the errors that they raise.
 
-The operator implements it over HTTP, the Simulation in memory.
+`ApiPort` implements the Protocol over HTTP, `SimulatedPort` in memory.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class AlreadyExistsError(RequestError):
 
 
 class UnknownOutcomeError(RequestError):
-    """A timeout, a closed connection, an invalid response or a 5xx. The object may have been written or not."""
+    """A timeout, a closed connection, an invalid response or a 5xx. The object may have been written."""
 
 
 class RefusedError(RequestError):
@@ -58,11 +58,11 @@ class DeletedPods(msgspec.Struct, frozen=True):
     pods: tuple[PodView, ...]
     """The deleted pods, as they were before."""
     continue_token: str = ""
-    """Where the next request continues, if there are more pods than one request deletes."""
+    """Token of the next request, if there are more pods than one request deletes."""
 
 
 MAX_PODS_PER_DELETE = 500
-"""The server deletes the pods of one request one after the other, within the timeout of the request."""
+"""Limit for one request: the server deletes its pods one after the other, within the timeout of the request."""
 
 
 class Port(Protocol):

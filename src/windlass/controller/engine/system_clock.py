@@ -31,9 +31,9 @@ class SystemClock:
 class ServerClock:
     """The time of the API server: the clock of this machine may be wrong, and may differ between replicas.
 
-    Timestamps in objects come from the server, e.g. when a Framework was created or the deletion of a pod began. A
-    clock that is wrong by an hour would end all deadlines at once, or none. While the clocks agree within a tolerance,
-    the machine's clock is used because it is finer than a second.
+    Timestamps in objects come from the server, e.g. when a Framework was created or the deletion of a pod began. With
+    a clock that is wrong by an hour, all deadlines would expire at once, or an hour too late. While the clocks agree
+    within a tolerance, the machine's clock is used because it is finer than a second.
     """
 
     def __init__(self, machine: Clock) -> None:
@@ -48,7 +48,7 @@ class ServerClock:
         return self._machine.monotonic()
 
     def record_date(self, date: str, seconds: float) -> None:
-        """Record the `Date` header of an answer that arrived the given seconds after the request was sent."""
+        """Record the `Date` header of an answer that arrived `seconds` after the request was sent."""
         try:
             server_time = parsedate_to_datetime(date)
         except ValueError:

@@ -37,7 +37,7 @@ class LostError(Exception):
 
 
 class Elector:
-    """One candidate for one Lease: `acquire`, then `keep`, and `release` at the end, one at a time."""
+    """One candidate for one Lease. Call `acquire`, then `keep`, then `release`; never two of them at the same time."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Elector:
         self._jitter = jitter
         self._on_error = on_error
         self._observed = ObservedLease()
-        self._ours: LeaseRecord | None = None
+        self._own_lease: LeaseRecord | None = None
         """The Lease as this candidate last wrote it; None if it may have changed since."""
         self._tried_at = -math.inf
         self._term_began: float | None = None
@@ -90,7 +90,7 @@ class Elector:
             deadline = self._term_began + self._timings.renew_deadline
             now = self._monotonic()
             if now >= deadline:
-                self._lose(f"the lease was not renewed for {self._timings.renew_deadline:g} s")
+                self._raise_lost(f"the lease was not renewed for {self._timings.renew_deadline:g} s")
             if now < due:
                 await self._sleep(min(due, deadline) - now)
             else:
@@ -99,14 +99,14 @@ class Elector:
     async def release(self) -> bool:
         """Release the lease if it is held, so that another candidate can lead at once. Return whether it was released.
 
-        All work of the leader must have stopped before.
+        The caller must have stopped all work of the leader before.
         """
         self._term_began = None
         deadline = self._monotonic() + self._timings.renew_deadline
         try:
-            if self._ours is not None:
+            if self._own_lease is not None:
                 with suppress(ConflictError, NotFoundError):
-                    await self._write(self._ours.without_holder(self._now()), deadline)
+                    await self._write(self._own_lease.without_holder(self._now()), deadline)
                     return True
             record = await self._read(deadline)
             if record is None or record.holder_identity != self._identity:
@@ -133,20 +133,20 @@ class Elector:
             self._on_error(error)
             return
         if not is_ours:
-            self._lose(f"the lease is held by {self._observed.holder}")
+            self._raise_lost(f"the lease is held by {self._observed.holder}")
 
-    def _lose(self, reason: str) -> NoReturn:
+    def _raise_lost(self, reason: str) -> NoReturn:
         self._term_began = None
-        self._ours = None
+        self._own_lease = None
         raise LostError(reason)
 
     async def _attempt(self, deadline: float) -> bool:
-        """Take or renew the lease. Return False if another candidate holds it."""
+        """Acquire or renew the lease. Return False if another candidate holds it."""
         self._tried_at = self._monotonic()
-        if self._ours is not None:
-            # A conflict means that the Lease was changed, but not who holds it now.
+        if self._own_lease is not None:
+            # A conflict only shows that the Lease was changed. Who holds it now has to be read.
             with suppress(ConflictError, NotFoundError):
-                await self._claim(self._ours, deadline)
+                await self._claim(self._own_lease, deadline)
                 return True
         record = await self._read(deadline)
         if not self._observed.is_free_for(self._identity, self._monotonic()):
@@ -160,7 +160,7 @@ class Elector:
         except NotFoundError:
             record = None
         else:
-            record = _decoded(body)
+            record = _decode(body)
         # The time of the answer counts, because the lease may have been renewed after the request was sent.
         self._observed = self._observed.with_record(record, self._monotonic(), self._timings.duration)
         return record
@@ -172,28 +172,28 @@ class Elector:
             claim = election.new_lease(self._namespace, self._name, self._identity, seconds, now)
         else:
             claim = record.with_holder(self._identity, seconds, now)
-        self._ours = await self._write(claim, deadline)
+        self._own_lease = await self._write(claim, deadline)
         self._term_began = began
 
     async def _write(self, record: LeaseRecord, deadline: float) -> LeaseRecord:
         # Until the answer arrives it is unknown whether the Lease was written.
-        self._ours = None
+        self._own_lease = None
         body = election.encode(record)
         if record.resource_version:
             request = requests.replace(LEASES, self._namespace, self._name, body)
         else:
             request = requests.create(LEASES, self._namespace, body)
-        return _decoded(await self._request(request, deadline))
+        return _decode(await self._request(request, deadline))
 
     async def _request(self, request: Request, deadline: float) -> bytes:
         """Send a request that ends before the deadline and leaves time to retry once."""
-        left = deadline - self._monotonic()
-        if left <= 0:
+        remaining = deadline - self._monotonic()
+        if remaining <= 0:
             raise NoValidResponseError("no time left to request the lease")
-        return await self._send(request, timeout=min(left, self._timings.renew_deadline / 2))
+        return await self._send(request, timeout=min(remaining, self._timings.renew_deadline / 2))
 
 
-def _decoded(body: bytes) -> LeaseRecord:
+def _decode(body: bytes) -> LeaseRecord:
     try:
         return election.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
 """One term of leadership: from a fresh list of all objects to the moment when another replica may lead.
 
-A new leader starts with an empty cache, because its predecessor may have written until a moment ago. So it lists all
-objects after it has acquired the lease and before it acts. When the term ends, the session is discarded.
+A new leader starts with an empty cache, because the previous leader may have written until a moment ago. So it lists
+all objects after it has acquired the lease and before it acts. When the term ends, the session is discarded.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from windlass.model.settings import Settings
 log = logging.getLogger(__name__)
 
 RECHECK_SEC = 30.0
-"""Interval of checks for definitions that are missing or wrong."""
+"""Interval of checks for API groups of Frameworks that the server does not serve yet."""
 
 
 class LeaderSession:
@@ -94,7 +94,7 @@ class LeaderSession:
 
     @property
     def not_ready_reason(self) -> str:
-        """Why the controller does not work; empty if it does."""
+        """Why the controller is not ready; empty if it is."""
         is_starting = "" if self._is_listed else "the objects are not listed yet"
         return self._definition_monitor.error or is_starting
 

@@ -12,7 +12,7 @@ SHUTDOWN_SECONDS = 1.0
 """Limit for a running request at shutdown."""
 
 HealthCheck = Callable[[], str]
-"""Returns what is wrong, or an empty string."""
+"""Returns an error message, or an empty string if the check succeeds."""
 
 
 class ListenError(Exception):
@@ -29,7 +29,7 @@ async def serving(
     alive: HealthCheck,
     ready: HealthCheck,
 ) -> AsyncIterator[int | None]:
-    """Yield the port that is served: a free one for 0, none for None."""
+    """Serve the endpoints and yield their port. Port 0 selects a free port; None disables the endpoints."""
     if port is None:
         yield None
         return
@@ -48,14 +48,14 @@ async def serving(
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
     try:
-        # Without a host it listens on all addresses.
+        # An empty host stands for all addresses.
         await web.TCPSite(runner, host or None, port).start()
     except OSError as error:
-        where = f"{host or 'any address'}, port {port}"
-        why = error.strerror or str(error)
-        raise ListenError(f"cannot serve /metrics, /healthz and /readyz on {where}: {why}") from error
-    listening: int = runner.addresses[0][1]
-    return listening
+        address = f"{host or 'any address'}, port {port}"
+        reason = error.strerror or str(error)
+        raise ListenError(f"cannot serve /metrics, /healthz and /readyz on {address}: {reason}") from error
+    bound_port: int = runner.addresses[0][1]
+    return bound_port
 
 
 def _handler(respond: Callable[[], web.Response]) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -1,6 +1,6 @@
 """Reports Frameworks that pass the CRD schema but cannot be decoded: by a condition, an event and a log line.
 
-Nothing else of such a Framework is changed. It is run once it is corrected.
+Such a Framework is not changed otherwise. It runs as soon as a user has corrected it.
 """
 
 import asyncio
@@ -87,11 +87,11 @@ class InvalidFrameworkReporter:
             self._pending.setdefault(key, invalid)
             return False
         reason = Reason(ReasonKind.INVALID, invalid.error, is_warning=True)
-        self._on_reasons(_identified(invalid), (reason,))
+        self._on_reasons(_framework_for_event(invalid), (reason,))
         return True
 
 
-def _identified(invalid: InvalidFramework) -> Framework:
+def _framework_for_event(invalid: InvalidFramework) -> Framework:
     """Return a Framework with the fields that an event needs."""
     found = invalid.metadata
     metadata = ObjectMeta(

@@ -24,11 +24,11 @@ _CONTROL_CHARACTERS = {
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Marks the handler that a second `configure` replaces."""
+    """The handler that `configure` adds. The class lets a second call find and replace it."""
 
 
 def configure(log_format: LogFormat, level: str, stream: TextIO) -> None:
-    """Log to the stream: Windlass from the given level on, libraries from warning on."""
+    """Log to the stream: records of Windlass from the given level on, records of libraries from warning on."""
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         if isinstance(handler, _Handler):
@@ -51,7 +51,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         for name, value in _fields(record).items():
-            line.setdefault(name, _plain(value))
+            line.setdefault(name, _json_value(value))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -115,7 +115,7 @@ def _time(record: logging.LogRecord) -> str:
     )
 
 
-def _plain(value: object) -> str | int | float | None:
+def _json_value(value: object) -> str | int | float | None:
     """Return a value that JSON can represent; other values, e.g. infinite floats, as a string."""
     if value is None or isinstance(value, str | int):
         return value
@@ -126,5 +126,5 @@ def _plain(value: object) -> str | int | float | None:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    is_one_word = text.isprintable() and not any(mark in text for mark in ' "=') and text != ""
+    is_one_word = text.isprintable() and not any(character in text for character in ' "=') and text != ""
     return text if is_one_word else json.dumps(text)

@@ -1,4 +1,4 @@
-"""Prometheus metrics in a registry of their own. docs/metrics.md explains each.
+"""Prometheus metrics in a registry of their own. docs/metrics.md explains each metric.
 
 No label holds a namespace, a name or another value that users choose, so the number of series is bounded. Frameworks
 and tasks are counted at each scrape, everything else when it happens.
@@ -30,14 +30,14 @@ CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 SHORT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Seconds, for requests and passes."""
 LONG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
-"""Seconds, for what may wait for GPUs."""
+"""Seconds, for durations that may include waiting for GPUs."""
 
 RETRY_CLASSES = ("succeeded", "transient", "conflict", "permanent", "unknown")
 RETRY_LEVELS = ("framework", "task")
 STATES_BEFORE_RUNNING = frozenset({states.CREATION_PENDING, states.CREATION_REQUESTED, states.PREPARING})
 """States in which no task of the attempt has run yet."""
 MAX_TRACKED_GANGS = 10_000
-"""Above this limit the oldest gang is not measured."""
+"""Above this limit, the oldest gang is dropped without a measurement."""
 
 
 class Metrics:
@@ -74,7 +74,7 @@ class Metrics:
             "Retried attempts, by level and by the class of their failure.",
             ("level", "class"),
         )
-        self._first_pod = long_histogram(
+        self._time_to_first_pod = long_histogram(
             "windlass_time_to_first_pod_seconds",
             "Time from the creation of a Framework to its first pod, without suspended time.",
         )
@@ -114,7 +114,7 @@ class Metrics:
 
     def on_reasons(self, reasons: Sequence[Reason]) -> None:
         for reason in reasons:
-            if (retry := _retry(reason)) is not None:
+            if (retry := _retry_labels(reason)) is not None:
                 self._retries.labels(*retry).inc()
 
     def on_event(self, outcome: Outcome) -> None:
@@ -124,9 +124,9 @@ class Metrics:
         self._watch_errors.labels(resource).inc()
 
     def on_stored(self, before: Framework, after: Framework) -> None:
-        """Observe a stored status. Its tasks, which may be many, are read only if that can matter."""
-        if _has_first_pod(before, after):
-            self._first_pod.observe(self._age(after))
+        """Observe a stored status. Its tasks, which may be many, are read only if a duration may have ended."""
+        if _adds_first_pod(before, after):
+            self._time_to_first_pod.observe(self._age(after))
         waited = self._gangs.on_stored(before, after, self._clock.monotonic())
         if waited is not None:
             self._barrier_wait.observe(waited)
@@ -137,9 +137,9 @@ class Metrics:
     def _age(self, framework: Framework) -> float:
         now = self._clock.now()
         created = framework.metadata.creation_timestamp or now
-        held = framework.status.holding.total_sec if framework.status is not None else 0
+        suspended_sec = framework.status.holding.total_sec if framework.status is not None else 0
         # The API server's clock may be ahead of ours.
-        return max(0.0, (now - created).total_seconds() - held)
+        return max(0.0, (now - created).total_seconds() - suspended_sec)
 
 
 class _WithoutCreationTimes:
@@ -158,7 +158,7 @@ class _WithoutCreationTimes:
 
 
 class _StateCollector(Collector):
-    """Counts at each scrape. The count of an unchanged Framework is reused."""
+    """Counts Frameworks and tasks at each scrape. The tasks of an unchanged Framework are not counted again."""
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ class _StateCollector(Collector):
         self._frameworks = frameworks
         self._queue_depth = queue_depth
         self._is_leader = is_leader
-        self._counted: dict[str, tuple[str, Mapping[State, int]]] = {}
-        """The resourceVersion and the tasks by state, by UID."""
+        self._task_counts: dict[str, tuple[str, Mapping[State, int]]] = {}
+        """By the UID of a Framework: its resourceVersion, and its number of tasks by state."""
 
     def collect(self) -> Iterator[Metric]:
         frameworks: Tally[State] = Tally()
@@ -178,14 +178,14 @@ class _StateCollector(Collector):
         counted: dict[str, tuple[str, Mapping[State, int]]] = {}
         for framework in self._frameworks():
             version = framework.metadata.resource_version
-            last = self._counted.get(framework.uid)
+            last = self._task_counts.get(framework.uid)
             current = (
                 last if last is not None and last[0] == version else (version, _tasks_by_state(framework))
             )
             counted[framework.uid] = current
             frameworks[_state(framework)] += 1
             tasks.update(current[1])
-        self._counted = counted
+        self._task_counts = counted
         yield _by_state("windlass_frameworks", "Frameworks, by state.", frameworks)
         yield _by_state("windlass_tasks", "Tasks of all Frameworks, by state.", tasks)
         yield GaugeMetricFamily(
@@ -217,19 +217,21 @@ def _by_state(name: str, description: str, counts: Mapping[State, int]) -> Metri
 # Retries
 
 
-def _retry(reason: Reason) -> tuple[str, str] | None:
+def _retry_labels(reason: Reason) -> tuple[str, str] | None:
     """Return level and class of a retry; None for other reasons and for suspensions."""
     if reason.kind is ReasonKind.FRAMEWORK_RETRIED and reason.status is not None:
         ended = reason.status.attempt_status.completion_status
         is_suspension = ended is not None and ended.code == CompletionCode.FRAMEWORK_SUSPENDED
-        return None if is_suspension else ("framework", _class(ended.type if ended is not None else None))
+        return (
+            None if is_suspension else ("framework", _retry_class(ended.type if ended is not None else None))
+        )
     if reason.kind is ReasonKind.TASK_RETRIED and reason.task is not None:
         task_ended = reason.task.attempt_status.completion_status
-        return "task", _class(task_ended.type if task_ended is not None else None)
+        return "task", _retry_class(task_ended.type if task_ended is not None else None)
     return None
 
 
-def _class(completion: CompletionType | None) -> str:
+def _retry_class(completion: CompletionType | None) -> str:
     if completion is None:
         return "unknown"
     if not completion.is_failed:
@@ -264,14 +266,17 @@ def _has_address(framework: Framework) -> bool:
     return any(task.attempt_status.pod_ip for task in _tasks(framework))
 
 
-def _has_first_pod(before: Framework, after: Framework) -> bool:
+def _adds_first_pod(before: Framework, after: Framework) -> bool:
     """Whether this store adds the first pod of the first attempt."""
     is_first_attempt = after.status is not None and after.status.attempt_status.id == 0
     return is_first_attempt and _is_before_running(before) and not _has_pod(before) and _has_pod(after)
 
 
 class _Gang:
-    """The position of the first task of an attempt without an address. Earlier tasks are not read again."""
+    """An attempt that waits until all of its tasks have addresses.
+
+    It stores the position of the first task without an address, so that earlier tasks are not read again.
+    """
 
     def __init__(self, attempt_id: int, since: float) -> None:
         self.attempt_id = attempt_id
@@ -296,13 +301,13 @@ def _may_get_address(task: TaskStatus) -> bool:
 
 
 class _Gangs:
-    """The attempts of which some tasks have an address and others do not yet."""
+    """The attempts in which some tasks have an address and others do not yet, by the UID of their Framework."""
 
     def __init__(self) -> None:
         self._gangs: OrderedDict[str, _Gang] = OrderedDict()
 
     def on_stored(self, before: Framework, after: Framework, monotonic: float) -> float | None:
-        """Return for how long the first task waited, if this store completes its gang."""
+        """Return the seconds since the first address if all tasks have addresses now; otherwise None."""
         status = after.status
         gang = self._gangs.get(after.uid) or self._begin(before, after, monotonic)
         if gang is None or status is None:

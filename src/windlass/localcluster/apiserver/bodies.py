@@ -1,4 +1,4 @@
-"""Request and stored bodies: JSON, YAML or protobuf to plain objects, and back.
+"""Decodes the bodies of requests (JSON, YAML or protobuf) and of stored objects, and encodes objects.
 
 Corresponds to the codecs and the request decoding of `apiserver/pkg/endpoints/handlers`.
 """

@@ -1,4 +1,4 @@
-"""Create, update and delete: the path of every write, from clients and from the cluster's own controllers.
+"""Creates, updates and deletes objects, for clients and for the cluster's own controllers.
 
 Corresponds to `registry/generic` (the Store) of kube-apiserver. No method awaits, so that no other write can happen
 between reading an object and storing it.
@@ -60,7 +60,7 @@ class Lifecycle:
         self.clock = clock
         self._new_uid = new_uid
         self._randomness = randomness
-        # Every namespace, and whether it is terminating: looked up when an object is created.
+        # Whether each namespace is terminating. Checked when an object is created.
         self._namespaces: dict[str, bool] = {
             bodies.decode_stored(body)["metadata"]["name"]: metadata.is_terminating(body)
             for body in store.all("namespaces")
@@ -159,7 +159,7 @@ class Lifecycle:
         options: WriteOptions,
         subresource: str = "",
     ) -> WriteResult:
-        """Replace an object by the result of `change`, which gets the current object."""
+        """Replace an object by the result of `change`, which is called with the current object."""
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # Decode a second copy: the result of `change` may share parts with its argument.
@@ -231,7 +231,7 @@ class Lifecycle:
             return WriteResult(bodies.encode(new), warnings)
         key = object_key(namespace, new["metadata"]["name"])
         if _is_removable(kind, new):
-            # The last update of an object is not stored: deleting it is that change.
+            # The update removed the last finalizer, so the object is deleted instead of stored.
             self.store.delete(kind.resource, key, int(version))
             return WriteResult(bodies.encode(new), warnings)
         return WriteResult(self.store.update(kind.resource, key, new, int(version)), warnings)

@@ -26,12 +26,12 @@ class MetaEndpoints:
         self._documents: dict[str, bytes] = {}
 
     def add(self, kinds: tuple[Kind, ...]) -> None:
-        """Add kinds to discovery that are not in the registry because their objects are not stored."""
+        """Add kinds whose objects are computed, not stored: discovery lists them, but they are not in the registry."""
         self._computed_kinds = kinds
         self._documents.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return the response, or raise 404 for any other path."""
+        """Return the response. Raise 404 if the path is not one of these endpoints."""
         parts = request.path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()

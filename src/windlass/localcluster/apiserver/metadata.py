@@ -157,7 +157,8 @@ def finalizer_name_errors(name: str, field: str) -> Iterator[FieldError]:
 
 
 def _without_dash(name: str) -> str:
-    """Return a generateName prefix without its final dash, which a suffix follows."""
+    """Replace the last two characters of a generateName prefix that ends with a dash: a dash is valid there, because a
+    suffix follows."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 

@@ -1,4 +1,4 @@
-"""Building blocks of validation."""
+"""Checks of single fields, which the validation of all kinds uses."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ def invalid_values(field: str, value: object, problems: Iterable[str]) -> Iterat
 
 
 def format_errors(holder: Object, path: str, key: str, rule: formats.Rule) -> Iterator[FieldError]:
-    """Check a field against a rule; an absent one is the empty string."""
+    """Check a field against a rule. An absent field is checked as the empty string."""
     value = holder.get(key, "")
     yield from invalid_values(f"{path}.{key}", value, rule(value))
 
@@ -58,7 +58,7 @@ def ids_in_range(holder: Object, path: str, *keys: str) -> Iterator[FieldError]:
 
 
 def choice(holder: Object, path: str, key: str, choices: Iterable[str]) -> Iterator[FieldError]:
-    """Check a field that has one of several values; an absent one is the empty string."""
+    """Check a field that must have one of several values. An absent field is checked as the empty string."""
     value = holder.get(key, "")
     if value not in choices:
         yield api_errors.not_supported(f"{path}.{key}", value, choices)
@@ -77,7 +77,7 @@ def optional_choice(holder: Object, path: str, key: str, choices: Iterable[str])
 
 
 def unique(field: str, value: str, seen: set[str]) -> Iterator[FieldError]:
-    """Check that a value has not been seen yet, and add it to those seen."""
+    """Check that a value has not been seen yet, and add it to `seen`."""
     if value in seen:
         yield api_errors.duplicate(field, value)
     seen.add(value)

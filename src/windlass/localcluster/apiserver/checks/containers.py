@@ -53,7 +53,7 @@ def init_errors(
 
 
 def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]:
-    """Check the images of a pod; those of a template are not checked."""
+    """Check the images of a pod. The images of a pod template are not checked."""
     for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
         if image != image.strip():

@@ -1,7 +1,7 @@
 """Validation of the OpenAPI schemas in a CustomResourceDefinition: they must be structural.
 
 Three passes check the keys of a schema, whether it is structural, and, if there are no errors, its defaults. The types
-of the definition have been checked before.
+of all fields have been checked before.
 """
 
 import copy

@@ -14,7 +14,7 @@ _RESTART_POLICIES = ("OnFailure", "Never")
 _COMPLETION_MODES = ("Indexed", "NonIndexed")
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
-# The labels have deprecated names too, which are still set.
+# The second name of each label is deprecated but still set.
 _UID_LABELS = (_UID, "controller-uid")
 _NAME_LABELS = (_NAME, "job-name")
 _BACKOFF_LIMIT = 6

@@ -1,4 +1,4 @@
-"""A kind: what the generic code has to know to serve one resource in one version."""
+"""The description of a kind from which the generic code serves one resource in one version."""
 
 import msgspec
 

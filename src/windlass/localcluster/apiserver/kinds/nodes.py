@@ -21,7 +21,7 @@ class NodeStrategy(Strategy):
     keeps_status_on_create = True
 
     def default(self, new: Object) -> None:
-        """Set both podCIDR and podCIDRs, of which podCIDR is the first, when a client sets one of them."""
+        """Set both podCIDR and podCIDRs if a client sets one of them. podCIDR is the first item of podCIDRs."""
         spec = new.setdefault("spec", {})
         if spec.get("podCIDR") and not spec.get("podCIDRs"):
             spec["podCIDRs"] = [spec["podCIDR"]]

@@ -87,7 +87,7 @@ class PodStrategy(Strategy):
 
 
 def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: ClusterView) -> Object:
-    """Return the pod bound to a node, as pods/binding leaves it. Raises if it cannot be bound.
+    """Return the pod bound to a node, as a request to pods/binding stores it. Raise ApiError if it cannot be bound.
 
     An update can never change the node, so the result is stored without `validate_update`.
     """
@@ -220,7 +220,7 @@ def _with_old_mutable_fields(new: Spec, old: Spec) -> dict[str, Any]:
 def _restart_errors(
     new: list[dict[str, Any]], old: list[dict[str, Any]], policy: str | None, path: str
 ) -> Iterator[FieldError]:
-    """Reject a status in which a container that has terminated for good does not stay so."""
+    """Reject a status in which a terminated container that may not restart is no longer terminated."""
     if policy == "Always":
         return
     ended = {one.get("name") for one in new if "terminated" in (one.get("state") or {})}
@@ -244,7 +244,7 @@ def _set_defaults(spec: Object) -> None:
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     for taint in _NODE_CONDITION_TAINTS:
         if not any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or ()):
-            # Keeps the pod on an unreachable node for a while.
+            # The toleration keeps the pod on an unreachable node for a while.
             toleration = {"key": taint, "operator": "Exists", "effect": "NoExecute"}
             spec.setdefault("tolerations", []).append({**toleration, "tolerationSeconds": _TOLERATED_SECONDS})
 

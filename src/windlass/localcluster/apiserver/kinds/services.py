@@ -1,6 +1,6 @@
 """The strategy of Service: fields that depend on its type, validation, and the allocation of addresses and ports.
 
-A service gets the requested cluster IP and node ports, or the lowest free ones. IPv4 only.
+A service gets the requested cluster IP and node ports, or the lowest free ones. Only IPv4 is supported.
 """
 
 import ipaddress

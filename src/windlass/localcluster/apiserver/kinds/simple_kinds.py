@@ -147,7 +147,7 @@ class EventStrategy(Strategy):
     allows_create_on_update = True
 
     def default(self, new: Object) -> None:
-        """Write a time that is not set as null."""
+        """Set absent timestamps to null."""
         for key in _TIMES:
             new.setdefault(key, None)
 

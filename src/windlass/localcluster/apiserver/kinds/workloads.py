@@ -18,7 +18,7 @@ _STATUS_COUNTS = (
 
 
 class _WorkloadStrategy(Strategy):
-    """A kind with replicas of a pod template, which its selector must match."""
+    """A kind with replicas of a pod template. Its selector must match the labels of the template."""
 
     scale = scales.BUILT_IN_PATHS
     has_generation = True
@@ -170,7 +170,7 @@ def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator
 
 
 def _with_claims_as_volumes(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spec with a volume for every claim template, since mounts may name those."""
+    """Return the spec with a volume for every claim template, because mounts may refer to them."""
     template = spec.get("template") or {}
     pod = template.get("spec") or {}
     claims = [

@@ -1,6 +1,6 @@
 """A Swagger 2.0 document as protobuf (gnostic's `openapi.v2.Document`), the only format that older kubectls read.
 
-Only the parts that our documents use are supported. Any other key raises ValueError.
+Only the parts of Swagger that the documents of this server use are supported. Any other key raises ValueError.
 """
 
 import struct
@@ -25,7 +25,7 @@ def encode(document: Mapping[str, Any]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    # Negative numbers have 64 bits.
+    # Negative numbers are encoded with 64 bits.
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -91,7 +91,7 @@ def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> byte
 
 
 def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
-    """Encode a parameter, which is wrapped once as not a reference and once per kind of parameter."""
+    """Encode a parameter: wrapped in the message for its kind, then in the message that is not a reference."""
     match value["in"]:
         case "body":
             parameter = _delimited(1, _fields("BodyParameter", value))
