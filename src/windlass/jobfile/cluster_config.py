@@ -208,7 +208,7 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_tasks(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
 ) -> Iterator[Diagnostic]:
-    """Check that clusters have tasks and that job names are unique: Services are named after jobs, not after clusters."""
+    """Check that clusters have tasks and unique job names: Services are named after jobs, not after clusters."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:

@@ -1,8 +1,8 @@
 """Reads kubeconfig files and the service account of a pod with kubernetes_asyncio.
 
-Only `access` imports this module, and only if there is such a file, because the library takes 38 MB of memory. The library merges
-files, finds contexts, runs plugins and refreshes tokens. This module overrides
-methods that behave differently from kubectl.
+Only `access` imports this module, and only if there is such a file, because the library takes 38 MB of memory. The
+library merges files, finds contexts, runs plugins and refreshes tokens. This module overrides methods of the library
+that behave differently from kubectl or are not secure.
 """
 
 import asyncio

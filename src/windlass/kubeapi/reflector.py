@@ -224,8 +224,8 @@ class Reflector:
 def must_relist(error: ApiError, failures: int) -> bool:
     """Return whether the objects have to be listed again because the watch cannot continue from its resourceVersion.
 
-    An expired version stays expired, and a rejection may be caused by the version. So may other repeated failures, e.g. if
-    the version is in the future because the server was restored from a backup.
+    An expired version stays expired, and a rejection may be caused by the version. So may other repeated failures, e.g.
+    if the version is in the future because the server was restored from a backup.
     """
     if isinstance(error, ExpiredError):
         return True

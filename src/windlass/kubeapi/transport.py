@@ -341,7 +341,8 @@ class _Deadline:
 
 
 def _connector(access: Access) -> aiohttp.BaseConnector:
-    # The number of connections is not limited here, because watches hold connections for minutes. The semaphore of Transport limits requests.
+    # The number of connections is not limited here, because watches hold connections for minutes. The semaphore of
+    # Transport limits requests.
     if access.socket_path:
         return aiohttp.UnixConnector(access.socket_path, limit=0)
     return aiohttp.TCPConnector(limit=0, socket_factory=_socket)

@@ -231,7 +231,7 @@ class Lifecycle:
             return WriteResult(bodies.encode(new), warnings)
         key = object_key(namespace, new["metadata"]["name"])
         if _is_removable(kind, new):
-            # The update removed the last finalizer, so the object is deleted instead of stored.
+            # Nothing blocks the deletion any more, so the object is deleted instead of stored.
             self.store.delete(kind.resource, key, int(version))
             return WriteResult(bodies.encode(new), warnings)
         return WriteResult(self.store.update(kind.resource, key, new, int(version)), warnings)
