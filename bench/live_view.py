@@ -21,7 +21,7 @@ from windlass.cli.terminal.live_terminal import Screen, Size
 from windlass.cli.terminal.output import Style
 from windlass.render.manifest import Manifest
 from windlass.runner import usage
-from windlass.runner.report import Advance, LogLine, Source, Topic
+from windlass.runner.report import LogLine, ProgressLine, Source, Topic
 from windlass.wire import codec, progress
 
 TASKS = 200
@@ -130,7 +130,7 @@ async def send_updates(
             found = progress.parse_line(line)
             if found is not None:
                 screen.report(
-                    Advance(Topic.PROGRESS, now, task, step, found.total, found.values, Source.LOG, 12.0)
+                    ProgressLine(Topic.PROGRESS, now, task, step, found.total, found.values, Source.LOG, 12.0)
                 )
             if number % 10 == 9:
                 await asyncio.sleep(10 / TASKS)

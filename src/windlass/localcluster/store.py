@@ -329,7 +329,7 @@ class Store:
         return body
 
     def _update_owners(self, change: Change) -> None:
-        had, has = store_types.owners(change.before), store_types.owners(change.after)
+        had, has = store_types.owner_uids(change.before), store_types.owner_uids(change.after)
         if had == has:
             return
         for uid in had - has:

@@ -55,7 +55,10 @@ def object_key(namespace: str, name: str) -> str:
 
 
 def key_range(namespace: str, after: str) -> tuple[str, str]:
-    """Return the half-open range of keys in a namespace after a key. The character after `/` ends a namespace."""
+    """Return the half-open range of the keys of a namespace (empty: of all) that follow the key `after`.
+
+    `0` is the character after `/`, so that all keys of a namespace are less than `{namespace}0`.
+    """
     start, end = (f"{namespace}/", f"{namespace}0") if namespace else ("", "\U0010ffff")
     return (f"{after}\0", end) if after else (start, end)
 
@@ -66,8 +69,8 @@ def page_of(rows: list[tuple[str, bytes]], limit: int, version: int) -> Page:
     return Page([body for _, body in rows[:limit]], version, rows[limit - 1][0], len(rows) - limit)
 
 
-def owners(body: bytes | None) -> set[str]:
-    # Searching for the word is much cheaper than decoding, and most objects have no owner.
+def owner_uids(body: bytes | None) -> set[str]:
+    # Searching for the field name is much cheaper than decoding, and most objects have no owner.
     if body is None or b'"ownerReferences"' not in body:
         return set()
     return {owner.uid for owner in decode_owners(body).metadata.owner_references}

@@ -1,7 +1,7 @@
 """Compute the CPU and memory usage of containers from two samples. Pure.
 
-A rate covers the window between two samples. The start of a container counts as a sample without usage. A window that
-is too long says nothing about current usage, so that a second sample is needed.
+A rate covers the window between two samples. The start of a container counts as a sample without usage. A window of
+more than MAX_WINDOW seconds does not represent current usage: such a container has no rate until its second sample.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,10 +22,10 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 
 
 class UsageSample(msgspec.Struct, frozen=True):
-    """A load with its time on a monotonic clock."""
+    """The usage of a container at a time of a monotonic clock."""
 
     at: float
-    load: ProcessUsage = ProcessUsage()
+    usage: ProcessUsage = ProcessUsage()
 
 
 class ContainerUsage(msgspec.Struct, frozen=True):
@@ -48,7 +48,10 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
 
 
 def window_start(before: UsageSample | None, now: float, age_seconds: float) -> UsageSample | None:
-    """Return the sample that starts the window of a container of that age; None if there is none."""
+    """Return the sample at the start of a container's window: the last one, or the start of the container.
+
+    None if both are too old.
+    """
     if before is not None and now - before.at <= MAX_WINDOW:
         return before
     return UsageSample(now - age_seconds) if age_seconds <= MAX_WINDOW else None
@@ -57,8 +60,8 @@ def window_start(before: UsageSample | None, now: float, age_seconds: float) -> 
 def usage_between(name: str, before: UsageSample, now: UsageSample) -> ContainerUsage:
     """Return the usage between two samples. CPU time of unreaped processes is lost, but the rate is never negative."""
     window = max(now.at - before.at, _MIN_WINDOW)
-    seconds = max(now.load.cpu_seconds - before.load.cpu_seconds, 0.0)
-    return ContainerUsage(name, round(seconds / window * _NANO), now.load.memory_bytes, window)
+    seconds = max(now.usage.cpu_seconds - before.usage.cpu_seconds, 0.0)
+    return ContainerUsage(name, round(seconds / window * _NANO), now.usage.memory_bytes, window)
 
 
 def total(pods: Iterable[PodUsage]) -> tuple[int, int]:

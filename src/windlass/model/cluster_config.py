@@ -23,7 +23,7 @@ class ResourceType(StrEnum):
 
 
 class _ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A value that omits fields with their default. Fields are spelt as here."""
+    """A value that omits fields with their default. Its fields have the same names in the file."""
 
 
 class Import(_ConfigStruct, frozen=True):

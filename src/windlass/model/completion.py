@@ -21,7 +21,7 @@ class CompletionCode(IntEnum):
     CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT = -110
     POD_LOCAL_CACHE_CREATION_TIMEOUT = -111
     POD_CREATION_TRANSIENT_ERROR = -120
-    """Marks errors after which the creation is tried again. Never ends an attempt."""
+    """An error after which the creation of the pod is retried. Never the completion code of an attempt."""
     FRAMEWORK_SUSPENDED = -130
     POD_CREATION_PERMANENT_ERROR = -200
     STOP_FRAMEWORK_REQUESTED = -210
@@ -117,7 +117,7 @@ _PHRASES = {code: "".join(word.capitalize() for word in code.name.split("_")) fo
 
 
 def phrase_of(code: CompletionCode) -> str:
-    """`POD_EXTERNAL_DELETED` → `PodExternalDeleted`."""
+    """Return the phrase of a code, e.g. `PodExternalDeleted` for `POD_EXTERNAL_DELETED`."""
     return _PHRASES[code]
 
 

@@ -30,7 +30,8 @@ class ContainerPattern(Sparse, frozen=True):
     message_regex: str = ""
     signal_range: IntRange = IntRange()
     code_range: IntRange = IntRange()
-    """Failed containers only: without a minimum, codes from LOWEST_FAILED_CODE on, as in the reference."""
+    """Exit codes. The default minimum is LOWEST_FAILED_CODE, so that only failed containers match, as in the
+    reference."""
 
     def __post_init__(self) -> None:
         if self.code_range.min is None:
@@ -39,7 +40,7 @@ class ContainerPattern(Sparse, frozen=True):
 
 
 class PodPattern(Sparse, frozen=True):
-    """Matches a pod if all of its fields match; each container pattern needs any one container."""
+    """Matches a pod if all of its fields match; each container pattern must match at least one container."""
 
     name_regex: str = ""
     reason_regex: str = ""

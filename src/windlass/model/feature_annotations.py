@@ -17,7 +17,7 @@ class Runtime(StrEnum):
     JAX = "jax"
     MPI = "mpi"
     PLAIN = "plain"
-    """Names of the peers only, and no variable that a library reads."""
+    """Only variables with the names of the peers, none that a training library reads."""
 
 
 class Barrier(StrEnum):
@@ -25,7 +25,7 @@ class Barrier(StrEnum):
     INJECTED = "true"
     """Every pod gets an init container that waits for all other pods."""
     OWN = "own"
-    """The pods have their own barrier, and get the name of the Gang."""
+    """The pods implement the barrier themselves. A variable contains the name of the Gang."""
 
 
 class Features(msgspec.Struct, frozen=True):

@@ -23,8 +23,8 @@ class PodPhase(StrEnum):
 
 
 CLOCK_SKEW = timedelta(seconds=10)
-"""Tolerated difference of clocks: a node reports when a container ended, the API server when the deletion began. A
-pod that ended this close to its deletion may have been ended by it."""
+"""Tolerated difference of clocks: a node reports when a container ended, the API server when the deletion began. If a
+pod ended less than this time before its deletion began, the deletion may have ended it."""
 PHASE_RUNNING = PodPhase.RUNNING
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 

@@ -1,7 +1,7 @@
 """The configuration of the controller, with the names of the reference controller and mostly its defaults.
 
-Only the values and their meaning, from which docs/configuration.md is generated. `windlass.wire.settings` reads them
-from a file, the environment and flags.
+This module defines only the fields; docs/configuration.md is generated from it. `windlass.wire.settings` reads the
+values from a file, the environment and flags.
 """
 
 import re
@@ -150,7 +150,7 @@ class Settings(Sparse, frozen=True):
 
     @property
     def client_burst(self) -> int:
-        """Maximum number of simultaneous requests, if requests are limited."""
+        """Maximum number of requests before `kube_client_qps` limits them."""
         return self.kube_client_burst or max(1, round(self.kube_client_qps * BURST_PER_QPS))
 
     @property

@@ -64,12 +64,13 @@ class State(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether the object is needed and was requested: policies apply."""
+        """Whether the object was created and is not being deleted. Only then do policies apply."""
         return self in ACTIVE_STATES
 
     @property
     def is_ending(self) -> bool:
-        """Whether the object is being deleted: no new pods, no rescale, no policy."""
+        """Whether the object has to be deleted or is being deleted. Then the controller creates no pods, does not
+        rescale and applies no policies."""
         return self in ENDING_STATES
 
     @property

@@ -14,8 +14,8 @@ from windlass.model.gang import API_VERSION as GANG_API_VERSION
 def config_map(framework: Framework, ports: Mapping[str, int] | None = None) -> Json:
     """Return the ConfigMap of the current attempt (statement 5). It has no data.
 
-    `ports` are those of the tasks if pods share one network. They are stored so that a restarted controller finds
-    them.
+    `ports` maps each role to the port of its first task, if pods share one network. The ConfigMap stores it for a
+    restarted controller.
     """
     if framework.status is None:
         raise ValueError(f"Framework {framework.namespace}/{framework.name} has no status and no attempt yet")

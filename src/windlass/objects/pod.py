@@ -50,7 +50,7 @@ class PodFactory:
         self._framework = framework
         self._options = options
         self._features = requested_features(framework.metadata.annotations)
-        self._variables_of_peers = discovery.variables_of(framework, options.ports)
+        self._discovery_variables = discovery.variables_of(framework, options.ports)
         self._attempt = _attempt_of(framework)
         self._roles: dict[str, _Role] = {}
         self._owner = owner_reference(
@@ -74,16 +74,16 @@ class PodFactory:
 
     def _peer_variables(self, role: str, index: int) -> dict[str, str]:
         """Return the variables with peer information, for every container."""
-        variables = self._variables_of_peers(role, index)
+        variables = self._discovery_variables(role, index)
         if not self._features.uses_gang:
             return variables
         uid = self._attempt.config_map_uid or ""
         return {names.GANG_VARIABLE: names.gang_name(self._framework.name, uid), **variables}
 
-    def _spec(self, users: Any, role: str, index: int, variables: list[Json]) -> Any:
-        if not isinstance(users, dict):
-            return users
-        spec = _with_variables(users, variables)
+    def _spec(self, user_spec: Any, role: str, index: int, variables: list[Json]) -> Any:
+        if not isinstance(user_spec, dict):
+            return user_spec
+        spec = _with_variables(user_spec, variables)
         if self._features.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
             spec = _with_tensorflow_server(spec)
         if self._features.uses_dns_names:
@@ -101,10 +101,10 @@ class PodFactory:
             )
         return _Role(status, spec.task.pod, placeholders.find(spec.task.pod))
 
-    def _metadata(self, users: Any, identity: dict[str, str]) -> Json:
-        """Take labels, annotations and finalizers from the user's metadata; all other fields are set by us or the API
-        server."""
-        users = users if isinstance(users, dict) else {}
+    def _metadata(self, user_metadata: Any, identity: dict[str, str]) -> Json:
+        """Take labels, annotations and finalizers from the user's metadata. Windlass or the API server sets all other
+        fields."""
+        user_metadata = user_metadata if isinstance(user_metadata, dict) else {}
         labels = {
             names.FRAMEWORK_NAME: identity[names.FRAMEWORK_NAME],
             names.TASKROLE_NAME: identity[names.TASKROLE_NAME],
@@ -114,12 +114,12 @@ class PodFactory:
         metadata: Json = {
             "name": identity[names.POD_NAME],
             "namespace": identity[names.FRAMEWORK_NAMESPACE],
-            "labels": _merged(users.get("labels"), labels),
-            "annotations": _merged(users.get("annotations"), identity),
+            "labels": _merged(user_metadata.get("labels"), labels),
+            "annotations": _merged(user_metadata.get("annotations"), identity),
             "ownerReferences": [self._owner],
         }
-        if users.get("finalizers"):
-            metadata["finalizers"] = users["finalizers"]
+        if user_metadata.get("finalizers"):
+            metadata["finalizers"] = user_metadata["finalizers"]
         return metadata
 
 
@@ -139,11 +139,11 @@ def _task_of(role: TaskRoleStatus, index: int) -> TaskStatus:
     raise LookupError(f"the role {role.name} has no task {index} in its status")
 
 
-def _merged(users: Any, ours: dict[str, str]) -> Any:
-    """Merge both; our values win."""
-    if users is None:
-        return ours
-    return {**users, **ours} if isinstance(users, dict) else users
+def _merged(user_values: Any, own_values: dict[str, str]) -> Any:
+    """Merge labels or annotations; those of Windlass override those of the user."""
+    if user_values is None:
+        return own_values
+    return {**user_values, **own_values} if isinstance(user_values, dict) else user_values
 
 
 def _with_variables(spec: Json, variables: list[Json]) -> Json:
@@ -164,7 +164,7 @@ def _with_tensorflow_server(spec: Json) -> Json:
 
 
 def _with_dns_name(spec: Json, framework: str, role: str, index: int) -> Json:
-    """Set hostname and subdomain. On the node's network, the DNS policy must select the DNS of the cluster."""
+    """Set hostname and subdomain. A pod on the host network also needs a DNS policy to resolve names of Services."""
     hostname, subdomain = names.host_name(role, index), names.service_name(framework)
     changed = {**spec, "hostname": hostname, "subdomain": subdomain}
     if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):

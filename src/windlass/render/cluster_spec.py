@@ -19,7 +19,7 @@ VARIABLE = "CLUSTER_CONFIG"
 def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | None = None) -> str:
     """Return the addresses for a reader in `namespace`.
 
-    Tasks have the names of a Framework, or those of plain objects, which begin with `prefix`.
+    Task names are those of a Framework or, with `is_plain`, those of plain objects, which begin with `prefix`.
     """
     if is_plain:
         members = roles.peers_of(job, roles.roles_of(job, prefix=prefix))
@@ -31,7 +31,7 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
 
 
 def text(job: Job, members: Peers) -> str:
-    """Return the addresses by role, or by TensorFlow's name for it: a master is a chief."""
+    """Return the addresses by role. With TensorFlow, roles have its names, e.g. `chief` instead of `master`."""
     if job.runtime is Runtime.TENSORFLOW:
         variables = environment.variables_for_peers(job.runtime, members, job.name)
         return variables(next(iter(job.roles)), 0)[VARIABLE]

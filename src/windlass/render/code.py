@@ -39,7 +39,7 @@ def config_map_name(job: str) -> str:
 
 
 def with_code(spec: Json, code: Code | None) -> Json:
-    """Let the first container of a pod spec, which is that of the task, start in the code."""
+    """Make the first container of a pod spec, which is the task's container, start in the folder of the code."""
     match code:
         case None:
             return spec
@@ -79,7 +79,10 @@ def _with_main(spec: Json, fields: Json) -> Json:
 
 
 def _without_gpus(resources: Json) -> Json:
-    """Request as much as the task, which runs later, so that the QoS class of the pod does not change."""
+    """Return the CPU and memory of a task's resources.
+
+    The init container requests the same as the task, so that the QoS class of the pod does not change.
+    """
     found = {
         kind: {name: quantity for name, quantity in quantities.items() if name in ("cpu", "memory")}
         for kind, quantities in resources.items()

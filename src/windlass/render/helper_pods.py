@@ -1,6 +1,7 @@
-"""Pods that work for a job beside its tasks, e.g. the preflight: with its volumes, on nodes of its tasks.
+"""Pods of a job that are not tasks, e.g. the preflight check.
 
-They have neither the variables nor the GPUs of tasks.
+They have the volumes of the job and run on nodes where its tasks may run. They do not have the variables and GPUs of
+tasks.
 """
 
 import re
@@ -28,7 +29,7 @@ _SPECIAL_DOLLAR = re.compile(r"\$(?=[$(])")
 
 
 def metadata(job: Job, name: str, namespace: str = "") -> Json:
-    """Return the metadata of an object of a job. `namespace` is for a job that names none."""
+    """Return the metadata of an object of a job. `namespace` is used if the job has none."""
     namespace = job.namespace or namespace
     labels = {**job.labels, names.JOB_LABEL: job.name}
     return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels}
@@ -42,7 +43,7 @@ def leading_role(job: Job) -> Role:
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
-    """Return a pod spec without containers, which need `mounts`."""
+    """Return a pod spec without containers. The containers need the mounts that `mounts` returns."""
     spec: Json = pods.template(job, leading_role(job), None, share, has_mounts=False).get("spec") or {}
     nodes = (spec.get("affinity") or {}).get("nodeAffinity")
     return {
@@ -55,10 +56,10 @@ def pod_spec(job: Job, share: Share | None) -> Json:
     }
 
 
-def mounts(job: Job, share: Share | None, *, are_written: bool = False) -> list[Json]:
-    """Return the mounts of the job's volumes. `are_written`: also of those that tasks only read."""
+def mounts(job: Job, share: Share | None, *, are_writable: bool = False) -> list[Json]:
+    """Return the mounts of the job's volumes. `are_writable`: all are writable, also if tasks mount them read-only."""
     found = volumes.own_mounts(job, share)
-    if not are_written:
+    if not are_writable:
         return found
     return [{key: value for key, value in mount.items() if key != "readOnly"} for mount in found]
 

@@ -48,7 +48,7 @@ class SourceMap(msgspec.Struct, frozen=True):
     """Path in the job file by path in the Framework."""
 
     def in_job_file(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Return the diagnostic with its path in the job file, and its fix only where both paths name one field."""
+        """Return the diagnostic with its path in the job file, and its fix only if both paths name the same field."""
         path = diagnostic.path
         while path and path not in self.origins:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
@@ -59,7 +59,7 @@ class SourceMap(msgspec.Struct, frozen=True):
 
 
 def source_map(framework: Json, job: tree.Mapping, path: str) -> SourceMap:
-    """Return the map of a rendered Framework. `path` is that of the job in its document."""
+    """Return the map of a rendered Framework. `path` is the path of the job in its document."""
     origins: dict[str, str] = {}
 
     def node(value: Any, keys: Keys, at: str) -> tree.Node:
@@ -80,7 +80,7 @@ def source_map(framework: Json, job: tree.Mapping, path: str) -> SourceMap:
         return tree.Scalar(value, origin.line, origin.column)
 
     root = node(framework, (), "")
-    assert isinstance(root, tree.Mapping)  # noqa: S101 — a Framework is one
+    assert isinstance(root, tree.Mapping)  # noqa: S101 — a Framework is a mapping
     return SourceMap(root, origins)
 
 

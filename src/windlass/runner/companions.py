@@ -1,4 +1,7 @@
-"""Forward local ports to the companions of a run while it lasts. They do not affect the results of jobs."""
+"""Forward local ports to the companions of a run while it lasts.
+
+Companions do not affect the results of jobs.
+"""
 
 import asyncio
 import webbrowser
@@ -31,7 +34,7 @@ class Companions:
         self._report = report
         self._options = options
         self._urls: dict[CompanionRef, str] = {}
-        self._decided: dict[CompanionRef, asyncio.Event] = {}
+        self._ready_or_failed: dict[CompanionRef, asyncio.Event] = {}
         """Set when a companion is ready or has failed."""
         self._tasks: dict[CompanionRef, asyncio.Task[None]] = {}
         """A task ends when its companion fails; the others end when they are cancelled."""
@@ -39,7 +42,7 @@ class Companions:
     def open(self, companions: Iterable[CompanionRef]) -> None:
         """Forward a port to each companion as soon as it is ready."""
         for each in companions:
-            self._decided[each] = asyncio.Event()
+            self._ready_or_failed[each] = asyncio.Event()
             self._tasks[each] = asyncio.create_task(self._forward_reporting_errors(each))
 
     @property
@@ -51,13 +54,13 @@ class Companions:
         """URLs of the active companions. Empty for one that is not ready yet."""
         return {each.name: self._urls.get(each, "") for each in self._active}
 
-    async def wait_until_decided(self) -> None:
+    async def wait_until_ready_or_failed(self) -> None:
         """Wait until each companion is ready or has failed."""
-        for decided in self._decided.values():
+        for decided in self._ready_or_failed.values():
             await decided.wait()
 
     async def wait_until_all_failed(self, *, only_kept: bool = False) -> None:
-        """Wait until all companions have failed. `only_kept`: those that a run stays open for."""
+        """Wait until all companions have failed. `only_kept`: only those that keep a run open after its jobs."""
         tasks = [task for each, task in self._tasks.items() if each.is_kept or not only_kept]
         if tasks:
             await asyncio.wait(tasks)
@@ -75,11 +78,11 @@ class Companions:
         try:
             await self._forward(ref)
         except (ClientError, ApiError) as error:
-            # The message includes the last lines of its log.
+            # The message includes the last lines of the companion's log.
             for line in str(error).splitlines():
                 self._report(Line(Topic.COMPANION, reports.now(), ref.name, "Failed", line))
         finally:
-            self._decided[ref].set()
+            self._ready_or_failed[ref].set()
 
     async def _forward(self, ref: CompanionRef) -> None:
         # Imported here: few runs have companions.
@@ -97,7 +100,7 @@ class Companions:
         async with forwarding as forward:
             url = self._urls[ref] = forward.url
             self._report(Opened(Topic.COMPANION, reports.now(), ref.name, "Ready", f"ready at {url}", url))
-            self._decided[ref].set()
+            self._ready_or_failed[ref].set()
             if options.opens_browser:
                 await open_browser(url, note)
             if ref.companion is Companion.TENSORBOARD:

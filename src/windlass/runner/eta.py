@@ -14,7 +14,7 @@ from windlass.wire import progress
 from windlass.wire.progress import Progress
 
 VARIABLE = "WINDLASS_PROGRESS"
-_SAMPLES = 20
+_MAX_SAMPLES = 20
 MAX_REMAINING_SECONDS = 10 * 365 * 86400.0
 """Longer estimates are not shown."""
 
@@ -23,7 +23,7 @@ class Pace:
     """The pace of one task, from its last steps."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[datetime, int]] = deque(maxlen=_SAMPLES)
+        self._samples: deque[tuple[datetime, int]] = deque(maxlen=_MAX_SAMPLES)
 
     def remaining(self, found: Progress, now: datetime) -> float | None:
         """Return the estimated remaining seconds, or None if they are not known."""
@@ -41,7 +41,7 @@ class Pace:
 
 
 def progress_file(pod: Pod, folder: PodDirectory) -> Path | None:
-    """Return the path of a pod's progress file on this machine, if it is in a volume of this machine."""
+    """Return the path of a pod's progress file on this machine, if it is in a volume on this machine."""
     for container in pod.spec.containers:
         for variable in container.env:
             if variable.name == VARIABLE and variable.value:

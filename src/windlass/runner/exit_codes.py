@@ -11,7 +11,7 @@ FAILED = 1
 USAGE = 2
 """The command line or a file is invalid; nothing was done."""
 TIMED_OUT = 124
-"""Timeout: the API server cannot be reached, or --timeout is over."""
+"""Timeout: the API server cannot be reached, or --timeout has expired."""
 OTHER_CODE = 125
 """The job failed with a code outside 1 to 255, which an exit code cannot represent."""
 INTERRUPTED = 130

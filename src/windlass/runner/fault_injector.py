@@ -32,7 +32,7 @@ JobKey = tuple[str, str]
 
 
 class PodFault(msgspec.Struct, frozen=True):
-    """A fault for one pod, injected `injection.seconds` after the pod has started. A delay precedes the start."""
+    """A fault for one pod, injected `injection.seconds` after the pod has started. A delay postpones the start."""
 
     injection: Injection
     job: JobKey
@@ -54,13 +54,13 @@ class PodFault(msgspec.Struct, frozen=True):
 
 
 class FaultTargets:
-    """Selects the faults of each pod. Tracks the first pod of each task and the running pods for that."""
+    """Selects the faults of each pod. To do so, it tracks the first pod of each task and the running pods."""
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
         self._first_pods: dict[tuple[JobKey, Task], str] = {}
         self._running: set[str] = set()
-        """UIDs of pods that were observed to run."""
+        """UIDs of pods that were observed in the phase Running."""
 
     def delays(self, pod: Pod) -> tuple[PodFault, ...]:
         """Return the delays of a pod that is about to start."""
@@ -117,7 +117,7 @@ class Injector:
         self._transport = transport
         self._report = report
         self._prefixes = prefixes
-        self._done: set[Injection] = set()
+        self._injected: set[Injection] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._deletions: set[asyncio.Task[None]] = set()
         self._is_stopped = False
@@ -145,7 +145,7 @@ class Injector:
         """Stop after the jobs have ended, and report the faults that were not injected."""
         await self.stop()
         for injection in dict.fromkeys(self._injections):
-            if injection not in self._done:
+            if injection not in self._injected:
                 message = f"not injected: {injection}: the task ended before, or never ran"
                 self._report(Line(Topic.NOTE, reports.now(), injection.task, "NotInjected", message))
 
@@ -177,7 +177,7 @@ class Injector:
         self._report_injected(fault)
 
     def _report_injected(self, fault: PodFault) -> None:
-        self._done.add(fault.injection)
+        self._injected.add(fault.injection)
         self._report(
             Line(Topic.NOTE, reports.now(), self._name_of(fault), "Injected", f"injected: {fault.text}")
         )

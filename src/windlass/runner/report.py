@@ -71,7 +71,7 @@ class Source(StrEnum):
     FILE = "file"
 
 
-class Advance(msgspec.Struct, frozen=True):
+class ProgressLine(msgspec.Struct, frozen=True):
     """Progress that a task reported."""
 
     event: Topic
@@ -103,7 +103,7 @@ class Verdict(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-Reported = Line | LogLine | Advance | Verdict
+Reported = Line | LogLine | ProgressLine | Verdict
 
 
 class Reporter(Protocol):
@@ -154,7 +154,7 @@ class LineSelector:
     def __init__(self, jobs: Sequence[Manifest], companions: Sequence[CompanionRef] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
         self._companions = companions
-        # The completion of the only job is its last line.
+        # If there is only one job, the verdict reports its completion.
         self._skipped_reasons = (_COMPLETED,) if len(jobs) == 1 else ()
         self._stages: dict[str, str] = {}
         self._waiting_messages: dict[tuple[str, str], str] = {}
@@ -185,7 +185,7 @@ class LineSelector:
             yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "deleted")
 
     def event_lines(self, event: Event, now: datetime) -> Iterator[Line]:
-        """Yield lines about events of Frameworks, and about warnings. Other changes of pods are read from the pods."""
+        """Yield lines about events of Frameworks, and about warnings. `pod_lines` yields the other changes of pods."""
         involved = event.involved_object
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._skipped_reasons or not (is_ours or event.type == _WARNING):

@@ -1,6 +1,6 @@
 """Run jobs from the start of a cluster to the exit code.
 
-The cluster belongs to the run and ends with it, or it is that of a daemon and stays.
+The run either starts its own cluster, which ends with it, or uses the cluster of a daemon, which keeps running.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ async def run(plan: SubmitPlan, options: RunOptions, data: Path, reporter: Repor
 async def run_on_daemon(
     plan: SubmitPlan, options: RunOptions, data: Path, record: Record, reporter: Reporter
 ) -> int:
-    """Run on the cluster of a daemon, which goes on when this returns the exit code."""
+    """Run on the cluster of a daemon, which keeps running when this returns the exit code."""
     from windlass.runner.session import RunCluster
 
     interrupts = _listen(reporter)

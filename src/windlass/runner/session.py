@@ -104,7 +104,7 @@ class Session:
     async def _run(self) -> list[Verdict]:
         await _create_definitions(self._transport, self._plan)
         controller = None if self._cluster.has_controller else self._start(self._run_controller())
-        for task in self._watcher.watch_tasks():
+        for task in self._watcher.watch_coroutines():
             self._start(task)
         await _submit(
             self._transport,
@@ -134,15 +134,15 @@ class Session:
 
     async def _wait(self) -> None:
         watcher = self._watcher
-        if not await self._wait_for_any(watcher.were_noticed, seconds=NOTICE_SECONDS):
+        if not await self._wait_for_any(watcher.all_have_status, seconds=NOTICE_SECONDS):
             message = f"the controller did not notice the Framework within {NOTICE_SECONDS:g} s"
             raise ClusterFailedError(message)
-        await self._wait_for_any(watcher.are_over, self._interrupts.stop)
-        if not watcher.are_over.is_set():
+        await self._wait_for_any(watcher.all_are_over, self._interrupts.stop)
+        if not watcher.all_are_over.is_set():
             for watched in watcher.jobs.values():
                 if not watched.is_over:
                     await self._stop_job(watched)
-            await self._wait_for_any(watcher.are_over)
+            await self._wait_for_any(watcher.all_are_over)
         self._interrupts.can_be_graceful = False
 
     async def _stay_open(self, verdicts: Sequence[Verdict]) -> None:
@@ -223,7 +223,7 @@ async def run_companions(
                 # No controller runs, but a notebook may list Frameworks.
                 await _create_definitions(transport, plan)
                 await _submit(transport, plan, companions, reporter.report, is_ephemeral=cluster.is_ephemeral)
-                await companions.wait_until_decided()
+                await companions.wait_until_ready_or_failed()
                 if cluster.is_ephemeral:
                     interrupts.without_timeout.set()
                     await companions.wait_until_all_failed()

@@ -38,7 +38,7 @@ def of_job(framework: Framework | None, name: str, now: datetime, *, was_interru
 
 
 def of_all(name: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
-    """Return the result of several jobs: that of the first in the file that did not succeed."""
+    """Return the result of several jobs. Its exit code is that of the first job in the file that did not succeed."""
     failed = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
     message = f"{len(verdicts) - len(failed)} of {len(verdicts)} jobs succeeded"
     if failed:
@@ -47,7 +47,7 @@ def of_all(name: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
 
 
 def with_companions(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
-    """Return the line after the jobs of a run that stays open for companions, which are URLs by name."""
+    """Return the line for a run that stays open for companions after its jobs. `companions` maps names to URLs."""
     result = "succeeded" if all(verdict.exit == exit_codes.SUCCESS for verdict in verdicts) else "failed"
     if len(verdicts) > 1:
         result = "jobs ended"
@@ -103,7 +103,7 @@ def _find_task(status: FrameworkStatus, trigger: CompletionTrigger) -> TaskStatu
 
 
 def _attempt(framework: Framework, status: FrameworkStatus) -> str:
-    """Return which attempt failed, for a job with retries."""
+    """Return the number of the failed attempt as text. Empty for a job without retries."""
     retried, limit = status.retry_policy_status, framework.spec.retry_policy.max_retry_count
     are_all_counted = retried.total_retried_count == retried.accountable_retried_count
     if limit > 0 and are_all_counted:

@@ -25,7 +25,17 @@ from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.render.manifest import Manifest
 from windlass.runner import eta, usage
-from windlass.runner.report import Advance, Event, Line, LineSelector, LogLine, Reporter, Source, Topic, now
+from windlass.runner.report import (
+    Event,
+    Line,
+    LineSelector,
+    LogLine,
+    ProgressLine,
+    Reporter,
+    Source,
+    Topic,
+    now,
+)
 from windlass.wire import codec, progress
 from windlass.wire.progress import Progress
 
@@ -57,11 +67,11 @@ class Watcher:
         self, plan: SubmitPlan, transport: Transport, reporter: Reporter, data: Path, *, reads_logs: bool
     ) -> None:
         self.jobs = {job.key: WatchedJob(job) for job in plan.jobs}
-        self.were_noticed = asyncio.Event()
-        """Set when the controller has noticed all jobs."""
-        self.are_over = asyncio.Event()
+        self.all_have_status = asyncio.Event()
+        """Set when every job has a status or is over."""
+        self.all_are_over = asyncio.Event()
         self.on_pod: Callable[[Pod], None] = _ignore
-        """Also called for each observed pod."""
+        """Additional callback for each observed pod."""
         self._transport = transport
         self._reporter = reporter
         self._data = data
@@ -73,7 +83,7 @@ class Watcher:
         self._progress_files: dict[Path, Pod] = {}
         """Progress files of pods that still run."""
 
-    def watch_tasks(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def watch_coroutines(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Yield the coroutines that watch. They run until they are cancelled."""
         for group in dict.fromkeys(watched.job.group for watched in self.jobs.values()):
             yield self._watch(frameworks(group), self._on_framework, self._on_deleted_framework)
@@ -128,9 +138,9 @@ class Watcher:
             self._reporter.update_status(watched.job, framework)
         watched.is_over |= is_deleted
         if all(each.framework is not None or each.is_over for each in self.jobs.values()):
-            self.were_noticed.set()
+            self.all_have_status.set()
         if all(each.is_over for each in self.jobs.values()):
-            self.are_over.set()
+            self.all_are_over.set()
 
     def _on_deleted_framework(self, body: msgspec.Raw) -> None:
         self._on_framework(body, is_deleted=True)
@@ -186,7 +196,7 @@ class Watcher:
         found = progress.parse_line(line)
         self._reporter.report(LogLine(Topic.LOG, now(), self._lines.name_of(pod), container, line))
         if found is not None:
-            self._advance(pod, found, Source.LOG)
+            self._report_progress(pod, found, Source.LOG)
 
     async def _poll_files(self) -> None:
         while True:
@@ -195,15 +205,15 @@ class Watcher:
 
     def _read_files(self) -> None:
         for file, found in self._files.changes(tuple(self._progress_files)):
-            self._advance(self._progress_files[file], found, Source.FILE)
+            self._report_progress(self._progress_files[file], found, Source.FILE)
         self._progress_files = {file: pod for file, pod in self._progress_files.items() if not pod.is_over}
 
-    def _advance(self, pod: Pod, found: Progress, source: Source) -> None:
+    def _report_progress(self, pod: Pod, found: Progress, source: Source) -> None:
         time = now()
         remaining = self._paces.setdefault(pod.metadata.uid, eta.Pace()).remaining(found, time)
         name = self._lines.name_of(pod)
         self._reporter.report(
-            Advance(Topic.PROGRESS, time, name, found.step, found.total, found.values, source, remaining)
+            ProgressLine(Topic.PROGRESS, time, name, found.step, found.total, found.values, source, remaining)
         )
 
     async def _poll_usage(self) -> None:

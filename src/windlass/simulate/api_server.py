@@ -59,7 +59,7 @@ class ApiServer:
         self.config_maps: dict[tuple[str, str], ConfigMapView] = {}
         self.pods: dict[tuple[str, str], PodView] = {}
         self.services: dict[tuple[str, str], str] = {}
-        """The UIDs of their owners."""
+        """UID of the owner of each Service, by namespace and name."""
         self._finalized: set[str] = set()
         """UIDs of objects that are removed after their dependents."""
         self._uids: dict[str, ObjectView | Framework] = {}
@@ -191,7 +191,7 @@ class ApiServer:
         return found if isinstance(found, PodView) else None
 
     def delete_pod(self, namespace: str, name: str, uid: str, *, force: bool = False) -> PodView | None:
-        """Return the pod as it is now, or None if it is removed."""
+        """Delete a pod. Return the terminating pod, or None if it does not exist any more."""
         current = self.pods.get((namespace, name))
         if current is None or current.uid != uid:
             return None
@@ -276,8 +276,8 @@ class ApiServer:
             self._delete_as_collector(found)
 
     def _remove_finalized(self, found: ObjectView | Framework) -> None:
-        """Remove the object by its name: a server does not compare the UID here, so it also removes a new object of the
-        same name."""
+        """Remove the object by its name. Like a real API server, do not compare the UID of a ConfigMap: a new
+        ConfigMap of the same name is removed too."""
         current: ObjectView | Framework | None
         match found:
             case ConfigMapView():

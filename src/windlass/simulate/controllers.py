@@ -1,4 +1,4 @@
-"""A controller in the Simulation: the real cache, queue and executor, and a port whose requests take time and fail.
+"""A controller in the Simulation: the real cache, queue and executor, and a port whose requests take time and may fail.
 
 A pass is a coroutine that runs until it awaits a request. The request arrives at the API server after a delay, and its
 answer resumes the pass after another delay. A crash drops the passes; requests that they have sent still arrive.
@@ -38,10 +38,10 @@ from windlass.simulate.virtual_time import Timeline, VirtualClock
 T = TypeVar("T")
 
 CHECK_EVERY = 10
-"""Every tenth decision is made again on the stored status, and compared."""
+"""Every tenth decision is repeated with the stored status, and both are compared."""
 MAX_LIST_SEC = 0.3
 MAX_REQUEST_SEC = 2.0
-"""A new leader starts later than that, as the lease ensures in the real controller."""
+"""Maximum duration of a request. A new leader starts later than that, as the lease ensures in the real controller."""
 
 
 _Lists = tuple[tuple[Mapping[Any, Any], Callable[[Any, str], set[FrameworkKey]]], ...]
@@ -281,7 +281,7 @@ class SimulatedController:
         self._silent_until[watch] = self._timeline.now + timedelta(seconds=lasts)
 
     def lead(self) -> None:
-        """Start to lead after listing everything: the watches may lag behind the last leader."""
+        """Become the leader after a relist, because the watches may not have delivered the last leader's writes yet."""
         self.relist(self._start_leading)
 
     def _start_leading(self) -> None:
@@ -385,11 +385,11 @@ class SimulatedController:
         return None
 
     def _invariants_of_leader(self) -> RequestInvariants | None:
-        """Return None after a crash: the last requests are not checked."""
+        """Return the invariants of requests; None after a crash, because the last requests are not checked."""
         return self._request_invariants if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
-        """Require that deciding again, on the stored or the deferred status, yields the same."""
+        """Require that a second decision, with the stored or the deferred status, yields the same result."""
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return

@@ -32,11 +32,11 @@ class Invariants:
         self._server = server
         self._kubelets = kubelets
         self._stored: dict[str, FrameworkStatus] = {}
-        """By Framework UID; kept after a deletion, because a last pod may still be created."""
+        """Last stored statuses by Framework UID. Kept after a deletion, because a pod may still be created."""
         self._task_of: dict[str, str] = {}
         """The UID of the task instance that a pod was created for, by pod UID."""
         self.is_request_late = False
-        """Whether the current request is of a crashed controller: the stored status may not intend it any more."""
+        """Whether a crashed controller sent the current request. The stored status may not require it any more."""
         server.on_status_stored.append(self._on_status_stored)
         server.on_pod_created.append(self._on_pod_created)
         kubelets.on_start.append(self._on_start)
@@ -48,7 +48,7 @@ class Invariants:
         require(not duplicates, f"{instance} runs twice: as {uid} and as {duplicates}")
 
     def _on_pod_created(self, pod: PodView) -> None:
-        """Require that the stored status intends the pod."""
+        """Require that the pod belongs to a pending attempt of a task in the stored status."""
         if not pod.metadata.annotations.framework_uid:
             return
         self._task_of[pod.uid] = pod.metadata.annotations.task_uid
@@ -128,7 +128,7 @@ class Invariants:
                     )
 
     def check_end(self) -> None:
-        """Require that everything has ended and no object is left."""
+        """Require that all containers have ended and that only kept objects of completed Frameworks remain."""
         require(not self._kubelets.is_anything_running, "containers are still running")
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
@@ -220,7 +220,7 @@ class RequestInvariants:
         )
 
     def check_config_map_deletion(self, config_map: ConfigMapView) -> None:
-        """Require that its pods are deleted and its attempt is over."""
+        """Require that the pods of the ConfigMap are deleted and its attempt is over."""
         owner = config_map.controller
         framework = self._framework("" if owner is None else owner.uid)
         left = [pod.name for pod in self._server.dependents_of(config_map.uid)]
@@ -234,7 +234,7 @@ class RequestInvariants:
             require(not is_in_use, f"ConfigMap {config_map.uid} is deleted while its attempt is active")
 
     def check_framework_deletion(self, framework: Framework) -> None:
-        """Require that its TTL has expired (statement 45, A4)."""
+        """Require that the TTL of the Framework has expired (statement 45, A4)."""
         current = self._framework(framework.uid)
         if current is None or current.status is None:
             return

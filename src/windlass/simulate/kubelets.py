@@ -79,7 +79,7 @@ class Kubelets:
                 self._server.delete_pod(pod.metadata.namespace, pod.name, pod.uid)
 
     def _schedule(self, pod: PodView) -> None:
-        # The node is drawn from the seed. A lost node starts pods when it is back.
+        # The random generator chooses the node. A lost node starts pods when it is back.
         node = f"node-{self._random.randrange(NODES)}"
         uid = pod.uid
         self._timeline.after(self._between(0.01, 0.2), lambda: self._bind(uid, node))

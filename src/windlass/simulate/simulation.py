@@ -1,4 +1,4 @@
-"""Simulates a scenario: controllers, API server, kubelets and users, on a virtual clock and one seed."""
+"""Simulates a scenario: controllers, API server, kubelets and users, with a virtual clock and one random seed."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -129,7 +129,7 @@ class Simulation:
             controller.relist()
 
     def _check_if_finished(self) -> None:
-        """Check now and then: at every step it would be the most expensive part."""
+        """Check periodically: a check after every step would take most of the time."""
         self._is_finished = self._has_settled()
         self.timeline.after(max(1.0, len(self.scenario.submissions) / 100), self._check_if_finished)
 
@@ -310,7 +310,7 @@ class Simulation:
             self.timeline.after(self._random.uniform(TAKEOVER_SEC, 20), lambda: self._elect(successor))
 
     def _change_leader(self) -> None:
-        """Let the leader lose its lease, which ends its session; the standby takes over."""
+        """Make the leader lose its lease, so that it ends. The next replica becomes the leader."""
         leader = self._end_leader()
         if leader is not None:
             successor = (leader + 1) % len(self.controllers)

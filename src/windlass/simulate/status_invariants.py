@@ -1,4 +1,4 @@
-"""Invariants of stored statuses: they match what happened, and follow from the spec.
+"""Invariants of stored statuses: they match the events of the simulation and the spec.
 
 The rules are written independently of the code that they check.
 """
@@ -27,7 +27,7 @@ class StatusInvariants:
         self._pods: dict[str, PodView] = {}
         """Pods as they were created, by UID."""
         self._stored_addresses: set[tuple[str, str]] = set()
-        """UIDs of pods with the addresses that were stored in a status."""
+        """UIDs and addresses of pods that were stored in a status."""
         server.on_gang_published.append(self._check_published_addresses)
         server.on_pod_created.append(self._record_pod)
         server.on_status_stored.append(self._check)
@@ -231,7 +231,10 @@ def _check_no_retry_left(framework: Framework, new: FrameworkStatus) -> None:
 def _check_delay(
     framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus, now: datetime
 ) -> None:
-    """Require that a stored delay has passed, unless Stop or a deadline ended it (statements 27, 28)."""
+    """Require that a retry does not start before the stored delay is over (statements 27, 28).
+
+    Stop and an active deadline may shorten the delay.
+    """
     if old is None or new.attempt_status.id == old.attempt_status.id:
         return
     delay, ended = old.retry_policy_status.retry_delay_sec, old.attempt_status.completion_time

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 
 class VirtualClock:
-    """The clocks that the controller uses, on a timeline."""
+    """The wall clock and the monotonic clock of the controller, driven by a timeline."""
 
     def __init__(self, timeline: "Timeline") -> None:
         self._timeline = timeline
@@ -19,7 +19,7 @@ class VirtualClock:
         return (self._timeline.now - self._start).total_seconds()
 
     def time_of(self, monotonic: float) -> datetime:
-        """Return the time of a monotonic time; now if it has passed."""
+        """Convert a monotonic time to a datetime; now if the time has passed."""
         # One microsecond more, because the float may be rounded down.
         seconds = max(monotonic - self.monotonic(), 0)
         return self._timeline.now + timedelta(seconds=seconds, microseconds=1)

@@ -1,7 +1,7 @@
 """Encode and decode the model as JSON. The controller does this for every watch event and status update.
 
-It is fast and strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses files
-of users, and reports positions.
+Decoding is fast and strict, except that null lists and maps are accepted, because Go writes them. `yaml.parse` parses
+files of users and reports positions.
 """
 
 import base64
@@ -29,7 +29,7 @@ SHOWN_LENGTH = 80
 _GZIP = 31
 """zlib's `wbits` for the largest window with a gzip header."""
 _DEPTH_OF_CONDITIONS = 4
-"""The Framework, its status, the list, a condition."""
+"""Nesting depth of a condition: the Framework, its status, the list, the condition."""
 _COMPRESSION_LEVEL = 4
 """Half the time of zlib's default level, with a result that is 4 % larger."""
 _COMPRESSED = "Framework's compressed task role statuses"
@@ -205,7 +205,7 @@ class InvalidFramework(msgspec.Struct, frozen=True):
 
 
 def read_framework(data: Data) -> Framework | InvalidFramework:
-    """Decode a Framework, or what is readable of it. Raise `DecodeError` only if it has no name.
+    """Decode a Framework, or its readable part. Raise `DecodeError` only if it has no name.
 
     A status without `attemptStatus` has only conditions from before the first attempt, and counts as absent.
     """

@@ -1,4 +1,4 @@
-"""Log lines with complete objects, written before history is lost (statement 49)."""
+"""Log lines with complete objects, written before an object or its status is deleted or reset (statement 49)."""
 
 from enum import StrEnum
 
@@ -30,7 +30,7 @@ _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json | bytes) -> str:
     """Return a line with the message, the trigger, the mark and the object as JSON."""
-    # A mark in the message would be found first.
+    # Log collectors would find a mark in the message first.
     text = " ".join(message.splitlines()).replace(MARK, " ObjectSnapshot ")
     return f"{text}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_SEPARATORS)}"
 

@@ -31,7 +31,7 @@ _IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
 
 def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
-    """Return the patch of a stored Framework to a new status."""
+    """Return the patch that changes the status of a stored Framework to `status`."""
     if framework.status is None:
         return full_status_patch(framework, status, compress=compress)
     stored = codec.compress_status(status) if compress else status

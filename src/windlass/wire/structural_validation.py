@@ -1,6 +1,6 @@
 """Structural validation of a tree against a model type: fields, types, limits, choices.
 
-Field names and limits come from the `msgspec` structs. Rules between fields are elsewhere.
+Field names and limits come from the `msgspec` structs. Other modules check rules that concern several fields.
 """
 
 import functools

@@ -29,7 +29,7 @@ from windlass.model.status import (
     TaskStatus,
 )
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Advance, Line, LogLine, Source, Topic
+from windlass.runner.report import Line, LogLine, ProgressLine, Source, Topic
 from windlass.runner.usage import Usage
 from windlass.wire.progress import Progress
 
@@ -148,7 +148,9 @@ def test_last_log_line_is_shown(lines: list[str], expected: str) -> None:
 def test_progress_is_shown() -> None:
     found = board(RUNNING)
     found.add_log_line(log("windlass progress 3/10 loss=0.5"))
-    found.update_progress(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
+    found.update_progress(
+        ProgressLine(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0)
+    )
     (row, _) = rows(found)
     assert (row.progress, row.remaining, row.line) == (Progress(3, 10, {"loss": "0.5"}), 7.0, "loss=0.5")
 
@@ -163,7 +165,7 @@ AGAIN = {
 def test_new_attempt_keeps_only_the_last_log_line(again: Framework) -> None:
     found = board(RUNNING)
     found.add_log_line(log("last words"))
-    found.update_progress(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
+    found.update_progress(ProgressLine(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
     found.update_status(job(), again)
     (row, _) = rows(found)
     assert (row.progress, row.line) == (None, "last words")

@@ -12,15 +12,17 @@ import pytest
 from windlass.cli.terminal import output
 from windlass.cli.terminal.output import Output, Style
 from windlass.runner.interrupts import Interrupts
-from windlass.runner.report import Advance, Line, LogLine, Opened, Reported, Source, Topic
+from windlass.runner.report import Line, LogLine, Opened, ProgressLine, Reported, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
 
 
-def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more: Any) -> Advance:
+def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more: Any) -> ProgressLine:
     at = NOW + timedelta(seconds=seconds)
-    return Advance(Topic.PROGRESS, at, "ps-0", step, more.pop("total", 100), {"loss": "0.5"}, source, **more)
+    return ProgressLine(
+        Topic.PROGRESS, at, "ps-0", step, more.pop("total", 100), {"loss": "0.5"}, source, **more
+    )
 
 
 # Format
@@ -164,7 +166,7 @@ PROGRESS = {
 
 
 @pytest.mark.parametrize(("style", "said", "steps"), PROGRESS.values(), ids=PROGRESS.keys())
-def test_progress_lines_are_limited(style: Style, said: list[Advance], steps: list[int]) -> None:
+def test_progress_lines_are_limited(style: Style, said: list[ProgressLine], steps: list[int]) -> None:
     stream = io.BytesIO()
     lines = Output(stream, style)
     for each in said:

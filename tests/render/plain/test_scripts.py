@@ -11,7 +11,7 @@ from windlass.discovery import environment
 from windlass.discovery.peers import Address, Peers
 from windlass.model.feature_annotations import Runtime
 from windlass.render.plain import scripts
-from windlass.render.plain.scripts import POD_VARIABLE, Counted
+from windlass.render.plain.scripts import POD_VARIABLE, IndexSource
 
 NAMES = [
     "ps",
@@ -36,14 +36,14 @@ def exported(script: str, given_variables: dict[str, str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name not in OF_THE_SHELL | set(given_variables)}
 
 
-def situation(counted: Counted, index: int) -> dict[str, str]:
+def situation(index_source: IndexSource, index: int) -> dict[str, str]:
     """Return the variables that Kubernetes sets for a task."""
-    match counted:
-        case Counted.ALONE:
+    match index_source:
+        case IndexSource.SINGLE_TASK:
             return {}
-        case Counted.BY_KUBERNETES:
+        case IndexSource.COMPLETION_INDEX:
             return {"JOB_COMPLETION_INDEX": str(index)}
-        case Counted.BY_NAME:
+        case IndexSource.POD_NAME:
             return {POD_VARIABLE: f"a-7-b2-{index}"}
 
 
@@ -66,16 +66,20 @@ def clusters(draw: st.DrawFn) -> Peers:
 def test_script_sets_variables_of_discovery(runtime: Runtime, peers: Peers, data: st.DataObject) -> None:
     variables = environment.variables_for_peers(runtime, peers, "digits")
     for role, addresses in peers.roles.items():
-        alone = (Counted.ALONE,) if len(addresses) == 1 else ()
-        counted = data.draw(st.sampled_from([Counted.BY_KUBERNETES, Counted.BY_NAME, *alone]))
-        script = scripts.script(variables, role, counted)
+        alone = (IndexSource.SINGLE_TASK,) if len(addresses) == 1 else ()
+        index_source = data.draw(
+            st.sampled_from([IndexSource.COMPLETION_INDEX, IndexSource.POD_NAME, *alone])
+        )
+        script = scripts.script(variables, role, index_source)
         for index in {0, 1, 9, 10, len(addresses) - 1} & set(range(len(addresses))):
-            assert exported(script, situation(counted, index)) == variables(role, index)
+            assert exported(script, situation(index_source, index)) == variables(role, index)
 
 
 def test_variables_of_role_are_not_overridden() -> None:
     variables = environment.variables_for_peers(Runtime.PLAIN, Peers({"a": (Address("h", 1),)}), "")
-    script = scripts.script(variables, "a", Counted.ALONE, {"JOB_NAME"}, ['export X="${TASK_INDEX}"'])
+    script = scripts.script(
+        variables, "a", IndexSource.SINGLE_TASK, {"JOB_NAME"}, ['export X="${TASK_INDEX}"']
+    )
     assert exported(script, {}) == {"A_HOSTS": "h:1", "TASK_INDEX": "0", "X": "0"}
 
 
@@ -95,10 +99,10 @@ def test_any_value_is_exported_unchanged(case: str, index: int) -> None:
     def variables(_role: str, task: int) -> dict[str, str]:
         return {"X": ODD[case](task)}
 
-    script = scripts.script(variables, "a", Counted.BY_KUBERNETES)
-    assert exported(script, situation(Counted.BY_KUBERNETES, index)) == variables("", index)
+    script = scripts.script(variables, "a", IndexSource.COMPLETION_INDEX)
+    assert exported(script, situation(IndexSource.COMPLETION_INDEX, index)) == variables("", index)
 
 
 def test_irregular_value_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot write a shell expression"):
-        scripts.script(lambda _, index: {"X": "x" * index}, "a", Counted.BY_NAME)
+        scripts.script(lambda _, index: {"X": "x" * index}, "a", IndexSource.POD_NAME)

@@ -143,14 +143,14 @@ def _run_in_foreground(options: DaemonOptions, descriptor: int | None) -> None:
         if descriptor is None:
             _print_address(record, options, is_new=True)
         else:
-            process.answer(descriptor, Answer(record))
+            process.send_answer(descriptor, Answer(record))
 
     try:
         daemon.serve(options, ready)
     except (CannotStartError, InUseError) as error:
         if descriptor is None:
             raise CommandError(str(error)) from error
-        process.answer(descriptor, Answer(error=str(error)))
+        process.send_answer(descriptor, Answer(error=str(error)))
         sys.exit(1)
 
 

@@ -17,7 +17,7 @@ from windlass.model.framework import Framework
 from windlass.model.states import OVER_STATES, State
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Advance, Line, LogLine, Topic
+from windlass.runner.report import Line, LogLine, ProgressLine, Topic
 from windlass.runner.usage import Usage
 
 MAX_LINE_LENGTH = 1000
@@ -86,7 +86,7 @@ class Board:
         if is_problem and row is not None and row.phase.is_starting:
             self._change(item.object, problem=terminal_text.printable(item.message[:MAX_LINE_LENGTH]))
 
-    def update_progress(self, item: Advance) -> None:
+    def update_progress(self, item: ProgressLine) -> None:
         values = terminal_text.printable(" ".join(f"{name}={value}" for name, value in item.values.items()))
         line = {"line": values} if values else {}
         self._change(item.object, progress=item.progress, remaining=item.remaining, **line)

@@ -20,7 +20,7 @@ from windlass.cli.terminal.live_board import REASONS_IN_TABLE, Board
 from windlass.cli.terminal.output import Style, Writer
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Advance, Line, LogLine, Reported, Topic, Verdict, now
+from windlass.runner.report import Line, LogLine, ProgressLine, Reported, Topic, Verdict, now
 from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
@@ -122,7 +122,7 @@ class Screen:
         match item:
             case LogLine():
                 self._board.add_log_line(item)
-            case Advance():
+            case ProgressLine():
                 self._board.update_progress(item)
             case Verdict():
                 self._verdicts.append(self._format(item, is_bad=item.exit != 0))

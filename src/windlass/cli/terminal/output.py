@@ -13,7 +13,7 @@ import msgspec
 from windlass.cli.terminal import colours, live_view
 from windlass.model.framework import Framework
 from windlass.render.manifest import Manifest
-from windlass.runner.report import Advance, LogLine, Reported, Source
+from windlass.runner.report import LogLine, ProgressLine, Reported, Source
 from windlass.runner.usage import Usage
 
 MAX_PENDING = 1000
@@ -50,12 +50,12 @@ def format_line(item: Reported, style: Style) -> bytes:
         end = "" if colour is None else colours.RESET
         label = colours.colour(f"{name} |", colour)
         return f"{label} {item.line}{end}\n".encode("utf-8", "surrogateescape")
-    message = _progress_text(item) if isinstance(item, Advance) else item.message.partition(_PATTERN)[0]
+    message = _progress_text(item) if isinstance(item, ProgressLine) else item.message.partition(_PATTERN)[0]
     line = f"{_clock(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
 
 
-def _progress_text(item: Advance) -> str:
+def _progress_text(item: ProgressLine) -> str:
     done = f"has done {item.step} of {item.total} steps" if item.total else f"has done {item.step} steps"
     remaining = f"about {live_view.clock(item.remaining)} left" if item.remaining else ""
     values = " ".join(f"{name}={value}" for name, value in item.values.items())
@@ -153,7 +153,7 @@ class Output:
         self.finish = self._writer.finish
 
     def report(self, item: Reported) -> None:
-        if not isinstance(item, Advance) or self._is_line_due(item):
+        if not isinstance(item, ProgressLine) or self._is_line_due(item):
             self._writer.write(format_line(item, self._style))
 
     def update_status(self, job: Manifest, framework: Framework) -> None:
@@ -162,7 +162,7 @@ class Output:
     def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
         """Ignored, like states."""
 
-    def _is_line_due(self, item: Advance) -> bool:
+    def _is_line_due(self, item: ProgressLine) -> bool:
         if self._style.is_json:
             return True
         if self._style.shows_logs and item.source is Source.LOG:

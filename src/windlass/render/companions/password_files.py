@@ -11,10 +11,11 @@ ALL_USERS = ""
 """Key of the password of all users that have none of their own."""
 
 ByUser = Mapping[str, str]
+"""Passwords or their hashes, by user."""
 
 JUPYTER_FILE = "jupyter_server_config.json"
 NOTEBOOK_FILE = "jupyter_notebook_config.json"
-"""The file of servers before 2021."""
+"""The file that Jupyter servers before 2021 read."""
 HUB_FILE = "passwords.json"
 
 

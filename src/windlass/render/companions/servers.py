@@ -1,4 +1,4 @@
-"""Render what all companions have: a Deployment with one pod, a Service, and a Secret with password hashes."""
+"""Render the objects of every companion: a Deployment with one pod, a Service, and a Secret with password hashes."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -51,11 +51,11 @@ _DIGEST_LENGTH = 16
 
 
 class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a job's companions that its job file leaves open."""
+    """Settings of a job's companions that are not in the job file."""
 
     hashes: Mapping[Companion, ByUser] = {}
-    """Password hashes of `password_files.hash_password`, by user (`ALL_USERS` for Jupyter). None for a companion whose
-    passwords are in a Secret of the user."""
+    """Password hashes of `password_files.hash_password`, by user (`ALL_USERS` for Jupyter). A companion whose
+    passwords are in a Secret of the user has no entry."""
     generated: Mapping[Companion, ByUser] = {}
     """Generated passwords, which are shown once."""
     tensorboard_service: str = ""
@@ -63,7 +63,7 @@ class ResolvedCompanions(msgspec.Struct, frozen=True, kw_only=True):
     is_embedded: bool = False
     """Whether pods run on this machine: a hub then starts processes for its users, not pods."""
     is_plain: bool = False
-    """Whether the job becomes plain objects, whose tasks have other names than those of a Framework."""
+    """Whether the job is rendered as plain objects, whose tasks have other names than those of a Framework."""
     prefix: str | None = None
     """Prefix of the task names in plain objects (default: the name of the job)."""
 
@@ -117,7 +117,7 @@ def base_server(
     *,
     readiness_path: str,
 ) -> Server:
-    """Return the common fields of a server. `namespace` is for a job that names none."""
+    """Return the common fields of a server. `namespace` is used if the job has none."""
     secret = password_source(spec).secret
     return Server(
         companion=companion,

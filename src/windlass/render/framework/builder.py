@@ -15,7 +15,8 @@ from windlass.wire import durations
 def framework(
     job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
 ) -> Json:
-    """`has_mounts`: whether pods have mounts of their own. Without them there is no progress file."""
+    """Return the Framework of a job. `has_mounts`: whether each pod has its own mounts. If not, there is no progress
+    file."""
     spec = _spec(job, code, share, has_mounts=has_mounts)
     return manifest(names.api_version(names.CONTROLLER_GROUP), names.KIND, _metadata(job), spec=spec)
 
@@ -77,7 +78,11 @@ def task_retries(job: Job, role: Role) -> int:
 
 
 def _retries_of_task(job: Job, role: Role) -> Json:
-    """A task without retries is not retried after a lost node either: then the job is, without counting."""
+    """Return the retry policy of a task.
+
+    A task without retries is not retried after a transient failure either, e.g. a lost node. The job is retried
+    instead, and that retry is not counted.
+    """
     retries = task_retries(job, role)
     if retries == 0:
         return {"fancyRetryPolicy": False, "maxRetryCount": 0}

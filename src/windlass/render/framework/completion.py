@@ -3,9 +3,9 @@
 The first failure of a task ends the attempt, except for the tasks of notebooks and TensorBoards. A job succeeds as
 follows:
 
-* Endless roles (parameter servers, evaluators, idle servers, notebooks) are not waited for.
-* Of the others, some are leaders: TensorFlow's chief, or its workers if it has none; MPI's launcher; with any other
-  runtime, all. The job succeeds when all tasks of a leader have succeeded.
+* The tasks of endless roles (parameter servers, evaluators, idle servers, notebooks) do not have to succeed.
+* Some of the other roles are leaders: TensorFlow's chief, or its workers if there is no chief; MPI's launcher; with any
+  other runtime, all of them. The job succeeds when all tasks of one leader have succeeded.
 * If all roles are leaders, no policy is needed: a job succeeds when all its tasks have succeeded.
 """
 
@@ -19,6 +19,7 @@ from windlass.model.job import Job, Role
 from windlass.render.framework import pods
 
 _OBSERVERS = role_names.NON_MEMBERS - {"evaluator"}
+"""Roles whose failures do not end the attempt."""
 _MPI_LEADERS = frozenset({"launcher", "master"})
 _NEVER = -1
 
@@ -34,9 +35,11 @@ def policies(job: Job) -> dict[str, CompletionPolicySpec]:
 
 
 def leaders(job: Job) -> tuple[str, ...]:
-    """Return the roles that decide the success of the job, in the order of the file. Empty: it never ends by itself."""
-    ending = {name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)}
-    return next((chosen for chosen in _choices(job.runtime, ending) if chosen), ())
+    """Return the roles that decide the success of the job, in the order of the file. Empty: the job never ends."""
+    finite_roles = {
+        name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)
+    }
+    return next((chosen for chosen in _leader_candidates(job.runtime, finite_roles) if chosen), ())
 
 
 def is_endless(job: Job, name: str) -> bool:
@@ -49,15 +52,15 @@ def is_endless(job: Job, name: str) -> bool:
 
 
 def is_idle_server(job: Job, name: str) -> bool:
-    """Return whether its tasks have no command and run a TensorFlow server."""
-    is_a_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
-    return is_a_member and not has_command(job, job.roles[name])
+    """Return whether the tasks of the role have no command and therefore run a TensorFlow server."""
+    is_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
+    return is_member and not has_command(job, job.roles[name])
 
 
 def has_command(job: Job, role: Role) -> bool:
     """Return whether the role, the job or `pod` sets a command."""
-    is_written = role.command is not None or job.command is not None
-    return is_written or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
+    is_set = role.command is not None or job.command is not None
+    return is_set or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
 
 
 def _has_command(pod: Json, name: str) -> bool:
@@ -70,15 +73,15 @@ def _has_command(pod: Json, name: str) -> bool:
     )
 
 
-def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
+def _leader_candidates(runtime: Runtime, finite_roles: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
     """Return candidates for the leaders. The first that is not empty is used."""
-    types = {name: role_names.type_of(name) for name in ending}
-    all_roles = tuple(ending)
+    types = {name: role_names.type_of(name) for name in finite_roles}
+    all_roles = tuple(finite_roles)
     if runtime is Runtime.TENSORFLOW:
         chiefs = tuple(name for name, kind in types.items() if kind == "chief")
         return chiefs, tuple(name for name, kind in types.items() if kind == "worker"), all_roles
     if runtime is Runtime.MPI:
-        return tuple(name for name in ending if name in _MPI_LEADERS), all_roles
+        return tuple(name for name in finite_roles if name in _MPI_LEADERS), all_roles
     return (all_roles,)
 
 

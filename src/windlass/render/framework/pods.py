@@ -8,7 +8,7 @@ from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role, Value
 from windlass.model.resources import Resources
-from windlass.render import code as coding
+from windlass.render import code as job_code
 from windlass.render.code import Code
 from windlass.render.storage import volumes
 from windlass.render.storage.nfs_shares import Share
@@ -28,8 +28,11 @@ _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 def template(
     job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_mounts: bool = True
 ) -> Json:
-    """Render a pod template. A role overrides the job, and `pod` overrides both, except nodes of host folders."""
-    spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
+    """Render a pod template. A role overrides the job, and `pod` overrides both.
+
+    In any case, the pod is restricted to the nodes that have the host folders.
+    """
+    spec = job_code.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
     merged = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
     nodes = nodes_with_folders(job)
@@ -120,8 +123,9 @@ def _secrets(job: Job) -> dict[str, Value]:
 
 
 def _env(variables: dict[str, Value], *, has_mounts: bool) -> list[Json]:
-    """Put our variables first: those of the job may refer to them or override them."""
-    # Buffered output would appear only at the end.
+    """Return the variables of a container. Those of Windlass come first, so that those of the job may refer to them or
+    override them."""
+    # Without this, the log of a Python program would lag behind.
     own: dict[str, Value] = {"PYTHONUNBUFFERED": "1"}
     if has_mounts:
         own[PROGRESS_VARIABLE] = PROGRESS_FILE

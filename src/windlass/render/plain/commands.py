@@ -26,35 +26,35 @@ def own_names(container: Json) -> frozenset[str]:
 
 
 def wrapped(container: Json, script: str, exported: Collection[str]) -> Wrapped:
-    """Wrap a container that has a command. `script` is the file, and `exported` are the names that it sets."""
+    """Wrap a container that has a command. `script` is the path of a script that sets the variables `exported`."""
     late = dict(_late_exports(container.get("env") or (), exported))
     words = [*container["command"], *(container.get("args") or ())]
-    run, parts = _run(words, {*exported, *late})
+    shell_text, arguments = _shell_command(words, {*exported, *late})
     early = [variable for variable in container.get("env") or () if variable["name"] not in late]
     wrapped_container = {
         **{name: value for name, value in container.items() if name != "args"},
-        "command": ["/bin/sh", "-c", f". {script}; exec {run}", "sh", *parts],
+        "command": ["/bin/sh", "-c", f". {script}; exec {shell_text}", "sh", *arguments],
         "env": early,
     }
     return Wrapped(wrapped_container, tuple(late.values()))
 
 
-def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
+def _shell_command(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
     """Return the shell text and its arguments. Text of the user is passed as an argument, never as part of a script."""
     if not any(name in known for word in words for name in _references(word)):
         return '"$@"', words
-    parts: list[str] = []
+    arguments: list[str] = []
     shell_words: list[str] = []
     for word in words:
         pieces = []
         for literal, name in _pieces(word, known):
             if literal:
-                parts.append(literal)
-                pieces.append(f"${{{len(parts)}}}")
+                arguments.append(literal)
+                pieces.append(f"${{{len(arguments)}}}")
             if name:
                 pieces.append(f"${{{name}}}")
         shell_words.append(f'"{"".join(pieces)}"')
-    return " ".join(shell_words), parts
+    return " ".join(shell_words), arguments
 
 
 def _late_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:

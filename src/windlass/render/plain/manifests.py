@@ -2,7 +2,7 @@
 
     ConfigMap    digits-cluster    addresses of the tasks: cluster.json, and a script for each role (`scripts`)
     Service      digits            headless, for all pods
-    Service      digits-worker-0   headless, for one task: its name stays when the task is retried
+    Service      digits-worker-0   headless, for one task: its name is the same after a retry
     StatefulSet  digits-ps         a role whose tasks run until they are stopped
     Job          digits-worker     a role whose tasks end
 
@@ -28,7 +28,7 @@ from windlass.render.plain import roles as plain_roles
 from windlass.render.plain import scripts as plain_scripts
 from windlass.render.plain.commands import Wrapped
 from windlass.render.plain.roles import PlainRole
-from windlass.render.plain.scripts import Counted
+from windlass.render.plain.scripts import IndexSource
 from windlass.render.storage import load_data, preflight
 from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
@@ -61,8 +61,8 @@ def plain(
 ) -> tuple[Piece, ...]:
     """Render a job that `unsupported.refusals` accepts.
 
-    `folders` are those of `loadData`, by the paths in the job file. `prefix` is that of the task names (default: the
-    name of the job).
+    `folders` are the folders of `loadData`, by the paths in the job file. `prefix` is the prefix of the task names
+    (default: the name of the job).
     """
     all_roles = plain_roles.roles_of(job, code, share, prefix)
     roles = tuple(role for role in all_roles if role.tasks > 0)
@@ -100,7 +100,7 @@ def _cluster(
     for role in all_roles:
         if role.name in wrapped:
             own, exports = commands.own_names(role.main), wrapped[role.name].exports
-            script = plain_scripts.script(variables, role.name, role.counted, own, exports)
+            script = plain_scripts.script(variables, role.name, role.index_source, own, exports)
             data[script_name(role.name)] = script
     return manifest("v1", "ConfigMap", helper_pods.metadata(job, cluster_name(job.name)), data=data)
 
@@ -110,13 +110,13 @@ def _cluster(
 
 def _services(job: Job, role: PlainRole) -> Iterator[Json]:
     for index in range(role.tasks):
-        name = role.task(index)
-        match role.counted:
-            case Counted.BY_NAME:
+        name = role.task_name(index)
+        match role.index_source:
+            case IndexSource.POD_NAME:
                 selector = {_POD_NAME: name}
-            case Counted.BY_KUBERNETES:
+            case IndexSource.COMPLETION_INDEX:
                 selector = {**plain_roles.labels(job, role), _COMPLETION_INDEX: str(index)}
-            case Counted.ALONE:
+            case IndexSource.SINGLE_TASK:
                 selector = plain_roles.labels(job, role)
         yield _service(job, name, selector, role.port)
 
@@ -138,8 +138,8 @@ def _file_check(job: Job, folders: Mapping[str, Folder], share: Share | None) ->
     needs = (*load_data.marker_paths(job, folders), *job.needs)
     if not needs:
         return ()
-    waiting = msgspec.structs.replace(job, needs=needs)
-    return (preflight.container(waiting, share, seconds=WAITING_SECONDS),)
+    job_with_needs = msgspec.structs.replace(job, needs=needs)
+    return (preflight.container(job_with_needs, share, seconds=WAITING_SECONDS),)
 
 
 def _workload(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
@@ -165,7 +165,10 @@ def _stateful_set_spec(job: Job, role: PlainRole, container: Json, init_containe
 
 
 def _job_spec(job: Job, role: PlainRole, container: Json, init_containers: tuple[Json, ...]) -> Json:
-    """Return the spec of a Job. A single task has no index, which Kubernetes before 1.21 does not support."""
+    """Return the spec of a Job.
+
+    A Job with a single task is not Indexed, because Kubernetes before 1.21 does not support Indexed Jobs.
+    """
     is_restarted = role.template["spec"].get("restartPolicy") == "OnFailure"
     limits = {"activeDeadlineSeconds": job.active_deadline, "ttlSecondsAfterFinished": job.ttl}
     return {

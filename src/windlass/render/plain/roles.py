@@ -9,7 +9,7 @@ from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render.code import Code
 from windlass.render.framework import completion, pods
-from windlass.render.plain.scripts import Counted
+from windlass.render.plain.scripts import IndexSource
 from windlass.render.storage.nfs_shares import Share
 
 CLUSTER_DOMAIN = "svc.cluster.local"
@@ -36,12 +36,12 @@ class PlainRole(msgspec.Struct, frozen=True):
         return container
 
     @property
-    def counted(self) -> Counted:
+    def index_source(self) -> IndexSource:
         if self.is_endless:
-            return Counted.BY_NAME
-        return Counted.ALONE if self.tasks == 1 else Counted.BY_KUBERNETES
+            return IndexSource.POD_NAME
+        return IndexSource.SINGLE_TASK if self.tasks == 1 else IndexSource.COMPLETION_INDEX
 
-    def task(self, index: int) -> str:
+    def task_name(self, index: int) -> str:
         """Return the name of a task's Service, which is also the name of its pod in a StatefulSet."""
         return f"{self.workload}-{index}"
 
@@ -49,17 +49,17 @@ class PlainRole(msgspec.Struct, frozen=True):
 def roles_of(
     job: Job, code: Code | None = None, share: Share | None = None, prefix: str | None = None
 ) -> tuple[PlainRole, ...]:
-    """Return all roles, also without tasks. `prefix` is that of their names (default: the name of the job)."""
+    """Return all roles, including those without tasks. `prefix`: prefix of the workloads' names (default: `{job}-`)."""
     return tuple(
         PlainRole(
             name=name,
             tasks=role.tasks,
             workload=f"{job.name}-{name}" if prefix is None else f"{prefix}{name}",
-            is_endless=completion.is_endless(job, name) or _is_a_server(template),
+            is_endless=completion.is_endless(job, name) or _runs_tensorflow_server(template),
             template=template,
         )
         for name, role in job.roles.items()
-        for template in (_with_a_server(job, name, pods.template(job, role, code, share)),)
+        for template in (_with_tensorflow_server(job, name, pods.template(job, role, code, share)),)
     )
 
 
@@ -68,7 +68,9 @@ def peers_of(job: Job, roles: tuple[PlainRole, ...]) -> Peers:
     domain = f".{job.namespace}.{CLUSTER_DOMAIN}" if job.namespace else ""
     return peers.Peers(
         {
-            role.name: tuple(Address(f"{role.task(index)}{domain}", role.port) for index in range(role.tasks))
+            role.name: tuple(
+                Address(f"{role.task_name(index)}{domain}", role.port) for index in range(role.tasks)
+            )
             for role in roles
         }
     )
@@ -79,16 +81,16 @@ def labels(job: Job, role: PlainRole) -> dict[str, str]:
     return {names.JOB_LABEL: job.name, names.ROLE_LABEL: role.name}
 
 
-def _with_a_server(job: Job, name: str, template: Json) -> Json:
+def _with_tensorflow_server(job: Job, name: str, template: Json) -> Json:
     if not completion.is_idle_server(job, name):
         return template
     spec = template["spec"]
     main, *others = spec["containers"]
-    served = {**main, "command": list(tf_server.COMMAND)}
-    return {**template, "spec": {**spec, "containers": [served, *others]}}
+    server_container = {**main, "command": list(tf_server.COMMAND)}
+    return {**template, "spec": {**spec, "containers": [server_container, *others]}}
 
 
-def _is_a_server(template: Json) -> bool:
-    """Return whether its tasks run a TensorFlow server, whatever the name of the role."""
+def _runs_tensorflow_server(template: Json) -> bool:
+    """Return whether the command of the pod template runs a TensorFlow server."""
     command = template["spec"]["containers"][0].get("command") or ()
     return tuple(command) == tf_server.COMMAND

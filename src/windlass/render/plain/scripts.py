@@ -25,13 +25,13 @@ _PROBES = (0, 1, 2)
 _NUMBER = re.compile(r"[0-9]+")
 
 
-class Counted(StrEnum):
+class IndexSource(StrEnum):
     """Shell expression for the index of a task."""
 
-    ALONE = "0"
-    BY_KUBERNETES = "${JOB_COMPLETION_INDEX}"
+    SINGLE_TASK = "0"
+    COMPLETION_INDEX = "${JOB_COMPLETION_INDEX}"
     """The tasks of an Indexed Job have this variable."""
-    BY_NAME = f"${{{POD_VARIABLE}##*-}}"
+    POD_NAME = f"${{{POD_VARIABLE}##*-}}"
     """The names of a StatefulSet's pods end with the index."""
 
 
@@ -42,24 +42,24 @@ def names(variables: Variables, role: str) -> tuple[str, ...]:
 def script(
     variables: Variables,
     role: str,
-    counted: Counted,
+    index_source: IndexSource,
     excluded: Collection[str] = (),
     extra_lines: Iterable[str] = (),
 ) -> str:
     """Return the script. `excluded`: variables that the role sets. `extra_lines` may refer to the variables."""
     probed = [variables(role, index) for index in _PROBES]
     exports = [
-        f"export {name}={_value([values[name] for values in probed], counted)}"
+        f"export {name}={_value([values[name] for values in probed], index_source)}"
         for name in probed[0]
         if name not in excluded
     ]
-    return "\n".join((f'{_INDEX}="{counted}"', *exports, *extra_lines, f"unset {_INDEX}", ""))
+    return "\n".join((f'{_INDEX}="{index_source}"', *exports, *extra_lines, f"unset {_INDEX}", ""))
 
 
-def _value(found: Sequence[str], counted: Counted) -> str:
+def _value(found: Sequence[str], index_source: IndexSource) -> str:
     """Return an expression for the values of tasks 0, 1 and 2: a constant, a counter, or an exception for task 0."""
     first, second, third = found
-    if first == second == third or counted is Counted.ALONE:
+    if first == second == third or index_source is IndexSource.SINGLE_TASK:
         return shlex.quote(first)
     start = _first_difference(first, second)
     number = _NUMBER.match(first, start)

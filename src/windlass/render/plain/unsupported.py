@@ -69,7 +69,7 @@ def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> 
             "Rename it"
         )
     for role in roles:
-        limits = {role.task(role.tasks - 1): names.HOSTNAME_LIMIT}
+        limits = {role.task_name(role.tasks - 1): names.HOSTNAME_LIMIT}
         if role.is_endless:
             limits[role.workload] = _STATEFUL_SET_LIMIT
         too_long = [(name, limit) for name, limit in limits.items() if len(name) > limit]

@@ -21,13 +21,13 @@ from windlass.wire import commands
 MARKER_PREFIX = ".windlass-loaded-"
 
 _ARCHIVE = "folder.tar.gz"
-_ARCHIVES = "/windlass/folders"
+_ARCHIVES_FOLDER = "/windlass/folders"
 _MAX_ATTEMPTS = 3
 _ARCHIVE_KINDS = {"tar": (".tar",), "tar.gz": (".tar.gz", ".tgz"), "zip": (".zip",)}
 
 
 class LocalFolder(msgspec.Struct, frozen=True):
-    """A folder of the machine on which the pods run, which they read in place."""
+    """A folder of the machine on which the pods run. They read it in place."""
 
     path: str
     """Absolute path."""
@@ -79,7 +79,7 @@ def marker_paths(job: Job, folders: Mapping[str, Folder]) -> Iterator[str]:
 
 def _step(job: Job, index: int, folders: Mapping[str, Folder], share: Share | None) -> Json:
     entry = job.load_data[index]
-    mounts = helper_pods.mounts(job, share, are_written=True)
+    mounts = helper_pods.mounts(job, share, are_writable=True)
     container = helper_pods.container(job, f"load-{index}", _command(job, index, folders), entry.image)
     if entry.folder and isinstance(folders[entry.folder], bytes):
         mounts.append({"name": _volume_name(index), "mountPath": _archive_folder(index), "readOnly": True})
@@ -127,4 +127,4 @@ def _volume_name(index: int) -> str:
 
 
 def _archive_folder(index: int) -> str:
-    return f"{_ARCHIVES}/{index}"
+    return f"{_ARCHIVES_FOLDER}/{index}"

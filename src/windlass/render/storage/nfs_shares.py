@@ -1,4 +1,5 @@
-"""How tasks mount the folders of a job's own NFS server: by its address or, on one machine, from its claim."""
+"""How tasks mount the folders of a job's own NFS server: by the address of the server or, on one machine, from
+its PersistentVolumeClaim."""
 
 import msgspec
 
@@ -30,12 +31,12 @@ def server_name(job: str) -> str:
 
 def by_name(job: Job, namespace: str = "") -> Served:
     """Return the name of the Service as a placeholder for an unknown address."""
-    place = job.namespace or namespace or names.DEFAULT_NAMESPACE
-    return Served(f"{server_name(job.name)}.{place}.svc.cluster.local")
+    service_namespace = job.namespace or namespace or names.DEFAULT_NAMESPACE
+    return Served(f"{server_name(job.name)}.{service_namespace}.svc.cluster.local")
 
 
 def source(folder: str, share: Share) -> tuple[Json, str]:
-    """Return the volume source and the path in it for the subPath of a mount."""
+    """Return the volume source and the subPath of its mounts. The subPath may be empty."""
     match share:
         case Served(address=address):
             return {"nfs": {"server": address, "path": folder}}, ""

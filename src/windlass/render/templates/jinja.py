@@ -1,7 +1,7 @@
-"""Render untrusted Jinja templates: text and variables in, text or an error with its line out.
+"""Render untrusted Jinja templates. Errors contain the file and the line of the template.
 
-A template can only build text: it has no access to files, except the given texts, or to Python. Import this module only
-when there is a template, because Jinja is slow to import.
+A template can only produce text: it has no access to Python, or to files except the given texts. Import this module
+only when there is a template, because Jinja is slow to import.
 """
 
 import copy
@@ -22,7 +22,7 @@ from windlass.wire.yaml.text import MAX_BYTES
 MAX_CHARACTERS = MAX_BYTES
 """Maximum size of the output. A larger file could not be read."""
 MAX_STEPS = 1_000_000
-"""Maximum total length of the ranges of a template and, counted separately, of its loop iterations and calls."""
+"""Maximum total length of all ranges of a template. Also the maximum number of its loop iterations and calls."""
 _MAX_BITS = 4096
 """Maximum size of a number."""
 _COUNTED, _JOINED = "windlass counted", "windlass joined"
@@ -111,7 +111,7 @@ class _Environment(sandbox.SandboxedEnvironment):
 
     def __init__(self, texts: Mapping[str, str], variables: tuple[str, ...]) -> None:
         super().__init__(
-            loader=_Texts(texts),
+            loader=_TextLoader(texts),
             undefined=_undefined(variables),
             keep_trailing_newline=True,
             autoescape=False,
@@ -185,7 +185,7 @@ def _joined(values: Sequence[Any]) -> str:
     return "".join(texts)
 
 
-class _Texts(jinja2.BaseLoader):
+class _TextLoader(jinja2.BaseLoader):
     """Loads only the given texts."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:

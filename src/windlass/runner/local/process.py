@@ -17,7 +17,7 @@ from windlass.runner.local.records import Answer, DaemonOptions, Record
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0
 """Time limit, longer than the grace period of pods (default: 30 s)."""
-_SHOWN_LINES = 10
+_MAX_SHOWN_LINES = 10
 
 
 class DaemonError(data_folders.LocalClusterError):
@@ -55,7 +55,7 @@ def start(options: DaemonOptions) -> Record:
 
 
 def start_or_clean_up(options: DaemonOptions) -> Record:
-    """Start a daemon. After a DaemonError or KeyboardInterrupt, nothing of it is left, not even its data directory."""
+    """Start a daemon. On a DaemonError or KeyboardInterrupt, stop it and remove its data directory."""
     try:
         with _deferred_interrupts():
             return start(options)
@@ -118,9 +118,9 @@ def _is_alive(process: int | None) -> bool:
     """Return whether a process still runs. It releases its lock some time before it ends."""
     if process is None:
         return False
-    polled = select.poll()
-    polled.register(process, select.POLLIN)
-    return not polled.poll(0)
+    poller = select.poll()
+    poller.register(process, select.POLLIN)
+    return not poller.poll(0)
 
 
 def has_pods(data: Path) -> bool:
@@ -128,7 +128,7 @@ def has_pods(data: Path) -> bool:
     return any(data.glob("pods/*/socket"))
 
 
-def answer(descriptor: int, answer: Answer) -> None:
+def send_answer(descriptor: int, answer: Answer) -> None:
     """Send the answer to the process that started this one."""
     os.write(descriptor, msgspec.json.encode(answer))
     os.close(descriptor)
@@ -152,9 +152,9 @@ def _exec_daemon(options: DaemonOptions, write_end: int) -> None:
     """Detach the forked child from the terminal, redirect its output to the log, and execute the daemon."""
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        devnull = os.open(os.devnull, os.O_RDONLY)
         log = os.open(_log(options.data), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        for source, target in ((devnull, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.chdir(options.data)
         os.set_inheritable(write_end, True)
@@ -174,7 +174,7 @@ def _last_lines(log: Path) -> str:
         lines = log.read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
-    shown = "\n".join(lines[-_SHOWN_LINES:])
+    shown = "\n".join(lines[-_MAX_SHOWN_LINES:])
     return f"the daemon ended without an error message (see {log})" + (f":\n{shown}" if shown else "")
 
 

@@ -1,4 +1,4 @@
-"""Converts the changes of one pass into events for users: two statuses and the reasons in between → events.
+"""Converts the changes of one pass of the controller, i.e. two statuses and the reasons of the changes, into events.
 
 States of pending requests are omitted, because requests take no time in a plan.
 """
@@ -92,15 +92,15 @@ def events(
     causes: list[_TaskEvent] = []
     effects: list[_TaskEvent] = []
     for key, task in _tasks(last).items():
-        again = retried.get(key)
-        ended = task if again is None or again.task is None else again.task
+        retry = retried.get(key)
+        ended = task if retry is None or retry.task is None else retry.task
         was = before.get(key)
         is_ended_with_job = _is_ended_by_attempt(ended) and not (
             was is not None and _is_ended_by_attempt(was)
         )
         (effects if is_ended_with_job else causes).extend(_changes(key, was, ended))
-        if again is not None:
-            causes.append(_retry_event(key, again, task.retry_policy_status))
+        if retry is not None:
+            causes.append(_retry_event(key, retry, task.retry_policy_status))
     yield from _merged(at, causes)
     yield from _merged(at, _job_events(old, new, reasons))
     yield from _merged(at, effects)
@@ -113,8 +113,8 @@ def class_of(ended: CompletionType) -> str:
 def cause(ended: FrameworkAttemptCompletionStatus) -> str:
     """Return what completed the job."""
     trigger = ended.trigger
-    tells_it_all = ended.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
-    if trigger is None or tells_it_all:
+    are_diagnostics_complete = ended.code == CompletionCode.PENDING_DEADLINE_EXCEEDED
+    if trigger is None or are_diagnostics_complete:
         return ended.diagnostics
     return f"{trigger.task_role_name}-{trigger.task_index}: {trigger.message}"
 

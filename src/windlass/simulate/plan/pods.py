@@ -28,7 +28,7 @@ BARRIER_TIMEOUT_SEC = 600.0
 """Default time for which the barrier of a pod waits for the other pods."""
 BARRIER_TIMEOUT_CODE = int(CompletionCode.CONTAINER_TRANSIENT_CONFLICT_FAILED)
 MAX_SECONDS = 100 * 365 * 86400.0
-"""Later events are ignored: a datetime is limited."""
+"""Later events are ignored, because the range of `datetime` is limited."""
 ALWAYS, ON_FAILURE = "Always", "OnFailure"
 INITIAL_BACKOFF, MAX_BACKOFF = 10.0, 300.0
 """Seconds before a container restarts, from its second restart on, as in kubelets."""
@@ -152,7 +152,7 @@ class PlannedPods:
             return
         status = msgspec.structs.replace(pod.status, phase=PodPhase.RUNNING)
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
-        # A fault at the same time as the end comes first.
+        # If a fault and the end are due at the same time, the fault is first.
         for fault in faults:
             self._after(fault.seconds, partial(self._inject, uid, fault))
         self._schedule_end(pod)
@@ -164,7 +164,7 @@ class PlannedPods:
             self._after(backoff + run_time, partial(self._end_by_itself, pod.uid, self._runs.get(pod.uid, 0)))
 
     def _restart(self, pod: PodView, what: str) -> None:
-        """Restart the container in its pod, which keeps running for the controller."""
+        """Restart the container in its pod. For the controller, the pod keeps running."""
         restarts = self._runs.get(pod.uid, 0)
         self._runs[pod.uid] = restarts + 1
         self._on_event(*_task_of(pod), what)

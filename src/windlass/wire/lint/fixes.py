@@ -1,4 +1,4 @@
-"""Fix the diagnostics of a file that have only one possible fix. Bytes in, bytes out.
+"""Fix the diagnostics of a file that have only one possible fix.
 
 An edit changes one key or value, and keeps comments, layout, line ends and encoding. The edited file is checked again:
 the documents must otherwise be equal, the diagnostics must be resolved, and new errors are allowed only inside a
@@ -21,7 +21,7 @@ Linter = Callable[[bytes], Sequence[Diagnostic]]
 """A function that returns the diagnostics of a file."""
 
 _MAX_PASSES = 5
-"""A renamed field is checked for the first time, and may contain more to fix."""
+"""Maximum number of passes. A renamed field is checked for the first time after the edit, and may need more fixes."""
 _MAX_SINGLE_EDITS = 50
 """The maximum number of edits to try one by one. Each try parses the file again."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -142,7 +142,7 @@ def _edit(diagnostic: Diagnostic, event: Any, written: str) -> Iterator[_Edit]:
 
 
 def _matches_fix(diagnostic: Diagnostic, was: str) -> bool:
-    """Return whether the text is what the fix is about. Diagnostics of rendered objects have approximate positions."""
+    """Return whether the fix applies to the text. Diagnostics of rendered objects have approximate positions."""
     match diagnostic.fix:
         case Fix(Remedy.RENAME):
             return diagnostic.path.endswith(_unquoted(was))
@@ -196,7 +196,8 @@ class _Comparison:
 
     @property
     def every_edit_counts_once(self) -> bool:
-        """A key that an alias repeats is misspelt everywhere. A value may be valid elsewhere."""
+        """Whether every edit changes one place. A renamed key may change several places through an alias, because it is
+        misspelt in all of them; a count may be valid in another place."""
         return all(
             self._seen[place] == 1 or (self._seen[place] > 1 and edit.diagnostic.rule not in _VALID_ELSEWHERE)
             for place, edit in self._edits.items()

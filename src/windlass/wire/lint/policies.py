@@ -110,7 +110,10 @@ def _check_count(role: _Role, field: str, result: str, rule: Rule) -> Iterator[D
 
 
 def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
-    """An attempt completes by the policy of a role, or when all tasks have completed."""
+    """Warn about tasks that never exit.
+
+    An attempt completes by the policy of a role, or when all tasks have completed.
+    """
     working = [role for role in roles if role.tasks > 0 and role.pod is not None]
     endless = {role.path: why for role in working if (why := _endless_reason(role)) is not None}
     for role in working:

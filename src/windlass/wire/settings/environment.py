@@ -1,6 +1,6 @@
 """Settings as environment variables and flags, converted to the same tree as a file.
 
-`settings.file` validates the values of all sources. The environment is an argument.
+`settings.file` validates the values of all sources. Functions get the environment as an argument.
 """
 
 import math
@@ -146,12 +146,13 @@ def _read(setting: Setting, value: Any) -> tree.Node:
         texts = (value,) if isinstance(value, str) else value
         items = [item.strip() for text in texts for item in text.split(",")]
         return tree.Sequence(tuple(_scalar(item) for item in items if item), _NOWHERE.line, _NOWHERE.column)
-    means_itself = isinstance(setting.kind, inspect.StrType | inspect.EnumType)
-    return _scalar(value if means_itself else _resolved(value))
+    is_text = isinstance(setting.kind, inspect.StrType | inspect.EnumType)
+    return _scalar(value if is_text else _resolved(value))
 
 
 def _resolved(value: scalars.Scalar) -> scalars.Scalar:
-    """Return the value of the text in a file. What JSON cannot represent stays text, and is rejected later."""
+    """Return the value that the text would have in a file. A value that JSON cannot represent stays text, and is
+    rejected later."""
     meaning = scalars.resolve(value) if isinstance(value, str) else value
     is_odd = meaning is None or (isinstance(meaning, float) and not math.isfinite(meaning))
     return str(value) if is_odd else meaning

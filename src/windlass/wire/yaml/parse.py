@@ -112,7 +112,7 @@ class _Key(msgspec.Struct, frozen=True):
     position: Position
     is_merge: bool = False
     is_invalid: bool = False
-    """The value of an invalid key is skipped."""
+    """Whether the key has a diagnostic. Its value is then ignored."""
 
 
 class _Builder:

@@ -7,10 +7,11 @@ import msgspec
 from windlass.wire import diagnostics
 
 MAX_BYTES = 16 * 1024 * 1024
-"""More than an API server stores of a Framework with its status."""
+"""Maximum size of a file. API servers do not store Frameworks of this size."""
 
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""The complement of the allowed characters: Python is slow with a set that reaches beyond U+FFFF."""
+"""The characters that YAML forbids. A set of the allowed ones would be slow, because it includes those beyond
+U+FFFF."""
 _STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -70,7 +71,7 @@ def _not_utf8(data: bytes, offset: int) -> str:
 
 
 def _json_as_yaml(text: str) -> str:
-    """Replace what JSON allows and YAML does not: tabs between tokens, and surrogate pairs."""
+    """Replace the parts that JSON allows and YAML does not: tabs between tokens, and surrogate pairs."""
 
     def as_yaml(found: re.Match[str]) -> str:
         match found[0][0]:

@@ -60,7 +60,7 @@ class Parsed(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
     """The documents that were parsed completely."""
     failure: Diagnostic | None = None
-    """The reason if parsing stopped."""
+    """The error at which parsing stopped, if any."""
 
 
 def plain(node: Node) -> Any:
