@@ -17,12 +17,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_TIMEOUT = 30.0
 """Timeout in seconds for the beginning of a response, and for each part of it."""
 MAX_ERROR_BYTES = 200
-"""Maximum length of an error that is not a Kubernetes `Status`."""
+"""Maximum length of an error message, if the response is not a Kubernetes `Status`."""
 KEEPALIVE_IDLE = 30
 """Idle seconds after which a connection is probed."""
 KEEPALIVE_COUNT, KEEPALIVE_INTERVAL = 3, 10
-"""Number of unanswered probes after which a connection counts as broken, and seconds between them. With Linux's
-defaults, this takes eleven minutes."""
+"""Number of unanswered probes after which a connection counts as broken, and seconds between them. With the
+defaults of Linux, the probes take eleven minutes."""
 
 
 class ResponseError(Exception):
@@ -118,8 +118,8 @@ def _message(body: bytes) -> str:
 
 
 def client_from_environment(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> ApiClient:
-    """Return the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names, as in FrameworkController's barrier. If
-    neither is set, return the API server of the cluster, with the pod's service account.
+    """Return a client of the API server that KUBECONFIG or KUBE_APISERVER_ADDRESS names, as FrameworkController's
+    barrier does. If neither is set, use the API server of the cluster and the pod's service account.
 
     Raises NoCredentialsError.
     """
@@ -156,15 +156,15 @@ def _token(account: Path) -> str:
 
 
 def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
-    """Read a kubeconfig. The slow imports do not matter here."""
+    """Return a client with the address and credentials of a kubeconfig. Only this case needs the slow imports."""
     import asyncio
 
     from windlass.kubeapi import access
     from windlass.kubeapi.errors import AccessError
 
     try:
-        found = asyncio.run(access.load(kubeconfig, server=address, environment=os.environ))
+        cluster_access = asyncio.run(access.load(kubeconfig, server=address, environment=os.environ))
     except AccessError as error:
         raise NoCredentialsError(str(error)) from error
-    identity = found.identity()
-    return ApiClient(found.server, identity.context, lambda: dict(identity.headers))
+    identity = cluster_access.identity()
+    return ApiClient(cluster_access.server, identity.context, lambda: dict(identity.headers))

@@ -1,4 +1,4 @@
-"""The options of the barrier, from its environment (statement 46)."""
+"""The options of the barrier, from its environment (statement 46 of docs/behaviours.md)."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ MAX_DIGITS = 20
 
 
 class InvalidOptionError(Exception):
-    """The environment is invalid."""
+    """An environment variable is missing or invalid."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Options(msgspec.Struct, frozen=True):
     interval: int = 10
     timeout: int = 600
     gang: str = ""
-    """The Gang to wait for. Empty: read the Framework, as the barrier of the reference does."""
+    """The Gang to wait for. Empty: read the Framework, as FrameworkController's barrier does."""
     attempt: str = ""
     """Instance UID of the attempt whose addresses are valid. Empty: any attempt."""
     pod_uid: str = ""

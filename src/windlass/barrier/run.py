@@ -1,4 +1,4 @@
-"""Runs the barrier and returns its exit code (statements 46 to 48)."""
+"""Runs the barrier and returns its exit code (statements 46 to 48 of docs/behaviours.md)."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def run(
     prints_hosts: bool = False,
     configfile: str = "",
 ) -> int:
-    """Wait for the Framework (default: that of the pod), and print the addresses or write the files."""
+    """Wait for the Framework (default: the pod's own Framework), and print the addresses or write the files."""
     start = time.monotonic()
     try:
         options = option_reader.read(environment, framework)
@@ -31,8 +31,8 @@ def run(
         log(str(error))
         return NO_FRAMEWORK
     try:
-        found = api_client.client_from_environment(environment)
-        waiter = waiting.GangWaiter(found, options, log, monotonic=time.monotonic, sleep=time.sleep)
+        client = api_client.client_from_environment(environment)
+        waiter = waiting.GangWaiter(client, options, log, monotonic=time.monotonic, sleep=time.sleep)
         result = waiter.wait()
         if prints_hosts:
             print(files.shell_lists(result.gang), end="", flush=True)
@@ -70,5 +70,5 @@ def _write_files(result: BarrierResult, options: Options, configfile: str) -> No
     if configfile:
         contents[configfile] = files.configfile(result.gang)
     for name, text in contents.items():
-        with open(name, "wb", buffering=0) as file:  # noqa: PTH123 — fast, because a hundred barriers finish at once
+        with open(name, "wb", buffering=0) as file:  # noqa: PTH123 — faster than `pathlib`: a hundred barriers may finish at once
             file.write(text.encode())

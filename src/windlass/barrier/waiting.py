@@ -57,7 +57,7 @@ class _Status(msgspec.Struct, frozen=True):
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_gang = msgspec.json.Decoder(Gang).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
-_NOT_DECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ T = TypeVar("T")
 def _read(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
     try:
         return decode(bytes(data))
-    except _NOT_DECODABLE as error:
+    except _DECODE_ERRORS as error:
         raise NoResponseError(f"invalid response of the API server: {error}") from error
 
 
@@ -84,7 +84,7 @@ class GangWaiter:
         self._log = log
         self._monotonic = monotonic
         self._sleep = sleep
-        self._until = monotonic() + options.timeout
+        self._deadline = monotonic() + options.timeout
 
     def wait(self) -> BarrierResult:
         """Wait until all tasks have addresses. Raises TimedOutError, FrameworkNotFoundError and ForbiddenError."""
@@ -137,7 +137,7 @@ class GangWaiter:
         return None
 
     def _is_ours(self, gang: GangSpec) -> bool:
-        """Return whether the Gang is of our attempt and contains our pod: otherwise it is outdated."""
+        """Return whether the Gang belongs to our attempt and contains our pod. Otherwise it is outdated."""
         options = self._options
         return options.attempt in ("", gang.attempt_instance_uid) and (
             not options.pod_uid or gang.has_member(options.pod_uid)
@@ -146,8 +146,8 @@ class GangWaiter:
     # The Framework
 
     def _watch_framework(self) -> BarrierResult | None:
-        """Read the Framework, then watch it: a watch does not report that it does not exist. Permission for one of
-        the API groups is sufficient."""
+        """Read the Framework, then watch it: a watch does not report that the Framework does not exist.
+        Permission for one of the API groups is sufficient."""
         denied: ResponseError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)
@@ -158,9 +158,11 @@ class GangWaiter:
                     raise
                 denied = denied if error.code == _NOT_FOUND else error
                 continue
-            found = _read(_read_framework, body)
-            result = self._result_of(found, body)
-            return self._watch_changes(path, found.metadata.resource_version) if result is None else result
+            framework = _read(_read_framework, body)
+            result = self._result_of(framework, body)
+            return (
+                self._watch_changes(path, framework.metadata.resource_version) if result is None else result
+            )
         if denied is not None:
             raise denied
         raise FrameworkNotFoundError(
@@ -168,27 +170,27 @@ class GangWaiter:
         )
 
     def _watch_changes(self, path: str, version: str) -> BarrierResult | None:
-        selected = {"fieldSelector": f"metadata.name={self._options.framework}", "resourceVersion": version}
+        query = {"fieldSelector": f"metadata.name={self._options.framework}", "resourceVersion": version}
         try:
-            for event in self._events(path, **selected):
+            for event in self._events(path, **query):
                 if event.type == "DELETED":
                     raise FrameworkNotFoundError(f"Framework {self._options.qualified_name} was deleted")
-                found = _read(_read_framework, event.object)
-                if (result := self._result_of(found, event.object)) is not None:
+                framework = _read(_read_framework, event.object)
+                if (result := self._result_of(framework, event.object)) is not None:
                     return result
         except ResponseError as error:
             if error.code == _EXPIRED:
                 return None
             if error.code not in _DENIED:
                 raise
-            # Watching is forbidden: poll, as the reference does.
+            # Watching is forbidden: poll, as FrameworkController's barrier does.
             self._sleep(min(self._options.interval, max(self._remaining, 0)))
         return None
 
     def _result_of(
-        self, found: "Framework | InvalidFramework", body: bytes | msgspec.Raw
+        self, framework: "Framework | InvalidFramework", body: bytes | msgspec.Raw
     ) -> BarrierResult | None:
-        gang = gangs.gang_of(found) if isinstance(found, Framework) else None
+        gang = gangs.gang_of(framework) if isinstance(framework, Framework) else None
         if gang is None or not self._is_ours(gang):
             return None
         return BarrierResult(gang, _expanded(msgspec.json.decode(body)))
@@ -207,7 +209,7 @@ class GangWaiter:
 
     @property
     def _remaining(self) -> float:
-        return self._until - self._monotonic()
+        return self._deadline - self._monotonic()
 
     def _pause(self, tries: int) -> None:
         max_pause = min(MIN_PAUSE * 2 ** min(max(tries - 1, 0), 10), MAX_PAUSE)
@@ -218,7 +220,7 @@ def _path(group: str, plural: str, namespace: str) -> str:
     return f"/apis/{group}/{names.VERSION}/namespaces/{quote(namespace, safe='')}/{plural}"
 
 
-# Imported only when a Framework is read: the import takes longer than most barriers wait.
+# The codec is imported only when a Framework is read: the import takes longer than most barriers wait.
 
 
 def _read_framework(data: bytes) -> "Framework | InvalidFramework":

@@ -66,7 +66,7 @@ def run(
     from windlass.client import connection
 
     async def connected() -> T:
-        async with connection.connected(*cluster) as found:
-            return await use(found, *args, **kwargs)
+        async with connection.connected(*cluster) as open_connection:
+            return await use(open_connection, *args, **kwargs)
 
     return asyncio.run(connected())

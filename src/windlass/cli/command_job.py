@@ -26,16 +26,16 @@ _ROLES = {"chief": "chief", "ps": "ps", "workers": "worker"}
 
 
 class JobOptions(msgspec.Struct, frozen=True):
-    """Options of the job, with a command."""
+    """Options of `windlass run` that describe the job. They require a command."""
 
     name: str = ""
     runtime: Runtime | None = None
     numbers: Mapping[str, int] = {}
     """Numbers of tasks by option."""
     roles: tuple[str, ...] = ()
-    """NAME=N."""
+    """Additional roles and their numbers of tasks, as NAME=N."""
     env: tuple[str, ...] = ()
-    """NAME=VALUE."""
+    """Environment variables, as NAME=VALUE."""
     has_barrier: bool = False
 
     @property
@@ -115,7 +115,8 @@ def _runtime(command: Sequence[str], roles: Mapping[str, int], folder: Path) -> 
 
 
 def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the options for peers that the script has and the command does not set, e.g. --ps_hosts=$(PS_HOSTS)."""
+    """Return the options for discovering other tasks that the script defines and the command does not set, e.g.
+    --ps_hosts=$(PS_HOSTS)."""
 
     def name(argument: str) -> str:
         return argument.partition("=")[0].lstrip("-")
@@ -125,7 +126,8 @@ def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def _hints(command: Sequence[str], folder: Path) -> Hints:
-    """Return the hints in the beginning of the script; none if it cannot be read, which the command will report."""
+    """Return the hints at the beginning of the script. There are none if it cannot be read: the command will report
+    that error."""
     for script in [word for word in command if word.endswith(".py")][:1]:
         with contextlib.suppress(OSError), (folder / script).open("rb") as stream:
             return script_hints.inspect_script(stream.read(_MAX_BYTES))

@@ -15,7 +15,7 @@ T = TypeVar("T")
 async def apply_to_each(
     names: Sequence[str], act: Callable[[str], Awaitable[T]]
 ) -> tuple[list[T], list[str]]:
-    """Return the results, and the messages of errors."""
+    """Apply `act` to each job. Return the results and the error messages."""
     from windlass.client.errors import CompletedError, NotInstalledError, ObjectNotFoundError
 
     results: list[T] = []
@@ -31,7 +31,7 @@ async def apply_to_each(
 
 
 def raise_errors(errors: Sequence[str]) -> None:
-    """Raises ClientError if there are errors."""
+    """Raise ClientError if there are errors."""
     from windlass.client.errors import ClientError
 
     if errors:

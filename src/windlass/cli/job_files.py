@@ -1,4 +1,4 @@
-"""Read the files with jobs that are named on the command line, and print what is wrong with them."""
+"""Read the job files that are named on the command line, and print their diagnostics."""
 
 import sys
 from pathlib import Path
@@ -18,9 +18,9 @@ STDIN = "-"
 
 
 def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Source":
-    """Print the diagnostics of a file, and exit if it has errors. Raises CommandError and ClientError.
+    """Return the contents of a file. Print its diagnostics, and exit if it has errors.
 
-    `namespace` is that of jobs that name none, if it is known.
+    `namespace` is the namespace of jobs that do not set one, if it is known. Raises CommandError and ClientError.
     """
     from windlass.client.submit import sources
 
@@ -45,7 +45,7 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
 
 
 def require_namespace(file: str, submission: "Submission", namespace: str) -> None:
-    """Raise CommandError if a job names another namespace than the option --namespace."""
+    """Raise CommandError if a job sets a namespace other than that of the option --namespace."""
     if namespace and submission.namespace not in ("", namespace):
         raise CommandError(
             f"{display_name(file)}: the job {submission.name} has the namespace {submission.namespace}, and "
@@ -74,7 +74,7 @@ def read(file: str) -> bytes:
         return stream.read(limit)
 
 
-def check_out(file: str, out: str) -> None:
+def check_output_path(file: str, out: str) -> None:
     """Raise UsageError if the output would overwrite the input."""
     source, target = Path(file), Path(out)
     is_input = file != STDIN and source.exists() and target.exists() and source.samefile(target)

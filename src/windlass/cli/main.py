@@ -1,6 +1,6 @@
 """The `windlass` command. A subcommand is imported only when it is run.
 
-Every error ends here, as one message and an exit code: see `exit_codes`.
+Every error of a command is reported here, with one message and an exit code: see `exit_codes`.
 """
 
 import importlib
@@ -121,7 +121,7 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib  # a tenth of the time that `windlass --help` takes
+            import difflib  # slow: it takes a tenth of the time of `windlass --help`
 
             similar = difflib.get_close_matches(args[0], COMMANDS, n=1)
             if not similar:

@@ -24,14 +24,14 @@ def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
 def tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Complete the name of a job, or of a task after a slash."""
     job, slash, task = incomplete.partition("/")
-    found = _frameworks(ctx)
+    frameworks = _frameworks(ctx)
     if not slash:
-        names = sorted({item.name for item in found if item.name.startswith(incomplete)})
+        names = sorted({item.name for item in frameworks if item.name.startswith(incomplete)})
         if len(names) != 1:
             return [CompletionItem(f"{name}/") for name in names]
         # A shell adds a space after a single completion: return the tasks instead.
         job = names[0]
-    return [CompletionItem(f"{job}/{name}") for name in _tasks(found, job) if name.startswith(task)]
+    return [CompletionItem(f"{job}/{name}") for name in _tasks(frameworks, job) if name.startswith(task)]
 
 
 def tasks_of_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
@@ -41,10 +41,10 @@ def tasks_of_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _tasks(found: "list[Framework]", job: str) -> list[str]:
+def _tasks(frameworks: "list[Framework]", job: str) -> list[str]:
     from windlass.client import tasks as client_tasks
 
-    return [name for item in found if item.name == job for name in client_tasks.task_names(item)]
+    return [name for item in frameworks if item.name == job for name in client_tasks.task_names(item)]
 
 
 def _frameworks(ctx: click.Context) -> "list[Framework]":
@@ -61,6 +61,6 @@ async def _list_frameworks(ctx: click.Context) -> "list[Framework]":
     from windlass.model.framework import Framework
 
     options = [ctx.params.get(name) or "" for name in ("kubeconfig", "context", "namespace")]
-    async with asyncio.timeout(TIMEOUT_SECONDS), connections.connected(*options) as found:
-        listed = await lookup.list_frameworks(found)
+    async with asyncio.timeout(TIMEOUT_SECONDS), connections.connected(*options) as connection:
+        listed = await lookup.list_frameworks(connection)
     return [item for item in listed if isinstance(item, Framework)]

@@ -26,7 +26,7 @@ class RunArguments(msgspec.Struct, frozen=True):
     config_maps: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
     logs: bool | None = None
-    """None: only without the live view."""
+    """Whether to show log lines. None: show them unless the live view is shown."""
     keep: bool = False
     companions_only: bool = False
     no_preflight: bool = False
@@ -35,7 +35,7 @@ class RunArguments(msgspec.Struct, frozen=True):
 
 
 class WithCommand(click.Command):
-    """Separates the words after `--` before options are parsed."""
+    """A click command that splits off the words after `--` before options are parsed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if _END_OF_OPTIONS in args:

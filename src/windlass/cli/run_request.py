@@ -60,7 +60,7 @@ def plan(
 def companions_file(
     file: str | None, command: tuple[str, ...], job_options: JobOptions, arguments: RunArguments
 ) -> str:
-    """Raise UsageError if an option is given that requires a job."""
+    """Return the file. Raise UsageError if it is missing, or if an option is given that requires a job."""
     job_arguments = {
         "a command after --": command,
         **dict.fromkeys(job_options.set_options, True),

@@ -57,8 +57,8 @@ _OPTIONS: Mapping[str, str] = {
     "task_index": "TASK_INDEX",
 }
 """Command line options of TensorFlow 1 scripts, and the variables with their values."""
-_LISTS = frozenset({"ps_hosts", "worker_hosts"})
-_SERVERS = frozenset({"ParameterServerStrategy", "ClusterCoordinator", "PS_HOSTS", "ps"})
+_HOST_LIST_OPTIONS = frozenset({"ps_hosts", "worker_hosts"})
+_PARAMETER_SERVER_WORDS = frozenset({"ParameterServerStrategy", "ClusterCoordinator", "PS_HOSTS", "ps"})
 _DEFINES_AN_OPTION = re.compile(r"add_argument|option|DEFINE_\w+")
 _IMPORTED = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
@@ -68,13 +68,13 @@ class Hints(msgspec.Struct, frozen=True):
     runtime: Runtime | None = None
     """None if there is no indication of a runtime."""
     is_distributed: bool = False
-    """Whether the script communicates with other processes. Otherwise every task would do the same."""
+    """Whether the script communicates with other processes. Otherwise every task would do the same work."""
     uses_servers: bool = False
     """Whether the script uses parameter servers."""
     has_chief: bool = False
     """Whether one task coordinates the others."""
     arguments: tuple[str, ...] = ()
-    """Command line options for its peers, with the variables as values."""
+    """Command line options for discovering other tasks, with the variables as values."""
     evidence: tuple[str, ...] = ()
     """Phrases that describe what was found in the script."""
     problem: str = ""
@@ -171,27 +171,27 @@ def _findings_in_text(text: str) -> Iterator[_Finding]:
 def _conclude(findings: tuple[_Finding, ...]) -> Hints:
     words = frozenset(finding.word for finding in findings)
     options = {word.lstrip("-").replace("-", "_"): word for word in sorted(words) if word.startswith("--")}
-    takes_lists = not _LISTS.isdisjoint(options)
-    if not takes_lists:
+    takes_host_lists = not _HOST_LIST_OPTIONS.isdisjoint(options)
+    if not takes_host_lists:
         # Many scripts have an unrelated option --job_name.
         findings = tuple(finding for finding in findings if not finding.word.startswith("--"))
-    runtime = Runtime.TENSORFLOW if takes_lists else _runtime(findings)
+    runtime = Runtime.TENSORFLOW if takes_host_lists else _runtime(findings)
     relevant = [finding for finding in findings if finding.runtime in (runtime, None)]
     return Hints(
         runtime=runtime,
         is_distributed=any(finding.is_distributed for finding in relevant),
         uses_servers=runtime is Runtime.TENSORFLOW
-        and (not _SERVERS.isdisjoint(words) or "ps_hosts" in options),
+        and (not _PARAMETER_SERVER_WORDS.isdisjoint(words) or "ps_hosts" in options),
         has_chief=runtime is Runtime.TENSORFLOW and "ClusterCoordinator" in words,
         arguments=tuple(f"{options[name]}=$({_OPTIONS[name]})" for name in _OPTIONS if name in options)
-        if takes_lists
+        if takes_host_lists
         else (),
         evidence=tuple(dict.fromkeys(finding.phrase for finding in relevant)),
     )
 
 
 def _runtime(findings: tuple[_Finding, ...]) -> Runtime | None:
-    """Return the runtime of the imported library, preferably of one whose discovery is used too."""
+    """Return the runtime of an imported library, preferably one whose functions or variables for discovery are used."""
     words = {finding.word for finding in findings}
     imported = [runtime for name, runtime in _LIBRARIES.items() if name in words]
     if Runtime.MPI in imported:

@@ -1,7 +1,7 @@
 """`Client`: every method of `AsyncClient` without `await`, for scripts and notebooks.
 
 The methods have the types and docstrings of `AsyncClient`. They run on an event loop in a separate thread, so that they
-can be called from any thread, also while another loop runs in it.
+can be called from any thread, even from one in which another event loop runs.
 """
 
 import asyncio

@@ -39,40 +39,40 @@ class Deletion(msgspec.Struct, frozen=True):
 
 async def request_deletion(connection: Connection, name: str, *, keep_companions: bool = False) -> Deletion:
     """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError and RejectedError."""
-    found: tuple[Framework | InvalidFramework, ...] = ()
+    existing: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
     try:
-        found = await lookup.find_all(connection, name)
+        existing = await lookup.find_all(connection, name)
     except ForbiddenError as error:
         denied = error
     if not formats.is_object_name(name):
         raise await lookup.not_found_error(connection, name)
     owned = await owned_objects.find(connection, name)
-    plain_job = None if found else await owned_objects.find_job(connection, name)
+    plain_job = None if existing else await owned_objects.find_job(connection, name)
     kept = _companion_objects(owned.deletable, name) if keep_companions else ()
     companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
     candidates = dict.fromkeys((plain_job, *owned.deletable))
     objects = tuple(each for each in candidates if each is not None and each not in kept)
-    if not found and not objects:
+    if not existing and not objects:
         raise denied or await _not_found_error(connection, name, owned.kept, companions)
     await owned_objects.remove_owner_references(connection, kept)
-    for each in found:
+    for each in existing:
         await delete_framework(connection, each)
     await owned_objects.delete_objects(connection, objects)
-    return Deletion(name, found, objects, owned.kept, companions, owned.unlistable)
+    return Deletion(name, existing, objects, owned.kept, companions, owned.unlistable)
 
 
-def _companion_objects(found: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
+def _companion_objects(objects: tuple[OwnedObject, ...], job: str) -> tuple[OwnedObject, ...]:
     """Return the objects of companions, with the Secret of the job that their pods read when they restart."""
-    kept = tuple(each for each in found if each.companion)
-    secrets = (each for each in found if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
+    kept = tuple(each for each in objects if each.companion)
+    secrets = (each for each in objects if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
     return (*kept, *secrets) if kept else ()
 
 
 async def _not_found_error(
     connection: Connection, name: str, kept: tuple[OwnedObject, ...], companions: tuple[str, ...]
 ) -> ObjectNotFoundError:
-    """Return the error for a missing job. The Jobs of a cluster without Frameworks are suggested too."""
+    """Return the error for a missing job. It also suggests the names of plain Jobs."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
     if companions:
         return ObjectNotFoundError(
@@ -100,13 +100,13 @@ def kept_companions_message(companions: tuple[str, ...], job: str, namespace: st
     return f"Its companions are kept ({listed}). Delete them with: windlass delete {job} -n {namespace}"
 
 
-async def delete_framework(connection: Connection, found: Framework | InvalidFramework) -> None:
+async def delete_framework(connection: Connection, framework: Framework | InvalidFramework) -> None:
     """Request the deletion of exactly this Framework, not of a later one of the same name."""
     request = requests.delete(
-        frameworks(names.group_of(found.api_version)),
+        frameworks(names.group_of(framework.api_version)),
         connection.namespace,
-        found.metadata.name,
-        uid=found.metadata.uid,
+        framework.metadata.name,
+        uid=framework.metadata.uid,
         propagation=FOREGROUND,
     )
     try:
@@ -129,13 +129,13 @@ async def wait_for_deletion(connection: Connection, deletion: Deletion, timeout:
 
 
 async def wait_for_framework_deletion(
-    connection: Connection, found: Framework | InvalidFramework, timeout: float | None = None
+    connection: Connection, framework: Framework | InvalidFramework, timeout: float | None = None
 ) -> None:
-    """Raises TimedOutError."""
-    deletion = Deletion(found.metadata.name, (found,))
+    """Wait until the Framework is deleted. Raises TimedOutError."""
+    deletion = Deletion(framework.metadata.name, (framework,))
 
     async def wait_for_each() -> None:
-        async with contextlib.aclosing(watch.watch_framework(connection, found)) as changes:
+        async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
             async for _ in changes:
                 pass
 

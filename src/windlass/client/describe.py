@@ -22,7 +22,7 @@ class Description(msgspec.Struct, frozen=True):
 
 
 async def describe(connection: Connection, name: str) -> Description:
-    """Return what the user may read of the job. Raises what `lookup.find` raises."""
+    """Return the parts of the job that the user may read. Raises the errors of `lookup.find`."""
     framework = await lookup.find(connection, name)
     unreadable: list[str] = []
     pods: list[Pod] = []

@@ -1,4 +1,4 @@
-"""Errors of use cases. Each message says what failed, why, and what to do."""
+"""Errors of the operations of the client, e.g. submit and wait. Each message says what failed, why, and what to do."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from windlass.wire.diagnostics import Diagnostic
 
 
 class ClientError(Exception):
-    """Base class of all errors of use cases."""
+    """Base class of all errors of the client."""
 
 
 class NoClusterError(ClientError):
@@ -26,7 +26,7 @@ class ObjectNotFoundError(ClientError):
 
 
 class NotInstalledError(ObjectNotFoundError):
-    """The cluster has no Framework definition."""
+    """The CustomResourceDefinition of Frameworks is not installed on the cluster."""
 
 
 class ObjectDeletedError(ObjectNotFoundError):

@@ -88,14 +88,14 @@ decode = msgspec.json.Decoder(ApiEvent).decode
 
 
 def _task_of(framework: Framework, pod: str) -> str:
-    """Return the task of a pod by its name, since the pod may be deleted; empty for a pod of another job."""
+    """Return the task of the pod with this name, which may be deleted; empty for a pod of another job."""
     roles = {role.name for role in framework.spec.task_roles}
     found = re.fullmatch(rf"{re.escape(framework.name)}-(([a-z0-9]{{1,63}})-[0-9]{{1,5}})", pod)
     return found[1] if found and found[2] in roles else ""
 
 
 def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
-    """Return None for an event of another object, e.g. of an earlier job of the same name."""
+    """Convert an event of the API server. Return None for an event of another object, e.g. of an earlier job."""
     involved = event.involved_object
     if involved.kind == names.KIND:
         is_same = involved.name == framework.name and involved.uid in ("", framework.uid)
@@ -120,7 +120,7 @@ def _event_of(framework: Framework, event: ApiEvent) -> Event | None:
 
 
 def merge_repeated(events: Iterable[Event]) -> list[Event]:
-    """Merge repeated events and add up their counts. The result is ordered by time, then as given."""
+    """Merge repeated events and add up their counts. The result is sorted by time with a stable sort."""
     merged: dict[tuple[str, str, str, str], Event] = {}
     for event in events:
         key = (event.uid, event.object, event.reason, event.message)
@@ -137,14 +137,14 @@ def merge_repeated(events: Iterable[Event]) -> list[Event]:
 
 
 async def read(connection: Connection, framework: Framework) -> list[Event]:
-    """Raises what `Connection.send` raises."""
+    """Return the events of the job and its pods. Raises the errors of `Connection.send`."""
     listed = await lookup.list_objects(connection, EVENTS, connection.namespace)
     found = (_event_of(framework, event) for event in _decode_in_order(listed))
     return merge_repeated(event for event in found if event is not None)
 
 
 def _decode_in_order(listed: Iterable[msgspec.Raw]) -> list[ApiEvent]:
-    """Sort by resource version, since times have a resolution of seconds and a list is sorted by name."""
+    """Decode events and sort them by resource version: times have a resolution of seconds."""
 
     def order(event: ApiEvent) -> int:
         version = event.metadata.resource_version
@@ -157,10 +157,10 @@ async def follow(connection: Connection, framework: Framework) -> AsyncGenerator
     """Yield existing events, then new and repeated ones, without end. Raises ApiError."""
     counts: dict[tuple[str, datetime], int] = {}
 
-    def new_events(found: ApiEvent) -> list[Event]:
-        event = _event_of(framework, found)
-        is_new = counts.get((found.metadata.uid, found.last), 0) < found.times
-        counts[found.metadata.uid, found.last] = found.times
+    def new_events(api_event: ApiEvent) -> list[Event]:
+        event = _event_of(framework, api_event)
+        is_new = counts.get((api_event.metadata.uid, api_event.last), 0) < api_event.times
+        counts[api_event.metadata.uid, api_event.last] = api_event.times
         return [event] if event is not None and is_new else []
 
     async with contextlib.aclosing(watch.watch_objects(connection, EVENTS)) as changes:
@@ -168,7 +168,7 @@ async def follow(connection: Connection, framework: Framework) -> AsyncGenerator
             match change:
                 case Listed(items=items):
                     events = merge_repeated(
-                        event for found in _decode_in_order(items) for event in new_events(found)
+                        event for api_event in _decode_in_order(items) for event in new_events(api_event)
                     )
                 case Changed(object=body):
                     events = new_events(decode(body))

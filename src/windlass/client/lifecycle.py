@@ -66,7 +66,7 @@ async def patch_spec(connection: Connection, framework: Framework, spec: Json) -
 
 
 async def merge_patch(connection: Connection, resource: Resource, name: str, change: Json) -> bytes:
-    """Patch an object and return its new state. Raises what `Connection.send` raises."""
+    """Patch an object and return its new state. Raises the errors of `Connection.send`."""
     body = msgspec.json.encode(change)
     return await connection.send(
         requests.merge_patch(resource, connection.namespace, name, body, field_manager=FIELD_MANAGER)
@@ -78,7 +78,7 @@ def is_completed(framework: Framework) -> bool:
 
 
 def require_active(framework: Framework, change: str) -> None:
-    """Raises CompletedError if the job has completed or is about to. `change` is the participle of the operation."""
+    """Raise CompletedError if the job has completed or is about to. `change` is a participle, e.g. "suspended"."""
     name = framework.name
     if is_completed(framework):
         raise CompletedError(

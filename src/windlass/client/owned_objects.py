@@ -42,7 +42,7 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     resource: Resource
     runs_pods: bool = False
-    """Deletion of the object completes only after its pods are deleted."""
+    """Whether the object has pods. Its deletion completes only after they are deleted."""
 
 
 JOB = Kind("Job", JOBS, runs_pods=True)
@@ -122,7 +122,7 @@ class OwnedObjects(msgspec.Struct, frozen=True):
 
 
 async def find(connection: Connection, name: str) -> OwnedObjects:
-    """Return the objects with the label of this job. Raises what `Connection.send` raises, except ForbiddenError."""
+    """Return the objects with the label of this job. Raises the errors of `Connection.send`, except ForbiddenError."""
     if len(name) > MAX_LABEL_LENGTH:
         return OwnedObjects()
     kinds = (*DELETED_KINDS, *STORAGE_KINDS)
@@ -154,7 +154,8 @@ def _holds_files(each: OwnedObject, job: str) -> bool:
 
 
 async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Object] | None:
-    """Return None if the user may not list the kind. A kind that is not served has no objects."""
+    """Return the objects with the label of the job; None if the user may not list the kind. A kind that is not served
+    has no objects."""
     selector = f"{names.JOB_LABEL}={name}"
     try:
         listed = await lookup.list_objects(connection, kind.resource, connection.namespace, selector)

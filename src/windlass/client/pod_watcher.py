@@ -19,7 +19,7 @@ from windlass.model.pods import ContainerWaiting
 T = TypeVar("T")
 
 FATAL_REASONS = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
-"""Reasons of warning events that rarely recover."""
+"""Reasons of warning events after which a pod rarely starts."""
 FATAL_COUNT = 3
 """Number of such events after which a pod is considered unrecoverable."""
 MAX_MESSAGE_LENGTH = 500
@@ -174,10 +174,10 @@ class PodWatcher:
 
     async def _watch_pods(self) -> None:
         fields = f"metadata.name={self._name}" if self._name else ""
-        found = watch.watch_objects(
+        watched = watch.watch_objects(
             self._connection, PODS, label_selector=self._label_selector, field_selector=fields
         )
-        async with contextlib.aclosing(found) as changes:
+        async with contextlib.aclosing(watched) as changes:
             async for change in changes:
                 match change:
                     case Listed(items=items):
@@ -194,11 +194,11 @@ class PodWatcher:
     async def _watch_events(self) -> None:
         """Watch all events of a named pod, or the warnings of all pods in the namespace."""
         selector = f"involvedObject.name={self._name}" if self._name else "type=Warning"
-        found = watch.watch_objects(
+        watched = watch.watch_objects(
             self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{selector}"
         )
         try:
-            async with contextlib.aclosing(found) as changes:
+            async with contextlib.aclosing(watched) as changes:
                 async for change in changes:
                     self._store_events(change)
                     await self._notify()
@@ -222,7 +222,7 @@ class PodWatcher:
 def are_unrecoverable(warnings: Sequence[events.ApiEvent]) -> bool:
     """Return whether the warnings of one pod show that it fails repeatedly for the same reason."""
     fatal = [each for each in warnings if each.reason in FATAL_REASONS and not _is_cache_sync(each.message)]
-    # The same mount may fail with different messages, and so may pulling an image.
+    # The same mount may fail with different messages: add up the failures by volume.
     mounts: Counter[str] = Counter()
     for each in fatal:
         if each.reason in _MOUNT_REASONS:
@@ -273,6 +273,6 @@ def _unscheduled_message(pod: Pod) -> str:
 
 
 def _shorten(message: str) -> str:
-    """Return the message on one line."""
+    """Return the message on one line, truncated to MAX_MESSAGE_LENGTH."""
     line = " ".join(message.split())
     return line if len(line) <= MAX_MESSAGE_LENGTH else line[: MAX_MESSAGE_LENGTH - 1] + "…"

@@ -1,6 +1,6 @@
-"""Typed views of pods for use cases: the task of a pod and the status of its containers.
+"""Typed views of pods for the client: the task of a pod and the status of its containers.
 
-`windlass.model.pods` has the smaller view that the controller needs.
+`windlass.model.pods` contains the smaller view that the controller needs.
 """
 
 from collections.abc import Mapping

@@ -27,8 +27,8 @@ LAST_PORT = 65535
 PORTS_TO_TRY = 100
 """Number of further ports to try after one that is in use."""
 LINGER_SECONDS = 30.0
-"""After a client closes its sending side, it may still wait for a response or be gone. The connection is closed after
-this time without data from the pod."""
+"""Time without data from the pod after which a connection is closed, if the client has closed its sending side. The
+client may still be waiting for a response, or may have exited."""
 CLOSING_SECONDS = 2.0
 """How long to wait for the API server to close a WebSocket."""
 
@@ -60,14 +60,14 @@ class Forward:
         """Forward to a pod with these labels. `port` is the local port (default: the port of the pod)."""
         self.address = address
         self.port = pod_port if port is None else port
-        """Inside the block: the port on which it listens."""
+        """The local port; inside the block, the one that is listened on."""
         self._connection = connection
         self._label_selector = label_selector
         self._pod_port = pod_port
         self._note = note
         self._last_note = ""
         self._server: asyncio.Server | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
+        self._connection_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -75,7 +75,7 @@ class Forward:
         return f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
 
     async def __aenter__(self) -> Self:
-        """Raises ClientError if no port is available."""
+        """Start listening. Raises ClientError if no port is available."""
         first = self.port
         for port in range(first, min(first + PORTS_TO_TRY, LAST_PORT) + 1):
             try:
@@ -96,7 +96,7 @@ class Forward:
         if self._server is None:
             return
         self._server.close()
-        running = set(self._conversations)
+        running = set(self._connection_tasks)
         # The first cancellation closes the WebSockets, the second one aborts those that do not close in time.
         for _ in range(2):
             for task in running:
@@ -107,17 +107,17 @@ class Forward:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
-        self._conversations.add(task)
-        task.add_done_callback(self._conversations.discard)
+        self._connection_tasks.add(task)
+        task.add_done_callback(self._connection_tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            pod = await self._pod()
+            pod = await self._find_pod()
             request = streams.port_forward_request(self._connection.namespace, pod.name, self._pod_port)
             async with self._connection.transport.channels(
                 request, streams.PORT_FORWARD_PROTOCOLS
             ) as channels:
-                await _Conversation(channels, reader, writer).run()
+                await _ForwardedConnection(channels, reader, writer).run()
             self._last_note = ""
             writer.close()
             await writer.wait_closed()
@@ -130,8 +130,8 @@ class Forward:
         finally:
             _abort(writer)
 
-    async def _pod(self) -> Pod:
-        """Return the pod to connect to. Raises ObjectNotFoundError, and what `Connection.send` raises."""
+    async def _find_pod(self) -> Pod:
+        """Return the pod to connect to. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
         listed = await lookup.list_objects(
             self._connection, PODS, self._connection.namespace, self._label_selector
         )
@@ -152,7 +152,7 @@ class Forward:
         self._last_note = message
 
 
-class _Conversation:
+class _ForwardedConnection:
     """One connection between a local client and the pod."""
 
     def __init__(
@@ -162,7 +162,7 @@ class _Conversation:
         self._reader = reader
         self._writer = writer
         self._received = 0
-        """Number of messages."""
+        """Number of received messages."""
 
     async def run(self) -> None:
         """Copy data until the pod or the client closes the connection. Raises ApiError, OSError and _RemoteError."""
@@ -198,7 +198,7 @@ class _Conversation:
                 await self._writer.drain()
 
     async def _linger(self, receiving: "asyncio.Task[None]") -> None:
-        """Wait as long as data arrives."""
+        """Wait until no data has arrived for LINGER_SECONDS."""
         previous = -1
         while not receiving.done() and previous != self._received:
             previous = self._received
@@ -206,7 +206,7 @@ class _Conversation:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, so that the client does not take partial data for complete. No effect after a close."""
+    """Reset the connection, so that partial data does not seem complete. This has no effect after a close."""
     if not writer.is_closing():
         connection: socket.socket = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):

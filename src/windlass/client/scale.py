@@ -21,7 +21,7 @@ from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
 from windlass.wire import codec, diagnostics
 
 _ATTEMPTS = 8
-"""The controller may write the status of a busy job between our read and our patch, which then conflicts."""
+"""Number of attempts. The patch conflicts if the controller writes the status between our read and our patch."""
 _POLICY = "frameworkAttemptCompletionPolicy"
 
 
@@ -34,7 +34,8 @@ class ScalePlan(msgspec.Struct, frozen=True):
 
 
 async def scale(connection: Connection, name: str, task_numbers: Mapping[str, int]) -> lifecycle.Change:
-    """Raises InvalidJobError for invalid numbers or roles, CompletedError, and what `lookup.find` raises."""
+    """Set the numbers of tasks, by role. Raises InvalidJobError for invalid numbers or roles, CompletedError, and the
+    errors of `lookup.find`."""
     for _ in range(_ATTEMPTS):
         framework = await lookup.find(connection, name)
         lifecycle.require_active(framework, "scaled")
@@ -64,7 +65,7 @@ async def _send(connection: Connection, framework: Framework, planned: ScalePlan
 
 
 def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> ScalePlan:
-    """Raises InvalidJobError."""
+    """Return the changes that set the numbers of tasks, by role. Raises InvalidJobError."""
     operations: list[Json] = []
     notes: list[str] = []
     positions = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
@@ -86,7 +87,8 @@ def plan_scaling(framework: Framework, task_numbers: Mapping[str, int]) -> Scale
 def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
     """Yield the changed fields of a role with their new values and descriptions.
 
-    A number that meant all tasks still does, and no number exceeds the number of tasks. Scaling to 0 keeps the policy.
+    A count of the policy that meant all tasks still means all tasks, and no count exceeds the number of tasks. Scaling
+    to 0 keeps the policy.
     """
     old, policy = role.task_number, role.framework_attempt_completion_policy
     if old == new:
@@ -97,7 +99,7 @@ def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
     succeeded, failed = policy.min_succeeded_task_count, policy.min_failed_task_count
     for field, count, is_changeable, means_all in (
         ("minSucceededTaskCount", succeeded, succeeded > 0, succeeded >= old),
-        # A single failure that ends the job still does.
+        # If a single failure ended the job before, it still does.
         ("minFailedTaskCount", failed, failed > 1, failed == old),
     ):
         changed = new if means_all else min(count, new)

@@ -151,7 +151,7 @@ class AsyncClient:
             return views.job_view((await lifecycle.resume(connection, name)).framework)
 
     async def stop(self, name: str) -> JobView:
-        """Stop a job permanently. Its pods have their grace period.
+        """Stop a job permanently. Its pods are deleted with their grace period.
 
         >>> client.stop("digits").name
         'digits'

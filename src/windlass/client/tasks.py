@@ -13,7 +13,7 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
 
-EXPECTED = "NAME/ROLE-INDEX, e.g. digits/worker-1"
+TASK_FORMAT = "NAME/ROLE-INDEX, e.g. digits/worker-1"
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})-(?P<index>[0-9]{1,5})")
 _ROLE = re.compile(r"[a-z0-9]{1,63}")
@@ -42,7 +42,7 @@ def parse_task(text: str) -> tuple[str, Task]:
     job, _, name = text.partition("/")
     found = _TASK.fullmatch(name)
     if not job or found is None:
-        raise ValueError(f"found {text!r}, expected {EXPECTED}")
+        raise ValueError(f"found {text!r}, expected {TASK_FORMAT}")
     return job, Task(found["role"], int(found["index"]))
 
 
@@ -65,7 +65,7 @@ def parse_selector(text: str, task: str = "") -> tuple[str, TaskSelector]:
 
 
 def require_tasks(framework: Framework, selector: TaskSelector) -> None:
-    """Raises ObjectNotFoundError if the job does not have the selected tasks."""
+    """Raise ObjectNotFoundError if the job does not have the selected tasks."""
     if not selector.role:
         return
     role = framework.spec.role(selector.role)

@@ -1,6 +1,6 @@
-"""Summaries of jobs and tasks for users. Pure.
+"""Summaries of jobs and tasks for users, computed from the Framework alone.
 
-The nine states of the controller are mapped to the states that users know; `framework_state` has the original state.
+The nine states of the controller are mapped to the states that users know; `framework_state` is the original state.
 """
 
 from collections.abc import Mapping
@@ -98,7 +98,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     state: JobState
     framework_state: str = ""
-    """State of the controller; empty before it has processed the job."""
+    """State in the status of the Framework; empty before the controller has processed the job."""
     reason: str = ""
     """Why the job is in that state; empty if there is nothing to explain."""
     code: int | None = None
@@ -135,27 +135,27 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return next((task for task in self.tasks if task.name == name), None)
 
 
-def job_view(found: Framework | InvalidFramework) -> JobView:
-    metadata = found.metadata
-    if isinstance(found, InvalidFramework):
+def job_view(framework: Framework | InvalidFramework) -> JobView:
+    metadata = framework.metadata
+    if isinstance(framework, InvalidFramework):
         return JobView(
             name=metadata.name,
             namespace=metadata.namespace,
             uid=metadata.uid,
-            group=found.api_version.partition("/")[0],
+            group=framework.api_version.partition("/")[0],
             state=JobState.BLOCKED,
-            reason=found.error,
+            reason=framework.error,
         )
-    status = found.status
+    status = framework.status
     view = JobView(
-        name=found.name,
-        namespace=found.namespace,
-        uid=found.uid,
-        group=found.group,
-        state=_state(found),
+        name=framework.name,
+        namespace=framework.namespace,
+        uid=framework.uid,
+        group=framework.group,
+        state=_state(framework),
         created=metadata.creation_timestamp,
-        roles={role.name: role.task_number for role in found.spec.task_roles},
-        total=sum(role.task_number for role in found.spec.task_roles),
+        roles={role.name: role.task_number for role in framework.spec.task_roles},
+        total=sum(role.task_number for role in framework.spec.task_roles),
     )
     if status is None:
         return view

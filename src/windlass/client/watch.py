@@ -52,7 +52,7 @@ async def watch_objects(
             queue.put_nowait(error)
 
     def on_end(work: "asyncio.Task[NoReturn]") -> None:
-        """Forward an unexpected error: otherwise the reflector does not end."""
+        """Forward an unexpected error. The reflector ends only with an error or a cancellation."""
         if not work.cancelled() and isinstance(error := work.exception(), Exception):
             queue.put_nowait(error)
 
@@ -68,9 +68,9 @@ async def watch_objects(
     work = asyncio.create_task(reflector.run())
     work.add_done_callback(on_end)
     try:
-        while not isinstance(found := await queue.get(), Exception):
-            yield found
-        raise found
+        while not isinstance(event := await queue.get(), Exception):
+            yield event
+        raise event
     finally:
         work.cancel()
         # A cancellation during this wait still propagates.
@@ -111,8 +111,8 @@ async def watch_framework(
     """Yield the Framework as `watch_object` does, but not while it is invalid: it may be fixed later."""
     resource = frameworks(names.group_of(framework.api_version))
     name, uid = framework.metadata.name, framework.metadata.uid
-    found = watch_object(connection, resource, name, uid, codec.read_framework, _permanent_after_outage())
-    async with contextlib.aclosing(found) as changes:
+    states = watch_object(connection, resource, name, uid, codec.read_framework, _permanent_after_outage())
+    async with contextlib.aclosing(states) as changes:
         async for changed in changes:
             if not isinstance(changed, InvalidFramework):
                 yield changed
@@ -120,8 +120,10 @@ async def watch_framework(
 
 async def wait_until_deleted(connection: Connection, resource: Resource, name: str, uid: str) -> None:
     """Wait until the object is deleted. A later object of the same name is ignored. Raises ApiError."""
-    found = watch_object(connection, resource, name, uid, metadata.decode_identity, _permanent_after_outage())
-    async with contextlib.aclosing(found) as changes:
+    states = watch_object(
+        connection, resource, name, uid, metadata.decode_identity, _permanent_after_outage()
+    )
+    async with contextlib.aclosing(states) as changes:
         async for _ in changes:
             pass
 

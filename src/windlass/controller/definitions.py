@@ -1,4 +1,4 @@
-"""Checks the CustomResourceDefinitions of Frameworks, and creates or updates them if asked (1, A8)."""
+"""Checks the CustomResourceDefinitions of Frameworks, and creates or updates them on request (statements 1 and A8)."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ class Problem(msgspec.Struct, frozen=True):
     group: str
     flaw: Flaw
     message: str
-    """What is wrong, what it means, and what to do."""
+    """The problem, its consequence and the remedy."""
 
     @property
     def is_blocking(self) -> bool:
@@ -56,7 +56,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class NotEstablishedError(Exception):
-    """The API server did not serve a definition in time. The message says which, and why."""
+    """The API server did not serve a definition in time. The message names the definition and the reason."""
 
 
 async def check(send: Send) -> tuple[Problem, ...]:
@@ -92,8 +92,8 @@ async def _manage(send: Send, expected: Json, interval: float, timeout: float, s
             changes.append(f"{change} CustomResourceDefinition {_name(expected)}")
             continue
         # A written definition is not compared: an old API server drops fields that it does not know.
-        is_right = live is not None and (bool(changes) or installed.contains_spec(live, expected))
-        if live is not None and is_right and _is_served(live):
+        is_current = live is not None and (bool(changes) or installed.contains_spec(live, expected))
+        if live is not None and is_current and _is_served(live):
             return changes
         await sleep(interval)
     raise NotEstablishedError(
@@ -164,10 +164,10 @@ def _flaw(definition: Json, expected: Json) -> tuple[Flaw, str] | None:
             "has no status subresource, as FrameworkController installs it: Windlass cannot store a status and "
             f"ignores its Frameworks. Stop FrameworkController first. {_REMEDY}"
         )
-    return _dropping(installed.dropped_fields(definition, expected), kinds)
+    return _dropped_fields_flaw(installed.dropped_fields(definition, expected), kinds)
 
 
-def _dropping(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
+def _dropped_fields_flaw(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
     if not dropped:
         return None
     shown = ", ".join(dropped[:_MAX_SHOWN_FIELDS]) + (
@@ -219,7 +219,7 @@ class DefinitionMonitor:
         return served
 
     async def _problems_by_listing(self) -> tuple[Problem, ...]:
-        """Return the groups that cannot be listed, for a controller without permission to read the definitions."""
+        """Return a problem for each group that is not served, for a controller that may not read the definitions."""
         found = []
         for group in names.GROUPS:
             namespace = next(iter(self._settings.namespaces), "")
@@ -234,7 +234,7 @@ class DefinitionMonitor:
 
 
 async def _retrying(send: Callable[[], Awaitable[T]], action: str) -> T:
-    """Retry until there is an answer. Raise ForbiddenError and InvalidError."""
+    """Retry until the API server responds. Raise ForbiddenError and InvalidError."""
     while True:
         try:
             return await send()

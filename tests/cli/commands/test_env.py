@@ -158,21 +158,21 @@ AWKWARD: Final = """it's "q" \\ $HOME `id` $(id) %x\n{a,b} ; # &"""
     ],
 )
 def test_values_are_quoted_for_each_shell(shell: str, written: str) -> None:
-    assert module._FORMS[shell]("A", AWKWARD) == written
+    assert module._FORMATTERS[shell]("A", AWKWARD) == written
 
 
 def test_fish_reads_the_values() -> None:
     fish = shutil.which("fish")
     if fish is None:
         pytest.skip("needs fish (Debian package fish)")
-    script = module._FORMS["fish"]("A", AWKWARD) + "; printf %s $A"
+    script = module._FORMATTERS["fish"]("A", AWKWARD) + "; printf %s $A"
     done = subprocess.run([fish, "-c", script], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     assert done.stdout == AWKWARD
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_posix_shells_read_the_values(shell: str) -> None:
-    script = module._FORMS["sh"]("A", AWKWARD) + '; printf %s "$A"'
+    script = module._FORMATTERS["sh"]("A", AWKWARD) + '; printf %s "$A"'
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     assert done.stdout == AWKWARD
 

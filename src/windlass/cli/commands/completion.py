@@ -21,7 +21,7 @@ def completion(shell: str) -> None:
     """
     from windlass.cli.main import main
 
-    found = shell_completion.get_completion_class(shell)
-    if found is None:
+    completion_class = shell_completion.get_completion_class(shell)
+    if completion_class is None:
         raise CommandError(f"cannot create a completion script for {shell}")
-    click.echo(found(main, {}, "windlass", VARIABLE).source())
+    click.echo(completion_class(main, {}, "windlass", VARIABLE).source())

@@ -86,7 +86,7 @@ def controller(config: str | None, **flags: Any) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the event loop of uvloop if it is installed, since it is faster; None for the default."""
+    """Return the loop factory of uvloop if it is installed, since it is faster; otherwise None, for the default."""
     try:
         import uvloop
     except ImportError:
@@ -122,18 +122,20 @@ async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     for warning in warnings:
         logs.logger.warning("%s", warning)
     try:
-        found = await access.load(
+        cluster_access = await access.load(
             settings.kube_config_file_path, settings.kube_context, settings.kube_api_server_address
         )
     except AccessError as error:
         click.echo(str(error), err=True)
         return NO_ACCESS
     identity = election.identity(socket.gethostname(), secrets.token_hex(8))
-    operator = Operator(settings, found, SystemClock(), identity=identity, snapshot_stream=sys.stderr)
+    operator = Operator(
+        settings, cluster_access, SystemClock(), identity=identity, snapshot_stream=sys.stderr
+    )
     try:
         stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
         await operator.run(stop)
     except (ApiError, ListenError, NotEstablishedError) as error:
         click.echo(str(error), err=True)

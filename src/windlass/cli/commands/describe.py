@@ -61,33 +61,33 @@ def describe(name: str, cluster: ClusterOptions) -> None:
 async def _describe(connection: "Connection", name: str) -> None:
     from windlass.client import describe
 
-    found = await describe.describe(connection, name)
-    click.echo("\n".join(lines(found, datetime.now(UTC), tables.terminal_width())))
+    description = await describe.describe(connection, name)
+    click.echo("\n".join(lines(description, datetime.now(UTC), tables.terminal_width())))
 
 
-def lines(found: "Description", now: datetime, width: int | None) -> Iterator[str]:
-    framework = found.framework
+def lines(description: "Description", now: datetime, width: int | None) -> Iterator[str]:
+    framework = description.framework
     yield from status.lines(framework, now, width)
     yield "\nspec"
-    for title, text in _spec_lines(found):
+    for title, text in _spec_lines(description):
         yield tables.paragraph(f"  {title}", text, width, indent=16)
     yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], width)
-    if found.pods:
+    if description.pods:
         yield "\npods"
-        yield tables.table(_PODS, [_pod(pod, now) for pod in found.pods], width)
-    if found.companions:
+        yield tables.table(_PODS, [_pod(pod, now) for pod in description.pods], width)
+    if description.companions:
         yield "\ncompanions"
-        yield from status.companion_lines(found.companions, width)
-    if found.events:
-        left_out = len(found.events) - MAX_EVENTS
-        yield f"\nevents, the last {MAX_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
-        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MAX_EVENTS:]], width)
-    for message in found.unreadable:
+        yield from status.companion_lines(description.companions, width)
+    if description.events:
+        left_out = len(description.events) - MAX_EVENTS
+        yield f"\nevents, the last {MAX_EVENTS} of {len(description.events)}" if left_out > 0 else "\nevents"
+        yield tables.table(_EVENTS, [_event(each, now) for each in description.events[-MAX_EVENTS:]], width)
+    for message in description.unreadable:
         yield tables.paragraph("not readable", message, width, indent=14)
 
 
-def _spec_lines(found: "Description") -> Iterator[tuple[str, str]]:
-    framework = found.framework
+def _spec_lines(description: "Description") -> Iterator[tuple[str, str]]:
+    framework = description.framework
     spec, metadata = framework.spec, framework.metadata
     if spec.description:
         yield "description", spec.description

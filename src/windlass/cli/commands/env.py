@@ -24,12 +24,16 @@ def _posix(name: str, value: str) -> str:
     return f"export {name}={shlex.quote(value)}"
 
 
-_FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, "powershell": _powershell}
+_FORMATTERS: Mapping[str, Callable[[str, str], str]] = {
+    "sh": _posix,
+    "fish": _fish,
+    "powershell": _powershell,
+}
 
 
 @click.command()
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
-@click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
+@click.option("--shell", type=click.Choice([*_FORMATTERS, "json"]), default="sh", show_default=True)
 @cluster_options.options
 def env(task: str, shell: str, cluster: ClusterOptions) -> None:
     """Print the environment variables for peer discovery, e.g. TF_CONFIG, of a task as shell commands.
@@ -52,4 +56,4 @@ def env(task: str, shell: str, cluster: ClusterOptions) -> None:
         click.echo(json.dumps(variables, indent=2))
         return
     for name, value in variables.items():
-        click.echo(_FORMS[shell](name, value))
+        click.echo(_FORMATTERS[shell](name, value))

@@ -30,7 +30,7 @@ namespace_option = click.option(
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Raises CommandError for an InstallError."""
+    """Run the coroutine. Raises CommandError instead of InstallError."""
     try:
         asyncio.run(work)
     except InstallError as error:

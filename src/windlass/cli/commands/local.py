@@ -1,6 +1,6 @@
 """The commands of `windlass local`, which manage a persistent cluster on this machine.
 
-`windlass.runner.local` has the daemon and its control.
+`windlass.runner.local` implements the daemon, and starts and stops it.
 """
 
 import contextlib

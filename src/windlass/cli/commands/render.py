@@ -30,8 +30,8 @@ STDOUT = "-"
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
-_MOUNTING = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, *COMPANIONS, Part.FRAMEWORK, Part.ROLES})
-"""Parts with pods that have the job's volumes."""
+_PARTS_WITH_VOLUMES = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, *COMPANIONS, Part.FRAMEWORK, Part.ROLES})
+"""Parts whose pods mount the job's volumes."""
 
 
 class RenderArguments(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def render(
         raise click.UsageError("Missing argument 'FILE': a job file, or - for standard input.")
     out = None if out == STDOUT else out
     if out is not None:
-        job_files.check_out(path, out)
+        job_files.check_output_path(path, out)
     source = job_files.source(path, namespace, needs_a_job=False)
     if nfs_server and not _HOST.fullmatch(nfs_server):
         message = f"found {nfs_server!r}, expected an address, e.g. 10.96.0.12"
@@ -147,13 +147,13 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
         *(piece for piece in extra if piece.part is not Part.OTHERS),
     ]
     companions = (each for submission in submissions if submission.job for each in submission.job.companions)
-    found = {*(str(piece.part) for piece in pieces), *map(str, companions)}
+    available = {*(str(piece.part) for piece in pieces), *map(str, companions)}
     for part in arguments.only:
-        if part not in found:
-            parts = ", ".join(str(each) for each in Part if str(each) in found)
+        if part not in available:
+            parts = ", ".join(str(each) for each in Part if str(each) in available)
             raise _invalid(arguments, [f"--only {part}: unknown part. Parts: {parts}"])
-    # A preflight pod has no use while the other objects are still being created.
-    selected = set(arguments.only) or found - {str(Part.PREFLIGHT)}
+    # By default, omit the preflight pod: it cannot succeed while the other objects are still being created.
+    selected = set(arguments.only) or available - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in selected:
         for name, password in source.contents.generated_passwords.items():
             _print(arguments, resolution.password_notice(f"generated password of {name}", password))
@@ -225,7 +225,7 @@ def _passwords(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[
 
 
 def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
-    """Return the NFS share: by --nfs-server, or by the name of its Service, which is known beforehand."""
+    """Return the NFS share. Its address is --nfs-server, or else the DNS name of its Service."""
     from windlass.render.storage import nfs_shares
 
     if job.nfs_server is None:
@@ -233,7 +233,7 @@ def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
     if arguments.nfs_server:
         return nfs_shares.Served(arguments.nfs_server)
     share = nfs_shares.by_name(job)
-    is_mounted = not arguments.only or not _MOUNTING.isdisjoint(arguments.only)
+    is_mounted = not arguments.only or not _PARTS_WITH_VOLUMES.isdisjoint(arguments.only)
     if is_mounted:
         service = nfs_shares.server_name(job.name)
         namespace = f" -n {job.namespace}" if job.namespace else ""

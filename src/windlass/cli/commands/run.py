@@ -1,4 +1,4 @@
-"""`windlass run`: run jobs on a temporary cluster, and return an exit code. `windlass.runner` does the work."""
+"""`windlass run`: run jobs on a temporary cluster, and return an exit code. `windlass.runner` implements it."""
 
 import asyncio
 import contextlib
@@ -97,7 +97,7 @@ def run_companions(
     file: str,
     arguments: RunArguments,
     companions: tuple[Companion, ...] = tuple(Companion),
-    forward: ForwardOptions = ForwardOptions(),  # noqa: B008 — it is frozen
+    forward: ForwardOptions = ForwardOptions(),  # noqa: B008 — ForwardOptions is frozen
 ) -> int:
     """Run companions of the jobs in a file until Ctrl-C, and return the exit code.
 
@@ -108,7 +108,7 @@ def run_companions(
     run_settings = RunOptions(
         nodes=arguments.nodes, network=arguments.network, timeout=arguments.timeout, forward=forward
     )
-    # Without tasks there is no table.
+    # The live table is not used, since there are no tasks.
     return _run(plan, run_settings, arguments, OutputMode(arguments.output))
 
 
@@ -118,7 +118,7 @@ def _run(plan: SubmitPlan, options: RunOptions, arguments: RunArguments, mode: O
 
         logs.configure(LogFormat.TEXT, LogLevel.INFO, sys.stderr)
     else:
-        # Without a handler, Python prints warnings.
+        # Without a handler, Python prints logged warnings to stderr.
         logging.getLogger().addHandler(logging.NullHandler())
     if arguments.keep:
         return _run_on_kept_cluster(plan, options, arguments, mode)
@@ -132,11 +132,11 @@ def _run_on_temporary_cluster(
         with _explain_unusable_folder() as runs:
             data = stack.enter_context(data_folders.for_one_run(runs))
         _bind_images(data, arguments.images)
-        # Imported here: the cluster takes a while to import, and an invalid file needs none.
+        # Imported here: the import is slow, and not needed for reporting an invalid file.
         from windlass.runner import run as runner_run
 
         reporter = _reporter(plan, mode, arguments)
-        return _finish(reporter, lambda: runner_run.run(plan, options, data, reporter))
+        return _run_and_finish(reporter, lambda: runner_run.run(plan, options, data, reporter))
 
 
 def _run_on_kept_cluster(
@@ -161,13 +161,15 @@ def _run_on_kept_cluster(
 
     try:
         reporter = _reporter(plan, mode, arguments)
-        return _finish(reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter))
+        return _run_and_finish(
+            reporter, lambda: runner_run.run_on_daemon(plan, options, data, record, reporter)
+        )
     finally:
         click.echo("\n".join(_instructions(plan, record, data)), err=True)
 
 
 def _instructions(plan: SubmitPlan, record: Record, data: Path) -> Iterator[str]:
-    """Yield the last lines of output: how to use the cluster, and how to end it."""
+    """Yield the last lines of output: how to use the cluster, and how to stop it."""
     directory = shlex.quote(str(data))
     yield "The cluster keeps running. To use it, and to end it:"
     yield f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}"
@@ -228,7 +230,7 @@ def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "R
     )
 
 
-def _finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def _run_and_finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
         return asyncio.run(start())
     except KeyboardInterrupt:  # before the event loop handled signals, or after it

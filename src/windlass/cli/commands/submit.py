@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
 
-@click.command(epilog=f"With --wait, {wait.EXITS[0].lower()}{wait.EXITS[1:]}")
+@click.command(epilog=f"With --wait, {wait.EXIT_CODE_HELP[0].lower()}{wait.EXIT_CODE_HELP[1:]}")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--rerun", is_flag=True, help="Replace a finished job of the same name. A running job is kept.")
 @click.option(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windlass.render.templates.rendering import Rendered
 
 STDOUT = "-"
-_OWN = {"project_name": "PROJECT", "ps_replicas": "PS", "worker_replicas": "WORKERS"}
+_ARGUMENTS = {"project_name": "PROJECT", "ps_replicas": "PS", "worker_replicas": "WORKERS"}
 """Arguments of the command by template variable."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_TEMPLATES = 100
@@ -37,31 +37,31 @@ def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
 
 def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[str, ...]) -> dict[str, str]:
     """Parse KEY=VALUE pairs. The last value of a key is used."""
-    found = {}
+    assignments = {}
     for each in written:
         key, equals, value = each.partition("=")
         if not equals or not _VARIABLE.fullmatch(key):
             expected = "expected KEY=VALUE, with a KEY of letters, digits and underscores"
             raise click.BadParameter(f"found {diagnostics.quoted(each)}, {expected}", param=parameter)
-        if key in _OWN:
-            raise click.BadParameter(f"{key} is set by the argument {_OWN[key]}", param=parameter)
-        found[key] = value
-    return found
+        if key in _ARGUMENTS:
+            raise click.BadParameter(f"{key} is set by the argument {_ARGUMENTS[key]}", param=parameter)
+        assignments[key] = value
+    return assignments
 
 
 def _json_assignments(
     context: click.Context, parameter: click.Parameter, written: tuple[str, ...]
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in _assignments(context, parameter, written).items():
         try:
-            found[key] = json.loads(value)
+            values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(
                 f"{key}: found {diagnostics.quoted(value)}, expected JSON. For a text, use --set.",
                 param=parameter,
             ) from error
-    return found
+    return values
 
 
 @click.command()
@@ -108,14 +108,14 @@ def template(
         kubectl create -f job.yaml
     """
     if out != STDOUT:
-        job_files.check_out(template, out)
+        job_files.check_output_path(template, out)
     variables = {**texts, **values, "project_name": project, **_replicas(Mode(mode), ps, workers)}
-    found = _rendered(_source(template, mode), template, variables, {*texts, *values})
-    for message in (*found.warnings, *found.errors):
+    rendered = _rendered(_source(template, mode), template, variables, {*texts, *values})
+    for message in (*rendered.warnings, *rendered.errors):
         click.echo(message, err=True)
-    if found.errors:
+    if rendered.errors:
         sys.exit(exit_codes.USAGE)
-    _write(found.text, out)
+    _write(rendered.text, out)
 
 
 def _replicas(mode: Mode, ps: int | None, workers: int | None) -> dict[str, int]:

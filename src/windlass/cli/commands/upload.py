@@ -137,8 +137,8 @@ def summary(done: "Uploaded", share: "Share") -> str:
     files = "1 file" if done.files == 1 else f"{done.files} files"
     counts = ((done.sent, "sent"), (done.resumed, "resumed"), (done.skipped, "unchanged"))
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
-    details = f": {listed}, {code_archive.shown_size(done.bytes)} transferred" if listed else ""
-    return f"uploaded {files} ({code_archive.shown_size(done.size)}) to {share}{details}"
+    details = f": {listed}, {code_archive.format_size(done.bytes)} transferred" if listed else ""
+    return f"uploaded {files} ({code_archive.format_size(done.size)}) to {share}{details}"
 
 
 def _share_argument(target: str | None, share: str | None, *, is_project: bool) -> str:

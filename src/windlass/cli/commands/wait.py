@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from windlass.client.wait import Until
     from windlass.model.framework import Framework
 
-EXITS = (
+EXIT_CODE_HELP = (
     "The exit code is 0 if the job succeeded, otherwise its completion code if that is between 1 and 255, else 125 "
     "(also if the job was deleted). It is 124 after --timeout."
 )
 
 
-@click.command(epilog=EXITS)
+@click.command(epilog=EXIT_CODE_HELP)
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
 @click.option(
     "--for",

@@ -1,6 +1,7 @@
-"""Format the live view of a run as the lines of a table. Pure.
+"""Format the live view of a run as the lines of a table, without side effects.
 
-On a narrow terminal, columns are omitted. On a low terminal, tasks are summarized, those with problems last.
+On a narrow terminal, columns are omitted. On a terminal with few lines,
+some tasks are only counted; tasks with problems are the last to be hidden.
 `live_terminal` draws the lines.
 """
 
@@ -16,9 +17,9 @@ from windlass.wire.progress import Progress
 GAP = "  "
 _MAX_NAME_WIDTH = 32
 _MAX_NODE_WIDTH = 16
-_BAR = 10
+_BAR_WIDTH = 10
 _FULL, _EMPTY = "█", "░"
-_NO_AMOUNT = "-"
+_NO_VALUE = "-"
 
 
 class Phase(StrEnum):
@@ -43,7 +44,7 @@ class Phase(StrEnum):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One task."""
+    """The row of one task."""
 
     name: str
     phase: Phase = Phase.WAITING
@@ -59,7 +60,7 @@ class Row(msgspec.Struct, frozen=True):
     remaining: float | None = None
     """Estimated seconds until the task is done."""
     line: str = ""
-    """Last line of the log. All text is printable: see `terminal_text`."""
+    """Last line of the log. Control characters are removed: see `terminal_text`."""
     problem: str = ""
     """Why the task does not start."""
 
@@ -69,7 +70,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class JobSummary(msgspec.Struct, frozen=True):
-    """One job."""
+    """The summary line of one job."""
 
     name: str
     state: str
@@ -97,7 +98,7 @@ _ATTEMPT = _Column("ATTEMPT", 7, is_number=True)
 _CPU = _Column("CPU", 5, is_number=True)
 _MEMORY = _Column("MEMORY", 6, is_number=True)
 _PERCENT = _Column("DONE", 4, is_number=True)
-_PROGRESS = _Column("PROGRESS", _BAR + 5 + 8)
+_PROGRESS = _Column("PROGRESS", _BAR_WIDTH + 5 + 8)
 _MIN_WIDTH = 24
 _MIN_LINE_WIDTH = 10
 _GOOD_LINE_WIDTH = 24
@@ -140,7 +141,7 @@ def render(view: View, width: int, height: int) -> list[str]:
 
 
 def _select_rows(rows: Sequence[Row], max_lines: int) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Return the shown and the hidden tasks. One line is for the summary of the hidden ones."""
+    """Return the shown and the hidden tasks. One line is reserved for the summary of the hidden ones."""
     if len(rows) <= max_lines:
         return rows, ()
     ordered = sorted(rows, key=_rank)
@@ -225,11 +226,11 @@ def _cell(row: Row, column: _Column) -> str:
         case "ATTEMPT":
             return str(row.attempt)
         case "NODE":
-            return row.node or _NO_AMOUNT
+            return row.node or _NO_VALUE
         case "CPU":
-            return f"{row.cpu:.0%}" if row.cpu is not None else _NO_AMOUNT
+            return f"{row.cpu:.0%}" if row.cpu is not None else _NO_VALUE
         case "MEMORY":
-            return size(row.memory) if row.memory is not None else _NO_AMOUNT
+            return size(row.memory) if row.memory is not None else _NO_VALUE
         case "DONE":
             return _percent(row.progress)
         case "PROGRESS":
@@ -249,8 +250,8 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
         return ""
     if progress.fraction is None:
         return f"step {progress.step}"
-    full = int(progress.fraction * _BAR)
-    bar = _FULL * full + _EMPTY * (_BAR - full)
+    full = int(progress.fraction * _BAR_WIDTH)
+    bar = _FULL * full + _EMPTY * (_BAR_WIDTH - full)
     time_left = "" if progress.is_complete or remaining is None else clock(remaining)
     return f"{bar} {_percent(progress):>4} {time_left:>7}"
 

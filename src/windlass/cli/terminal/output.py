@@ -45,7 +45,7 @@ def format_line(item: Reported, style: Style) -> bytes:
         return _encode(item) + b"\n"
     name = f"{item.object:<{style.width}}"
     if isinstance(item, LogLine):
-        # Colours of the container are kept, but end with the line.
+        # Colours that the container wrote are kept, but reset at the end of the line.
         colour = style.colours.get(item.object)
         end = "" if colour is None else colours.RESET
         label = colours.colour(f"{name} |", colour)
@@ -157,10 +157,10 @@ class Output:
             self._writer.write(format_line(item, self._style))
 
     def update_status(self, job: Manifest, framework: Framework) -> None:
-        """Ignored: lines report events, not states."""
+        """Do nothing: the lines report events, not states."""
 
     def update_usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
-        """Ignored, like states."""
+        """Do nothing: the lines do not report resource usage."""
 
     def _is_line_due(self, item: ProgressLine) -> bool:
         if self._style.is_json:

@@ -1,4 +1,4 @@
-"""Show the progress of an upload: a line that is redrawn on a terminal, or a line every 10 s without one."""
+"""Show the progress of an upload: on a terminal, one line that is redrawn; otherwise, a new line every 10 s."""
 
 from collections import deque
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class ProgressBar:
         has_bar = self._columns is not None and self._columns >= MIN_BAR_COLUMNS
         full = round(fraction * BAR_CELLS)
         bar = f"[{'#' * full}{'.' * (BAR_CELLS - full)}] " if has_bar else ""
-        size = f"{code_archive.shown_size(self._done)} of {code_archive.shown_size(self._total)}"
+        size = f"{code_archive.format_size(self._done)} of {code_archive.format_size(self._total)}"
         return f"{bar}{fraction:4.0%}  {size}  {self._rate()}  {terminal_text.printable(name)}"
 
     def _rate(self) -> str:
@@ -85,4 +85,4 @@ class ProgressBar:
             return "-"
         rate = (last - first) / (end - start)
         seconds = round(max(0, self._total - self._done) / rate)
-        return f"{code_archive.shown_size(rate)}/s  {terminal_text.format_duration(seconds)} left"
+        return f"{code_archive.format_size(rate)}/s  {terminal_text.format_duration(seconds)} left"

@@ -67,7 +67,7 @@ def _terminal_sizes() -> Iterator[AsyncIterator[Size]]:
 
     async def sizes() -> AsyncIterator[Size]:
         while True:
-            # COLUMNS does not change with the window.
+            # Ignore COLUMNS, which does not change with the window.
             columns, lines = os.get_terminal_size(sys.stdout.fileno())
             yield Size(columns, lines)
             await changed.wait()

@@ -1,4 +1,4 @@
-"""Format tables and paragraphs for the width of a terminal. Pure, except for `terminal_width`."""
+"""Format tables and paragraphs for the width of a terminal. Only `terminal_width` reads the environment."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
 
 
 def _fit_columns(
-    columns: Sequence[Column], natural: Sequence[int], width: int
+    columns: Sequence[Column], content_widths: Sequence[int], width: int
 ) -> tuple[list[int], list[int]]:
     """Return the visible columns, and the widths of all columns."""
     shown = list(range(len(columns)))
@@ -60,11 +60,11 @@ def _fit_columns(
 
     def min_width(at: int) -> int:
         bound = MIN_WIDTH if columns[at].importance < max_importance else MIN_NAME_WIDTH
-        return min(natural[at], bound) if columns[at].can_shrink else natural[at]
+        return min(content_widths[at], bound) if columns[at].can_shrink else content_widths[at]
 
     while sum(map(min_width, shown)) + GAP * (len(shown) - 1) > width and len(shown) > 1:
         shown.remove(min(shown, key=lambda at: (columns[at].importance, -at)))
-    widths = list(natural)
+    widths = list(content_widths)
     excess = sum(widths[at] for at in shown) + GAP * (len(shown) - 1) - width
     for at in sorted(shown, key=lambda at: columns[at].importance):
         if excess > 0 and columns[at].can_shrink:

@@ -1,4 +1,4 @@
-"""Create the companions of a job. Objects of an earlier submission are taken into account."""
+"""Create the companions of a job. Objects and passwords of an earlier submission are reused."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ async def resolve(
             await _require_secret(connection, secret, companion)
     for companion in resolved.hashes:
         found = await _find(connection, SECRETS, servers.name_of(job.name, companion))
-        if found is not None and found.can_continue_with(owner):
+        if found is not None and found.is_usable_by(owner):
             # Hashing is slow on purpose.
             resolved = await asyncio.to_thread(
                 resolution.with_existing_passwords,
@@ -103,7 +103,7 @@ async def _tensorboard_service(connection: Connection, job: str, name: str, repo
         other = labels.get(names.JOB_LABEL, "")
         origin = f"belongs to the job {other}" if other else "was not created by Windlass"
         report(Progress(job, f"tensorboard: Service {name} {origin}: using the name {chosen}"))
-    # A Service of an earlier name would lead to the same TensorBoard.
+    # Delete a Service with an earlier name: it would lead to the same TensorBoard.
     selector = companion_status.selector(job, Companion.TENSORBOARD)
     await _delete_others(connection, SERVICES, selector, {chosen})
     return chosen
@@ -130,12 +130,12 @@ async def _delete_others(
     except (ForbiddenError, NotFoundError):
         return
     for each in listed:
-        found: Json = msgspec.json.decode(each)["metadata"]
-        if found["name"] in used:
+        metadata: Json = msgspec.json.decode(each)["metadata"]
+        if metadata["name"] in used:
             continue
         with contextlib.suppress(NotFoundError, ConflictError):  # already deleted
             await connection.send(
-                requests.delete(resource, connection.namespace, found["name"], uid=found["uid"])
+                requests.delete(resource, connection.namespace, metadata["name"], uid=metadata["uid"])
             )
 
 
@@ -143,7 +143,7 @@ async def _require_secret(connection: Connection, secret: str, companion: Compan
     try:
         found = await _find(connection, SECRETS, secret)
     except ForbiddenError:
-        return  # users need no permission to read it
+        return  # the user does not need permission to read it
     if found is None:
         raise ObjectNotFoundError(
             f"{companion}.passwordFrom: Secret {secret} does not exist in the namespace {connection.namespace}: create "

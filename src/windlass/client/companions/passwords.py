@@ -19,7 +19,7 @@ from windlass.wire import diagnostics
 
 
 async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
-    """Set and return a new password, of a hub for one user. Raises ClientError and ApiError."""
+    """Set and return a new password. For a hub, it is the password of `user`. Raises ClientError and ApiError."""
     user = user.lower()  # a hub converts names to lower case
     secret = await _find_secret(connection, view)
     hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
@@ -49,7 +49,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
 
 
 async def _find_secret(connection: Connection, view: CompanionView) -> Json:
-    """Return the Secret that its pod reads."""
+    """Return the Secret that the companion's pod reads."""
     listed = await lookup.list_objects(connection, SECRETS, connection.namespace, view.label_selector)
     for each in listed:
         found: Json = msgspec.json.decode(each)

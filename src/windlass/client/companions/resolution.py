@@ -25,7 +25,7 @@ _ADVICE = "or remove passwordFrom: then a password is generated and shown once"
 
 
 def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion, str]:
-    """Return the passwords that `passwordFrom` names. `folder` is that of the job file. Raises InvalidJobError."""
+    """Return the passwords that `passwordFrom` names. `folder` contains the job file. Raises InvalidJobError."""
     found: dict[Companion, str] = {}
     for companion, options in job.companions.items():
         source, field = password_source(options), f"{companion}.passwordFrom"
@@ -130,7 +130,7 @@ def _read_file(folder: Path, file: str, field: str) -> str:
 
 
 def _checked(text: str, field: str) -> str:
-    """Raise InvalidJobError for an unusable password, without quoting it."""
-    if fault := passwords.problem_of(text):
-        raise InvalidJobError(f"{field}: invalid password: {fault}. Choose another one")
+    """Return the password. Raise InvalidJobError, without quoting the password, if it is unusable."""
+    if problem := passwords.problem_of(text):
+        raise InvalidJobError(f"{field}: invalid password: {problem}. Choose another one")
     return text

@@ -1,6 +1,6 @@
 """Status and URLs of the companions of a job, and port forwarding to them.
 
-They are found by their labels. Objects that the user may not read are noted and left out.
+The companions are found by their labels. Objects that the user may not read are reported to `note` and left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,16 +27,16 @@ from windlass.model.pods import PodPhase
 from windlass.render.companions import servers
 
 READY_SECONDS = 300.0
-"""Time limit for the start of a companion, including its image."""
+"""Time limit for the start of a companion, including the pull of its image."""
 
 _PERMANENT_EXIT_CODES = (126, 127)
-"""Exit codes of a shell for a missing program, which a retry does not fix."""
+"""Exit codes of a shell for a program that cannot be executed or does not exist. A retry does not fix this."""
 _MAX_FAILURES = 2
 """Failures after which a companion is considered unrecoverable."""
 _LOGDIR = "--logdir="
 
 Note = Callable[[str], None]
-"""Called with a note about what could not be read."""
+"""Receives messages, e.g. about objects that could not be read."""
 
 
 # Objects as the API server returns them
@@ -96,13 +96,13 @@ _Labelled = TypeVar("_Labelled", Deployment, Service, Pod)
 
 class State(StrEnum):
     RUNNING = "Running"
-    """It is ready."""
+    """The companion is ready."""
     STARTING = "Starting"
-    """Its pod runs and is not ready yet."""
+    """The pod of the companion is running and not ready yet."""
     WAITING = "Waiting"
-    """It has no pod, or its pod waits, e.g. for a node or an image."""
+    """The companion has no pod, or its pod waits, e.g. for a node or an image."""
     FAILED = "Failed"
-    """It failed, and may be restarted."""
+    """The companion failed and may be restarted."""
 
 
 class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +153,7 @@ def selector(job: str, companion: Companion) -> str:
 
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
-    """Return the companions of a job, in the order of `Companion`. Raises like `Connection.send`."""
+    """Return the companions of a job, in the order of `Companion`. Raises the errors of `Connection.send`."""
     if not formats.is_object_name(job) or len(job) > MAX_LABEL_LENGTH:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
@@ -266,11 +266,11 @@ async def _listed(connection: Connection, resource: Resource, labels: str, note:
         note(f"cannot read all of its companions: {error.failure.message}")
         return []
     except NotFoundError:
-        return []  # a server that has only Frameworks has no such kind
+        return []  # the server does not serve this kind, e.g. one that serves only Frameworks
 
 
 async def _jobs_with_companions(connection: Connection) -> set[str]:
-    """Return the jobs with companions, which may have outlived their jobs."""
+    """Return the names of jobs with companions, including deleted jobs whose companions were kept."""
     listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
     return {_decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed} - {""}
 
@@ -318,7 +318,7 @@ def _logdir(spec: PodSpec) -> str:
 
 
 def _external_address(service: Service, port: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
-    """Return host and port outside the cluster; empty without them."""
+    """Return the host and port for access from outside the cluster; empty if there are none."""
     match service.spec.type:
         case ServiceType.LOAD_BALANCER:
             hosts = [each.ip or each.hostname for each in service.status.load_balancer.ingress or ()]
@@ -354,10 +354,10 @@ def _has_failed(pod: Pod) -> bool:
     return pod.status.phase == PodPhase.FAILED or any(map(_failure_count, pod.container_statuses))
 
 
-def _is_unrecoverable(found: Sequence[Pod]) -> bool:
-    if not found or found[-1].is_deleting:
+def _is_unrecoverable(pods_by_age: Sequence[Pod]) -> bool:
+    if not pods_by_age or pods_by_age[-1].is_deleting:
         return False
-    pod = found[-1]
+    pod = pods_by_age[-1]
     keeps_failing = any(
         _failure_count(each) >= _MAX_FAILURES or _exit_code(each) in _PERMANENT_EXIT_CODES
         for each in pod.container_statuses

@@ -66,14 +66,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Events about earlier attempts of the job and its tasks."""
 
 
-# Pure
+# Explanation without access to the cluster
 
 
 def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], now: datetime) -> Explanation:
     view = views.job_view(framework)
     failure = failures.first_failure(framework)
     outcome = _outcome(framework)
-    found = Explanation(
+    explanation = Explanation(
         job=framework.name,
         namespace=framework.namespace,
         state=view.state,
@@ -87,8 +87,8 @@ def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], 
         waits=() if outcome is not None else pending.waits(framework, pods, events),
         history=_history(framework, events),
     )
-    summary, advice = _summarize(framework, view, found, now)
-    return msgspec.structs.replace(found, summary=f"{framework.name} {summary}", advice=advice)
+    summary, advice = _summarize(framework, view, explanation, now)
+    return msgspec.structs.replace(explanation, summary=f"{framework.name} {summary}", advice=advice)
 
 
 def _outcome(framework: Framework) -> Outcome | None:
@@ -122,9 +122,11 @@ def _history(framework: Framework, events: Sequence[Event]) -> tuple[Event, ...]
 # Summaries and advice by state
 
 
-def _summarize(framework: Framework, view: JobView, found: Explanation, now: datetime) -> tuple[str, str]:
+def _summarize(
+    framework: Framework, view: JobView, explanation: Explanation, now: datetime
+) -> tuple[str, str]:
     """Return the summary without the name of the job, and advice, which may be empty."""
-    match found.state:
+    match explanation.state:
         case JobState.SUBMITTED:
             return _summarize_submitted(framework, now)
         case JobState.BLOCKED:
@@ -134,20 +136,23 @@ def _summarize(framework: Framework, view: JobView, found: Explanation, now: dat
         case JobState.SUSPENDED:
             return "is suspended", f"Resume it with `windlass resume {view.name}`."
         case JobState.PENDING:
-            return _summarize_pending(view, found)
+            return _summarize_pending(view, explanation)
         case JobState.RUNNING:
-            return _summarize_running(view, found), ""
+            return _summarize_running(view, explanation), ""
         case JobState.STOPPING:
-            return f"is stopping attempt {view.attempt}: {_cause(found)}; its pods are being deleted", ""
+            return (
+                f"is stopping attempt {view.attempt}: {_cause(explanation)}; its pods are being deleted",
+                "",
+            )
         case JobState.RETRYING:
-            return f"completed attempt {view.attempt}: {_cause(found)}", ""
+            return f"completed attempt {view.attempt}: {_cause(explanation)}", ""
         case JobState.SUCCEEDED:
-            retries = found.job_retries.total if found.job_retries is not None else 0
+            retries = explanation.job_retries.total if explanation.job_retries is not None else 0
             attempt = f" in attempt {retries}" if retries else ""
             failed = f", although {view.failed} of its tasks failed" if view.failed else ""
             return f"succeeded{attempt}{failed}", ""
         case JobState.FAILED:
-            return f"failed: {_cause(found)}", ""
+            return f"failed: {_cause(explanation)}", ""
         case JobState.STOPPED:
             return "was stopped on request", ""
     return "is being deleted", ""
@@ -165,27 +170,27 @@ def _summarize_submitted(framework: Framework, now: datetime) -> tuple[str, str]
     return f"is pending: no controller has processed it for {duration(age)}", advice
 
 
-def _summarize_pending(view: JobView, found: Explanation) -> tuple[str, str]:
-    if found.waits:
-        first = found.waits[0]
+def _summarize_pending(view: JobView, explanation: Explanation) -> tuple[str, str]:
+    if explanation.waits:
+        first = explanation.waits[0]
         return f"is pending: {pending.shorten_names(first.tasks)}: {first.reason}", ""
     if not any(view.roles.values()):
         return "is pending: it has no tasks", f"Add a task with `windlass scale {view.name} ROLE=1`."
     return f"is about to start attempt {view.attempt}", ""
 
 
-def _summarize_running(view: JobView, found: Explanation) -> str:
+def _summarize_running(view: JobView, explanation: Explanation) -> str:
     attempt = f", in attempt {view.attempt}" if view.attempt else ""
     summary = f"is running: {view.running} of {view.total} tasks{attempt}"
-    if found.failure is not None:
-        return f"{summary}; {_failure_text(found.failure)}"
-    waiting = [name for wait in found.waits for name in wait.tasks]
+    if explanation.failure is not None:
+        return f"{summary}; {_failure_text(explanation.failure)}"
+    waiting = [name for wait in explanation.waits for name in wait.tasks]
     return f"{summary}; pending: {pending.shorten_names(waiting)}" if waiting else summary
 
 
-def _cause(found: Explanation) -> str:
+def _cause(explanation: Explanation) -> str:
     """Return how the attempt ended: by a failed task or by another cause."""
-    outcome, failure = found.outcome, found.failure
+    outcome, failure = explanation.outcome, explanation.failure
     if failure is not None and (outcome is None or outcome.code == failure.code):
         return _failure_text(failure)
     if outcome is None:
@@ -221,7 +226,7 @@ async def read(
 ) -> Explanation:
     """Explain a job. Permissions for pods and events are optional.
 
-    Raises ObjectNotFoundError, and what `Connection.send` raises.
+    Raises ObjectNotFoundError, and the errors of `Connection.send`.
     """
     framework = await lookup.find(connection, name)
     pods: list[Pod] = []
@@ -230,11 +235,11 @@ async def read(
         pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):
         events = await job_events.read(connection, framework)
-    found = explain(framework, pods, events, now())
-    if found.failure is None:
-        return found
-    failure = await _with_lines(connection, found.failure, pods, lines)
-    return msgspec.structs.replace(found, failure=failure)
+    explanation = explain(framework, pods, events, now())
+    if explanation.failure is None:
+        return explanation
+    failure = await _with_lines(connection, explanation.failure, pods, lines)
+    return msgspec.structs.replace(explanation, failure=failure)
 
 
 async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[Pod], count: int) -> Failure:
@@ -246,7 +251,7 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
         return failure
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
-    # A message of the kubelet in place of a log has no timestamp.
+    # Timestamps distinguish log lines from a message that the kubelet sends in place of a log.
     request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
     try:
         log = [line.text async for line in container_log.lines_of(connection, request, source, times=True)]

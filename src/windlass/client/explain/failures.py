@@ -1,4 +1,4 @@
-"""Find the first failed task of an attempt, from the status alone, since its pod may be deleted. Pure."""
+"""Find the first failed task of an attempt, from the status alone, since its pod may be deleted."""
 
 from datetime import UTC, datetime
 

@@ -1,7 +1,7 @@
-"""Explain the retries of a task and of its job, from spec and status. Pure.
+"""Explain the retries of a task and of its job, from spec and status.
 
-`windlass.decide.retry` has the rule. The delay comes from the status, since the configuration of the controller is
-unknown here.
+`windlass.decide.retry` decides on retries. The delay is read from the status, since the configuration of the
+controller is unknown here.
 """
 
 from datetime import datetime, timedelta

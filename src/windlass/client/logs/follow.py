@@ -1,6 +1,6 @@
 """Follow the logs of existing and later pods until the job has completed.
 
-A lost connection is resumed at the position that was reached.
+After a lost connection, reading resumes after the last line that was read.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ class _Follower:
                 self._start_reading(pod)
             self._is_initial = False
             watches = {
-                asyncio.create_task(self._pods().run()),
+                asyncio.create_task(self._pod_reflector().run()),
                 asyncio.create_task(self._wait_until_completed()),
             }
             done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
@@ -108,7 +108,7 @@ class _Follower:
 
     # Watches
 
-    def _pods(self) -> Reflector:
+    def _pod_reflector(self) -> Reflector:
         return Reflector(
             self._connection.transport,
             PODS,
@@ -181,7 +181,7 @@ class _Follower:
                 self._note(f"cannot read the log of {source.label}: {error.failure.message}")
                 return
             except ClientError:
-                # Already reported. Whether the container still runs is unknown.
+                # The error is already reported. Whether the container still runs is unknown.
                 is_complete, status = False, None
             else:
                 if status is None or status.restart_count > restart_count + 1:
@@ -206,7 +206,7 @@ class _Follower:
             return await self._status(source) is not None
 
         def note(message: str) -> None:
-            # A log that was read before is deleted with its container, e.g. when a job is stopped.
+            # After lines were read, a missing log is normal: it is deleted with its container.
             if not cursor.has_started:
                 self._note(message)
 

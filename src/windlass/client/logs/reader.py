@@ -33,11 +33,11 @@ async def read(
     options: LogOptions | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
-    """Yield the log lines of the selected tasks. Raises ObjectNotFoundError, and what `Connection.send` raises."""
+    """Yield the log lines of the selected tasks. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     selector, options = selector or TaskSelector(), options or LogOptions()
     tasks.require_tasks(framework, selector)
     if options.follow and not lifecycle.is_completed(framework):
-        _check_number(framework, selector)
+        _check_task_count(framework, selector)
         lines = log_follow.follow(connection, framework, selector, options, note)
     else:
         lines = _read(connection, framework, selector, options, note)
@@ -61,7 +61,7 @@ async def read_by_name(
             yield line
 
 
-def _check_number(framework: Framework, selector: TaskSelector) -> None:
+def _check_task_count(framework: Framework, selector: TaskSelector) -> None:
     roles = [role for role in framework.spec.task_roles if selector.role in ("", role.name)]
     number = 1 if selector.is_one else sum(role.task_number for role in roles)
     if number > MAX_FOLLOWED:
@@ -157,8 +157,8 @@ async def _merge_by_time(
             for source in sources
         ]
         # Start all requests concurrently: each waits for its first line.
-        first = await asyncio.gather(*(anext(reader, None) for reader in readers))
-        heap = [(_time_key(line), at, line) for at, line in enumerate(first) if line is not None]
+        first_lines = await asyncio.gather(*(anext(reader, None) for reader in readers))
+        heap = [(_time_key(line), at, line) for at, line in enumerate(first_lines) if line is not None]
         heapq.heapify(heap)
         while heap:
             _, at, line = heap[0]

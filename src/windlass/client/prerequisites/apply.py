@@ -48,11 +48,11 @@ class AppliedPrerequisites:
         """Objects that were created here and stay when the job is deleted."""
 
     async def apply(self) -> None:
-        """Raises ClientError and ResponseError."""
+        """Create the prerequisites in order. Raises ClientError and ResponseError."""
         for body in self._bodies(Part.SECRETS):
             await self._apply_secret(body)
         for body in self._bodies(Part.VOLUMES):
-            await self._keep(body)
+            await self._create_or_reuse(body)
         await self._start_nfs_server()
         await self._load_data()
         await self._run_preflight()
@@ -70,8 +70,8 @@ class AppliedPrerequisites:
         await prerequisites_objects.delete_all(self._connection, self._created)
 
     @property
-    def permanent_objects(self) -> str:
-        """Return a sentence about the objects that are kept; empty without them."""
+    def kept_objects_message(self) -> str:
+        """A sentence about the objects that are kept; empty if there are none."""
         names = ", ".join(map(str, self._permanent))
         return f"These objects for its files were created and are kept: {names}." if names else ""
 
@@ -82,13 +82,13 @@ class AppliedPrerequisites:
             await self._recreate(body)
             return
         is_kept = any(each.keep for each in companions)
-        self._report_object(await self._adopt(body, is_kept=is_kept), "updated")
+        self._report_object(await self._create_or_adopt(body, is_kept=is_kept), "updated")
 
     async def _start_nfs_server(self) -> None:
         bodies = self._bodies(Part.NFS)
         if not bodies:
             return
-        applied = [await self._keep(body) for body in bodies]
+        applied = [await self._create_or_reuse(body) for body in bodies]
         if isinstance(self.share, Direct):
             return
         by_kind = {each.body["kind"]: each for each in applied}
@@ -127,13 +127,13 @@ class AppliedPrerequisites:
         resolved = await creation.resolve(self._connection, self._prerequisites, self._owner, self._report)
         for companion, options in companions.items():
             bodies = creation.bodies(self._prerequisites, companion, self.share, resolved)
-            applied = [await self._adopt(body, is_kept=options.keep) for body in bodies]
+            applied = [await self._create_or_adopt(body, is_kept=options.keep) for body in bodies]
             await creation.delete_unused(self._connection, self._name, companion, applied)
             creation.report_started(self._prerequisites, companion, applied, resolved, self._report)
             self.servers += tuple(each for each in applied if each.body["kind"] == "Deployment")
 
     def _bodies(self, part: Part) -> list[Json]:
-        """Render the objects of a part with what is known by now."""
+        """Render the objects of a part, with the current value of `share`."""
         return [piece.body for piece in self._prerequisites.pieces(self.share) if piece.part is part]
 
     @property
@@ -150,7 +150,7 @@ class AppliedPrerequisites:
         self._report_object(applied, "created")
         return applied
 
-    async def _adopt(self, body: Json, *, is_kept: bool) -> Object:
+    async def _create_or_adopt(self, body: Json, *, is_kept: bool) -> Object:
         applied = await prerequisites_objects.create_or_adopt(
             self._connection, body, self._name, self._created.append, owner=self._owner, is_kept=is_kept
         )
@@ -158,7 +158,7 @@ class AppliedPrerequisites:
             self._owned.append(applied)
         return applied
 
-    async def _keep(self, body: Json) -> Object:
+    async def _create_or_reuse(self, body: Json) -> Object:
         applied = await prerequisites_objects.create_or_reuse(
             self._connection, body, self._name, self._permanent.append
         )
@@ -184,7 +184,7 @@ async def applied(
 ) -> AsyncIterator[AppliedPrerequisites]:
     """Create the prerequisites. If that or the block fails, objects that belong to this job alone are deleted again.
 
-    `is_ephemeral`: the cluster ends with the run, so that kept objects need no mention. `owner` is the uid of an
+    `is_ephemeral`: the cluster ends with the run, so that kept objects are not reported. `owner` is the uid of an
     existing Framework, whose companions keep running. Raises ClientError.
     """
     work = AppliedPrerequisites(connection, prerequisites, report, owner)
@@ -197,13 +197,13 @@ async def applied(
     except (ClientError, ApiError) as error:
         await asyncio.shield(work.delete_created())
         client_error = connection.to_client_error(error)
-        if is_ephemeral or not work.permanent_objects:
+        if is_ephemeral or not work.kept_objects_message:
             raise client_error from error
         raise type(client_error)(
-            f"{str(client_error).removesuffix('.')}. {work.permanent_objects}"
+            f"{str(client_error).removesuffix('.')}. {work.kept_objects_message}"
         ) from error
     except (Exception, asyncio.CancelledError):
         await asyncio.shield(work.delete_created())
-        if work.permanent_objects and not is_ephemeral:
-            report(Progress(prerequisites.job.name, work.permanent_objects))
+        if work.kept_objects_message and not is_ephemeral:
+            report(Progress(prerequisites.job.name, work.kept_objects_message))
         raise

@@ -1,4 +1,4 @@
-"""Create, reuse, own or delete the prerequisite objects of a job.
+"""Create, reuse, adopt or delete the prerequisite objects of a job, and set their owner.
 
 Objects that hold files, and the NFS server, are never deleted here.
 """
@@ -50,8 +50,8 @@ class Object(msgspec.Struct, frozen=True):
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
 
-    def can_continue_with(self, owner: str) -> bool:
-        """Return whether it has no owner, or the Framework with this uid."""
+    def is_usable_by(self, owner: str) -> bool:
+        """Return whether no Framework, or only the one with this uid, owns the object, and it is not being deleted."""
         metadata = self.body["metadata"]
         references = metadata.get("ownerReferences") or ()
         owners = {each.get("uid") for each in references if each.get("kind") == names.KIND}
@@ -70,7 +70,7 @@ Record = Callable[[Object], None]
 
 
 async def create_or_reuse(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object that outlives the job, or reuse that of an earlier submission. Raises RejectedError."""
+    """Create an object that outlives the job, or reuse the one of an earlier submission. Raises RejectedError."""
     try:
         return await _create(connection, body, record)
     except AlreadyExistsError:
@@ -84,7 +84,7 @@ async def create_or_reuse(connection: Connection, body: Json, job: str, record: 
 
 
 async def recreate(connection: Connection, body: Json, job: str, record: Record) -> Object:
-    """Create an object of this job alone, and delete that of an earlier job first. Raises RejectedError."""
+    """Create an object that belongs to this job alone. Delete the one of an earlier job first. Raises RejectedError."""
     for _ in range(_ATTEMPTS):
         try:
             return await _create(connection, body, record)
@@ -107,7 +107,7 @@ async def create_or_adopt(
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError, ConflictError):
                 found = await _get_own(connection, body, job)
-                if found.can_continue_with(owner):
+                if found.is_usable_by(owner):
                     return await _patch(connection, _patch_body(body, found, is_kept=is_kept))
                 await _delete(connection, found, waits=True)
     raise _conflict_error(body)
@@ -136,8 +136,8 @@ async def set_owner(connection: Connection, created: Sequence[Object], owner: Fr
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
-    """Create an object, and await a sent request even if cancelled. Raises AlreadyExistsError and RejectedError."""
-    creation = asyncio.create_task(_created(connection, body, record))
+    """Create an object. A cancellation waits for the response. Raises AlreadyExistsError and RejectedError."""
+    creation = asyncio.create_task(_send_creation(connection, body, record))
     try:
         return await asyncio.shield(creation)
     except asyncio.CancelledError:
@@ -145,7 +145,7 @@ async def _create(connection: Connection, body: Json, record: Record) -> Object:
         raise
 
 
-async def _created(connection: Connection, body: Json, record: Record) -> Object:
+async def _send_creation(connection: Connection, body: Json, record: Record) -> Object:
     kind = _KINDS[body["kind"]]
     namespace = connection.namespace if kind.resource.is_namespaced else ""
     request = requests.create(kind.resource, namespace, msgspec.json.encode(body), FIELD_MANAGER)
@@ -162,7 +162,7 @@ async def _created(connection: Connection, body: Json, record: Record) -> Object
 
 
 async def _get_own(connection: Connection, body: Json, job: str) -> Object:
-    """Raises NotFoundError, and RejectedError for an object of another owner."""
+    """Return the existing object of this job. Raises NotFoundError, and RejectedError if another owner has it."""
     resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
     namespace = connection.namespace if resource.is_namespaced else ""
     answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
@@ -188,7 +188,7 @@ async def _patch(connection: Connection, body: Json) -> Object:
 
 
 def _patch_body(body: Json, found: Object, *, is_kept: bool = False) -> Json:
-    """Return the patch to the planned state, which also removes obsolete data."""
+    """Return a patch that sets the planned state and removes obsolete data."""
     metadata: Json = {**body["metadata"], "uid": found.uid}
     if is_kept:
         metadata["ownerReferences"] = None
@@ -204,7 +204,7 @@ def _patch_body(body: Json, found: Object, *, is_kept: bool = False) -> Json:
 
 
 def _with_nulls(planned: Json, found: Json) -> Json:
-    """Return a merge patch that removes all other fields with null. The server sets its defaults again."""
+    """Return a merge patch that sets the planned fields and removes all others. The server sets its defaults again."""
     nested = {
         name: _with_nulls(value, found[name])
         for name, value in planned.items()
@@ -231,7 +231,7 @@ async def _delete(connection: Connection, found: Object, *, waits: bool) -> None
 
 
 def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
-    """Add apiVersion and kind, which responses may omit."""
+    """Decode a response, and add apiVersion and kind, which responses may omit."""
     found: Json = msgspec.json.decode(answer)
     return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
 

@@ -1,6 +1,6 @@
-"""Wait by watch for prerequisites of a job: its NFS server, its data, the result of its preflight.
+"""Wait, with watches, for prerequisites of a job: its NFS server, its data and the result of its preflight.
 
-A pod that cannot start is reported before the timeout, if that is known; see `pod_watcher`.
+If the events of a pod show that it cannot start, the wait fails before the timeout: see `pod_watcher`.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from windlass.kubeapi.resources import DEPLOYMENTS, JOBS, PODS
 from windlass.model.pods import PodPhase
 
 SERVER_SECONDS = 300.0
-"""Time limit for the start of an NFS server, including its image and its volume."""
+"""Time limit for the start of an NFS server, including the pull of its image and the mount of its volume."""
 START_SECONDS = 300.0
 """Time limit until data loading starts. Loading itself has no limit."""
 SKIP_HINT = "skip it with --no-preflight, in Python with preflight=False"
@@ -57,7 +57,7 @@ async def until_loaded(connection: Connection, job: Object, locations: Mapping[s
 async def until_checked(
     connection: Connection, pod: Object, locations: Mapping[str, str], seconds: float
 ) -> None:
-    """Wait until all required files exist. Raises ClientError, which names the missing ones."""
+    """Wait until all required files exist. Raises ClientError, whose message names the missing files."""
     watcher = PodWatcher(connection, name=pod.name, volume_locations=locations)
     ended = await workload_watcher.run_with_pods(
         watcher.wait_until_finished(),
@@ -74,13 +74,13 @@ async def until_checked(
 
 
 def _selector(workload: Object) -> str:
-    """Return the selector of its pods, which the API server sets for a Job."""
+    """Return the label selector of the workload's pods. The API server sets the selector of a Job."""
     labels: Mapping[str, str] = workload.body["spec"]["selector"]["matchLabels"]
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 async def _failure_message(connection: Connection, job: Object) -> str:
-    """Return the failed container of the newest failed pod, and its last log lines."""
+    """Return a message with the failed container of the newest failed pod, and its last log lines."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:

@@ -65,7 +65,7 @@ async def apply(connection: Connection, plan: SubmitPlan, report: Report) -> Asy
 async def apply_manifests(
     connection: Connection, plan: SubmitPlan, report: Report, *, creates_namespaces: bool = False
 ) -> None:
-    """Create or update the objects that are in the file beside its jobs, in the order of the file.
+    """Create or update the other objects of the file, in its order.
 
     `creates_namespaces` is for a new cluster, which has no other namespaces. Raises ClientError.
     """
@@ -91,17 +91,17 @@ async def apply_manifests(
 async def apply_jobs(
     connection: Connection, plan: SubmitPlan, report: Report, *, is_ephemeral: bool = False
 ) -> AsyncIterator[AppliedJob]:
-    """Create each job after its prerequisites, or only its companions, and yield it then.
+    """Create each job after its prerequisites, or only its companions, and yield it afterwards.
 
     `is_ephemeral`: the cluster ends with the run. Raises ClientError.
     """
     with connection.converting_errors():
         for job in plan.jobs:
-            at_namespace = connection.at(job.namespace)
+            job_connection = connection.at(job.namespace)
             if not plan.companions_only:
-                yield await _apply_job(at_namespace, job, report, is_ephemeral=is_ephemeral)
+                yield await _apply_job(job_connection, job, report, is_ephemeral=is_ephemeral)
             elif job.companions:
-                yield await _start_companions(at_namespace, job, report, is_ephemeral=is_ephemeral)
+                yield await _start_companions(job_connection, job, report, is_ephemeral=is_ephemeral)
 
 
 async def _create_namespace(connection: Connection, name: str) -> None:
@@ -115,7 +115,7 @@ async def _create_namespace(connection: Connection, name: str) -> None:
 
 
 async def _apply_manifest(connection: Connection, resource: Resource, body: Json) -> str:
-    """Return whether the object was created or updated."""
+    """Create or update an object. Return "created" or "updated"."""
     metadata = body["metadata"]
     namespace = (metadata.get("namespace") or connection.namespace) if resource.is_namespaced else ""
     data = msgspec.json.encode(body)
@@ -134,7 +134,7 @@ async def _apply_manifest(connection: Connection, resource: Resource, body: Json
 async def _apply_job(
     connection: Connection, job: PlannedJob, report: Report, *, is_ephemeral: bool
 ) -> AppliedJob:
-    """Create the Framework last, so that there is none if a prerequisite fails."""
+    """Create the Framework after its prerequisites, so that no Framework exists if one of them fails."""
     for old in job.replaced:
         report(Progress(job.name, "replacing the finished job"))
         await delete.delete_framework(connection, old)
@@ -218,7 +218,7 @@ async def _create_framework(connection: Connection, job: PlannedJob) -> Framewor
 
 
 async def _undo_creation(connection: Connection, created: Framework) -> None:
-    """Ignore errors: the caller raises the error that caused the deletion."""
+    """Delete the Framework. Errors are ignored: the caller raises the error that is the reason for the deletion."""
     with contextlib.suppress(ClientError, ApiError):
         await delete.delete_framework(connection, created)
 

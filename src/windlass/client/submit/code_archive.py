@@ -1,6 +1,6 @@
 """Pack the code of a job, a folder or a file, into a reproducible archive.
 
-`.windlassignore`, or else `.gitignore`, in the folder itself excludes files, and so does `NEVER`.
+Files are excluded by `ALWAYS_EXCLUDED` and by `.windlassignore`, or else `.gitignore`, in the folder itself.
 """
 
 import base64
@@ -22,8 +22,8 @@ MAX_BYTES = 900 * 1024
 MAX_FILES = 20_000
 """Maximum number of files. A folder with more is probably a mistake."""
 IGNORE_FILES = (".windlassignore", ".gitignore")
-"""The first that exists is used."""
-NEVER = (
+"""Files with patterns. The first file that exists is used."""
+ALWAYS_EXCLUDED = (
     ".git",
     "__pycache__/",
     "*.pyc",
@@ -55,7 +55,7 @@ class Archive(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         number = "1 file" if self.files == 1 else f"{self.files} files"
-        return f"{number}, {shown_size(len(self.data))} compressed"
+        return f"{number}, {format_size(len(self.data))} compressed"
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -71,7 +71,8 @@ class _TooLargeError(Exception):
 
 
 def pack(code: Path) -> Archive:
-    """Raises InvalidJobError if there is no file, and ClientError if it cannot be read or is too large."""
+    """Pack a folder or a file. Raises InvalidJobError if there is no file, and ClientError if the code
+    cannot be read or is too large."""
     try:
         entries = _entries(code)
         files = [entry for entry in entries if not entry.name.endswith("/")]
@@ -85,12 +86,12 @@ def pack(code: Path) -> Archive:
         ) from error
     except _TooLargeError as error:
         raise ClientError(
-            f"code: {code} is larger than {shown_size(MAX_BYTES)} when compressed. The largest files: "
+            f"code: {code} is larger than {format_size(MAX_BYTES)} when compressed. The largest files: "
             f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_VOLUME_HINT}."
         ) from error
 
 
-def shown_size(size: float) -> str:
+def format_size(size: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}"
@@ -120,7 +121,7 @@ def _ignore_spec(folder: Path) -> pathspec.GitIgnoreSpec:
     file = _ignore_file(folder)
     lines = file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else ()
     try:
-        return pathspec.GitIgnoreSpec.from_lines([*lines, *NEVER])  # the last match decides
+        return pathspec.GitIgnoreSpec.from_lines([*lines, *ALWAYS_EXCLUDED])  # the last match decides
     except ValueError as error:
         raise InvalidJobError(f"{file}: invalid pattern: {error}") from error
 
@@ -150,7 +151,7 @@ def _walk(root: Path, inside: str, ignored: pathspec.GitIgnoreSpec) -> Iterator[
 
 
 def _link(root: Path, name: str, path: Path) -> _Entry:
-    """Raises ClientError for a link out of the folder, which would be broken in a task."""
+    """Return the entry of a link. Raises ClientError if its target is outside the folder."""
     target = Path(os.path.realpath(path))
     if not target.is_relative_to(root):
         raise ClientError(
@@ -162,7 +163,7 @@ def _link(root: Path, name: str, path: Path) -> _Entry:
 
 def _largest(entries: Sequence[_Entry]) -> str:
     by_size = sorted(entries, key=lambda entry: -entry.size)[:_MAX_SHOWN_FILES]
-    return ", ".join(f"{entry.name} ({shown_size(entry.size)})" for entry in by_size)
+    return ", ".join(f"{entry.name} ({format_size(entry.size)})" for entry in by_size)
 
 
 # Archive
@@ -211,7 +212,7 @@ def _add(archive: tarfile.TarFile, entry: _Entry) -> None:
         info.linkname = os.path.relpath(os.path.realpath(entry.path), entry.path.parent)
         archive.addfile(info)
     elif entry.name.endswith("/"):
-        # Unpacking writes into the folder.
+        # The folder must be writable for unpacking.
         info.type, info.mode = tarfile.DIRTYPE, mode | stat.S_IRWXU
         archive.addfile(info)
     else:

@@ -40,7 +40,7 @@ class Kinds:
 
 
 async def is_served(send: Send, api_version: str) -> bool:
-    """Raises ApiError."""
+    """Return whether the server has kinds of this API version. Raises ApiError."""
     return bool(await _by_kind(send, api_version))
 
 

@@ -15,10 +15,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PasswordGenerated(Progress, frozen=True):
-    """A password that is shown here and nowhere else."""
+    """A generated password, which is shown only in this message."""
 
     companion: str = ""
-    """Empty for a notebook of a config, which has its own name in `job`."""
+    """Name of the companion. Empty for a notebook of a config: `job` is then the name of the notebook."""
 
 
 def password_generated(job: str, password: str, companion: str = "", user: str = "") -> PasswordGenerated:

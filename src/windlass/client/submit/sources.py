@@ -16,7 +16,7 @@ from windlass.render.documents import Contents, Submission
 from windlass.wire.yaml import text
 
 NO_JOB = "it has no job, only other objects: create them with `windlass render` and `kubectl create`"
-"""Error message for a config without a cluster."""
+"""Error message for a file without a job, e.g. a config without a cluster."""
 
 JobInput = Job | Mapping[str, Any] | str | Path
 
@@ -24,7 +24,7 @@ JobInput = Job | Mapping[str, Any] | str | Path
 class Source(msgspec.Struct, frozen=True):
     contents: Contents
     folder: Path
-    """Folder that a relative `code` is relative to."""
+    """Folder in which a relative `code` is resolved."""
 
     def code_of(self, submission: Submission) -> Path | None:
         """Return the path of a job's code, or None. Raises InvalidJobError."""
@@ -37,7 +37,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def in_place(code: Path) -> InPlace:
-    """Return the code of tasks on this machine, which start in its folder."""
+    """Return the code for tasks on this machine. They start in its folder."""
     return InPlace(str(code if code.is_dir() else code.parent))
 
 
@@ -60,7 +60,7 @@ def read_file(file: Path, folder: str | Path | None = None) -> Source:
 def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
     """Return a source that may have errors. `name` is the file name for messages. Raises InvalidJobError for templates.
 
-    `namespace` is that of jobs that name none, if it is known.
+    `namespace` is the namespace of jobs that do not set one, if it is known.
     """
     return Source(documents.read(data, name, namespace, read_templates(data, folder)), folder)
 
@@ -78,7 +78,7 @@ def load(file: str | Path) -> Job:
 
 
 def read_templates(data: bytes, folder: Path) -> dict[str, str]:
-    """Read the files that a config imports, as far as they exist, by path. Raises InvalidJobError."""
+    """Return the existing files that a config imports, by path. Raises InvalidJobError."""
     files = {path: folder / path for path in documents.template_paths(data)}
     return {path: _read_template(folder, file) for path, file in files.items() if file.is_file()}
 
@@ -94,7 +94,8 @@ def _checked(data: bytes, name: str, folder: Path) -> Source:
 
 
 def _read_template(folder: Path, file: Path) -> str:
-    """Raise InvalidJobError for a link to a file elsewhere, whose text would appear in the output."""
+    """Return the text of a template. Raise InvalidJobError for a link to a file outside the folder: its text would
+    appear in the output."""
     target = file.resolve()
     if not target.is_relative_to(folder.resolve()):
         raise InvalidJobError(

@@ -29,7 +29,7 @@ async def submit(
 async def plan(
     connection: Connection, sources: Sequence[Source], options: SubmitOptions = DEFAULT_OPTIONS
 ) -> tuple[SubmitPlan, ...]:
-    """Plan several sources, which are submitted one after the other. Nothing is changed. Raises ClientError."""
+    """Plan several sources, which are submitted one after the other. The cluster is not changed. Raises ClientError."""
     planned = tuple([await _plan(connection, source, options) for source in sources])
     if options.companions_only:
         return planned
@@ -49,24 +49,24 @@ async def _plan(connection: Connection, source: Source, options: SubmitOptions) 
     existing = {}
     submissions = source.contents.submissions
     for submission in () if options.companions_only else submissions:
-        at_namespace = connection.at(submission.namespace)
-        found = await lookup.find_all(at_namespace, submission.name)
-        for each in found:
-            require_replaceable(each, at_namespace.namespace, is_rerun=options.is_rerun)
-        existing[at_namespace.namespace, submission.name] = found
-    is_kind_needed = any(map(planner.depends_on_cluster_kind, submissions))
+        job_connection = connection.at(submission.namespace)
+        frameworks = await lookup.find_all(job_connection, submission.name)
+        for each in frameworks:
+            require_replaceable(each, job_connection.namespace, is_rerun=options.is_rerun)
+        existing[job_connection.namespace, submission.name] = frameworks
+    needs_cluster_kind = any(map(planner.depends_on_cluster_kind, submissions))
     target = Target(
         namespace=connection.namespace,
-        is_embedded=is_kind_needed and await connection.is_embedded(),
+        is_embedded=needs_cluster_kind and await connection.is_embedded(),
         description=connection.where,
     )
     return planner.plan(source, target, options, existing)
 
 
-def require_replaceable(found: Framework | InvalidFramework, namespace: str, *, is_rerun: bool) -> None:
+def require_replaceable(framework: Framework | InvalidFramework, namespace: str, *, is_rerun: bool) -> None:
     """Raise ObjectExistsError if an existing job may not be replaced."""
-    view = views.job_view(found)
-    is_deleting = found.metadata.deletion_timestamp is not None
+    view = views.job_view(framework)
+    is_deleting = framework.metadata.deletion_timestamp is not None
     if is_rerun and (is_deleting or view.is_completed):
         return
     exists = f"job {view.name} already exists in the namespace {namespace}"

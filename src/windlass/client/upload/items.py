@@ -13,7 +13,7 @@ import msgspec
 from windlass.client.errors import ClientError, InvalidJobError
 
 PART_SUFFIX = ".windlass-part"
-"""Suffix of a partially uploaded file, which lies next to its target."""
+"""Suffix of a partially uploaded file. It is in the same directory as its target."""
 _SPECIAL_FILES = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a pipe",
@@ -23,7 +23,7 @@ _SPECIAL_FILES = {
 
 
 class FileVersion(msgspec.Struct, frozen=True):
-    """Identifies the version of a file: a changed file has another one."""
+    """Identifies the version of a file: a changed file has a different version."""
 
     size: int
     modified: int
@@ -36,7 +36,7 @@ class FileVersion(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One file."""
+    """A file to upload."""
 
     name: str
     """Target path: relative, with slashes."""
@@ -67,7 +67,7 @@ class UploadItems(msgspec.Struct, frozen=True):
 
 
 def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
-    """Return the files below each source, by target directory ("" for the root of the share).
+    """Return the files below the sources. `sources` maps target directories ("" for the root of the share) to paths.
 
     Raises InvalidJobError for files that cannot be sent, and ClientError for files that cannot be read.
     """
@@ -95,7 +95,7 @@ def gather(sources: Mapping[str, Sequence[Path]]) -> UploadItems:
 
 
 def part_name(name: str) -> str:
-    """Return the path of the partial file. A name has at most 255 bytes, and each file needs a different one."""
+    """Return the path of the partial file. Its name is unique and has at most 255 bytes."""
     folder, _, last = name.rpartition("/")
     encoded = os.fsencode(last)
     max_length = 255 - len(PART_SUFFIX) - 1
@@ -132,7 +132,7 @@ def _entries(target: str, source: Path) -> Iterator[Item | str]:
 
 
 def _walk(folder: Path, target: str, top: Path, parents: tuple[tuple[int, int], ...]) -> Iterator[Item | str]:
-    """Yield the entries of a directory. `parents` has their devices and inodes, to detect links to one of them."""
+    """Yield the entries of a directory. `parents`: devices and inodes of its parents, to detect links to them."""
     info = folder.stat()
     identity = (info.st_dev, info.st_ino)
     if identity in parents:

@@ -1,6 +1,6 @@
 """The pod that mounts a share for an upload. It is deleted at the end of the upload.
 
-It is a plain pod, so that an upload needs no Framework definition in the cluster.
+It is a plain pod, so that an upload does not require the CustomResourceDefinition of Frameworks.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ def _volume(share: MountedShare) -> Volume:
 
 
 async def _require_claim(connection: Connection, claim: str) -> None:
-    """Raises ObjectNotFoundError if the claim does not exist, since the pod would stay pending."""
+    """Raise ObjectNotFoundError if the claim does not exist, since the pod would stay pending."""
     try:
         await connection.send(requests.get(PERSISTENT_VOLUME_CLAIMS, connection.namespace, claim))
     except ForbiddenError:

@@ -75,7 +75,7 @@ class LocalTarget:
                 part.unlink()
                 return False
             os.fsync(file.fileno())
-            with contextlib.suppress(OSError):  # not every share has permissions
+            with contextlib.suppress(OSError):  # not every share supports permissions
                 part.chmod(transfer.item.mode)
             part.replace(self._root / transfer.item.name)
             return True
@@ -84,7 +84,7 @@ class LocalTarget:
     def _locked_part(self, item: Item) -> Iterator[IO[bytes]]:
         """Open the partial file, locked against a second upload of the same file.
 
-        It is unbuffered, so that everything received is on disk if the process is killed.
+        The file is unbuffered, so that no received data is lost if the process is killed.
         """
         part = self._root / part_name(item.name)
         with (
@@ -118,7 +118,7 @@ def _lock(file: IO[bytes]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass  # the share has no locks
+        pass  # the share does not support locks
     return True
 
 

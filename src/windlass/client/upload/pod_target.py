@@ -287,7 +287,7 @@ class PodTarget:
 
 
 def encoded(name: str) -> str:
-    """Encode a name for a line of words and for `printf %b`."""
+    """Encode a name as one word without special characters, which `printf %b` decodes."""
     return "".join(
         chr(byte) if _UNENCODED.match(bytes((byte,))) else f"\\0{byte:03o}" for byte in os.fsencode(name)
     )

@@ -48,7 +48,7 @@ class ProgressCallbacks(msgspec.Struct, frozen=True):
 
 
 def project_sources(project: str, code: Sequence[Path], data: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
-    """Return the sources by target directory, as job templates expect them. For `items.gather`."""
+    """Return the sources by the target directory that job templates expect, for `items.gather`."""
     sources = {f"{SRC}/{project}": tuple(code), f"{DATA}/{project}": tuple(data)}
     return {folder: paths for folder, paths in sources.items() if paths}
 
@@ -69,9 +69,11 @@ async def to_folder(
 async def upload(target: UploadTarget, items: UploadItems, callbacks: ProgressCallbacks) -> Uploaded:
     """Upload all files. Partial files are kept on an error, for the next upload. Raises ClientError."""
     folders = ("", *items.folders)
-    _require_none(target.where, _folder_problems(target.where, folders, await target.folder_access(folders)))
+    _raise_problems(
+        target.where, _folder_problems(target.where, folders, await target.folder_access(folders))
+    )
     states = await _compare(target, items.items, callbacks)
-    _require_none(target.where, _file_problems(target.where, items.items, states))
+    _raise_problems(target.where, _file_problems(target.where, items.items, states))
     transfers = []
     for item, state in zip(items.items, states, strict=True):
         transfer = await asyncio.to_thread(_transfer, item, state, callbacks.on_sent)
@@ -132,8 +134,8 @@ def _file_problems(where: str, items: Sequence[Item], states: Sequence[FileState
             yield f"{where}/{item.name} is {kind}, so {item.path} cannot replace it. Move it away."
 
 
-def _require_none(where: str, problems: Iterator[str]) -> None:
-    """Raises RejectedError if there are problems."""
+def _raise_problems(where: str, problems: Iterator[str]) -> None:
+    """Raise RejectedError if there are problems."""
     if found := list(problems):
         raise RejectedError(f"cannot upload to {where}: {_listed(found)}")
 
@@ -141,8 +143,8 @@ def _require_none(where: str, problems: Iterator[str]) -> None:
 def _require_space(where: str, size: int, free_space: int | None) -> None:
     if free_space is not None and size > free_space:
         raise RejectedError(
-            f"cannot upload to {where}: {code_archive.shown_size(size)} needed, "
-            f"{code_archive.shown_size(free_space)} free. Free some space, or choose another share."
+            f"cannot upload to {where}: {code_archive.format_size(size)} needed, "
+            f"{code_archive.format_size(free_space)} free. Free some space, or choose another share."
         )
 
 
@@ -150,7 +152,7 @@ def _require_space(where: str, size: int, free_space: int | None) -> None:
 
 
 def _transfer(item: Item, state: FileState, on_sent: Callable[[str, int], None]) -> FileTransfer | None:
-    """Return the transfer of a file; None if it is up to date. A partial file must match the start of the file."""
+    """Return the transfer of a file; None if it is up to date. A partial file is resumed if it matches the start."""
     try:
         if state.digest and state.digest == digest_of(str(item.path)).hexdigest():
             return None

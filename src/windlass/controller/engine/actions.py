@@ -1,4 +1,4 @@
-"""Runs the actions of a decision through the port and records their outcomes in the cache."""
+"""Runs the actions of a decision with the requests of `port`, and records their outcomes in the cache."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -56,7 +56,7 @@ class ActionRunner:
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
-        """Run the actions and record their outcomes: pods as one batch each, everything else one after the other."""
+        """Run the actions and record their outcomes. Pods are created in one batch and deleted in another."""
         batch_size = self._batching.batch_size
         creations = [action for action in actions if isinstance(action, CreatePod)][:batch_size]
         deletions = [action for action in actions if isinstance(action, DeletePod)][:batch_size]
@@ -96,8 +96,8 @@ class ActionRunner:
         expectations = self._cache.expectations_for(framework)
         token = "" if expectations is None else expectations.continue_token(config_map_uid)
         cached = self._cache.pods_of_attempt(framework, config_map_uid)
-        # If a pod might be unknown, the decision lists the objects first. So the pods that existed at the version of
-        # the newest one are all of them.
+        # The cache contains all pods: if one might be missing, the decision lists the objects first. So all of them
+        # exist at the resourceVersion of the newest one.
         versions = [version(pod.metadata.resource_version) for pod in cached.values()]
         is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""
@@ -194,7 +194,7 @@ def _is_final(refused: RefusedError) -> bool:
 
 
 def _is_temporary(answer: PodView | RequestError) -> bool:
-    """Whether the pod was not created and may be created later."""
+    """Return whether the pod was not created and may be created later."""
     return isinstance(answer, RequestError) and not (isinstance(answer, RefusedError) and _is_final(answer))
 
 

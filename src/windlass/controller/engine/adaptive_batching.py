@@ -1,7 +1,7 @@
 """Adapts batch sizes and status delays to the response times of the API server.
 
-Creating a gang of ten thousand pods takes half a minute. A pass that created all of them at once would not notice a
-Stop meanwhile, so a pass creates as many pods as fit into TARGET_BATCH_SEC.
+Creating a gang of ten thousand pods takes half a minute. A reconcile pass that created all of them at once would
+not notice a request to stop the Framework, so a pass creates as many pods as fit into TARGET_BATCH_SEC.
 """
 
 import statistics
@@ -36,7 +36,7 @@ class AdaptiveBatching:
         `tasks` is the size of the Framework, `last_store_seconds` the duration of its last store.
         """
         recent = [seconds for at, seconds in self._stores if now - at <= SAMPLE_LIFETIME_SEC]
-        # Missing samples count as fast: a few slow stores do not make a slow server.
+        # Missing samples count as fast: a few slow stores do not show that the server is slow.
         typical = statistics.median(recent + [0.0] * (STORE_SAMPLES - len(recent)))
         for_server = min(STORES_PER_DELAY * typical, MAX_STATUS_DELAY)
         for_framework = min(STORES_PER_DELAY * last_store_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
@@ -46,7 +46,7 @@ class AdaptiveBatching:
         self._stores.append((now, seconds))
 
     def record_batch(self, count: int, seconds: float) -> None:
-        """Adapt the batch size to the duration of a batch, unless the batch is too small to tell."""
+        """Adapt the batch size to the duration of a batch, unless the batch is too small for an estimate."""
         if count >= MIN_BATCH:
             fitting = int(count * TARGET_BATCH_SEC / max(seconds, 1e-3))
             self.batch_size = max(MIN_BATCH, min(fitting, MAX_BATCH))

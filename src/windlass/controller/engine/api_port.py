@@ -1,6 +1,6 @@
-"""The executor's port over HTTP: builds the requests and maps the answers.
+"""Implements the executor's port: sends requests to the API server and converts the responses.
 
-The lease guard rejects a request that might end after the lease: another replica may lead by then.
+The lease guard rejects a request that might end after the lease has expired: another replica may be the leader then.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from windlass.model.status import FrameworkStatus
 from windlass.wire import codec, status_patch
 
 MAX_PARALLEL_REQUESTS = 50
-"""For the pods of one Framework. More requests are not faster with one API server."""
+"""Maximum for the pods of one Framework. With one API server, more requests are not faster."""
 NO_STATUS_RETRY_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
@@ -49,11 +49,11 @@ class NoStatusError(RequestError):
 
 
 class NoGangsError(RequestError):
-    """The CustomResourceDefinition of Gangs is missing, so barriers never open."""
+    """The CustomResourceDefinition of Gangs is missing, so barriers do not pass."""
 
 
 class Observer(Protocol):
-    """Receives what happens to Frameworks. Never raises or waits."""
+    """Receives notifications about Frameworks. Its methods do not raise exceptions and do not block."""
 
     def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
 
@@ -87,7 +87,7 @@ class ApiPort:
         self._compress = compress
         self._monotonic = monotonic
         self._blocked_until: dict[str, float] = {}
-        """When to write again, by group, after the status subresource was missing."""
+        """When to write a status again, by group, after the status subresource was missing."""
 
     # Frameworks
 
@@ -98,12 +98,12 @@ class ApiPort:
         try:
             answer = await self._patch_status(framework, patch)
         except NotFoundError as missing:
-            await self._explain_missing(framework, missing)
+            await self._raise_if_status_missing(framework, missing)
             raise
         except RefusedError as refused:
             if refused.failure.code != 422:
                 raise
-            # The stored status has another form than expected, e.g. compressed task statuses.
+            # The format of the stored status is not the expected one, e.g. its task statuses are compressed.
             patch = status_patch.full_status_patch(framework, status, compress=self._compress)
             answer = await self._patch_status(framework, patch)
         self._blocked_until.pop(framework.group, None)
@@ -123,7 +123,7 @@ class ApiPort:
         )
         return await self._request(request.with_accept(METADATA_ONLY))
 
-    async def _explain_missing(self, framework: Framework, missing: NotFoundError) -> None:
+    async def _raise_if_status_missing(self, framework: Framework, missing: NotFoundError) -> None:
         """Raise NoStatusError if the Framework exists: then the 404 means that the status subresource is missing."""
         current = await self.read_framework(framework)
         if current is None or current.uid != framework.uid:
@@ -231,7 +231,7 @@ class ApiPort:
         return DeletedPods(found, page.metadata.continue_)
 
     async def list_objects(self, framework: Framework) -> Listed:
-        """List the objects by two requests. The resourceVersion of the first holds for both."""
+        """List the objects with two requests. The resourceVersion of the first one applies to both."""
         config_maps, version = await self._list(CONFIG_MAPS, framework, codec.decode_config_map)
         pods, _ = await self._list(PODS, framework, codec.decode_pod)
         name = names.config_map_name(framework.name)
@@ -278,7 +278,7 @@ class ApiPort:
 
 
 def _decoded(decode: Callable[[bytes], R], answer: bytes) -> R:
-    """Decode an answer. Raise UnknownOutcomeError if it is not valid."""
+    """Decode a response. Raise UnknownOutcomeError if it is invalid."""
     try:
         return decode(answer)
     except (codec.DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -303,7 +303,7 @@ def _as_port_error(error: errors.ApiError) -> RequestError:
 
 
 async def _in_parallel(act: Callable[[S], Awaitable[R]], subjects: Sequence[S]) -> Sequence[R | RequestError]:
-    """Run the action for all subjects, up to MAX_PARALLEL_REQUESTS at a time. Return the results in order."""
+    """Call `act` for all subjects, up to MAX_PARALLEL_REQUESTS at a time. Return the results in order."""
     outcomes: dict[int, R | RequestError] = {}
     remaining = iter(enumerate(subjects))
 

@@ -29,6 +29,7 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 
 MAX_TOMBSTONES = 10_000
+"""Maximum number of deleted Frameworks whose older watch events are ignored."""
 
 
 class Cache:
@@ -78,17 +79,19 @@ class Cache:
         if related is None or not related.deleted_frameworks:
             return None
         related.prune_deleted_frameworks()
-        return next((found for found in related.deleted_frameworks.values() if key_of(found) == key), None)
+        return next(
+            (framework for framework in related.deleted_frameworks.values() if key_of(framework) == key), None
+        )
 
     def expectations_for(self, framework: Framework) -> Expectations | None:
-        """Return where the outcomes of its actions are recorded, or None if the Framework is forgotten."""
+        """Return the record of the outcomes of its actions, or None if the Framework is not in the cache any more."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
             return self._expectations_of(key) if current.uid == framework.uid else None
         related = self._related.get((key.namespace, key.name))
-        is_left = related is not None and framework.uid in related.deleted_frameworks
-        return self._expectations_of(key) if is_left else None
+        has_objects = related is not None and framework.uid in related.deleted_frameworks
+        return self._expectations_of(key) if has_objects else None
 
     # Frameworks
 
@@ -127,7 +130,7 @@ class Cache:
         return True
 
     def remove_framework(self, framework: Framework) -> bool:
-        """Record a deletion, which has a resourceVersion of its own. Return False if it is known already."""
+        """Record a deletion, which has its own resourceVersion. Return False if it is already known."""
         return self._remove_framework(framework, framework.metadata.resource_version)
 
     def replace_frameworks(
@@ -178,58 +181,58 @@ class Cache:
 
     # Pods and ConfigMaps
 
-    def put(self, found: RelatedObject) -> set[FrameworkKey]:
+    def put(self, item: RelatedObject) -> set[FrameworkKey]:
         """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
-        listed = self._listed[type(found)]
-        resource_version = listed.get("") or listed.get(found.metadata.namespace, "")
-        return set() if is_not_newer(found, resource_version) else self._put(found)
+        listed = self._listed[type(item)]
+        resource_version = listed.get("") or listed.get(item.metadata.namespace, "")
+        return set() if is_not_newer(item, resource_version) else self._put(item)
 
-    def _put(self, found: RelatedObject) -> set[FrameworkKey]:
-        name = framework_name(found)
+    def _put(self, item: RelatedObject) -> set[FrameworkKey]:
+        name = framework_name(item)
         changed: set[FrameworkKey] = set()
-        old_name = self._pod_framework.get(found.uid)
+        old_name = self._pod_framework.get(item.uid)
         if old_name is not None and old_name != name:
             # The pod's label was changed: it counts as deleted under its old label.
-            changed = self._remove_from(old_name, found)
+            changed = self._remove_from(old_name, item)
         if name is None:
             return changed
         related = self._related_to(name)
-        if not related.is_newer(found):
+        if not related.is_newer(item):
             return changed
-        current = related.current(found)
-        if current is not None and current.uid != found.uid:
+        current = related.current(item)
+        if current is not None and current.uid != item.uid:
             self._forget_uid(name, related, current.uid)
-        self._record(name, related, found)
-        related.confirm(found)
+        self._record(name, related, item)
+        related.confirm(item)
         return changed | self._keys_of(name)
 
-    def _record(self, name: FrameworkName, related: RelatedObjects, found: RelatedObject) -> None:
-        related.put(found)
-        if isinstance(found, PodView):
-            self._pod_framework[found.uid] = name
+    def _record(self, name: FrameworkName, related: RelatedObjects, item: RelatedObject) -> None:
+        related.put(item)
+        if isinstance(item, PodView):
+            self._pod_framework[item.uid] = name
 
-    def remove(self, found: RelatedObject) -> set[FrameworkKey]:
+    def remove(self, item: RelatedObject) -> set[FrameworkKey]:
         """Record a deletion. Return the keys that it concerns."""
-        name = self._pod_framework.get(found.uid) or framework_name(found)
-        return set() if name is None else self._remove_from(name, found)
+        name = self._pod_framework.get(item.uid) or framework_name(item)
+        return set() if name is None else self._remove_from(name, item)
 
-    def _remove_from(self, name: FrameworkName, found: RelatedObject) -> set[FrameworkKey]:
+    def _remove_from(self, name: FrameworkName, item: RelatedObject) -> set[FrameworkKey]:
         related = self._related_to(name)
-        related.remove(found)
-        self._forget_uid(name, related, found.uid)
+        related.remove(item)
+        self._forget_uid(name, related, item.uid)
         return self._keys_of(name)
 
     def replace(
-        self, kind: Kind, found: Iterable[RelatedObject], resource_version: str, namespace: str = ""
+        self, kind: Kind, objects: Iterable[RelatedObject], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
         """Record a list of pods or ConfigMaps of one namespace (empty: all), and return the keys that it concerns.
 
-        An object that is older than the list and not in it was deleted. So was an object that is not in the list and
-        that a status names which is not newer than the list.
+        An object that is older than the list and not in it was deleted. The same holds for an object that is only named
+        in a status, if the status is not newer than the list.
         """
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
-        for each in found:
+        for each in objects:
             listed.add(each.uid)
             changed |= self._put(each)
         in_scope = [related for name, related in self._related.items() if is_in_scope(name[0], namespace)]
@@ -248,9 +251,9 @@ class Cache:
     ) -> set[FrameworkKey]:
         """Remove the objects that are not in a list, unless they are newer than the list."""
         changed: set[FrameworkKey] = set()
-        for found in recorded:
-            if found.uid not in listed and is_not_newer(found, resource_version):
-                changed |= self.remove(found)
+        for item in recorded:
+            if item.uid not in listed and is_not_newer(item, resource_version):
+                changed |= self.remove(item)
         return changed
 
     # Answers to requests of the controller
@@ -285,7 +288,7 @@ class Cache:
         self._put_answered(framework, pod)
 
     def task_ports(self, framework: Framework) -> dict[str, int] | None:
-        """Return the ports in the attempt's ConfigMap, where pods share one network."""
+        """Return the ports in the attempt's ConfigMap, which are set if pods share one network."""
         config_map = self._related_to((framework.namespace, framework.name)).config_map
         return None if config_map is None else config_map.task_ports
 
@@ -298,7 +301,7 @@ class Cache:
     ) -> None:
         """Record the answer to a deletecollection request, which may contain pods that the watch has not shown.
 
-        `cached` are the UIDs that were cached when it was sent: those not in the answer were deleted before.
+        `cached` are the UIDs that were cached when the request was sent. Those not in the answer were deleted before.
         """
         expectations = self.expectations_for(framework)
         if expectations is None:
@@ -327,17 +330,17 @@ class Cache:
             related.known.update(uids_in(framework.status, PodView, ConfigMapView))
         expectations.uncertain.clear()
 
-    def _put_answered(self, framework: Framework, found: RelatedObject) -> None:
+    def _put_answered(self, framework: Framework, item: RelatedObject) -> None:
         """Record an object from the answer to a request, which the watch may not have shown yet."""
         name = (framework.namespace, framework.name)
         related = self._related_to(name)
-        if related.is_newer(found):
-            self._record(name, related, found)
-            related.mark_unconfirmed(found)
+        if related.is_newer(item):
+            self._record(name, related, item)
+            related.mark_unconfirmed(item)
         else:
-            related.known.add(found.uid)
+            related.known.add(item.uid)
 
-    # Shared by all of the above
+    # Helpers
 
     def _related_to(self, name: FrameworkName) -> RelatedObjects:
         related = self._related.get(name)
