@@ -1,4 +1,4 @@
-"""The failure classes used when the configuration has none (statement 22). Data only.
+"""The failure classes used when the configuration has none (statement 22 of docs/behaviours.md). Data only.
 
 The reasons are those that kubelets of the last ten years write. Reasons of a pod are matched completely, so that a
 longer reason of a later release is not mistaken for a known one.
@@ -70,7 +70,8 @@ _COMMAND_CANNOT_RUN = (
     "(?is)(exec:? |chdir to cwd).*"
     "(executable file not found|no such file or directory|permission denied|exec format error|is a directory)"
 )
-# Not matched: "failed to create containerd task: failed to create shim task" begins every message of containerd.
+# The pattern does not match "failed to create containerd task: failed to create shim task", since every message of
+# containerd begins with this text.
 _RUNTIME_FAILED = (
     "(?i)(nvidia-container-cli|docker daemon|containerd-shim|cgroup"
     "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused"
@@ -127,8 +128,8 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
         _TRANSIENT,
         _PLATFORM,
     ),
-    # 128 + the signal. Signals sent from outside are Transient, those caused by a fault of the program Permanent;
-    # an abort can be either.
+    # The exit code is 128 + the number of the signal. Signals sent from outside are Transient, those caused by a fault
+    # of the program Permanent; an abort can be either.
     _exit_class(130, "ContainerSigIntReceived", _TRANSIENT),
     _exit_class(131, "ContainerSigQuitReceived", _TRANSIENT),
     _exit_class(132, "ContainerSigIllReceived", _PERMANENT),

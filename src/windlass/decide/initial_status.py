@@ -1,7 +1,7 @@
 """Initial statuses of a Framework, an attempt, a role and a task.
 
-IDs are derived, not random. The Framework's resourceVersion makes them unique: a new status counts only once it is
-stored, and storing changes the resourceVersion.
+IDs are derived, not random. The Framework's resourceVersion makes them unique: a new status takes effect only after it
+is stored, and storing it changes the resourceVersion.
 """
 
 from datetime import datetime

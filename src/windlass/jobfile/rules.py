@@ -101,7 +101,7 @@ def check_annotations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_keys(node, path)
     for key, position in node.keys.items() if isinstance(node, tree.Mapping) else ():
         if key in RESERVED_ANNOTATIONS:
-            message = f"the job file has a field for this: write {RESERVED_ANNOTATIONS[key]}"
+            message = f"the job file has a field for this: use {RESERVED_ANNOTATIONS[key]} instead"
             yield diagnostics.error(position, diagnostics.field(path, key), message)
 
 
@@ -142,7 +142,10 @@ def check_resources(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def check_single_source(
     node: tree.Mapping, found: list[str], sources: tuple[str, ...], path: str, fields: tuple[str, ...] = ()
 ) -> Iterator[Diagnostic]:
-    """Require that exactly one source is set. Without one, a misspelt source among `fields` has its own diagnostic."""
+    """Require that exactly one source is set. `fields` are the valid keys.
+
+    If no source is set but a key resembles one, yield nothing: the misspelt key has its own diagnostic.
+    """
     is_misspelt = any(
         diagnostics.nearest(key, fields) in sources for key in node.entries if key not in fields
     )

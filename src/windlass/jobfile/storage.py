@@ -208,7 +208,7 @@ def check_volume_path(
     name, _ = volume
     found = f"found {diagnostics.quoted(text)} in volume {name}"
     if is_set(volumes[name].get(_TASK_VOLUME)):
-        advice = "use a volume that exists before, such as nfs, share or pvc"
+        advice = "use a volume that exists before the job starts, such as nfs, share or pvc"
         yield diagnostics.error(node, path, f"{found}, which is empty when a task starts: {advice}")
     if is_written and any(is_set(volumes[name].get(kind)) for kind in _READ_ONLY):
         yield diagnostics.error(node, path, f"{found}, which is read-only: use another volume")
@@ -226,5 +226,5 @@ def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:
 
 
 def is_set(node: tree.Node | None) -> bool:
-    """Return whether a field is set. An empty string counts as absent."""
+    """Return whether a field is set. An empty string or list counts as absent."""
     return node is not None and tree.text_of(node) != "" and node != tree.Sequence((), node.line, node.column)

@@ -109,7 +109,7 @@ def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[
 
 
 def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
-    """Convert a config without errors."""
+    """Convert a config that has no errors."""
     config = jobfile_config.config_of(node)
     jobs: list[Job] = []
     notebooks: list[_Notebook] = []

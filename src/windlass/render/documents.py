@@ -148,7 +148,7 @@ def template_paths(data: bytes) -> tuple[str, ...]:
 def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
     """Decode a file and check its jobs and Frameworks as `windlass lint` does. Other objects are not checked.
 
-    `namespace` is that of jobs that name none, if it is known. `templates` are the texts of the files of
+    `namespace` is the default for jobs without one; empty if unknown. `templates` are the texts of the files of
     `template_paths`, by path.
     """
     templates = templates or {}

@@ -224,10 +224,10 @@ OWN_MOUNT = {
 }
 REFUSED: dict[str, tuple[Job, str]] = {
     "mpi": (job(runtime=Runtime.MPI), "has the runtime mpi"),
-    "a long name": (job(name="a" * 60), "has 69 characters, and may have 63"),
+    "a long name": (job(name="a" * 60), "has 69 characters, but the limit is 63"),
     "a long StatefulSet": (
         job(name="a" * 50, runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "worker": Role()}),
-        "has 53 characters, and may have 52",
+        "has 53 characters, but the limit is 52",
     ),
     "a digit first": (job(name="1st"), "1st begins with a digit"),
     "arguments only": (job(command=None, pod=ARGUMENTS), "has args but no command"),

@@ -179,7 +179,8 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
     yield (
         f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} created. Retries of the job: "
-        f"{retries.counted} counted, {retries.uncounted} not counted; of single tasks: {retries.tasks}"
+        f"{retries.counted} counted toward the limit, {retries.uncounted} not counted; "
+        f"of single tasks: {retries.tasks}"
     )
     for injection in outcome.never:
         yield f"fault that never occurred: {injection}"

@@ -38,7 +38,8 @@ def uninstall(
 ) -> None:
     """Remove the controller, its roles, and its namespace if that contains nothing else.
 
-    Frameworks and CustomResourceDefinitions are kept, unless --crds is set, but no controller manages the Frameworks.
+    Frameworks and CustomResourceDefinitions are kept unless --crds is set. Without a controller, nothing manages the
+    kept Frameworks.
     """
     deleted_groups = tuple(
         group
@@ -59,8 +60,8 @@ async def _uninstall(
         live = await live_frameworks(send, options.definitions or names.GROUPS)
         if options.definitions and live and not is_forced:
             raise InstallError(
-                f"{describe_live_frameworks(live)}. Nothing was deleted: deleting the definitions would delete them. "
-                "Wait for them, delete them, omit --crds, or use --force."
+                f"{describe_live_frameworks(live)}. Nothing was deleted: deleting the definitions would delete these "
+                "Frameworks. Wait for them, delete them, omit --crds, or use --force."
             )
         if not is_confirmed:
             groups = " and ".join(options.definitions)

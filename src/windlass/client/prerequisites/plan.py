@@ -27,7 +27,7 @@ PREFLIGHT_SECONDS = 120.0
 """Default time limit of the search for required files."""
 
 _JOB_PARTS = (Part.LOAD_DATA, Part.PREFLIGHT)
-"""Parts that companions alone do not need. The code is created together with the Framework."""
+"""Parts that companions alone do not need. Part.CODE is not listed: it is created together with the Framework."""
 _SHARED_PARTS = (Part.SECRETS, Part.VOLUMES, Part.NFS, *COMPANIONS)
 
 
@@ -39,7 +39,10 @@ class Prerequisites(msgspec.Struct, frozen=True):
     folders: Mapping[str, Folder] = {}
     """Folders of `loadData`, by the paths in the job file."""
     share: Share | None = None
-    """The NFS share, if its address is known before the server exists: on one machine, which needs no server."""
+    """The NFS share in an embedded cluster, which needs no NFS server.
+
+    None: no share is needed, or its address is not known before the server exists.
+    """
     preflight_seconds: float | None = PREFLIGHT_SECONDS
     """None: no preflight."""
     resolved: ResolvedCompanions = ResolvedCompanions()
@@ -82,7 +85,7 @@ def plan(
     planned = Prerequisites(
         job,
         {name: _folder(name, folder, is_embedded=is_embedded) for name in loaded},
-        # On one machine, tasks use the claim of the NFS server directly.
+        # In an embedded cluster, tasks use the claim of the NFS server directly.
         Direct(nfs_shares.server_name(job.name)) if is_embedded and job.nfs_server is not None else None,
         preflight_seconds,
         resolution.resolve(job, chosen, is_embedded=is_embedded),

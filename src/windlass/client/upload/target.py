@@ -1,6 +1,7 @@
 """The interface of an upload target, which `local_target` and `pod_target` implement.
 
-Content is written to a partial file next to its target (`items.part_name`) and renamed after its checksum was verified.
+Content is written to a partial file next to the final path (`items.part_name`). This file is renamed to the final path
+after its checksum was verified.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ RESUME_HINT = "Run the same command again to resume the upload."
 
 
 class Kind(StrEnum):
-    """The type of an existing path."""
+    """The type of a path on the target; NOTHING if it does not exist."""
 
     NOTHING = "nothing"
     FILE = "file"
@@ -40,7 +41,7 @@ class FileState(msgspec.Struct, frozen=True):
 
     kind: Kind = Kind.NOTHING
     digest: str = ""
-    """Checksum of the file; empty if its size differs, so that it need not be read."""
+    """Checksum of the file; empty if its size differs from the source, since the file is not read then."""
     part_size: int = 0
     part_digest: str = ""
     """Checksum of the partial file; empty without one."""
@@ -92,7 +93,10 @@ class FileTransfer:
         return self._hasher.hexdigest()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the content. The consumer may stop after the last chunk: see `conclude`. Raises ClientError."""
+        """Yield the content. Raises ClientError.
+
+        A consumer that stops after the last chunk does not resume this generator; `conclude` then counts that chunk.
+        """
         remaining = self.remaining
         with self._converting_errors():
             file = await asyncio.to_thread(self.item.path.open, "rb")
@@ -161,7 +165,10 @@ class UploadTarget(Protocol):
         """Write many small files, each from its start."""
 
     async def finish(self, transfers: Sequence[FileTransfer]) -> Sequence[bool]:
-        """Rename partial files with the right checksum to their targets, and delete the others."""
+        """Rename partial files with the right checksum to their final names, and delete the others.
+
+        Return for each transfer whether its file was renamed.
+        """
 
 
 def digest_of(path: str, size: int | None = None) -> "_Hash":

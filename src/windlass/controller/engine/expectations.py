@@ -22,7 +22,7 @@ class Expectations:
         self._forced: set[str] = set()
         self._collection_deletion_requested: set[str] = set()
         self._continue_tokens: dict[str, str] = {}
-        """Attempts of which some pods were deleted, and where the next request continues."""
+        """Continue tokens of attempts of which only some pods have been deleted, by the UID of the ConfigMap."""
         self.is_framework_deletion_requested = False
         self._service_of_attempt = -1
         self.published_gang = ""
@@ -57,11 +57,11 @@ class Expectations:
         self._record_success(name)
 
     def failures(self, name: str) -> int:
-        """Return how often in a row the object, or every pod of a batch, could not be created for now."""
+        """Return the number of consecutive temporary failures to create the object, or all pods of a batch."""
         return max(self._failures.get(name, 0), self._failed_batches - 1)
 
     def record_batch(self, *, has_failed: bool) -> None:
-        """Record whether no pod of a batch could be created for now: if so, all of them back off."""
+        """Record whether creating a batch of pods failed temporarily for every pod: if so, all of them back off."""
         self._failed_batches = self._failed_batches + 1 if has_failed else 0
 
     def postpone(self, name: str, until: float) -> None:
@@ -109,7 +109,7 @@ class Expectations:
 
 
 def _certain_names(status: FrameworkStatus) -> set[str]:
-    """Return the names of pods that the status is certain about: all of them before the attempt has a ConfigMap."""
+    """Return the names of pods whose creation is certain: those with a UID, or all if there is no ConfigMap yet."""
     attempt = status.attempt_status
     return {
         task.attempt_status.pod_name

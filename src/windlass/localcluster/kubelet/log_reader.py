@@ -24,7 +24,7 @@ _TEXT_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 def selection(options: LogOptions, now: datetime) -> log_format.Selection:
-    """Return the requested part of a log. The API server enforces `limit_bytes`."""
+    """Return the Selection that the options request. The API server enforces `limit_bytes`."""
     return log_format.Selection(
         tail_lines=options.tail_lines,
         since=log_format.since(now, options.since_seconds, options.since_time),
@@ -43,15 +43,15 @@ async def read(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the selected text in pieces. A log that does not exist yet is empty.
 
-    With `follow`, continue until `is_over` returns True. It must not do so before the last line has been written, and
-    `watcher.notify(folder)` must be called when its result changes.
+    With `follow`, continue until `is_over` returns True. `is_over` must not return True before the last line has been
+    written, and the caller must call `watcher.notify(folder)` when the result of `is_over` changes.
     """
     begins_line = True
     with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, watcher.watching(folder) as watch:
         if wanted.tail_lines is not None:
             await log.skip_to_tail(wanted.tail_lines)
         while True:
-            # This must be known before the last read.
+            # `is_over` is called before the last read, so that lines written in between are not lost.
             is_complete = not follow or is_over()
             while lines := log.next_lines():
                 text, begins_line = log_format.shown(lines, wanted, begins_line=begins_line)
@@ -199,7 +199,7 @@ class _OpenLog:
         return next(filter(None, map(self._open, later)), None)
 
     def _rotated_after(self, held: _OpenFile) -> tuple[str, ...]:
-        """Return the files rotated after the held one; all of them if that, the oldest, was deleted."""
+        """Return the files rotated after the held one; all rotated files if the held one was deleted as the oldest."""
         names = self._rotated_names()
         for index, name in enumerate(names):
             with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """Linux system calls that Python 3.11 does not provide: namespaces, mounts, capabilities, and process attributes.
 
-The module can be imported on any system; there a missing call fails with ENOSYS. The message of an OSError contains the
-call and its arguments.
+The module can be imported on any system; a call that the system does not have fails with ENOSYS. The message of an
+OSError contains the call and its arguments.
 """
 
 import ctypes
@@ -103,7 +103,7 @@ def make_ambient(*capabilities: int) -> None:
 
 
 def map_own_user(uid: int, gid: int, pid: int | str = "self") -> None:
-    """Map one user and one group to themselves in a new user namespace. Others need privileges."""
+    """Map one user and one group to themselves in a new user namespace. Mapping others requires privileges."""
     for name, line in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         path = f"/proc/{pid}/{name}"
         try:

@@ -14,7 +14,7 @@ from windlass.render.plain import roles as plain_roles
 from windlass.render.plain.roles import PlainRole
 
 _STATEFUL_SET_LIMIT = 52
-"""A label of its pods has its name and eleven more characters."""
+"""Maximum length of the name of a StatefulSet: a label of its pods has this name and eleven more characters."""
 _CONFIG_MAP_LIMIT = 1024 * 1024
 _FC_VARIABLES = re.compile(r"(?<!\$)\$\((FC_[A-Z_]+)\)")
 _FRAMEWORK = "use --target framework, for a cluster with Windlass"
@@ -75,7 +75,7 @@ def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> 
         too_long = [(name, limit) for name, limit in limits.items() if len(name) > limit]
         for name, limit in too_long[:1]:
             yield (
-                f"the job {job.name}: {name} has {len(name)} characters, and may have {limit}. Shorten the name of "
+                f"the job {job.name}: {name} has {len(name)} characters, but the limit is {limit}. Shorten the name of "
                 f"the job, or that of the role {role.name}"
             )
 

@@ -113,7 +113,7 @@ def holder(path: Path) -> int | None:
 
 
 def _try_lock(descriptor: int, operation: int) -> bool:
-    """Try to lock the file, and return whether that succeeded. `holder` takes a shared lock for a moment."""
+    """Return whether the file could be locked. It cannot for a moment while `holder` has a shared lock."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:

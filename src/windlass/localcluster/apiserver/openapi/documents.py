@@ -97,7 +97,7 @@ _METHODS = {
     "deletecollection": "delete",
 }
 _SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
-# The verbs in operation IDs and in x-kubernetes-action, where they differ from those of Kubernetes' API.
+# The verbs in operation IDs and in x-kubernetes-action, where they differ from the verbs of requests.
 _ID_VERBS = {"get": "read", "update": "replace", "deletecollection": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
 
@@ -262,7 +262,7 @@ def _add_body(
 def _add_responses(
     document: Document, codes: tuple[int, ...], definitions: list[str], media_type: str, dialect: Dialect
 ) -> None:
-    """Add the responses. `definitions` are those of successful ones, or empty for plain text."""
+    """Add the responses. `definitions` are the schemas of successful responses; empty for plain text."""
     references = [schemas.reference(definition, dialect) for definition in definitions] or [_TEXT]
     failure: Document = {"schema": schemas.reference(_STATUS, dialect)}
     if dialect is Dialect.SWAGGER:

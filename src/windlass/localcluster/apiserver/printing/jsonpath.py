@@ -1,6 +1,6 @@
 """JSONPaths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
 
-The dialect of Kubernetes' clients without unions, `..` and `range`. A path is parsed once and returns a list. A type
+The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once and returns a list. A type
 mismatch (an index into a mapping, a comparison of 2 with 2.5) returns an empty list.
 """
 

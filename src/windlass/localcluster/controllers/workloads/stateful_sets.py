@@ -1,4 +1,4 @@
-"""Decide for a StatefulSet: create numbered pods with their names and claims, one after the other. Pure.
+"""Decide the actions for a StatefulSet: create numbered pods and their claims in order. No function has side effects.
 
 A new template replaces pods from the highest ordinal down, each when the previous one is ready. Former templates are
 not stored: below the `partition` of an update existing pods stay, but recreated pods use the new template.
@@ -134,7 +134,7 @@ def _update(spec: Json, state: _State) -> Iterator[Action]:
         if ordinal < partition:
             return
         if pod is None:
-            # It waits for a lower ordinal, which may never be ready with the former template.
+            # The missing pod waits for a lower ordinal, which may never be ready with the former template.
             continue
         if pod.is_terminating:
             return

@@ -1,4 +1,4 @@
-"""PodFacts about a pod's addresses, node and Services, and the lookup of the objects that it refers to."""
+"""Facts about a pod (addresses, node, Services), and the lookup of ConfigMaps and Secrets that it refers to."""
 
 from collections.abc import Callable, Mapping
 

@@ -148,7 +148,7 @@ class PodSandbox:
     # Containers
 
     def remove_old_runs(self, name: str, restart_count: int, kept_run_ids: set[str]) -> None:
-        """Delete the logs of runs before the previous one, and the directories of all runs but these."""
+        """Delete the logs of runs before the previous one, and the directories of all runs except `kept_run_ids`."""
         directory.remove_old_logs(self.folder, name, restart_count - 1)
         directory.remove_runs_except(self.folder, kept_run_ids)
 

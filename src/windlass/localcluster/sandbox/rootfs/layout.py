@@ -89,8 +89,10 @@ class LayoutError(Exception):
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A path in the new root. Without a source it is created in the tmpfs; `text` is the target of such a link, `mount`
-    the mount that the path is in."""
+    """A path in the new root. A path without a source is created in the tmpfs.
+
+    `text` is the target of a link without a source. `mount` is the mount that contains the path.
+    """
 
     path: str
     kind: Kind
@@ -329,7 +331,7 @@ class _Root:
             self._give_own_terminals(self._opened["/dev"])
 
     def _give_own_terminals(self, devices: dict[str, _Place]) -> None:
-        # The kernel looks for the terminals next to the device ptmx: a bind-mounted ptmx finds none.
+        # The kernel looks for devpts next to the device ptmx, so a bind-mounted ptmx cannot be opened.
         if "pts" not in devices:
             return
         devices["pts"] = _Place(_TERMINALS, Kind.FOLDER, "")
