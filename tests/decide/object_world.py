@@ -37,7 +37,7 @@ class ObjectWorld:
         self.rejected: dict[str, decide_types.RejectedPod] = {}
         self.postponed: dict[str, datetime] = {}
         self.uncertain: set[str] = set()
-        self.name_taken = ""
+        self.name_taken_message = ""
         self.deletion_requested: set[str] = set()
         self.forced: set[str] = set()
         self.emptied: set[str] = set()
@@ -98,7 +98,7 @@ class ObjectWorld:
                 rejected=dict(self.rejected),
                 postponed=dict(self.postponed),
                 uncertain=frozenset(self.uncertain),
-                name_taken=self.name_taken,
+                name_taken_message=self.name_taken_message,
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
                 collection_deletion_requested=frozenset(self.emptied),

@@ -83,7 +83,7 @@ def _suspended(world: ObjectWorld) -> None:
 
 def _name_taken(world: ObjectWorld) -> None:
     world.step()
-    world.name_taken = "another object has this name"
+    world.name_taken_message = "another object has this name"
     world.postponed["job-attempt"] = world.now
     world.step()
 

@@ -103,15 +103,15 @@ def test_postponed_service_delays_the_config_map() -> None:
 def test_taken_name_is_reported_and_retried_until_it_is_free() -> None:
     world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
-    world.name_taken = "Service job already exists: it does not belong to this Framework"
+    world.name_taken_message = "Service job already exists: it does not belong to this Framework"
     world.postponed["job"] = at(1)
     world.step()
     condition = world.status.condition(ConditionType.NAME_TAKEN)
     assert condition is not None
-    assert (condition.is_true, condition.message) == (True, world.name_taken)
+    assert (condition.is_true, condition.message) == (True, world.name_taken_message)
     world.advance(1)
     assert world.step().actions == (CreateService(),)
-    world.name_taken = ""
+    world.name_taken_message = ""
     world.settle()
     assert world.state is State.ATTEMPT_PREPARING
     condition = world.status.condition(ConditionType.NAME_TAKEN)

@@ -152,7 +152,7 @@ def test_name_taken_becomes_true_and_false(new_world: NewWorld) -> None:
     world = new_world(role(tasks=1))
     world.step()
     assert true_conditions(world) == set()
-    world.name_taken = "ConfigMap job-attempt already exists"
+    world.name_taken_message = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(5)
     decision = world.step()
     assert decision.wake_at == at(5)
@@ -167,7 +167,7 @@ def test_name_taken_becomes_true_and_false(new_world: NewWorld) -> None:
     assert since(world, NAME_TAKEN) == at(0), "still taken"
     world.wait(10)
     world.postponed.clear()
-    world.name_taken = ""
+    world.name_taken_message = ""
     world.settle()
     assert true_conditions(world) == set()
     assert world.state() is State.ATTEMPT_PREPARING
@@ -178,7 +178,7 @@ def test_name_taken_is_reported_once(new_world: NewWorld) -> None:
     """One event, not one per try."""
     world = new_world(role(tasks=1))
     world.step()
-    world.name_taken = "ConfigMap job-attempt already exists"
+    world.name_taken_message = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(5)
     first = [reason.kind for reason in world.step().reasons]
     assert first == ["NameTaken"]

@@ -161,7 +161,7 @@ def test_unknown_predecessor_takes_the_name() -> None:
 
 
 def test_foreign_config_map_is_kept_despite_known_predecessors() -> None:
-    taken = Outcomes(name_taken="ConfigMap job-attempt already exists")
+    taken = Outcomes(name_taken_message="ConfigMap job-attempt already exists")
     decision = decide(NEW, observed(STRANGER, pod(STRANGER), outcomes=taken), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
     assert decision.status is not None

@@ -297,7 +297,7 @@ def second_world(new_world: NewWorld) -> ObjectWorld:
     world.put_config_map(with_config_map_owner(theirs))
     pod = builders.pod(world.framework, world.task(0), uid="their-pod", phase="Running")
     world.put(of_other_framework(pod))
-    world.name_taken = "ConfigMap job-attempt already exists"
+    world.name_taken_message = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(10)
     return world
 
@@ -328,7 +328,7 @@ def test_second_framework_starts_when_the_name_is_free(second_world: ObjectWorld
     world.vanish("job-worker-0")
     world.wait(10)
     world.postponed.clear()
-    world.name_taken = ""
+    world.name_taken_message = ""
     assert world.settle() == [CreateConfigMap(), CreatePod("worker", 0)]
     assert world.state() is State.ATTEMPT_PREPARING
 

@@ -68,8 +68,8 @@ class World:
         self.forced: set[str] = set()
         self.emptied: set[str] = set()
         self.is_framework_deletion_requested = False
-        self.name_taken = ""
-        self.service_of_attempt = -1
+        self.name_taken_message = ""
+        self.attempt_with_service = -1
         self.published_gang = ""
 
         self.refusals: dict[str, ApiFailure] = {}
@@ -96,12 +96,12 @@ class World:
                 rejected=dict(self.rejected),
                 postponed=dict(self.postponed),
                 uncertain=frozenset(self.uncertain),
-                name_taken=self.name_taken,
+                name_taken_message=self.name_taken_message,
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
                 collection_deletion_requested=frozenset(self.emptied),
                 is_framework_deletion_requested=self.is_framework_deletion_requested,
-                service_of_attempt=self.service_of_attempt,
+                attempt_with_service=self.attempt_with_service,
                 published_gang=self.published_gang,
             ),
         )
@@ -130,7 +130,7 @@ class World:
         self.uncertain, self.deletion_requested = set(), set()
         self.forced, self.emptied = set(), set()
         self.is_framework_deletion_requested = False
-        self.name_taken, self.service_of_attempt, self.published_gang = "", -1, ""
+        self.name_taken_message, self.attempt_with_service, self.published_gang = "", -1, ""
 
     def settle(self) -> Decision:
         """Make passes until one neither changes the status nor acts; return that decision."""
@@ -334,7 +334,7 @@ class World:
     def _perform(self, action: Action) -> None:
         match action:
             case CreateService():
-                self.service_of_attempt = self.status.attempt_status.id
+                self.attempt_with_service = self.status.attempt_status.id
             case PublishGang(fingerprint=fingerprint):
                 self._insist_on_addresses()
                 self.published_gang = fingerprint

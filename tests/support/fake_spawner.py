@@ -71,13 +71,13 @@ def enter_user_namespace(plan: Plan) -> None:
         kernel.set_namespace(plan.user_namespace)
         return
     group = os.getgid()
-    kernel.unshare(kernel.NEW_USER)
+    kernel.unshare(kernel.CLONE_NEWUSER)
     kernel.map_own_user(plan.user, group)
 
 
 def make_tun_for_all() -> None:
     """Make /dev/net/tun accessible, as distributions do."""
-    kernel.unshare(kernel.NEW_MOUNTS)
+    kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", "/dev/net", "tmpfs")
     os.umask(0)

@@ -129,7 +129,7 @@ class ScriptedLogs:
                 yield LOST
                 return
             while at < len(written.lines):
-                text, _ = log_format.shown(written.lines[at], selection)
+                text, _ = log_format.selected_text(written.lines[at], selection)
                 at += 1
                 if text:
                     yield text

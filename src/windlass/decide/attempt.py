@@ -70,9 +70,9 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
     if suspend.is_held(builder.spec):
         return False
     outcomes = builder.observed.outcomes
-    if outcomes.name_taken:
-        _report_name_taken(builder, outcomes.name_taken)
-    if builder.features.uses_dns_names and outcomes.service_of_attempt != attempt.id:
+    if outcomes.name_taken_message:
+        _report_name_taken(builder, outcomes.name_taken_message)
+    if builder.features.uses_dns_names and outcomes.attempt_with_service != attempt.id:
         _create_unless_postponed(builder, CreateService(), names.service_name(builder.framework.name))
     else:
         _create_unless_postponed(builder, CreateConfigMap(), attempt.config_map_name)
@@ -112,7 +112,7 @@ def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
 
 
 def _report_name_taken(builder: DecisionBuilder, message: str) -> None:
-    builder.name_taken = message
+    builder.name_taken_message = message
     condition = builder.status.condition(ConditionType.NAME_TAKEN)
     if condition is None or not condition.is_true:
         builder.report(ReasonKind.NAME_TAKEN, message, is_warning=True)

@@ -52,7 +52,7 @@ class DecisionBuilder:
         self.actions: list[Action] = []
         self.reasons: list[Reason] = []
         self.wake_at: datetime | None = None
-        self.name_taken = ""
+        self.name_taken_message = ""
         """The message of the condition NameTaken; empty if the name is free."""
         self._full_messages: int | None = None
         self.failures = 0

@@ -22,7 +22,7 @@ def update(builder: DecisionBuilder) -> None:
     is_suspended = is_waiting and suspend.is_suspended(builder.spec)
     for kind, message in (
         (ConditionType.SUSPENDED, "spec.suspend is true" if is_suspended else ""),
-        (ConditionType.NAME_TAKEN, builder.name_taken),
+        (ConditionType.NAME_TAKEN, builder.name_taken_message),
         # A Framework that is managed again is no longer blocked.
         (ConditionType.INVALID, ""),
         (ConditionType.OTHER_CONTROLLER, ""),

@@ -24,7 +24,7 @@ def derived_uid(*parts: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def fraction(*parts: str) -> float:
+def derived_fraction(*parts: str) -> float:
     """Return a number in [0, 1) derived from the parts: jitter that a replay repeats."""
     return int.from_bytes(blake2b("/".join(parts).encode(), digest_size=6).digest(), "big") / 2**48
 

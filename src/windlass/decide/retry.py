@@ -99,12 +99,12 @@ def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:
     attempt = history.retried.total_retried_count
     doublings = min(attempt - history.suspended_count, 60)
     full_delay = min(backoff.max_sec, backoff.initial_sec << doublings)
-    return round(full_delay * (1 - JITTER * initial_status.fraction(history.uid, str(attempt))))
+    return round(full_delay * (1 - JITTER * initial_status.derived_fraction(history.uid, str(attempt))))
 
 
 def _conflict_delay(history: RetryHistory, rules: Rules) -> int:
     span = rules.max_conflict_delay_sec - rules.min_conflict_delay_sec + 1
-    random_fraction = initial_status.fraction(
+    random_fraction = initial_status.derived_fraction(
         history.uid, str(history.retried.total_retried_count), "conflict"
     )
     return rules.min_conflict_delay_sec + int(random_fraction * span)

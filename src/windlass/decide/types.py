@@ -72,7 +72,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     uncertain: AbstractSet[str] = frozenset()
     """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
     may be running although the cache does not have it; only a new list can tell."""
-    name_taken: str = ""
+    name_taken_message: str = ""
     """The error of the API server if the name of the ConfigMap is in use by an object of another owner."""
     deletion_requested: AbstractSet[str] = frozenset()
     """UIDs of objects whose deletion the API server has accepted."""
@@ -82,7 +82,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     """UIDs of ConfigMaps whose pods were deleted with one request. The UIDs of these pods are in deletion_requested;
     a pod that was observed later is not among them."""
     is_framework_deletion_requested: bool = False
-    service_of_attempt: int = -1
+    attempt_with_service: int = -1
     """ID of the attempt for which the Service is known to exist."""
     published_gang: str = ""
     """Fingerprint of the gang that was published last."""

@@ -132,13 +132,13 @@ def _check_config(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 _SOURCE_RULES: dict[str, rules.Check] = {
     "env": _check_variable,
     "file": rules.text_check(lambda text: "\0" not in text, "the path of a file"),
-    "secret": rules.check_object,
+    "secret": rules.check_object_name,
 }
 _RULES: dict[str, rules.Check] = {
     "image": rules.check_image,
     "userImage": rules.check_image,
     "resources": rules.check_resources,
-    "serviceAccount": rules.check_object,
+    "serviceAccount": rules.check_object_name,
     "passwordFrom": _check_password_from,
     "config": _check_config,
 }
@@ -190,7 +190,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
     if written is not None and name and not rules.starts_with_letter(name):
-        yield from structural_validation.wrong_type(written, rules.SERVICE_NAME, at)
+        yield from structural_validation.wrong_type(written, rules.EXPECTED_SERVICE_NAME, at)
     if job and name in {job, f"{job}-nfs", f"{job}-{Companion.JUPYTER}", f"{job}-{Companion.HUB}"}:
         message = (
             f"found {diagnostics.quoted(name)}, which is also the name of another Service of the job: choose another "

@@ -196,7 +196,7 @@ _SHARED_RULES: dict[str, rules.Check] = {
     "pod": _check_pod,
 }
 _RULES: dict[str, rules.Check] = {
-    "name": rules.text_check(rules.starts_with_letter, rules.SERVICE_NAME),
+    "name": rules.text_check(rules.starts_with_letter, rules.EXPECTED_SERVICE_NAME),
     "namespace": rules.check_namespace,
     "envFrom": rules.type_check("[]V1EnvFromSource"),
     "volumes": volumes.check,
@@ -204,8 +204,8 @@ _RULES: dict[str, rules.Check] = {
     "pendingDeadline": _check_deadline,
     "activeDeadline": _check_deadline,
     "ttl": _check_duration,
-    "serviceAccount": rules.check_object,
-    "imagePullSecrets": rules.check_objects,
+    "serviceAccount": rules.check_object_name,
+    "imagePullSecrets": rules.check_object_names,
     "labels": rules.check_labels,
     "annotations": rules.check_annotations,
 }

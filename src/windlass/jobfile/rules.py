@@ -14,7 +14,7 @@ Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
 
 RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
 """Annotations that have their own field in the job file."""
-SERVICE_NAME = "a name that starts with a letter, because a Service has the same name"
+EXPECTED_SERVICE_NAME = "a name that starts with a letter, because a Service has the same name"
 
 _KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
@@ -75,7 +75,7 @@ check_image = text_check(
     lambda text: not re.search(r"\s", text),
     "the name of an image, without spaces",
 )
-check_object = text_check(
+check_object_name = text_check(
     lambda text: not text or is_object_name(text),
     "the name of an object: lower-case letters, digits, hyphens and dots",
 )
@@ -86,9 +86,9 @@ _check_label_value = text_check(
 )
 
 
-def check_objects(node: tree.Node, path: str) -> Iterator[Diagnostic]:
+def check_object_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for index, item in enumerate(tree.items_of(node)):
-        yield from check_object(item, diagnostics.item(path, index))
+        yield from check_object_name(item, diagnostics.item(path, index))
 
 
 def check_labels(node: tree.Node, path: str) -> Iterator[Diagnostic]:

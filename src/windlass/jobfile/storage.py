@@ -118,7 +118,7 @@ def _check_size(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 _SERVER_RULES: dict[str, rules.Check] = {
     "size": _check_size,
     "image": rules.check_image,
-    "storageClass": rules.check_object,
+    "storageClass": rules.check_object_name,
 }
 
 

@@ -79,7 +79,7 @@ _check_sub_path = rules.text_check(
 _RULES: tuple[tuple[rules.Check, tuple[str, ...]], ...] = (
     (_check_path, ("hostPath", "nfs.path", "cephfs.path")),
     (_check_text, ("nfs.server", "cephfs.clusterID", "cephfs.fsName", "cephfs.secret")),
-    (rules.check_object, ("pvc", "configMap", "secret", "cephfs.secret")),
+    (rules.check_object_name, ("pvc", "configMap", "secret", "cephfs.secret")),
     (_check_share, ("share",)),
     (rules.check_namespace, ("cephfs.secretNamespace",)),
     (rules.type_check("V1EmptyDirVolumeSource"), ("emptyDir",)),
@@ -100,7 +100,7 @@ def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield from structural_validation.wrong_type(
                 node, "the name of a node", diagnostics.item(at, index)
             )
-        yield from rules.check_object(node, diagnostics.item(at, index))
+        yield from rules.check_object_name(node, diagnostics.item(at, index))
 
 
 def _check_mount_path(node: tree.Node | None, first_lines: dict[str, int], path: str) -> Iterator[Diagnostic]:

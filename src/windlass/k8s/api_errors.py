@@ -168,7 +168,7 @@ def invalid(group: str, kind: str, name: str, errors: list[FieldError]) -> ApiEr
     return ApiError(422, "Invalid", message, details_of(group, kind, name) | {"causes": causes})
 
 
-def unpatchable(result: object, why: str) -> ApiError:
+def invalid_patch_result(result: object, why: str) -> ApiError:
     """Return the error for a patch whose result is not an object of the kind."""
     message = f"Invalid value: {quoted(format_value(result))}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}

@@ -18,13 +18,13 @@ from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
 
 
-def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
+def errors(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
     """Yield the reasons why a job cannot be rendered. `prefix` is that of `plain.manifests.plain`."""
     templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
     for conflict in port_conflicts(templates):
         yield f"the job {job.name}: {conflict}"
     if is_plain:
-        yield from unsupported.refusals(job, prefix)
+        yield from unsupported.errors(job, prefix)
 
 
 def port_conflicts(templates: Mapping[str, Json]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _host_ports(template: Json) -> dict[tuple[int, str], None]:
     }
 
 
-def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
+def warnings(job: Job, *, is_plain: bool) -> Iterator[str]:
     """Yield warnings: about PersistentVolumes without a namespace, and about features that plain objects lack."""
     has_cephfs_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
     if has_cephfs_volumes and not job.namespace:
@@ -60,7 +60,7 @@ def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
             f"{names.DEFAULT_NAMESPACE} and are not bound in another one. Set it with --namespace"
         )
     if is_plain:
-        yield from unsupported.notes(job)
+        yield from unsupported.warnings(job)
 
 
 def pieces(

@@ -38,7 +38,7 @@ class _Notebook(msgspec.Struct, frozen=True):
     is_generated: bool
 
 
-class Configured(msgspec.Struct, frozen=True):
+class ConvertedConfig(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
     notebooks: tuple[_Notebook, ...] = ()
     objects: tuple[Json, ...] = ()
@@ -108,7 +108,7 @@ def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[
             yield from _check_password(nodes[index], at)
 
 
-def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
+def convert(node: tree.Node, templates: Mapping[str, str]) -> ConvertedConfig:
     """Convert a config that has no errors."""
     config = jobfile_config.config_of(node)
     jobs: list[Job] = []
@@ -122,7 +122,7 @@ def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
             jobs.append(_job(resource))
         else:
             notebooks.append(_notebook(resource))
-    return Configured(tuple(jobs), tuple(notebooks), tuple(objects))
+    return ConvertedConfig(tuple(jobs), tuple(notebooks), tuple(objects))
 
 
 # Built-in types

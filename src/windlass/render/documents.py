@@ -20,7 +20,7 @@ from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
 
 if TYPE_CHECKING:
-    from windlass.render.cluster_config import Configured
+    from windlass.render.cluster_config import ConvertedConfig
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Contents(msgspec.Struct, frozen=True):
     """Other objects of the file, unchanged."""
     diagnostics: tuple[Diagnostic, ...]
     """Errors and warnings in the order of lines."""
-    configs: "tuple[Configured, ...]" = ()
+    configs: "tuple[ConvertedConfig, ...]" = ()
     """Configs, whose jobs are among the submissions."""
 
     @property
@@ -155,10 +155,10 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    found = diagnostics.collect(_found(parsed, documents, items, namespace, templates), file)
+    found = diagnostics.collect(_diagnostics(parsed, documents, items, namespace, templates), file)
     if any(diagnostic.is_error for diagnostic in found):
         return Contents((), (), found)
-    configs = tuple(_configured(item, templates) for item in items if item.is_config)
+    configs = tuple(_convert_config(item, templates) for item in items if item.is_config)
     submissions = (
         *(
             Submission(job=reader.job_of(item.node))
@@ -173,7 +173,7 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     return Contents(submissions, manifests, found, configs)
 
 
-def _found(
+def _diagnostics(
     parsed: tree.Parsed,
     documents: Sequence[tree.Document],
     items: Sequence[_Item],
@@ -188,7 +188,7 @@ def _found(
     for item in items:
         yield from map(_as_error, _check(item, templates))
     if parsed.failure is None:
-        yield from _check_number(items)
+        yield from _check_has_jobs(items)
         yield from _check_names(items, namespace)
 
 
@@ -237,7 +237,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 
-def _check_number(items: Sequence[_Item]) -> Iterator[Diagnostic]:
+def _check_has_jobs(items: Sequence[_Item]) -> Iterator[Diagnostic]:
     if all(item.is_other for item in items):
         at = items[0].node if items else text.Position(1, 1)
         message = "the file has no job and no Framework, expected at least one"
@@ -269,7 +269,7 @@ def _as_error(diagnostic: Diagnostic) -> Diagnostic:
     return diagnostic.with_severity(Severity.ERROR) if diagnostic.rule == Rule.MISSPELT_FIELD else diagnostic
 
 
-def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":
+def _convert_config(item: _Item, templates: Mapping[str, str]) -> "ConvertedConfig":
     from windlass.render import cluster_config as render_config
 
-    return render_config.configured(item.node, templates)
+    return render_config.convert(item.node, templates)

@@ -232,7 +232,7 @@ def test_remains_of_killed_runs_are_deleted_and_kept_runs_are_not(
     left = state / "runs" / "deadbeef"
     left.mkdir(parents=True)
     (left / "daemon.lock").touch()
-    kept = data_folders.to_keep(state / "runs")
+    kept = data_folders.create_kept_folder(state / "runs")
     assert windlass("-", given=written(job())).exit_code == 0
     assert [folder for folder in (state / "runs").iterdir() if folder.is_dir()] == [kept]
 

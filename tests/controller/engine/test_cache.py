@@ -217,11 +217,11 @@ def test_successful_creation_ends_its_backoff() -> None:
 def test_recreated_framework_has_new_expectations() -> None:
     cache = cache_with()
     record(cache).is_framework_deletion_requested = True
-    record(cache).name_taken = "taken"
+    record(cache).name_taken_message = "taken"
     again = builders.framework("job", uid="another", resource_version="30")
     cache.put_framework(again)
     assert not seen(cache).outcomes.is_framework_deletion_requested
-    assert not seen(cache).outcomes.name_taken
+    assert not seen(cache).outcomes.name_taken_message
     assert not cache.remove_framework(JOB), "the old one's deletion is none of the new one's business"
     assert cache.framework(KEY) is again
 
@@ -321,10 +321,10 @@ def test_relabelled_pod_is_removed_from_its_framework() -> None:
 
 def test_taken_name_is_cleared_when_the_attempt_has_its_config_map() -> None:
     cache = cache_with()
-    record(cache).name_taken = "taken"
+    record(cache).name_taken_message = "taken"
     record(cache).postpone("job-attempt", 5.0)
     cache.record_stored(status_naming("pod-1", "cm-1", "20"))
-    assert not seen(cache).outcomes.name_taken
+    assert not seen(cache).outcomes.name_taken_message
     assert not seen(cache).outcomes.postponed
 
 

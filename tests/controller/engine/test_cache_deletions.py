@@ -217,11 +217,11 @@ def test_recreated_framework_does_not_share_expectations() -> None:
     cache.remove_framework(GONE)
     clearing = cache.expectations_for(OLD)
     assert clearing is not None
-    clearing.name_taken = "taken"
+    clearing.name_taken_message = "taken"
     new = job("new", "30")
     cache.put_framework(new)
     assert cache.expectations_for(OLD) is None
-    assert cache.observe(KEY, NOW, 0.0).outcomes.name_taken == ""
+    assert cache.observe(KEY, NOW, 0.0).outcomes.name_taken_message == ""
 
 
 def test_pod_created_after_the_deletion_is_cached_for_cleanup() -> None:

@@ -33,7 +33,7 @@ if user != os.getuid():
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 if change:
     uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)
+    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
     kernel.map_own_user(uid, gid)
     exec(change)
     # Without rights in the new namespace, as if it were the machine's own.
@@ -65,20 +65,20 @@ def refuse(flags: int) -> None:
 
 
 def refuse_as_if_there_were_too_many(flags: int) -> None:
-    if not flags & kernel.NEW_USER:
+    if not flags & kernel.CLONE_NEWUSER:
         refuse(flags)
     raise OSError(errno.ENOSPC, f"unshare({flags}): No space left on device")
 
 
 def allow_with_users_only(flags: int) -> None:
-    if not flags & kernel.NEW_USER:
+    if not flags & kernel.CLONE_NEWUSER:
         refuse(flags)
     kernel.unshare(flags)
 
 
 def allow_in_words_only(flags: int) -> None:
     """As where a profile of AppArmor takes all rights in the namespace away."""
-    if not flags & kernel.NEW_USER:
+    if not flags & kernel.CLONE_NEWUSER:
         refuse(flags)
 
 
@@ -145,5 +145,5 @@ def test_other_systems_cannot_isolate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert capability_probe.probe() == Capabilities(reason="darwin has no namespaces")
     with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:
-        kernel.unshare(kernel.NEW_MOUNTS)
+        kernel.unshare(kernel.CLONE_NEWNS)
     assert caught.value.errno == errno.ENOSYS

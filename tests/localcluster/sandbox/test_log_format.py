@@ -36,7 +36,7 @@ LOG = (
     ],
 )
 def test_log_line_format(line: bytes, expected: bytes) -> None:
-    assert log_format.shown(line, Selection())[0] == expected
+    assert log_format.selected_text(line, Selection())[0] == expected
 
 
 def encoded_in_chunks(output: bytes, size: int) -> bytes:
@@ -60,7 +60,7 @@ LONG_AND_SHORT = st.lists(
 def test_output_is_shown_as_it_was_written_in_any_chunks(output: bytes, size: int) -> None:
     lines = encoded_in_chunks(output, size)
     assert lines == encoded_in_chunks(output, len(output) + 1)
-    assert log_format.shown(lines, Selection())[0] == output.replace(b"\r\n", b"\n")
+    assert log_format.selected_text(lines, Selection())[0] == output.replace(b"\r\n", b"\n")
 
 
 def test_long_lines_are_written_in_parts() -> None:
@@ -98,14 +98,17 @@ def test_output_bytes() -> None:
     ],
 )
 def test_shown(wanted: Selection, expected: bytes) -> None:
-    assert log_format.shown(LOG, wanted) == (expected, expected == b"")
+    assert log_format.selected_text(LOG, wanted) == (expected, expected == b"")
 
 
 def test_shown_continues_within_a_line() -> None:
     first, second = LOG.splitlines(keepends=True)[1:3]
-    text, begins_line = log_format.shown(first, Selection(timestamps=True))
+    text, begins_line = log_format.selected_text(first, Selection(timestamps=True))
     assert (text, begins_line) == (b"2026-01-02T12:00:01.000000000Z tw", False)
-    assert log_format.shown(second, Selection(timestamps=True), begins_line=begins_line) == (b"o\n", True)
+    assert log_format.selected_text(second, Selection(timestamps=True), begins_line=begins_line) == (
+        b"o\n",
+        True,
+    )
 
 
 def test_starts() -> None:

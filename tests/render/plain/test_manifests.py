@@ -27,7 +27,7 @@ def job(**fields: Any) -> Job:
 
 def made(wanted: Job, **more: Any) -> dict[tuple[str, str], Json]:
     """Return the objects by kind and name."""
-    assert list(unsupported.refusals(wanted, more.get("prefix"))) == []
+    assert list(unsupported.errors(wanted, more.get("prefix"))) == []
     bodies = [piece.body for piece in manifests.plain(wanted, **more)]
     return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
 
@@ -191,7 +191,7 @@ def test_tasks_wait_for_loaded_data() -> None:
     loads = (LoadData(to="/data/digits", folder="./data"), LoadData(to="/data", command="touch x"))
     volumes = {"data": Volume(nfs=Nfs(server="s", path="/p"), at="/data")}
     wanted = job(volumes=volumes, load_data=loads)
-    assert list(unsupported.refusals(wanted)) == []
+    assert list(unsupported.errors(wanted)) == []
     folders = {"./data": b"archive"}
     (loading,) = (body for body in load_data.objects(wanted, folders) if body["kind"] == "Job")
     marks = [
@@ -242,18 +242,18 @@ REFUSED: dict[str, tuple[Job, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_unsupported_feature_is_rejected(case: str) -> None:
     wanted, message = REFUSED[case]
-    (found,) = unsupported.refusals(wanted)
+    (found,) = unsupported.errors(wanted)
     assert message in found
     assert "\n" not in found
 
 
 def test_leading_digit_is_valid_without_job_name_prefix() -> None:
-    (found,) = unsupported.refusals(job(roles={"1a": Role()}), prefix="")
+    (found,) = unsupported.errors(job(roles={"1a": Role()}), prefix="")
     assert "1a begins with a digit" in found
-    assert list(unsupported.refusals(job(name="1st"), prefix="")) == []
+    assert list(unsupported.errors(job(name="1st"), prefix="")) == []
 
 
-NOTES = {
+WARNINGS = {
     "a barrier": (job(barrier=True), "barrier"),
     "a deadline": (job(pending_deadline=60), "pendingDeadline"),
     "a variable of the controller": (job(env={"OUTPUT": "/output/$(FC_FRAMEWORK_UID)"}), "FC_FRAMEWORK_UID"),
@@ -264,12 +264,12 @@ NOTES = {
 }
 
 
-@pytest.mark.parametrize("case", NOTES)
+@pytest.mark.parametrize("case", WARNINGS)
 def test_lost_feature_is_a_warning(case: str) -> None:
-    wanted, message = NOTES[case]
-    (note,) = unsupported.notes(wanted)
-    assert message in note
-    assert list(unsupported.notes(job())) == []
+    wanted, message = WARNINGS[case]
+    (warning,) = unsupported.warnings(wanted)
+    assert message in warning
+    assert list(unsupported.warnings(job())) == []
 
 
 ROLES = st.dictionaries(

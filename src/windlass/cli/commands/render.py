@@ -183,15 +183,15 @@ def _job_pieces(
     from windlass.client.submit.plan import SubmitOptions
     from windlass.render import bundle
 
-    refusals = list(bundle.refusals(job, is_plain=arguments.is_plain, prefix=submission.plain_prefix))
-    if refusals:
-        raise _invalid(arguments, refusals)
+    errors = list(bundle.errors(job, is_plain=arguments.is_plain, prefix=submission.plain_prefix))
+    if errors:
+        raise _invalid(arguments, errors)
     companions = tuple(each for each in Companion if not arguments.only or each in arguments.only)
     planned = planner.plan_job(source, submission, _target(arguments), SubmitOptions(companions=companions))
     prerequisites = planned.prerequisites
     job = (planned.submission.job or job).with_companions(companions)
-    for note in bundle.notes(job, is_plain=arguments.is_plain):
-        _print(arguments, f"warning: {note}")
+    for warning in bundle.warnings(job, is_plain=arguments.is_plain):
+        _print(arguments, f"warning: {warning}")
     for line in _passwords(job, prerequisites.resolved.generated if prerequisites is not None else {}):
         _print(arguments, line)
     return bundle.pieces(

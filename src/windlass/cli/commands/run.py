@@ -130,7 +130,7 @@ def _run_on_temporary_cluster(
 ) -> int:
     with contextlib.ExitStack() as stack:
         with _explain_unusable_folder() as runs:
-            data = stack.enter_context(data_folders.for_one_run(runs))
+            data = stack.enter_context(data_folders.temporary_run_folder(runs))
         _bind_images(data, arguments.images)
         # Imported here: the import is slow, and not needed for reporting an invalid file.
         from windlass.runner import run as runner_run
@@ -147,7 +147,7 @@ def _run_on_kept_cluster(
             "--inject and --keep are mutually exclusive: the process of the run injects the faults"
         )
     with _explain_unusable_folder() as runs:
-        data = data_folders.to_keep(runs)
+        data = data_folders.create_kept_folder(runs)
     try:
         _bind_images(data, arguments.images)
     except click.UsageError:

@@ -24,7 +24,7 @@ from windlass.runner.report import Line, LogLine, ProgressLine, Reported, Topic,
 from windlass.runner.usage import Usage
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
-SECONDS_BETWEEN_CLOCKS = 1.0
+SECONDS_BETWEEN_CLOCK_UPDATES = 1.0
 _MAX_EVENT_LINES = 200
 _ERASE_LINE, _ERASE_BELOW, _CLEAR = "\x1b[K", "\x1b[J", "\x1b[H\x1b[2J"
 _RED, _END = "\x1b[31m", "\x1b[0m"
@@ -201,7 +201,7 @@ class Screen:
         """Update the clock every second."""
         if self._loop is not None:
             self._schedule_drawing()
-            self._loop.call_later(SECONDS_BETWEEN_CLOCKS, self._tick)
+            self._loop.call_later(SECONDS_BETWEEN_CLOCK_UPDATES, self._tick)
 
 
 def terminal_size(stream: BinaryIO) -> Size:

@@ -13,7 +13,7 @@ from typing import IO
 
 from windlass.client.errors import RejectedError
 from windlass.client.upload.items import Item, part_name
-from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, Kind, digest_of
+from windlass.client.upload.target import RESUME_HINT, Access, FileState, FileTransfer, Kind, hasher_of
 
 
 class LocalTarget:
@@ -62,16 +62,16 @@ class LocalTarget:
         kind, digest, part_size, part_digest = _kind(target), "", 0, ""
         with contextlib.suppress(OSError):
             if kind is Kind.FILE and target.stat().st_size == item.size:
-                digest = digest_of(str(target)).hexdigest()
+                digest = hasher_of(str(target)).hexdigest()
         with contextlib.suppress(OSError):
             part_size = part.stat().st_size
-            part_digest = digest_of(str(part)).hexdigest() if 0 < part_size <= item.size else ""
+            part_digest = hasher_of(str(part)).hexdigest() if 0 < part_size <= item.size else ""
         return FileState(kind, digest, part_size, part_digest)
 
     def _finish_file(self, transfer: FileTransfer) -> bool:
         part = self._root / part_name(transfer.item.name)
         with self._locked_part(transfer.item) as file:
-            if digest_of(str(part)).hexdigest() != transfer.digest:
+            if hasher_of(str(part)).hexdigest() != transfer.digest:
                 part.unlink()
                 return False
             os.fsync(file.fileno())

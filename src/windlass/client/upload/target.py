@@ -171,8 +171,8 @@ class UploadTarget(Protocol):
         """
 
 
-def digest_of(path: str, size: int | None = None) -> "_Hash":
-    """Return the checksum of the first `size` bytes (default: of the complete file). Raises OSError."""
+def hasher_of(path: str, size: int | None = None) -> "_Hash":
+    """Return the hasher of the first `size` bytes (default: of the complete file). Raises OSError."""
     hasher = hashlib.sha256()
     with open(path, "rb") as file:  # noqa: PTH123 — names may contain bytes that are not text
         remaining = sys.maxsize if size is None else size

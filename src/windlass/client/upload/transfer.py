@@ -11,7 +11,7 @@ from windlass.client.submit import code_archive
 from windlass.client.upload.items import Item, UploadItems
 from windlass.client.upload.local_target import LocalTarget
 from windlass.client.upload.shares import LocalShare
-from windlass.client.upload.target import Access, FileState, FileTransfer, Kind, UploadTarget, digest_of
+from windlass.client.upload.target import Access, FileState, FileTransfer, Kind, UploadTarget, hasher_of
 
 SRC, DATA = "src", "data"
 """The top directories of a share, each with one directory per project."""
@@ -154,10 +154,10 @@ def _require_space(where: str, size: int, free_space: int | None) -> None:
 def _transfer(item: Item, state: FileState, on_sent: Callable[[str, int], None]) -> FileTransfer | None:
     """Return the transfer of a file; None if it is up to date. A partial file is resumed if it matches the start."""
     try:
-        if state.digest and state.digest == digest_of(str(item.path)).hexdigest():
+        if state.digest and state.digest == hasher_of(str(item.path)).hexdigest():
             return None
         if state.part_digest and 0 < state.part_size <= item.size:
-            hasher = digest_of(str(item.path), state.part_size)
+            hasher = hasher_of(str(item.path), state.part_size)
             if hasher.hexdigest() == state.part_digest:
                 return FileTransfer(item, on_sent, state.part_size, hasher)
     except OSError as error:

@@ -113,7 +113,7 @@ class ActionRunner:
         else:
             expectations = self._cache.expectations_for(framework)
             if expectations is not None and framework.status is not None:
-                expectations.name_taken = ""
+                expectations.name_taken_message = ""
                 expectations.record_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
 
     async def _create_config_map(self, framework: Framework) -> None:
@@ -135,7 +135,7 @@ class ActionRunner:
         if expectations is None:
             return
         if isinstance(error, AlreadyExistsError):
-            expectations.name_taken = f"{kind} {name} already exists: {error}"
+            expectations.name_taken_message = f"{kind} {name} already exists: {error}"
         else:
             self._port.report_failure(framework, f"create the {kind} {name}", error)
         self._postpone(framework, expectations, name)

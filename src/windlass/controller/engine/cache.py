@@ -277,7 +277,7 @@ class Cache:
         if expectations is None:
             return
         expectations.record_creation(config_map.name)
-        expectations.name_taken = ""
+        expectations.name_taken_message = ""
         self._put_answered(framework, config_map)
 
     def record_created_pod(self, framework: Framework, pod: PodView, created: CreatedPod) -> None:

@@ -17,14 +17,14 @@ class Expectations:
         self._failed_batches = 0
         self.uncertain: set[str] = set()
         """Names of objects that may have been created although no usable answer arrived."""
-        self.name_taken = ""
+        self.name_taken_message = ""
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()
         self._collection_deletion_requested: set[str] = set()
         self._continue_tokens: dict[str, str] = {}
         """Continue tokens of attempts of which only some pods have been deleted, by the UID of the ConfigMap."""
         self.is_framework_deletion_requested = False
-        self._service_of_attempt = -1
+        self._attempt_with_service = -1
         self.published_gang = ""
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
@@ -36,12 +36,12 @@ class Expectations:
                 name: now + timedelta(seconds=until - monotonic) for name, until in self._postponed.items()
             },
             uncertain=self.uncertain,
-            name_taken=self.name_taken,
+            name_taken_message=self.name_taken_message,
             deletion_requested=self._deletion_requested,
             forced=self._forced,
             collection_deletion_requested=self._collection_deletion_requested,
             is_framework_deletion_requested=self.is_framework_deletion_requested,
-            service_of_attempt=self._service_of_attempt,
+            attempt_with_service=self._attempt_with_service,
             published_gang=self.published_gang,
         )
 
@@ -53,7 +53,7 @@ class Expectations:
 
     def record_service(self, name: str, attempt_id: int) -> None:
         """Record that the Service exists for this attempt. If it is deleted, the next attempt creates it again."""
-        self._service_of_attempt = attempt_id
+        self._attempt_with_service = attempt_id
         self._record_success(name)
 
     def failures(self, name: str) -> int:
@@ -97,7 +97,7 @@ class Expectations:
         self.rejected.clear()
         attempt = status.attempt_status
         if attempt.config_map_uid is not None:
-            self.name_taken = ""
+            self.name_taken_message = ""
             self._record_success(attempt.config_map_name)
         if self.uncertain:
             self.uncertain -= _certain_names(status)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from windlass.decide.initial_status import fraction
+from windlass.decide.initial_status import derived_fraction
 
 INITIAL_BACKOFF = 0.1
 MAX_BACKOFF = 60.0
@@ -24,7 +24,7 @@ def backoff(name: str, failures: int) -> float:
     A jitter of up to half of it is subtracted. It depends only on `name` and `failures`.
     """
     full = min(MAX_BACKOFF, INITIAL_BACKOFF * (1 << min(failures, 20)))
-    return full * (1 - fraction(name, str(failures)) / 2)
+    return full * (1 - derived_fraction(name, str(failures)) / 2)
 
 
 class KeyedQueue(Generic[K]):

@@ -64,7 +64,7 @@ def apply_change(
         if not isinstance(change, Patch) or error.code != 400 or is_strict:
             raise
         _, _, why = error.message.rpartition(f" cannot be handled as a {kind.kind}: ")
-        raise api_errors.unpatchable(changed, why) from error
+        raise api_errors.invalid_patch_result(changed, why) from error
 
 
 def _reject_metadata(kind: Kind, meta: object) -> NoReturn:

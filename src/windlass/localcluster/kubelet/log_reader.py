@@ -54,7 +54,7 @@ async def read(
             # `is_over` is called before the last read, so that lines written in between are not lost.
             is_complete = not follow or is_over()
             while lines := log.next_lines():
-                text, begins_line = log_format.shown(lines, wanted, begins_line=begins_line)
+                text, begins_line = log_format.selected_text(lines, wanted, begins_line=begins_line)
                 if text:
                     yield text
                 await asyncio.sleep(0)
@@ -69,7 +69,7 @@ def all_text(folder: Path, file: str) -> bytes:
     with contextlib.suppress(OSError):
         names = [path.name for path in folder.iterdir()]
         for name in (*log_format.rotated_names(names, file), file):
-            text, _ = log_format.shown((folder / name).read_bytes(), log_format.Selection())
+            text, _ = log_format.selected_text((folder / name).read_bytes(), log_format.Selection())
             found += text
     return found
 
@@ -84,7 +84,7 @@ def last_lines(folder: Path, file: str, count: int, max_bytes: int) -> list[byte
             start = max(each.end - missing, 0)
             piece = each.bytes_at(start, each.end - start)
             lines, missing = piece + lines, missing - len(piece)
-    text, _ = log_format.shown(lines, log_format.Selection())
+    text, _ = log_format.selected_text(lines, log_format.Selection())
     found = _TEXT_LINE.findall(text[max(len(text) - max_bytes, 0) :])
     return found[max(len(found) - count, 0) :]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.localcluster.sandbox import child_process, kernel
 
-_NAMESPACES = kernel.NEW_MOUNTS | kernel.NEW_PID | kernel.NEW_HOSTNAME | kernel.NEW_IPC
+_NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC
 Unshare = Callable[[int], None]
 
 # Any directory that exists on every machine. Only the child process sees the mount on it.
@@ -54,7 +54,7 @@ def _try_namespaces(unshare: Unshare) -> bytes:
     try:
         unshare(_NAMESPACES)
     except PermissionError:
-        unshare(_NAMESPACES | kernel.NEW_USER)
+        unshare(_NAMESPACES | kernel.CLONE_NEWUSER)
         kernel.map_own_user(uid, gid)
         extra = b"user"
     # The new PID namespace starts with the next child.

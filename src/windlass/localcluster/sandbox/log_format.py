@@ -43,7 +43,7 @@ def since(now: datetime, seconds: int | None, moment: datetime | None) -> int | 
     return None if moment is None else max(nanoseconds(moment), 0)
 
 
-def written_time(at: int) -> str:
+def format_timestamp(at: int) -> str:
     """Return a time like `2016-10-06T00:17:09.669794202Z`, always with nine digits, so that times sort as text."""
     second, rest = divmod(at, _SECOND)
     # strftime does not write four-digit years on all systems.
@@ -97,7 +97,7 @@ def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
 
 
 def _header(stream: str, at: int, tag: str) -> bytes:
-    return f"{written_time(at)} {stream} {tag} ".encode()
+    return f"{format_timestamp(at)} {stream} {tag} ".encode()
 
 
 def output_bytes(lines: bytes) -> int:
@@ -105,9 +105,9 @@ def output_bytes(lines: bytes) -> int:
     return len(lines) - HEADER_BYTES * lines.count(b"\n")
 
 
-def shown(lines: bytes, selection: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
+def selected_text(lines: bytes, selection: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
     """Return the selected text of complete log lines, and whether the next log line begins a new line of output."""
-    earliest = b"" if selection.since is None else written_time(selection.since).encode()
+    earliest = b"" if selection.since is None else format_timestamp(selection.since).encode()
     pieces: list[bytes] = []
     for time, tag, text in _LINE.findall(lines):
         if time < earliest:

@@ -59,7 +59,7 @@ def plain(
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
 ) -> tuple[Piece, ...]:
-    """Render a job that `unsupported.refusals` accepts.
+    """Render a job without `unsupported.errors`.
 
     `folders` are the folders of `loadData`, by the paths in the job file. `prefix` is the prefix of the task names
     (default: the name of the job).

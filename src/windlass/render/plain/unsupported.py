@@ -17,15 +17,15 @@ _STATEFUL_SET_LIMIT = 52
 """Maximum length of the name of a StatefulSet: a label of its pods has this name and eleven more characters."""
 _CONFIG_MAP_LIMIT = 1024 * 1024
 _FC_VARIABLES = re.compile(r"(?<!\$)\$\((FC_[A-Z_]+)\)")
-_FRAMEWORK = "use --target framework, for a cluster with Windlass"
+_FRAMEWORK_HINT = "use --target framework, for a cluster with Windlass"
 
 
-def refusals(job: Job, prefix: str | None = None) -> Iterator[str]:
+def errors(job: Job, prefix: str | None = None) -> Iterator[str]:
     """Yield the reasons why a job needs a controller. `prefix` is that of `manifests.plain`."""
     if job.runtime is Runtime.MPI:
         yield (
             f"the job {job.name} has the runtime mpi, which needs the Windlass controller: mpirun finds its tasks by "
-            f"files that the controller writes. Choose another runtime, or {_FRAMEWORK}"
+            f"files that the controller writes. Choose another runtime, or {_FRAMEWORK_HINT}"
         )
         return
     roles = tuple(role for role in plain_roles.roles_of(job, prefix=prefix) if role.tasks > 0)
@@ -35,17 +35,17 @@ def refusals(job: Job, prefix: str | None = None) -> Iterator[str]:
         yield from _check_size(job, prefix)
 
 
-def notes(job: Job) -> Iterator[str]:
+def warnings(job: Job) -> Iterator[str]:
     """Yield warnings about features that are lost without a controller."""
     if job.barrier:
         yield f"the job {job.name} has a barrier, which needs the controller: its tasks start independently"
     if job.pending_deadline is not None:
         yield f"the job {job.name} has a pendingDeadline, which needs the controller: its tasks may stay pending"
-    decided = [name for name, role in job.roles.items() if role.completion is not None]
-    if decided:
+    roles_with_completion = [name for name, role in job.roles.items() if role.completion is not None]
+    if roles_with_completion:
         yield (
-            f"the job {job.name} sets the completion of {' and '.join(decided)}, which needs the controller: each role "
-            "ends independently of the others"
+            f"the job {job.name} sets the completion of {' and '.join(roles_with_completion)}, which needs the "
+            "controller: each role ends independently of the others"
         )
     unknown = sorted({name for role in job.roles.values() for name in _controller_variables(job, role)})
     if unknown:
@@ -99,5 +99,5 @@ def _check_size(job: Job, prefix: str | None) -> Iterator[str]:
     if size > _CONFIG_MAP_LIMIT:
         yield (
             f"the job {job.name} has too many tasks: their addresses take {size} bytes, and a ConfigMap holds "
-            f"{_CONFIG_MAP_LIMIT}. Use fewer tasks, or {_FRAMEWORK}"
+            f"{_CONFIG_MAP_LIMIT}. Use fewer tasks, or {_FRAMEWORK_HINT}"
         )

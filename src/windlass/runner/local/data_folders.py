@@ -122,7 +122,7 @@ def _try_lock(descriptor: int, operation: int) -> bool:
 
 
 @contextlib.contextmanager
-def for_one_run(runs: Path) -> Iterator[Path]:
+def temporary_run_folder(runs: Path) -> Iterator[Path]:
     """Create a folder for a run and remove it at the end. Folders of killed runs are removed first."""
     with _created(runs) as folder:
         lock = Lock.take(folder / LOCK)
@@ -134,7 +134,7 @@ def for_one_run(runs: Path) -> Iterator[Path]:
             remove(folder)
 
 
-def to_keep(runs: Path) -> Path:
+def create_kept_folder(runs: Path) -> Path:
     """Create a folder for a cluster that outlives its run. Later runs do not remove it."""
     with _created(runs) as folder:
         (folder / _KEPT_MARKER).touch()

@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 def text(folder: Path) -> bytes:
     lines = b"".join((folder / name).read_bytes() for name in names(folder))
-    return log_format.shown(lines, log_format.Selection())[0]
+    return log_format.selected_text(lines, log_format.Selection())[0]
 
 
 def test_lines_of_both_streams(tmp_path: Path) -> None:

@@ -60,10 +60,12 @@ class Written:
             return None
         return Kind.FOLDER if isinstance(found, dict) or found is LOCKED else Kind.FILE
 
-    def kind_behind(self, path: str) -> Kind | None:
+    def kind_following_links(self, path: str) -> Kind | None:
         found = self._at(path)
         if isinstance(found, tuple):
-            return self.kind_behind(posixpath.normpath(posixpath.join(posixpath.dirname(path), found[0])))
+            return self.kind_following_links(
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), found[0]))
+            )
         return self.kind(path)
 
     def read_link(self, path: str) -> str:

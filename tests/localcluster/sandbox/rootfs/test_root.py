@@ -41,7 +41,7 @@ def become_user():
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 def enter(flags, own_users):
-    kernel.unshare(flags | (kernel.NEW_USER if own_users else 0))
+    kernel.unshare(flags | (kernel.CLONE_NEWUSER if own_users else 0))
     if own_users:
         kernel.map_own_user(user, user_group)
 
@@ -50,9 +50,9 @@ if user != os.getuid():
 user_group = os.getgid()
 os.umask(0o077)
 if masks:
-    enter(kernel.NEW_MOUNTS, own_users=user != 0)
+    enter(kernel.CLONE_NEWNS, own_users=user != 0)
     kernel.mount("tmpfs", "/proc/fs", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-enter(kernel.NEW_MOUNTS | kernel.NEW_PID, own_users=masks or user != 0)
+enter(kernel.CLONE_NEWNS | kernel.CLONE_NEWPID, own_users=masks or user != 0)
 # As systemd has it: what is mounted shows wherever this is shared with.
 MS_SHARED = 1 << 20
 kernel.mount(None, "/", None, kernel.MS_REC | MS_SHARED)

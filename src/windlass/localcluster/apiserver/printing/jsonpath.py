@@ -17,7 +17,7 @@ _STEP = re.compile(
     | \['(?P<key>[^']*)'\]
     | \[\?\((?P<filter>(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^)"'])*)\)\]
     | \[(?P<every>\*)\]
-    | \[(?P<start>-?\d+)\]
+    | \[(?P<index>-?\d+)\]
     | \[(?P<slice>-?\d*:-?\d*(?::\d+)?)\]
     """,
     re.VERBOSE,
@@ -142,7 +142,7 @@ def _steps(match: re.Match[str]) -> tuple[_Field | _Every | _Elements | _Filter,
             return parse(f".{text}").steps
         case "every":
             return (_Elements(None),)
-        case "start":
+        case "index":
             return (_Elements(int(text)),)
         case "slice":
             return (_Elements(None, *(int(bound) if bound else None for bound in text.split(":"))),)

@@ -154,7 +154,7 @@ class PodSandbox:
 
     def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
         container = specs.container(pod, name)
-        setting = container_plan.PodContext(
+        context = container_plan.PodContext(
             folder=self.folder,
             volumes=self._volumes or self.prepare_volumes(pod),
             facts=self._facts(pod),
@@ -165,7 +165,7 @@ class PodSandbox:
         return container_plan.plan(
             pod,
             container,
-            setting,
+            context,
             run_id=run_id,
             restart_count=restart_count,
             image=self._images.folder_of(container.get("image", "")),

@@ -103,13 +103,13 @@ def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> Hub |
 
 def join(hub: int, link: messages.Link) -> None:
     """Move the calling process into a new network namespace that is linked to the hub."""
-    kernel.set_namespace(hub, kernel.NEW_NETWORK)
+    kernel.set_namespace(hub, kernel.CLONE_NEWNET)
     bridge = socket.if_nametoindex(BRIDGE)
     # Name and hardware address depend on the IP address: so a leftover link is replaced, and cached ARP entries of
     # peers stay valid.
     name = f"pod{socket.inet_aton(link.address).hex()}"
     with links.connection() as from_hub:
-        kernel.unshare(kernel.NEW_NETWORK)
+        kernel.unshare(kernel.CLONE_NEWNET)
         own = _own_namespace()
         try:
             links.create_veth_pair(from_hub, name, _POD_LINK, own, _hardware_address(link.address), bridge)

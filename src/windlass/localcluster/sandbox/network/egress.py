@@ -107,7 +107,7 @@ def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: in
     The helper drops its capabilities: a program that has dropped its own may only access processes without them.
     """
     helper_process.run_in_pid_namespace(command(f"/proc/{os.getpid()}/ns/net"), start_descriptor=read_end)
-    kernel.set_namespace(hub, kernel.NEW_NETWORK)
+    kernel.set_namespace(hub, kernel.CLONE_NEWNET)
     kernel.drop_capabilities()
     os.write(write_end, b"!")
 

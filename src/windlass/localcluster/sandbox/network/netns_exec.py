@@ -14,9 +14,9 @@ def run_in_namespace(namespace: int | None, work: Callable[[], Sequence[int] | N
 
     def work_inside() -> tuple[bytes, Sequence[int]]:
         if namespace is None:
-            kernel.unshare(kernel.NEW_NETWORK)
+            kernel.unshare(kernel.CLONE_NEWNET)
         else:
-            kernel.set_namespace(namespace, kernel.NEW_NETWORK)
+            kernel.set_namespace(namespace, kernel.CLONE_NEWNET)
         return b"", work() or ()
 
     _, descriptors = child_process.call(work_inside)

@@ -91,7 +91,7 @@ class Init:
         if self._group is not None:
             self._group.join(0)
         if self._isolates:
-            kernel.unshare(kernel.NEW_MOUNTS)
+            kernel.unshare(kernel.CLONE_NEWNS)
             root.build_and_enter(self._plan, self._scratch)
         elif sys.platform == "linux":
             kernel.become_subreaper()

@@ -134,7 +134,7 @@ class ContainerRun:
             return pid
 
         def fork_in_new_namespace() -> tuple[bytes, tuple[int, ...]]:
-            kernel.unshare(kernel.NEW_PID)
+            kernel.unshare(kernel.CLONE_NEWPID)
             return str(fork()).encode(), ()
 
         if not self._isolation.has_namespaces:

@@ -67,7 +67,7 @@ def run_in_pid_namespace(command: list[str], start_descriptor: int) -> None:
 
     It starts when `start_descriptor` becomes readable.
     """
-    kernel.unshare(kernel.NEW_PID)
+    kernel.unshare(kernel.CLONE_NEWPID)
     if os.fork() == 0:
         _run_as_pid_1(command, start_descriptor)
 

@@ -172,10 +172,10 @@ def _isolate(
 
 def _enter_user_namespace(existing: int | None) -> None:
     if existing is not None:
-        kernel.set_namespace(existing, kernel.NEW_USER)
+        kernel.set_namespace(existing, kernel.CLONE_NEWUSER)
         return
     uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(kernel.NEW_USER)
+    kernel.unshare(kernel.CLONE_NEWUSER)
     kernel.map_own_user(uid, gid)
 
 

@@ -78,7 +78,7 @@ class Supervisor:
         if self._pod.link is not None and self._isolation.hub is not None:
             bridge.join(self._isolation.hub, self._pod.link)
         if self._isolation.has_namespaces:
-            kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME | kernel.NEW_IPC)
+            kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC)
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
             kernel.set_hostname(self._pod.hostname)
         if sys.platform == "linux":

@@ -35,7 +35,7 @@ class Host(Protocol):
     def kind(self, path: str) -> Kind | None:
         """Return the kind of a path without following links; None if it does not exist or is not accessible."""
 
-    def kind_behind(self, path: str) -> Kind | None:
+    def kind_following_links(self, path: str) -> Kind | None:
         """Return the kind of a path, following links."""
 
     def read_link(self, path: str) -> str:
@@ -171,7 +171,7 @@ class _Root:
             raise LayoutError(f"mounting {mount.source} at {mount.target}: {error}") from error
 
     def _add_mount(self, mount: messages.Mount) -> None:
-        kind = self._host.kind_behind(mount.source)
+        kind = self._host.kind_following_links(mount.source)
         if kind is None:
             raise LayoutError(f"{mount.source} does not exist")
         place = self._place_for(mount.target, kind)
@@ -195,9 +195,9 @@ class _Root:
 
     def _place_for(self, path: str, kind: Kind) -> _Place:
         place, missing = self._walk(path)
-        way = "/".join((place.path.rstrip("/"), *missing))
-        if way == "/proc" or way.startswith("/proc/"):
-            raise LayoutError(f"cannot mount in /proc: {way}")
+        full_path = "/".join((place.path.rstrip("/"), *missing))
+        if full_path == "/proc" or full_path.startswith("/proc/"):
+            raise LayoutError(f"cannot mount in /proc: {full_path}")
         return self._make(place, missing, kind) if missing else place
 
     def _make(self, place: _Place, missing: Sequence[str], kind: Kind) -> _Place:
@@ -233,7 +233,7 @@ class _Root:
     # The image
 
     def add_image(self, folder: str) -> None:
-        if self._host.kind_behind(folder) is not Kind.FOLDER:
+        if self._host.kind_following_links(folder) is not Kind.FOLDER:
             raise LayoutError(f"local image {folder}: no such directory")
         try:
             self._merge(folder, self._top)
@@ -246,9 +246,9 @@ class _Root:
             source = _join(folder, name)
             if path == "/proc":
                 continue
-            there = self._folder_at(path) if kind is Kind.FOLDER else None
-            if there is not None:
-                self._merge(source, there)
+            existing = self._folder_at(path) if kind is Kind.FOLDER else None
+            if existing is not None:
+                self._merge(source, existing)
             else:
                 self._put(place, name, _Place(path, kind, source, is_image=True))
 
@@ -276,30 +276,30 @@ class _Root:
 
     def _walk(self, path: str) -> tuple[_Place, list[str]]:
         """Resolve a path in the new root, and return the last existing place and the missing components."""
-        ways, missing, links = [self._top], list[str](), 0
+        places, missing, links = [self._top], list[str](), 0
         names = collections.deque(path.split("/"))
         while names:
             name = names.popleft()
             if name in ("", "."):
                 continue
             if name == "..":
-                _step_back(ways, missing)
+                _step_back(places, missing)
                 continue
-            child = None if missing else self._child(ways[-1], name)
+            child = None if missing else self._child(places[-1], name)
             if child is None:
                 missing.append(name)
                 continue
             if child.kind is not Kind.LINK:
-                ways.append(child)
+                places.append(child)
                 continue
             links += 1
             if links > _MAX_LINKS:
                 raise LayoutError(f"too many levels of symbolic links: {path}")
             text = self._text(child)
             if text.startswith("/"):
-                del ways[1:]
+                del places[1:]
             names.extendleft(reversed(text.split("/")))
-        return ways[-1], missing
+        return places[-1], missing
 
     def _child(self, folder: _Place, name: str) -> _Place | None:
         path = _join(folder.path, name)
@@ -328,9 +328,9 @@ class _Root:
             for name, kind in self._entries(folder.source)
         }
         if folder.path == "/dev":
-            self._give_own_terminals(self._opened["/dev"])
+            self._replace_terminals(self._opened["/dev"])
 
-    def _give_own_terminals(self, devices: dict[str, _Place]) -> None:
+    def _replace_terminals(self, devices: dict[str, _Place]) -> None:
         # The kernel looks for devpts next to the device ptmx, so a bind-mounted ptmx cannot be opened.
         if "pts" not in devices:
             return
@@ -349,8 +349,8 @@ def _join(folder: str, name: str) -> str:
     return f"/{name}" if folder == "/" else f"{folder}/{name}"
 
 
-def _step_back(ways: list[_Place], missing: list[str]) -> None:
+def _step_back(places: list[_Place], missing: list[str]) -> None:
     if missing:
         missing.pop()
-    elif len(ways) > 1:
-        ways.pop()
+    elif len(places) > 1:
+        places.pop()

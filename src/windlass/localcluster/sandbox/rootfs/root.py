@@ -157,7 +157,7 @@ class _Machine:
         except OSError:
             return None
 
-    def kind_behind(self, path: str) -> layout.Kind | None:
+    def kind_following_links(self, path: str) -> layout.Kind | None:
         try:
             return _kind(pathlib.Path(path).stat().st_mode)
         except OSError:
