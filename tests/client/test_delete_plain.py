@@ -247,8 +247,7 @@ def test_user_with_permission_for_jobs_only_deletes_them(
     result = delete(without_frameworks, NAME)
     assert result.stdout == f"{NAME} deleted\n"
     assert (
-        result.stderr
-        == f"you may not list {', '.join(hidden[1:])}: objects of {NAME} of these kinds are kept\n"
+        result.stderr == f"no permission to list {', '.join(hidden[1:])}: such objects of {NAME} are kept\n"
     )
     monkeypatch.undo()
     assert left(without_frameworks) == {"Secret keys"}

@@ -95,7 +95,7 @@ def print_line(message: str) -> None:
 
 
 def password_renewal(user: str = "") -> Before:
-    """Return a step that changes the password of a hub's user, or that of a Jupyter, and prints it."""
+    """Return a callback that changes the password of a JupyterHub user or of JupyterLab, and prints it."""
 
     async def renew(connection: "Connection", view: "CompanionView") -> None:
         from windlass.client.companions import passwords, resolution

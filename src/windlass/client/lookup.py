@@ -20,7 +20,7 @@ from windlass.wire import codec, diagnostics
 from windlass.wire.codec import InvalidFramework
 
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
-"""In the order in which they are queried: job files become Frameworks of the first group."""
+"""The API groups in the order in which they are queried. Frameworks of job files belong to the first one."""
 
 # One Framework
 
@@ -117,7 +117,7 @@ def not_installed_error(connection: Connection) -> NotInstalledError:
 async def list_frameworks(
     connection: Connection, *, in_all_namespaces: bool = False
 ) -> tuple[Framework | InvalidFramework, ...]:
-    """Return the Frameworks by namespace and name. Raises NotInstalledError, and what `Connection.send` raises."""
+    """Return Frameworks sorted by namespace and name. Raises NotInstalledError, and what `Connection.send` raises."""
     listed = await list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
     return tuple(codec.read_framework(item) for item in listed)
 
@@ -125,7 +125,7 @@ async def list_frameworks(
 async def list_raw_frameworks(
     connection: Connection, *, in_all_namespaces: bool = False
 ) -> tuple[msgspec.Raw, ...]:
-    """Return the Frameworks as the API server stores them, by namespace and name."""
+    """Return the Frameworks as the API server stores them, sorted by namespace and name."""
     namespace = "" if in_all_namespaces else connection.namespace
     found: list[msgspec.Raw] = []
     denied: ForbiddenError | None = None

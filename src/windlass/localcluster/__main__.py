@@ -85,7 +85,7 @@ def main() -> int:
         default="auto",
         help="network of pods (default: auto)",
     )
-    parser.add_argument("--ephemeral", action="store_true", help="stop all pods with this process")
+    parser.add_argument("--ephemeral", action="store_true", help="stop all pods when this process exits")
     parser.add_argument(
         "--pod-pids-limit",
         type=int,

@@ -22,16 +22,16 @@ ATTEMPT_LABEL = "windlass.dev/attempt"
 """UID of the ConfigMap: with it, the pods of one attempt are selected and deleted with one request."""
 
 JOB_LABEL = "windlass.dev/job"
-"""On all objects of a job besides its Framework, and on all objects of a job without one: the name of the job."""
+"""On all objects of a job except its Framework: the name of the job."""
 ROLE_LABEL = "windlass.dev/role"
 """On the pods of a job without a Framework: the name of the role."""
 
 COMPANION_LABEL = "windlass.dev/companion"
 """On the objects of a companion: its name."""
 PASSWORD_ANNOTATION = "windlass.dev/password"  # noqa: S105
-"""On the pods of a companion: a new password replaces the pods."""
+"""On the pods of a companion: a digest of its passwords, so that a new password causes new pods."""
 CONFIGURATION_ANNOTATION = "windlass.dev/configuration"
-"""On the pods of a server that reads its configuration once: a change replaces the pods."""
+"""On the pods of a server that reads its configuration once: a digest of it, so that a change causes new pods."""
 
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
 """On a Framework: the runtime whose peer information its tasks get."""
@@ -41,7 +41,7 @@ PORTS_ANNOTATION = "windlass.dev/ports"
 """On the ConfigMap of an attempt: the ports of its tasks if pods share one network."""
 
 DEFAULT_PORT = 2222
-"""Port of a task that declares none: that of the first examples of distributed TensorFlow."""
+"""Port of a task that declares none. The first examples of distributed TensorFlow used this port."""
 
 GANG_GROUP = "windlass.dev"
 GANG_KIND = "Gang"
@@ -50,7 +50,7 @@ GANG_VARIABLE = "WINDLASS_GANG"
 """In a pod: the name of its Gang."""
 
 BARRIER_FOLDER = "/mnt/frameworkbarrier"
-"""Folder of the files that the barrier writes. The path is that of the reference."""
+"""Folder of the files that the barrier writes. FrameworkController uses the same path."""
 CLUSTER_ENV = "cluster.env"
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
@@ -88,7 +88,7 @@ def service_name(framework: str) -> str:
 
 
 def gang_name(framework: str, config_map_uid: str) -> str:
-    """Return a name that no other attempt has, of this Framework or of an earlier one of its name."""
+    """Return a name that is unique among all attempts, also those of earlier Frameworks with the same name."""
     return f"{framework}-{config_map_uid}"
 
 

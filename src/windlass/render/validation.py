@@ -1,4 +1,4 @@
-"""Check a job: its file, its roles for its runtime, and the Framework that is rendered from it.
+"""Check a job: its file, whether its roles fit its runtime, and the Framework that is rendered from it.
 
 The Framework is checked like any other. Its diagnostics refer to the lines of the job file that they come from.
 """
@@ -73,7 +73,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
 
 
 def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
-    """Warn if no role ends the job, or if the first of several does."""
+    """Warn if no role decides when the job ends, or if only the first of several such roles does."""
     leaders = completion.leaders(job)
     default_leaders = [name for name in leaders if job.roles[name].completion is None]
     has_completion = any(role.completion is not None for role in job.roles.values())
@@ -124,12 +124,13 @@ def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagno
 
 
 def _with_job_advice(diagnostic: Diagnostic) -> Diagnostic:
-    """Replace advice for a Framework by advice for a job file, which has a field for it."""
+    """Replace the advice about a host path in a Framework by advice for a job file, which has the field `nodes`."""
     if diagnostic.rule != Rule.HOST_PATH:
         return diagnostic
     problem = diagnostic.message.partition(" Pin them")[0]
     advice = (
-        "List those that have it as `nodes: [...]` of the volume, or use a volume that nodes share, e.g. nfs"
+        "List the nodes that have the folder as `nodes: [...]` of the volume, or use a volume that nodes share, "
+        "e.g. nfs"
     )
     return msgspec.structs.replace(diagnostic, message=f"{problem} {advice}")
 

@@ -1,7 +1,7 @@
 """Diagnostics of files: position, message, rule and fix. The checks are elsewhere.
 
-A check is a generator of diagnostics with an empty `file`, because it sees a tree. `collect` fills in the file,
-and stops the generator after `MAX_DIAGNOSTICS`.
+A check is a generator of diagnostics with an empty `file`, because it gets only the parsed tree. `collect` fills in the
+file, and stops the generator after `MAX_DIAGNOSTICS`.
 """
 
 import difflib
@@ -67,7 +67,7 @@ class Rule(StrEnum):
     MIN_FAILED_TOO_LARGE = "min-failed-too-large"
     MIN_SUCCEEDED_TOO_LARGE = "min-succeeded-too-large"
     NO_TASKS = "no-tasks"
-    """No role has tasks, or no role that decides the result."""
+    """No role has tasks, or none of the roles that decide the result has tasks."""
     ENDLESS_RETRY = "endless-retry"
     HOST_PATH = "host-path"
     """Tasks share a host path, which differs between nodes."""
@@ -158,7 +158,7 @@ def missing_field(at: Located, path: str, name: str, description: str = "") -> D
 
 
 def collect(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics of a file, sorted by position. A value that aliases repeat has one diagnostic."""
+    """Return the diagnostics of a file, sorted by position. A value that YAML aliases repeat is reported once."""
     once: dict[tuple[int, int, str], Diagnostic] = {}
     for diagnostic in _at_most(found, MAX_DIAGNOSTICS):
         once.setdefault((diagnostic.line, diagnostic.column, diagnostic.message), diagnostic.with_file(file))

@@ -17,7 +17,9 @@ from windlass.barrier import run as barriers
     metavar="NAME",
     help="Name of the Framework (default: the Framework of this pod).",
 )
-@click.option("--print-hosts", is_flag=True, help="Print the addresses for a shell instead of writing files.")
+@click.option(
+    "--print-hosts", is_flag=True, help="Print the addresses as shell variables instead of writing files."
+)
 @click.option(
     "--configfile",
     default="",
@@ -35,7 +37,7 @@ def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     code = barriers.run(
         os.environ, _log, framework=framework, prints_hosts=print_hosts, configfile=configfile
     )
-    # Exit without cleanup: on a small machine, hundreds of barriers end at the same moment.
+    # Exit without the interpreter's cleanup: it slows down a small machine when hundreds of barriers end at once.
     sys.stdout.flush()
     os._exit(code)
 

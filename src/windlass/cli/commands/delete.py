@@ -67,5 +67,5 @@ async def _delete(
             click.echo(delete.kept_storage_message(each.kept, connection.namespace))
         if each.unlistable:
             kinds = ", ".join(each.unlistable)
-            click.echo(f"you may not list {kinds}: objects of {each.name} of these kinds are kept", err=True)
+            click.echo(f"no permission to list {kinds}: such objects of {each.name} are kept", err=True)
     job_changes.raise_errors(errors)

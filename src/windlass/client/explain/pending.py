@@ -1,4 +1,4 @@
-"""Find out why tasks are pending. Pure."""
+"""Find out why tasks are pending, without I/O."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Split the bytes of a container log into lines with timestamps, and keep the read position. Pure."""
+"""Split the bytes of a container log into lines with timestamps, and keep the read position, without I/O."""
 
 import re
 from datetime import datetime
@@ -105,7 +105,7 @@ class Cursor:
     """The read position in a log, for resuming without repeated or missing lines.
 
     `sinceTime` has a resolution of seconds, and several lines may have the same timestamp. Repeated lines are
-    recognized by their timestamps, and lines with the last timestamp by their number.
+    recognized by their timestamps, and those with the last timestamp by counting them.
     """
 
     def __init__(self) -> None:

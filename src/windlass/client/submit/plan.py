@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True):
     is_embedded: bool = False
     """Whether tasks run on this machine: they need no image, and use its files in place."""
     has_mounts: bool = True
-    """Whether pods have mounts of their own. Some machines do not allow this."""
+    """Whether pods have their own mount namespace. Some machines do not allow this."""
     description: str = "the cluster"
     """Name of the cluster in messages."""
     nfs_address: str = ""
@@ -95,7 +95,7 @@ class PlannedJob(Manifest, frozen=True):
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether the Framework has the name of the NFS server's Service where its address will be."""
+        """Whether the Framework contains the name of the NFS server's Service as a placeholder for its address."""
         job, share = self.submission.job, self.prerequisites.share if self.prerequisites is not None else None
         return job is not None and job.nfs_server is not None and share is None
 
@@ -130,7 +130,7 @@ class PlannedJob(Manifest, frozen=True):
 
     @property
     def created_framework(self) -> Json:
-        """The Framework as it is created: with code in an archive, it is started only after that is stored."""
+        """The Framework as it is created. If it has a code archive, it is started only after the archive is stored."""
         if self.archive is None:
             return self.framework
         spec = {**self.framework["spec"], "executionType": ExecutionType.CREATE.value}
@@ -206,7 +206,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
 
     @property
     def manifest_companions(self) -> tuple[CompanionRef, ...]:
-        """Companions among the manifests. A run does not stay open for these."""
+        """Companions among the manifests. `windlass run` does not keep running for these."""
         found = [_companion_of(body["metadata"]) for body in self.manifests if body["kind"] == "Deployment"]
         companions = tuple(each for each in found if each is not None)
         if len(companions) == len(self.jobs) == 1:
@@ -223,7 +223,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, manifests=(*self.manifests, *manifests))
 
     def without_mounts(self) -> "SubmitPlan":
-        """Return the plan for a machine on which pods have no mounts of their own."""
+        """Return the plan for a machine on which pods do not have their own mount namespace."""
         jobs = (job.for_target(msgspec.structs.replace(job.target, has_mounts=False)) for job in self.jobs)
         return msgspec.structs.replace(self, jobs=tuple(jobs))
 

@@ -21,7 +21,7 @@ _metadata_schema = typed.TypedSchema("V1ObjectMeta", {})
 
 
 def convert_to_version(kind: Kind, obj: Object) -> Object:
-    """Return the object in one version of its kind, pruned and defaulted if the definition has changed since."""
+    """Return the object in one version of its kind, pruned and defaulted if the definition has ever changed."""
     if kind.reads_through_schema:
         kind.schema.prune(obj)
         kind.schema.default(obj)

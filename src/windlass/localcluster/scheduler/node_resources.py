@@ -1,4 +1,4 @@
-"""Node capacity and pod requests: CPU, memory, GPUs, host ports. Pure.
+"""Node capacity and pod requests: CPU, memory, GPUs, host ports, without I/O.
 
 CPU is counted in millicores and everything else in whole units, rounded up, as kube-scheduler counts.
 """
@@ -17,7 +17,8 @@ from windlass.model.base import Json
 Amounts = dict[str, int]
 
 PODS = "pods"
-# The requests assumed for a container without any, only to compare nodes, so that such pods are spread too.
+# Requests assumed for a container without requests. They are used only to compare nodes, so that such pods are
+# spread too.
 _NONZERO_DEFAULTS = {"cpu": "100m", "memory": "200Mi"}
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 — compared with, not listened on
 

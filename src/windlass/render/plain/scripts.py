@@ -18,7 +18,7 @@ from enum import StrEnum
 from windlass.discovery.environment import Variables
 
 POD_VARIABLE = "WINDLASS_POD_NAME"
-"""Variable with the name of a StatefulSet's pod. The embedded cluster uses WINDLASS_POD otherwise."""
+"""Variable with the name of a StatefulSet's pod. The embedded cluster uses WINDLASS_POD for another purpose."""
 
 _INDEX = "windlass_index"
 _PROBES = (0, 1, 2)

@@ -45,7 +45,7 @@ def is_needed(job: Job) -> bool:
 
 
 def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
-    """Return a pod that exits at once: with 1 and a line for each missing path if there is one."""
+    """Return a pod that checks the paths once. If some are missing, it prints a line for each and exits with 1."""
     spec = {**helper_pods.pod_spec(job, share), "containers": [container(job, share)]}
     return manifest("v1", "Pod", helper_pods.metadata(job, name(job.name), namespace), spec=spec)
 

@@ -1,7 +1,7 @@
 """The workload controller: watches all changes and reconciles one workload at a time.
 
-A change of a pod concerns its controller. An orphaned pod may be adopted by a workload that selects it. Without
-workloads, a change costs one text search.
+A change of a pod enqueues the workload that controls it. An orphaned pod may be adopted by a workload that selects it.
+If there are no workloads, a change of a pod needs only one text search.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 _PODS = "pods"
-# As stored. Searching for the text is much cheaper than decoding an object.
+# Texts in the JSON of stored objects. Searching for a text is much cheaper than decoding an object.
 _CONTROLLED = b'"controller":true'
 _TRACKED = f'"{observed.TRACKING}"'.encode()
 _RETRY_SECONDS = 1.0
@@ -46,7 +46,7 @@ DECIDE_BY_RESOURCE: dict[str, Decide] = {
     replica_sets.RESOURCE: replica_sets.decide,
     stateful_sets.RESOURCE: stateful_sets.decide,
 }
-"""The function that decides for each kind that controls pods."""
+"""The function that decides what to do with a workload, for each resource that controls pods."""
 
 KINDS = (*DECIDE_BY_RESOURCE, deployments.RESOURCE)
 

@@ -1,7 +1,8 @@
 """The pod network: a network namespace with a bridge (the hub), linked to the namespace of every pod by a veth pair.
 
 The spawner stays in the host network and holds a descriptor of the hub. The supervisor of a pod creates the pod's
-namespace and its link to the hub, except for a pod on the host network. The hub exists as long as one of them holds it.
+namespace and its link to the hub, except for a pod on the host network. The hub exists as long as the spawner
+or a supervisor holds a descriptor of it.
 """
 
 import os
@@ -45,7 +46,7 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def nameservers(self) -> tuple[str, ...]:
-        """Nameservers for pods if that of the machine is on its loopback, which pods cannot reach."""
+        """Nameservers for pods if the machine's nameserver is on its loopback, which pods cannot reach."""
         return self.uplink.nameservers if self.uplink else ()
 
     def listen(self, port: int) -> socket.socket:

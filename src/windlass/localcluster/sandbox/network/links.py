@@ -63,7 +63,10 @@ def create_veth_pair(
     peer_hardware_address: bytes | None = None,
     bridge: int | None = None,
 ) -> None:
-    """Create a veth pair: one end here, up and in the bridge if there is one, the other in another namespace, down."""
+    """Create a veth pair. The end in this namespace is up and, if `bridge` is given, attached to the bridge.
+
+    The peer is created in the other namespace. It is down.
+    """
     body = _link(_UP) + netlink.text(_NAME, name)
     if bridge is not None:
         body += netlink.number(_MASTER, bridge)
@@ -87,7 +90,7 @@ def wait_for_port(route: netlink.Connection, bridge: str, port: str, deadline: f
 
 
 def forward(route: netlink.Connection, name: str) -> None:
-    """Enable forwarding of packets from this link. /proc/sys may be read-only, netlink is not."""
+    """Enable forwarding of packets from this link. It is set through netlink because /proc/sys may be read-only."""
     settings = netlink.nested(_DEVICE_SETTINGS, [netlink.number(_FORWARDING, 1)])
     families = netlink.nested(_AF_SPEC, [netlink.nested(socket.AF_INET, [settings])])
     body = _LINK.pack(socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0) + families
@@ -123,7 +126,7 @@ def add_default_route(route: netlink.Connection, gateway: str) -> None:
     header = _ROUTE_HEADER.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _BY_ADMINISTRATOR, 0, _UNICAST, 0)
     body = header + netlink.attribute(_ROUTE_GATEWAY, socket.inet_aton(gateway))
     flags = netlink.CREATE | netlink.EXCLUSIVE
-    route.request(f"adding the default route by {gateway}", _NEW_ROUTE, body, flags)
+    route.request(f"adding the default route via {gateway}", _NEW_ROUTE, body, flags)
 
 
 def _is_forwarding(route: netlink.Connection, bridge: str, port: str) -> bool:

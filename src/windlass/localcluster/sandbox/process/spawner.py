@@ -66,7 +66,7 @@ class Spawner:
                         self._listen(call, port)
 
     def _wait_for_message(self) -> None:
-        """Wait for a request. Reopen an uplink of the pod network that has ended, but not repeatedly."""
+        """Wait for a request. If the uplink of the pod network ends, open a new one unless it was just opened."""
         while self._hub is not None and self._hub.uplink is not None:
             lifeline = self._hub.uplink.helper.lifeline
             ready, _, _ = select.select([self._control.fileno(), lifeline], [], [])
@@ -143,7 +143,7 @@ def _isolate(
 ) -> tuple[Isolation, Hub | None, messages.Ready]:
     """Set up the isolation that this machine allows. This process may enter another user namespace.
 
-    The namespaces are those of pods from an earlier spawner.
+    `user_namespace` and `hub_namespace` are those of the pods of an earlier spawner, if there are any.
     """
     capabilities = Capabilities() if level == PLAIN else capability_probe.probe()
     has_namespaces = capabilities.can_isolate
@@ -190,7 +190,9 @@ def main() -> int:
     parser.add_argument("--level", choices=(AUTOMATIC, PLAIN), default=AUTOMATIC)
     parser.add_argument("--network", choices=tuple(bridge.Mode), default=bridge.Mode.AUTO)
     parser.add_argument("--user-namespace", type=int, help="User namespace of pods from an earlier spawner.")
-    parser.add_argument("--hub", type=int, help="Network namespace of their hub.")
+    parser.add_argument(
+        "--hub", type=int, help="Network namespace of the bridge of pods from an earlier spawner."
+    )
     parser.add_argument("--cluster", required=True, help="Name of the cluster, for its cgroups.")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -220,7 +222,7 @@ def main() -> int:
     with contextlib.suppress(msgspec.MsgspecError):
         Spawner(control, isolation, hub, arguments.lifeline).run()
     if arguments.lifeline is not None and isolation.cgroups is not None:
-        # Left over from killed supervisors.
+        # Killed supervisors leave cgroups behind.
         isolation.cgroups.remove_empty(_SECONDS_TO_CLEAR)
     return 0
 
