@@ -64,21 +64,21 @@ def changed(old: str, new: str) -> str:
 def plain_objects(contents: Contents) -> dict[str, Json]:
     """Return the objects by kind and name."""
     bodies = [
-        piece.body
+        rendered.body
         for submission in contents.submissions
         if submission.job is not None
-        for piece in manifests.plain(submission.job, prefix=submission.plain_prefix)
+        for rendered in manifests.plain(submission.job, prefix=submission.plain_prefix)
     ]
-    bodies += [piece.body for piece in contents.extra_pieces(is_plain=True)]
+    bodies += [rendered.body for rendered in contents.extra_objects(is_plain=True)]
     return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}
 
 
 def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
     """Return the variable of the notebook with the cluster spec."""
     (pod,) = (
-        piece.body["spec"]["template"]["spec"]
-        for piece in contents.extra_pieces(is_plain=is_plain)
-        if piece.body["kind"] == "Deployment"
+        rendered.body["spec"]["template"]["spec"]
+        for rendered in contents.extra_objects(is_plain=is_plain)
+        if rendered.body["kind"] == "Deployment"
     )
     found = [variable for variable in pod["containers"][0]["env"] if variable["name"] == "CLUSTER_CONFIG"]
     return found[0] if found else None
@@ -164,14 +164,16 @@ def test_notebook_without_config_map_gets_addresses_as_value(text: str, is_plain
 def test_notebook_has_labels_of_a_companion() -> None:
     for is_plain in (True, False):
         labels = {"windlass.dev/job": "jupyter-service", "windlass.dev/companion": "jupyter"}
-        bodies = [piece.body for piece in read(CONFIG).extra_pieces(is_plain=is_plain)]
+        bodies = [rendered.body for rendered in read(CONFIG).extra_objects(is_plain=is_plain)]
         assert all(body["metadata"]["labels"] == labels for body in bodies)
         assert bodies[-1]["spec"]["selector"] == labels
 
 
 def hash_in(contents: Contents) -> str:
     secret = next(
-        piece.body for piece in contents.extra_pieces(is_plain=True) if piece.body["kind"] == "Secret"
+        rendered.body
+        for rendered in contents.extra_objects(is_plain=True)
+        if rendered.body["kind"] == "Secret"
     )
     config = json.loads(secret["stringData"]["jupyter_server_config.json"])
     return str(config["PasswordIdentityProvider"]["hashed_password"])
@@ -211,7 +213,7 @@ def test_other_documents_of_config_file_are_kept() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
     contents = read(f"{other}---\n{CONFIG}")
     assert contents.diagnostics == ()
-    assert contents.extra_pieces(is_plain=True)[0].part is Part.OTHERS
+    assert contents.extra_objects(is_plain=True)[0].part is Part.OTHERS
     kinds = [body["kind"] for body in contents.extra_manifests]
     assert kinds == ["Namespace", "Secret", "ConfigMap", "Deployment", "Service"]
 
@@ -290,7 +292,7 @@ _JSON = st.recursive(
 def test_any_config_results_in_diagnostics_or_objects(imports: Any, resources: Any) -> None:
     contents = read(json.dumps({"imports": imports, "resources": resources}), {"own": TEMPLATE})
     for is_plain in (True, False):
-        assert isinstance(contents.extra_pieces(is_plain=is_plain), tuple)
+        assert isinstance(contents.extra_objects(is_plain=is_plain), tuple)
     assert contents.errors or contents.configs
 
 

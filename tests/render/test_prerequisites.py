@@ -38,8 +38,8 @@ EVERYTHING = job(
 def made_of(
     made: Job, *, share: Share | None = None, archive: bytes | None = None, namespace: str = ""
 ) -> list[tuple[Part, Json]]:
-    pieces = objects_of(made, share=share, archive=archive, namespace=namespace, folders={"a": b"packed"})
-    return [(piece.part, piece.body) for piece in pieces]
+    objects = objects_of(made, share=share, archive=archive, namespace=namespace, folders={"a": b"packed"})
+    return [(rendered.part, rendered.body) for rendered in objects]
 
 
 def one(made: list[tuple[Part, Json]], kind: str, part: Part | None = None) -> Json:

@@ -93,35 +93,39 @@ def become(user: int) -> None:
     ctypes.CDLL(None).prctl(set_dumpable, 1, 0, 0, 0)
 
 
-def execute(hub: bridge.Hub, order: list[str]) -> Any:
+def execute(pod_network: bridge.PodNetwork, order: list[str]) -> Any:
     match order:
         case ["serve", address]:
-            return serving_pod(hub, address, ends_with_us=True)
+            return serving_pod(pod_network, address, ends_with_us=True)
         case ["outlive", address]:
-            return serving_pod(hub, address, ends_with_us=False)
+            return serving_pod(pod_network, address, ends_with_us=False)
         case ["ask", address, host, port]:
-            return pod(hub, address, lambda: (asked(host, int(port)), nothing))
+            return pod(pod_network, address, lambda: (asked(host, int(port)), nothing))
         case ["listen"]:
-            with hub.listen(0) as listener:
+            with pod_network.listen(0) as listener:
                 fork(lambda: serve(listener, "gateway"))
                 return listener.getsockname()[1]
     raise ValueError(order)
 
 
-def serving_pod(hub: bridge.Hub, address: str, *, ends_with_us: bool) -> str:
+def serving_pod(pod_network: bridge.PodNetwork, address: str, *, ends_with_us: bool) -> str:
     def work() -> Begun:
         listener = socket.create_server((address, PORT))
         return str(os.getpid()), lambda: serve(listener, address)
 
-    return pod(hub, address, work, ends_with_us=ends_with_us)
+    return pod(pod_network, address, work, ends_with_us=ends_with_us)
 
 
-def pod(hub: bridge.Hub, address: str, work: Callable[[], Begun], *, ends_with_us: bool = True) -> str:
+def pod(
+    pod_network: bridge.PodNetwork, address: str, work: Callable[[], Begun], *, ends_with_us: bool = True
+) -> str:
     """Start a pod and return what its work reports first."""
     reader, writer = os.pipe()
 
     def live() -> None:
-        bridge.join(hub.namespace, messages.Link(address, hub.prefix_length, hub.gateway))
+        bridge.join(
+            pod_network.namespace, messages.Link(address, pod_network.prefix_length, pod_network.gateway)
+        )
         output, go_on = work()
         os.write(writer, output.encode())
         os.close(writer)

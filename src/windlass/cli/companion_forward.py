@@ -35,9 +35,9 @@ class ForwardRequest(NamedTuple):
         return "." in self.name or "/" in self.name
 
 
-Before = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
+BeforeReady = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
 """Called before the companion is ready. May raise ClientError."""
-Meanwhile = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
+WhileForwarding = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
 """Runs while the port is forwarded. It gets the URL."""
 
 
@@ -80,12 +80,14 @@ def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[...
 
 
 def open_companion(
-    request: ForwardRequest, before: Before | None = None, meanwhile: Meanwhile | None = None
+    request: ForwardRequest,
+    before_ready: BeforeReady | None = None,
+    while_forwarding: WhileForwarding | None = None,
 ) -> None:
     """Forward until Ctrl-C. Raises CommandError."""
     if request.is_file:
         sys.exit(_run_file(request))
-    cluster_options.run(request.cluster, _open, request, before, meanwhile)
+    cluster_options.run(request.cluster, _open, request, before_ready, while_forwarding)
 
 
 def print_line(message: str) -> None:
@@ -94,7 +96,7 @@ def print_line(message: str) -> None:
     sys.stdout.flush()
 
 
-def password_renewal(user: str = "") -> Before:
+def password_renewal(user: str = "") -> BeforeReady:
     """Return a callback that changes the password of a JupyterHub user or of JupyterLab, and prints it."""
 
     async def renew(connection: "Connection", view: "CompanionView") -> None:
@@ -117,15 +119,18 @@ def _run_file(request: ForwardRequest) -> int:
 
 
 async def _open(
-    connection: "Connection", request: ForwardRequest, before: Before | None, meanwhile: Meanwhile | None
+    connection: "Connection",
+    request: ForwardRequest,
+    before_ready: BeforeReady | None,
+    while_forwarding: WhileForwarding | None,
 ) -> None:
     from windlass.client.companions import status as companion_status
     from windlass.client.companions.status import State
     from windlass.runner import companions as runner_companions
 
     view = await companion_status.find(connection, request.name, request.companion, note)
-    if before is not None:
-        await before(connection, view)
+    if before_ready is not None:
+        await before_ready(connection, view)
     if view.state is not State.RUNNING:
         note(
             f"waiting until {request.companion} of {request.name} is ready{f': {view.reason}' if view.reason else ''}"
@@ -134,13 +139,17 @@ async def _open(
     forwarding = companion_status.forward(
         connection, view, port=request.port, address=request.address, note=note
     )
-    with _until_interrupted() as interrupted:
+    with _interrupt_event() as interrupted:
         async with forwarding as forward:
             hint = f"Ctrl-C stops forwarding, not the {request.companion}"
             print_line(f"{request.companion} of {request.name}: {forward.url}  ({hint})")
             if request.opens_browser:
                 await runner_companions.open_browser(forward.url, note)
-            tasks = [asyncio.create_task(meanwhile(forward.url, view))] if meanwhile is not None else []
+            tasks = (
+                [asyncio.create_task(while_forwarding(forward.url, view))]
+                if while_forwarding is not None
+                else []
+            )
             try:
                 await interrupted.wait()
             finally:
@@ -150,7 +159,7 @@ async def _open(
 
 
 @contextlib.contextmanager
-def _until_interrupted() -> Iterator[asyncio.Event]:
+def _interrupt_event() -> Iterator[asyncio.Event]:
     """Set the event on SIGINT and SIGTERM."""
     loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -35,7 +35,7 @@ async def find(connection: Connection, name: str) -> Framework:
 
 async def find_or_none(connection: Connection, name: str) -> Framework | None:
     found = await find_all(connection, name)
-    return require_readable(found[0]) if found else None
+    return require_valid(found[0]) if found else None
 
 
 async def find_all(connection: Connection, name: str) -> tuple[Framework | InvalidFramework, ...]:
@@ -68,7 +68,7 @@ async def read_raw(connection: Connection, framework: Framework) -> bytes:
     )
 
 
-def require_readable(found: Framework | InvalidFramework) -> Framework:
+def require_valid(found: Framework | InvalidFramework) -> Framework:
     """Raises ClientError."""
     if isinstance(found, Framework):
         return found

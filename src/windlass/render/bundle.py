@@ -12,7 +12,7 @@ from windlass.render import prerequisites
 from windlass.render.code import Packed, config_map_name
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
-from windlass.render.manifest_parts import Part, Piece
+from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.plain import manifests, unsupported
 from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
@@ -63,7 +63,7 @@ def warnings(job: Job, *, is_plain: bool) -> Iterator[str]:
         yield from unsupported.warnings(job)
 
 
-def pieces(
+def objects(
     job: Job,
     *,
     framework: Json | None,
@@ -72,7 +72,7 @@ def pieces(
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
     resolved: ResolvedCompanions | None = None,
-) -> tuple[Piece, ...]:
+) -> tuple[RenderedObject, ...]:
     """Return all objects of a job in the order of their creation.
 
     `framework` is its rendered Framework. None: the job becomes plain objects, whose task names begin with `prefix`.
@@ -82,6 +82,6 @@ def pieces(
     )
     before = prerequisites.objects_of(job, archive=archive, share=share, folders=folders, resolved=resolved)
     if framework is not None:
-        return (*before, Piece(Part.FRAMEWORK, framework))
+        return (*before, RenderedObject(Part.FRAMEWORK, framework))
     code = None if archive is None else Packed(config_map_name(job.name))
     return (*before, *manifests.plain(job, code, share, folders=folders, prefix=prefix))

@@ -19,7 +19,7 @@ from windlass.render.companions import jupyter, password_files, passwords, serve
 from windlass.render.companions.jupyter import HomeFolder
 from windlass.render.companions.password_files import ALL_USERS
 from windlass.render.companions.servers import Server
-from windlass.render.manifest_parts import Part, Piece
+from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.plain import manifests
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic
@@ -51,15 +51,15 @@ class ConvertedConfig(msgspec.Struct, frozen=True):
         """Generated passwords, by notebook. They are shown once."""
         return {notebook.name: notebook.password for notebook in self.notebooks if notebook.is_generated}
 
-    def pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
+    def rendered_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
         """Return all objects but the jobs. A notebook gets the addresses of the first cluster.
 
         Each call hashes its password with another salt.
         """
         return (
-            *(Piece(Part.OTHERS, body) for body in self.objects),
+            *(RenderedObject(Part.OTHERS, body) for body in self.objects),
             *(
-                Piece(Part.JUPYTER, body)
+                RenderedObject(Part.JUPYTER, body)
                 for notebook in self.notebooks
                 for body in servers.objects(self._server(notebook, is_plain=is_plain))
             ),

@@ -12,7 +12,7 @@ from windlass.jobfile import cluster_config, reader
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.render.manifest_parts import Part, Piece
+from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule, Severity
 from windlass.wire.lint import framework as lint_framework
@@ -87,7 +87,7 @@ class Contents(msgspec.Struct, frozen=True):
     @property
     def extra_manifests(self) -> tuple[Json, ...]:
         """Objects to be created before the Frameworks, in this order. Each call hashes passwords again."""
-        return tuple(piece.body for piece in self.extra_pieces(is_plain=False))
+        return tuple(rendered.body for rendered in self.extra_objects(is_plain=False))
 
     @property
     def generated_passwords(self) -> dict[str, str]:
@@ -96,10 +96,12 @@ class Contents(msgspec.Struct, frozen=True):
             name: password for config in self.configs for name, password in config.generated_passwords.items()
         }
 
-    def extra_pieces(self, *, is_plain: bool) -> tuple[Piece, ...]:
+    def extra_objects(self, *, is_plain: bool) -> tuple[RenderedObject, ...]:
         """Return all objects but the jobs. `is_plain`: jobs become plain objects, not Frameworks."""
-        configured = [piece for config in self.configs for piece in config.pieces(is_plain=is_plain)]
-        return (*(Piece(Part.OTHERS, body) for body in self.manifests), *configured)
+        configured = [
+            rendered for config in self.configs for rendered in config.rendered_objects(is_plain=is_plain)
+        ]
+        return (*(RenderedObject(Part.OTHERS, body) for body in self.manifests), *configured)
 
 
 class _Item(msgspec.Struct, frozen=True):

@@ -36,6 +36,6 @@ COMPANIONS = (Part.TENSORBOARD, Part.JUPYTER, Part.HUB)
 """Interactive servers. A job neither waits for them nor ends with them."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class RenderedObject(msgspec.Struct, frozen=True):
     part: Part
     body: Json

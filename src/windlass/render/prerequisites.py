@@ -9,7 +9,7 @@ from windlass.render import code, helper_pods
 from windlass.render.companions import hub, jupyter, tensorboard
 from windlass.render.companions.servers import ResolvedCompanions
 from windlass.render.framework import pods
-from windlass.render.manifest_parts import Part, Piece
+from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.storage import load_data, preflight, servers
 from windlass.render.storage.load_data import Folder
 from windlass.render.storage.nfs_shares import Share
@@ -23,7 +23,7 @@ def objects_of(
     share: Share | None = None,
     folders: Mapping[str, Folder] | None = None,
     resolved: ResolvedCompanions | None = None,
-) -> tuple[Piece, ...]:
+) -> tuple[RenderedObject, ...]:
     """Return the objects in the order of their creation.
 
     `namespace` is for a job that names none. `archive` is the code. `share` is the job's own NFS server (by
@@ -44,7 +44,7 @@ def objects_of(
         bodies[Part.JUPYTER] = jupyter.objects(job, job.jupyter, resolved, share, namespace)
     if job.hub is not None:
         bodies[Part.HUB] = hub.objects(job, job.hub, resolved, share, namespace)
-    return tuple(Piece(part, body) for part, part_bodies in bodies.items() for body in part_bodies)
+    return tuple(RenderedObject(part, body) for part, part_bodies in bodies.items() for body in part_bodies)
 
 
 def _secrets(job: Job, namespace: str) -> Iterator[Json]:

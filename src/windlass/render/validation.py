@@ -33,13 +33,13 @@ def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if any(diagnostic.is_error for diagnostic in found) or not isinstance(node, tree.Mapping):
         return
     job = reader.job_of(node)
-    of_job = [
+    job_diagnostics = [
         *_check_commands(node, job, path),
         *_check_leaders(node, job, path),
         *_check_mount_paths(node, job, path),
     ]
-    yield from of_job
-    if any(diagnostic.is_error for diagnostic in of_job):
+    yield from job_diagnostics
+    if any(diagnostic.is_error for diagnostic in job_diagnostics):
         return
     reported = {diagnostic.message for diagnostic in found}
     for diagnostic in _check_framework(node, job, path):
@@ -60,7 +60,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnos
     for name, role in job.roles.items():
         if role.tasks == 0 or completion.has_command(job, role):
             continue
-        position, at = _role(node, name, path)
+        position, at = _role_location(node, name, path)
         if completion.is_idle_server(job, name):
             message = (
                 "the role has no command: its tasks are idle TensorFlow servers, which other programs drive. If that "
@@ -89,7 +89,7 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnost
             f"{' and '.join(default_leaders)} all decide the result, and other roles never end: the job ends when all "
             "tasks of the first of them have succeeded. Merge these roles, or set a completion"
         )
-        yield diagnostics.warning(*_role(node, default_leaders[1], path), message)
+        yield diagnostics.warning(*_role_location(node, default_leaders[1], path), message)
 
 
 def _check_mount_paths(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
@@ -135,7 +135,7 @@ def _with_job_advice(diagnostic: Diagnostic) -> Diagnostic:
     return msgspec.structs.replace(diagnostic, message=f"{problem} {advice}")
 
 
-def _role(node: tree.Mapping, name: str, path: str) -> tuple[diagnostics.Located, str]:
+def _role_location(node: tree.Mapping, name: str, path: str) -> tuple[diagnostics.Located, str]:
     """Return the position of a role, and its path."""
     roles, at = node.get("roles"), diagnostics.field(path, "roles", name)
     return (roles.keys[name], at) if isinstance(roles, tree.Mapping) else (node, at)

@@ -224,7 +224,7 @@ def nearest(name: str, known: tuple[str, ...]) -> str | None:
     return by_lower_case[close[0]] if close else None
 
 
-def rule_for(name: str, known: tuple[str, ...]) -> Rule:
+def unknown_field_rule(name: str, known: tuple[str, ...]) -> Rule:
     """Return the rule for an unknown field."""
     return Rule.MISSPELT_FIELD if nearest(name, known) is not None else Rule.UNKNOWN_FIELD
 

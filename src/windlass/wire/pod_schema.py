@@ -67,7 +67,7 @@ def _unknown_field(node: tree.Mapping, key: str, type_name: str, path: str) -> D
         node.keys[key],
         diagnostics.field(path, key),
         f"{message} {diagnostics.did_you_mean(key, known)}",
-        diagnostics.rule_for(key, known),
+        diagnostics.unknown_field_rule(key, known),
         diagnostics.rename_fix(key, known, node.entries),
     )
 

@@ -56,7 +56,7 @@ def unknown_fields(node: tree.Mapping, known: tuple[str, ...], path: str) -> Ite
                 node.keys[key],
                 diagnostics.field(path, key),
                 f"unknown field {diagnostics.quoted(key)}. {diagnostics.did_you_mean(key, known)}",
-                diagnostics.rule_for(key, known),
+                diagnostics.unknown_field_rule(key, known),
                 diagnostics.rename_fix(key, known, node.entries),
             )
 

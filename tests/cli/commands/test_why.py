@@ -12,7 +12,7 @@ from windlass.cli.commands import why as module
 from windlass.client.events import Event
 from windlass.client.explain.explanation import Explanation, Outcome
 from windlass.client.explain.failures import Failure
-from windlass.client.explain.pending import Wait
+from windlass.client.explain.pending import PendingTasks
 from windlass.client.explain.retries import Retries
 from windlass.client.views import JobState
 
@@ -106,7 +106,7 @@ def test_why_explains_a_pending_job() -> None:
         namespace="default",
         state=JobState.PENDING,
         summary="digits waits",
-        waits=(Wait(("worker-0", "worker-1"), "0/1 nodes are available"),),
+        waits=(PendingTasks(("worker-0", "worker-1"), "0/1 nodes are available"),),
         advice="Add a node.",
     )
     assert list(module.text(found, NOW)) == [

@@ -56,8 +56,8 @@ def test_assigned_gpus_are_not_assigned_again() -> None:
 
     node = {**annotated("4,5,6"), "status": {"allocatable": {gpus.RESOURCE: "3"}}}
     node_info = node_resources.node_info_of(node).with_pod("a", node_resources.requests_of(pod("5")))
-    assert node_info.free_gpus(2) == (4, 6)
-    assert node_info.free_gpus(3) is None
-    assert node_info.without_pod("a").free_gpus(3) == (4, 5, 6)
+    assert node_info.choose_gpus(2) == (4, 6)
+    assert node_info.choose_gpus(3) is None
+    assert node_info.without_pod("a").choose_gpus(3) == (4, 5, 6)
     # A pod that bypassed the scheduler counts, though its GPUs are unknown.
     assert node_info.with_pod("b", node_resources.requests_of(pod(None))).free(gpus.RESOURCE) == 1

@@ -28,7 +28,7 @@ def job(**fields: Any) -> Job:
 def made(wanted: Job, **more: Any) -> dict[tuple[str, str], Json]:
     """Return the objects by kind and name."""
     assert list(unsupported.errors(wanted, more.get("prefix"))) == []
-    bodies = [piece.body for piece in manifests.plain(wanted, **more)]
+    bodies = [rendered.body for rendered in manifests.plain(wanted, **more)]
     return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
 
 
@@ -200,7 +200,7 @@ def test_tasks_wait_for_loaded_data() -> None:
         for word in step["command"]
         if word.startswith(load_data.MARKER_PREFIX)
     ]
-    bodies = [piece.body for piece in manifests.plain(wanted, folders=folders)]
+    bodies = [rendered.body for rendered in manifests.plain(wanted, folders=folders)]
     (first,) = bodies[-1]["spec"]["template"]["spec"]["initContainers"]
     assert len(marks) == 2
     assert set(marks) <= set(first["command"])
@@ -290,8 +290,10 @@ def test_any_job_renders_to_valid_objects(
     roles: dict[str, Role], runtime: Runtime, packed: code.Code | None, namespace: str
 ) -> None:
     wanted = job(roles={"main": Role(), **roles}, runtime=runtime, namespace=namespace)
-    pieces = manifests.plain(wanted, packed)
-    assert [piece.part for piece in pieces] == sorted((piece.part for piece in pieces), key=list(Part).index)
-    for piece in pieces:
-        assert list(kubernetes_schemas.faults(piece.body)) == []
-    assert manifests.plain(wanted, packed) == pieces
+    objects = manifests.plain(wanted, packed)
+    assert [rendered.part for rendered in objects] == sorted(
+        (rendered.part for rendered in objects), key=list(Part).index
+    )
+    for rendered in objects:
+        assert list(kubernetes_schemas.faults(rendered.body)) == []
+    assert manifests.plain(wanted, packed) == objects

@@ -66,7 +66,7 @@ PLACES: dict[str, tuple[Volume, Share | None, str]] = {
 def test_missing_file_is_described_with_its_location(
     volume: Volume, share: Share | None, expected: str
 ) -> None:
-    words = preflight.script(job("/v/a/x", data=volume), share)
+    words = preflight.command(job("/v/a/x", data=volume), share)
     assert words[-2:] == ["/v/a/x", f"/v/a/x does not exist: expected {expected}"]
 
 
@@ -108,7 +108,7 @@ def test_preflight_pod_has_nodes_and_volumes_of_tasks() -> None:
 
 
 def run(made: Job, seconds: int = 0) -> subprocess.CompletedProcess[str]:
-    words = [expansion.expand(word, VARIABLES) for word in preflight.script(made, seconds=seconds)]
+    words = [expansion.expand(word, VARIABLES) for word in preflight.command(made, seconds=seconds)]
     return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
 
 
@@ -135,7 +135,7 @@ def test_script_reports_missing_mount(tmp_path: Path) -> None:
 def test_script_waits_for_missing_file(tmp_path: Path) -> None:
     """The file is created while the script waits, by a shell that is started first and waits for the script."""
     volume = Volume(at=str(tmp_path), host_path="/h")
-    words = preflight.script(job(f"{tmp_path}/x", data=volume), seconds=SECONDS)
+    words = preflight.command(job(f"{tmp_path}/x", data=volume), seconds=SECONDS)
     with subprocess.Popen([expansion.expand(word, VARIABLES) for word in words]) as waiting:  # noqa: S603
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(0.3)

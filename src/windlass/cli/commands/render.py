@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from windlass.model.job import Job
     from windlass.render.companions.password_files import ByUser
     from windlass.render.documents import Submission
-    from windlass.render.manifest_parts import Piece
+    from windlass.render.manifest_parts import RenderedObject
     from windlass.render.storage.nfs_shares import Share
 
 FRAMEWORK = "framework"
@@ -133,21 +133,21 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     """Yield the other objects of the file, then those of each job, in the order of their creation."""
     from windlass.client.companions import resolution
 
-    extra = source.contents.extra_pieces(is_plain=arguments.is_plain)
+    extra = source.contents.extra_objects(is_plain=arguments.is_plain)
     submissions = source.contents.submissions
-    pieces = [
-        *(piece for piece in extra if piece.part is Part.OTHERS),
+    objects = [
+        *(rendered for rendered in extra if rendered.part is Part.OTHERS),
         *(
-            piece
+            rendered
             for submission in submissions
-            for piece in sorted(
-                _pieces(submission, source, arguments), key=lambda each: list(Part).index(each.part)
+            for rendered in sorted(
+                _objects(submission, source, arguments), key=lambda each: list(Part).index(each.part)
             )
         ),
-        *(piece for piece in extra if piece.part is not Part.OTHERS),
+        *(rendered for rendered in extra if rendered.part is not Part.OTHERS),
     ]
     companions = (each for submission in submissions if submission.job for each in submission.job.companions)
-    available = {*(str(piece.part) for piece in pieces), *map(str, companions)}
+    available = {*(str(rendered.part) for rendered in objects), *map(str, companions)}
     for part in arguments.only:
         if part not in available:
             parts = ", ".join(str(each) for each in Part if str(each) in available)
@@ -157,28 +157,30 @@ def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
     if str(Part.JUPYTER) in selected:
         for name, password in source.contents.generated_passwords.items():
             _print(arguments, resolution.password_notice(f"generated password of {name}", password))
-    yield from (piece.body for piece in pieces if piece.part in selected)
+    yield from (rendered.body for rendered in objects if rendered.part in selected)
 
 
-def _pieces(submission: "Submission", source: "Source", arguments: RenderArguments) -> "tuple[Piece, ...]":
+def _objects(
+    submission: "Submission", source: "Source", arguments: RenderArguments
+) -> "tuple[RenderedObject, ...]":
     from windlass.client.submit import plan as planner
-    from windlass.render.manifest_parts import Piece
+    from windlass.render.manifest_parts import RenderedObject
 
     job_files.require_namespace(arguments.file, submission, arguments.namespace)
     if submission.job is not None:
-        return _job_pieces(submission, submission.job, source, arguments)
+        return _job_objects(submission, submission.job, source, arguments)
     if arguments.is_plain:
         message = (
             f"{submission.name} is a Framework, which needs a controller: use --target framework, or write a job file "
             "instead"
         )
         raise _invalid(arguments, [message])
-    return (Piece(Part.FRAMEWORK, planner.render_framework(submission, _target(arguments))),)
+    return (RenderedObject(Part.FRAMEWORK, planner.render_framework(submission, _target(arguments))),)
 
 
-def _job_pieces(
+def _job_objects(
     submission: "Submission", job: "Job", source: "Source", arguments: RenderArguments
-) -> "tuple[Piece, ...]":
+) -> "tuple[RenderedObject, ...]":
     from windlass.client.submit import plan as planner
     from windlass.client.submit.plan import SubmitOptions
     from windlass.render import bundle
@@ -194,7 +196,7 @@ def _job_pieces(
         _print(arguments, f"warning: {warning}")
     for line in _passwords(job, prerequisites.resolved.generated if prerequisites is not None else {}):
         _print(arguments, line)
-    return bundle.pieces(
+    return bundle.objects(
         job,
         framework=None if arguments.is_plain else planned.framework,
         archive=planned.archive.data if planned.archive is not None else None,

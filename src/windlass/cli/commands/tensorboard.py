@@ -23,7 +23,7 @@ def tensorboard(request: ForwardRequest) -> None:
         windlass tensorboard digits --port 8080 --browser
         windlass tensorboard job.yaml
     """
-    companion_forward.open_companion(request, meanwhile=_report_runs)
+    companion_forward.open_companion(request, while_forwarding=_report_runs)
 
 
 async def _report_runs(url: str, view: "CompanionView") -> None:

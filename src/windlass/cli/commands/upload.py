@@ -24,11 +24,10 @@ SHARE = "WINDLASS_SHARE"
 
 
 @click.command()
-@click.argument("what", metavar="PROJECT|PATH")
+@click.argument("project_or_path", metavar="PROJECT|PATH")
 @click.argument("target", metavar="[SHARE]", required=False)
 @click.option(
     "--code",
-    "sent_code",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
@@ -72,9 +71,9 @@ SHARE = "WINDLASS_SHARE"
 )
 @cluster_options.options
 def upload(
-    what: str,
+    project_or_path: str,
     target: str | None,
-    sent_code: tuple[Path, ...],
+    code: tuple[Path, ...],
     data: tuple[Path, ...],
     share: str | None,
     image: str,
@@ -98,16 +97,20 @@ def upload(
     from windlass.client.upload import items as upload_items
     from windlass.client.upload import pod_target, shares, transfer
 
-    is_project = bool(sent_code or data)
+    is_project = bool(code or data)
     share_text = _share_argument(target, share, is_project=is_project)
-    name_error = shares.project_name_error(what) if is_project else None
+    name_error = shares.project_name_error(project_or_path) if is_project else None
     if name_error:
         raise click.UsageError(name_error)
     try:
         parsed_share = shares.parse(share_text)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
+    sources = (
+        transfer.project_sources(project_or_path, code, data)
+        if is_project
+        else {"": (Path(project_or_path),)}
+    )
     items = upload_items.gather(sources)
     bar = None if quiet else _progress_bar()
     callbacks = _progress_callbacks(bar)
@@ -120,7 +123,7 @@ def upload(
                 pod_target.upload,
                 parsed_share,
                 items,
-                job=what if is_project else "",
+                job=project_or_path if is_project else "",
                 image=image,
                 timeout=timeout,
                 callbacks=callbacks,

@@ -66,8 +66,8 @@ def bodies(
     prerequisites: Prerequisites, companion: Companion, share: Share | None, resolved: ResolvedCompanions
 ) -> list[Json]:
     """Return the objects in the order of creation: a Secret comes first, so that pods do not wait for it."""
-    pieces = prerequisites.pieces(share, resolved)
-    found = [piece.body for piece in pieces if piece.part is Part(str(companion))]
+    objects = prerequisites.rendered_objects(share, resolved)
+    found = [each.body for each in objects if each.part is Part(str(companion))]
     return sorted(found, key=lambda body: bool(body["kind"] != "Secret"))
 
 

@@ -16,7 +16,7 @@ from windlass.client.events import Event
 from windlass.client.explain import failures, pending
 from windlass.client.explain import retries as explain_retries
 from windlass.client.explain.failures import Failure
-from windlass.client.explain.pending import Wait
+from windlass.client.explain.pending import PendingTasks
 from windlass.client.explain.retries import Retries
 from windlass.client.logs import container_log
 from windlass.client.logs.container_log import LogOptions, Source
@@ -60,7 +60,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     task_retries: Retries | None = None
     """Retries of the failed task."""
     job_retries: Retries | None = None
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[PendingTasks, ...] = ()
     advice: str = ""
     history: tuple[Event, ...] = ()
     """Events about earlier attempts of the job and its tasks."""
@@ -84,7 +84,7 @@ def explain(framework: Framework, pods: Sequence[Pod], events: Sequence[Event], 
         failure=failure,
         job_retries=explain_retries.of_job(framework),
         task_retries=explain_retries.of_task(framework, failure.task) if failure is not None else None,
-        waits=() if outcome is not None else pending.waits(framework, pods, events),
+        waits=() if outcome is not None else pending.pending_tasks(framework, pods, events),
         history=_history(framework, events),
     )
     summary, advice = _summarize(framework, view, explanation, now)

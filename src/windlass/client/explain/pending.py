@@ -18,14 +18,16 @@ STARTING = "its containers are starting"
 NO_POD = "its pod is not created yet"
 
 
-class Wait(msgspec.Struct, frozen=True):
+class PendingTasks(msgspec.Struct, frozen=True):
     """Tasks that are pending for the same reason."""
 
     tasks: tuple[str, ...]
     reason: str
 
 
-def waits(framework: Framework, pods: Sequence[Pod], events: Sequence[Event]) -> tuple[Wait, ...]:
+def pending_tasks(
+    framework: Framework, pods: Sequence[Pod], events: Sequence[Event]
+) -> tuple[PendingTasks, ...]:
     """Group pending tasks by reason, in the order of the tasks."""
     by_name = {pod.name: pod for pod in pods}
     found: dict[str, list[str]] = {}
@@ -33,7 +35,7 @@ def waits(framework: Framework, pods: Sequence[Pod], events: Sequence[Event]) ->
         reason = "" if status.deletion_pending else _reason(status, by_name, events)
         if reason:
             found.setdefault(reason, []).append(str(task))
-    return tuple(Wait(tuple(names), reason) for reason, names in found.items())
+    return tuple(PendingTasks(tuple(names), reason) for reason, names in found.items())
 
 
 def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -> str:
@@ -68,8 +70,8 @@ def _restart_reason(pod: Pod) -> str:
         if waiting is None:
             continue
         ended = f" after exit code {last.exit_code}" if last is not None else ""
-        times = f"container {container.name} was restarted {container.restart_count} times{ended}"
-        return f"{waiting.reason}: {times}"
+        restarts = f"container {container.name} was restarted {container.restart_count} times{ended}"
+        return f"{waiting.reason}: {restarts}"
     return ""
 
 

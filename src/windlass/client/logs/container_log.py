@@ -96,7 +96,7 @@ async def lines_of(
     is_expected_pod: Callable[[], Awaitable[bool]] | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
-    """Yield the lines of one response that the cursor accepts. A line cut off by a lost connection is dropped.
+    """Yield the lines of one response that are new to the cursor. A line cut off by a lost connection is dropped.
 
     A log is requested by pod name, and the pod of the next attempt has the same name. `is_expected_pod` is called after
     the response has started and returns whether the log is that of the expected pod. If the log was deleted, the
@@ -116,7 +116,7 @@ async def lines_of(
                 stamp, data = log_lines.split_timestamp(data)
                 data = log_lines.without_inner_timestamps(data)
                 is_kubelet_message = not stamp
-                is_accepted = not is_kubelet_message and (cursor is None or cursor.accepts(stamp))
+                is_accepted = not is_kubelet_message and (cursor is None or cursor.advance(stamp))
                 if is_kubelet_message:
                     note(f"cannot read the log of {source.label}: {data.decode(errors='replace')}")
             if is_accepted:

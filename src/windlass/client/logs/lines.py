@@ -114,7 +114,7 @@ class Cursor:
         """Number of lines read with that timestamp."""
         self._repeated = 0
         """Number of these lines that were received again."""
-        self._is_behind = False
+        self._is_catching_up = False
 
     @property
     def has_started(self) -> bool:
@@ -133,14 +133,14 @@ class Cursor:
 
     def resume(self) -> None:
         """Expect lines from `since` on."""
-        self._is_behind = self.has_started
+        self._is_catching_up = self.has_started
         self._repeated = 0
 
-    def accepts(self, stamp: bytes) -> bool:
+    def advance(self, stamp: bytes) -> bool:
         """Return whether a line with that timestamp is new, and count it."""
-        if self._is_behind and self._is_repeated(stamp):
+        if self._is_catching_up and self._is_repeated(stamp):
             return False
-        self._is_behind = False
+        self._is_catching_up = False
         self._count = self._count + 1 if stamp == self._stamp else 1
         self._stamp = stamp
         return True

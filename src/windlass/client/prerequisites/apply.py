@@ -134,7 +134,7 @@ class AppliedPrerequisites:
 
     def _bodies(self, part: Part) -> list[Json]:
         """Render the objects of a part, with the current value of `share`."""
-        return [piece.body for piece in self._prerequisites.pieces(self.share) if piece.part is part]
+        return [each.body for each in self._prerequisites.rendered_objects(self.share) if each.part is part]
 
     @property
     def _volume_locations(self) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render import prerequisites
 from windlass.render.companions.servers import ResolvedCompanions
-from windlass.render.manifest_parts import COMPANIONS, Part, Piece
+from windlass.render.manifest_parts import COMPANIONS, Part, RenderedObject
 from windlass.render.storage import nfs_shares
 from windlass.render.storage.load_data import Folder, LocalFolder
 from windlass.render.storage.nfs_shares import Direct, Share
@@ -51,9 +51,9 @@ class Prerequisites(msgspec.Struct, frozen=True):
     companions_only: bool = False
     """Whether the job itself is not submitted."""
 
-    def pieces(
+    def rendered_objects(
         self, share: Share | None = None, resolved: ResolvedCompanions | None = None
-    ) -> tuple[Piece, ...]:
+    ) -> tuple[RenderedObject, ...]:
         """Render the objects in the order of their creation.
 
         `share` and `resolved` replace the planned values once the cluster has provided them.
@@ -64,11 +64,11 @@ class Prerequisites(msgspec.Struct, frozen=True):
         rendered = prerequisites.objects_of(
             self.job, share=share or self.share, folders=self.folders, resolved=resolved or self.resolved
         )
-        return tuple(piece for piece in rendered if piece.part in parts)
+        return tuple(each for each in rendered if each.part in parts)
 
     @property
     def objects(self) -> tuple[Json, ...]:
-        return tuple(piece.body for piece in self.pieces())
+        return tuple(rendered.body for rendered in self.rendered_objects())
 
 
 def plan(
@@ -92,7 +92,7 @@ def plan(
         chosen,
         companions_only,
     )
-    return planned if planned.pieces() else None
+    return planned if planned.rendered_objects() else None
 
 
 def depend_on_cluster_kind(job: Job) -> bool:

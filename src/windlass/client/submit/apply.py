@@ -77,11 +77,12 @@ async def apply_manifests(
             api_version, kind = body["apiVersion"], body["kind"]
             resource = await kinds.resource(api_version, kind)
             if resource is None:
-                raise ManifestRejectedError(f"{plan.target} has no kind {kind} in {api_version}")
+                raise ManifestRejectedError(f"{plan.target_description} has no kind {kind} in {api_version}")
             try:
                 change = await _apply_manifest(connection, resource, body)
             except ResponseError as error:
-                message = f"{plan.target} rejected {kind} {body['metadata']['name']}: {error.failure.message}"
+                rejected = f"{kind} {body['metadata']['name']}"
+                message = f"{plan.target_description} rejected {rejected}: {error.failure.message}"
                 raise ManifestRejectedError(message) from error
             report(Progress("", f"{change} {kind} {body['metadata']['name']}"))
         for notebook, password in plan.passwords.items():

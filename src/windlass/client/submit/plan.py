@@ -175,7 +175,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
         return self.jobs[0].name if len(self.jobs) == 1 else "jobs"
 
     @property
-    def target(self) -> str:
+    def target_description(self) -> str:
         """Name of the cluster in messages."""
         return self.jobs[0].target.description if self.jobs else DEFAULT_TARGET.description
 
@@ -216,8 +216,8 @@ class SubmitPlan(msgspec.Struct, frozen=True):
     @property
     def display_names(self) -> tuple[str, ...]:
         """Names of everything that a line of output may be about."""
-        of_jobs = (name for job in self.jobs for name in (job.name, *job.display_names))
-        return (*of_jobs, *(each.name for each in self.companions))
+        job_names = (name for job in self.jobs for name in (job.name, *job.display_names))
+        return (*job_names, *(each.name for each in self.companions))
 
     def with_manifests(self, manifests: Collection[Json]) -> "SubmitPlan":
         return msgspec.structs.replace(self, manifests=(*self.manifests, *manifests))

@@ -303,7 +303,9 @@ class Kubelet:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         worker = self._worker(namespace, pod)
         supervisor, addresses = worker.containers.require_supervisor(), worker.record.pod_ips
-        return await streaming.forward(supervisor, addresses, port, is_isolated=worker.sandbox.is_isolated)
+        return await streaming.connect_to_pod(
+            supervisor, addresses, port, is_isolated=worker.sandbox.is_isolated
+        )
 
 
 def _run_id(worker: PodWorker, container: str) -> str:

@@ -142,7 +142,7 @@ async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int,
             return
 
 
-async def forward(
+async def connect_to_pod(
     supervisor: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
 ) -> Streams:
     """Connect to a port on the loopback or the address of the pod. Raises OSError.

@@ -89,7 +89,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
             pods={other: theirs for other, theirs in self.pods.items() if other != key},
         )
 
-    def free_gpus(self, count: int) -> tuple[int, ...] | None:
+    def choose_gpus(self, count: int) -> tuple[int, ...] | None:
         owned = gpus.of_node(self.node, self.allocatable.get(gpus.RESOURCE, 0))
         return gpus.choose(count, owned, (gpu for requests in self.pods.values() for gpu in requests.gpus))
 
@@ -152,13 +152,13 @@ def _requests(holder: Mapping[str, Any], nonzero: Mapping[str, str]) -> Amounts:
     return _amounts({**nonzero, **((holder.get("resources") or {}).get("requests") or {})})
 
 
-def _amounts(written: Mapping[str, str]) -> Amounts:
-    return {name: _amount(amount, name == "cpu") for name, amount in written.items()}
+def _amounts(quantities_by_name: Mapping[str, str]) -> Amounts:
+    return {name: _amount(quantity, name == "cpu") for name, quantity in quantities_by_name.items()}
 
 
 @functools.lru_cache(maxsize=4096)
-def _amount(written: str, in_thousandths: bool) -> int:
-    amount = quantities.parse(written)
+def _amount(quantity: str, in_thousandths: bool) -> int:
+    amount = quantities.parse(quantity)
     return int((amount.scaleb(3) if in_thousandths else amount).to_integral_value(ROUND_CEILING))
 
 

@@ -159,8 +159,8 @@ class Scheduler(ControlLoop):
 
     def _gpus_for(self, pending: _PendingPod, node: str) -> dict[str, str]:
         count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
-        free = self._cache.node_info(node).free_gpus(count) if count else None
-        return {gpus.ANNOTATION: gpus.format_gpus(free)} if free else {}
+        chosen = self._cache.node_info(node).choose_gpus(count) if count else None
+        return {gpus.ANNOTATION: gpus.format_gpus(chosen)} if chosen else {}
 
     def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
         def report_if_same(pod: Json) -> Json:

@@ -22,7 +22,7 @@ from windlass.model.job import Duration, Job, Role
 from windlass.render import cluster_spec, helper_pods
 from windlass.render.code import Code
 from windlass.render.framework import builder
-from windlass.render.manifest_parts import Part, Piece
+from windlass.render.manifest_parts import Part, RenderedObject
 from windlass.render.plain import commands
 from windlass.render.plain import roles as plain_roles
 from windlass.render.plain import scripts as plain_scripts
@@ -58,7 +58,7 @@ def plain(
     *,
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
-) -> tuple[Piece, ...]:
+) -> tuple[RenderedObject, ...]:
     """Render a job without `unsupported.errors`.
 
     `folders` are the folders of `loadData`, by the paths in the job file. `prefix` is the prefix of the task names
@@ -70,11 +70,13 @@ def plain(
     wrapped = {role.name: _wrapped(role, variables) for role in roles}
     init_containers = _file_check(job, folders or {}, share)
     return (
-        Piece(Part.CLUSTER, _cluster(job, all_roles, variables, wrapped)),
-        Piece(Part.SERVICES, _service(job, names.service_name(job.name), {names.JOB_LABEL: job.name})),
-        *(Piece(Part.SERVICES, service) for role in roles for service in _services(job, role)),
+        RenderedObject(Part.CLUSTER, _cluster(job, all_roles, variables, wrapped)),
+        RenderedObject(
+            Part.SERVICES, _service(job, names.service_name(job.name), {names.JOB_LABEL: job.name})
+        ),
+        *(RenderedObject(Part.SERVICES, service) for role in roles for service in _services(job, role)),
         *(
-            Piece(Part.ROLES, _workload(job, role, wrapped[role.name].container, init_containers))
+            RenderedObject(Part.ROLES, _workload(job, role, wrapped[role.name].container, init_containers))
             for role in roles
         ),
     )

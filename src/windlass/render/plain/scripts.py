@@ -21,7 +21,7 @@ POD_VARIABLE = "WINDLASS_POD_NAME"
 """Variable with the name of a StatefulSet's pod. The embedded cluster uses WINDLASS_POD for another purpose."""
 
 _INDEX = "windlass_index"
-_PROBES = (0, 1, 2)
+_SAMPLE_INDEXES = (0, 1, 2)
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -47,10 +47,10 @@ def script(
     extra_lines: Iterable[str] = (),
 ) -> str:
     """Return the script. `excluded`: variables that the role sets. `extra_lines` may refer to the variables."""
-    probed = [variables(role, index) for index in _PROBES]
+    sampled = [variables(role, index) for index in _SAMPLE_INDEXES]
     exports = [
-        f"export {name}={_value([values[name] for values in probed], index_source)}"
-        for name in probed[0]
+        f"export {name}={_value([values[name] for values in sampled], index_source)}"
+        for name in sampled[0]
         if name not in excluded
     ]
     return "\n".join((f'{_INDEX}="{index_source}"', *exports, *extra_lines, f"unset {_INDEX}", ""))
@@ -65,7 +65,7 @@ def _value(found: Sequence[str], index_source: IndexSource) -> str:
     number = _NUMBER.match(first, start)
     before, after = first[:start], first[number.end() if number else start :]
     offset = int(number[0]) if number else 0
-    if [f"{before}{offset + index}{after}" for index in _PROBES] == list(found):
+    if [f"{before}{offset + index}{after}" for index in _SAMPLE_INDEXES] == list(found):
         return f'{_quoted(before)}"$(({offset} + {_INDEX}))"{_quoted(after)}'
     if second != third:
         raise ValueError(f"cannot write a shell expression for {first!r}, {second!r}, {third!r}")
@@ -74,13 +74,13 @@ def _value(found: Sequence[str], index_source: IndexSource) -> str:
 
 def _first_difference(one: str, other: str) -> int:
     """Return the position of the first difference, or of the number that contains it."""
-    same = next(
+    position = next(
         (at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
         min(len(one), len(other)),
     )
-    while same > 0 and one[same - 1].isdigit():
-        same -= 1
-    return same
+    while position > 0 and one[position - 1].isdigit():
+        position -= 1
+    return position
 
 
 def _quoted(text: str) -> str:

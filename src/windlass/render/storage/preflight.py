@@ -53,21 +53,21 @@ def pod(job: Job, share: Share | None = None, namespace: str = "") -> Json:
 def container(job: Job, share: Share | None = None, *, seconds: int = 0) -> Json:
     """Return a container for a pod with the job's volumes. It waits up to `seconds` for missing paths."""
     return {
-        **helper_pods.container(job, CONTAINER, script(job, share, seconds=seconds)),
+        **helper_pods.container(job, CONTAINER, command(job, share, seconds=seconds)),
         "env": [{"name": _NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "volumeMounts": helper_pods.mounts(job, share),
     }
 
 
-def script(job: Job, share: Share | None = None, *, seconds: int = 0) -> list[str]:
+def command(job: Job, share: Share | None = None, *, seconds: int = 0) -> list[str]:
     """Return the command of the container."""
     arguments = (text for path, message in _required_paths(job, share) for text in (path, message))
     return helper_pods.script(_SCRIPT, (str(seconds), *arguments))
 
 
-def place_of(volume: Volume, name: str, share: Share | None = None, below: str = "") -> str:
+def place_of(volume: Volume, name: str, share: Share | None = None, relative_path: str = "") -> str:
     """Return a description of where a file of a volume is: the path and the server."""
-    inside = "/".join(part for part in (volume.sub_path.strip("/"), below.strip("/")) if part)
+    inside = "/".join(part for part in (volume.sub_path.strip("/"), relative_path.strip("/")) if part)
     if volume.nfs is not None:
         return f"{_path(volume.nfs.path, inside)} on the NFS server {volume.nfs.server}"
     if volume.share:
@@ -94,8 +94,11 @@ def _required_paths(job: Job, share: Share | None) -> Iterator[tuple[str, str]]:
         if found is None:
             yield path, f"{path} does not exist"
             continue
-        name, below = found
-        yield path, f"{path} does not exist: expected {place_of(job.volumes[name], name, share, below)}"
+        name, relative_path = found
+        yield (
+            path,
+            f"{path} does not exist: expected {place_of(job.volumes[name], name, share, relative_path)}",
+        )
 
 
 def _is_remote(volume: Volume) -> bool:

@@ -266,17 +266,17 @@ def machine() -> Iterator[Machine]:
     (outside,) = netns_exec.run_in_namespace(None, lambda: [os.open("/proc/self/ns/net", os.O_RDONLY)])
 
     def of_machine() -> list[int]:
-        with links.connection() as route:
-            links.set_up(route, "lo")
-            links.create_veth_pair(route, "cable", "cable", outside)
-            links.add_address(route, "cable", "192.0.2.2", 24)
-            links.add_default_route(route, "192.0.2.1")
+        with links.connection() as netlink_connection:
+            links.bring_up(netlink_connection, "lo")
+            links.create_veth_pair(netlink_connection, "cable", "cable", outside)
+            links.add_address(netlink_connection, "cable", "192.0.2.2", 24)
+            links.add_default_route(netlink_connection, "192.0.2.1")
         return [os.open("/proc/self/ns/net", os.O_RDONLY)]
 
     def of_outside() -> list[int]:
-        with links.connection() as route:
-            links.set_up(route, "cable")
-            links.add_address(route, "cable", "192.0.2.1", 24)
+        with links.connection() as netlink_connection:
+            links.bring_up(netlink_connection, "cable")
+            links.add_address(netlink_connection, "cable", "192.0.2.1", 24)
         return []
 
     try:

@@ -19,7 +19,7 @@ def is_established(definition: Object) -> bool:
     return _has_condition(definition, "Established", "True")
 
 
-def has_rejected_names(definition: Object) -> bool:
+def is_rejected(definition: Object) -> bool:
     return _has_condition(definition, "Established", "False")
 
 
@@ -58,19 +58,19 @@ def _names(names: Object, fields: Iterable[str]) -> Iterator[str]:
         yield from [value] if isinstance(value, str) else value
 
 
-def _has_condition(definition: Object, kind: str, status: str) -> bool:
+def _has_condition(definition: Object, condition_type: str, status: str) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == kind and one.get("status") == status for one in conditions)
+    return any(one.get("type") == condition_type and one.get("status") == status for one in conditions)
 
 
 def _set_condition(
-    status: Object, kind: str, value: str, reason: str, message: str, cluster: ClusterView
+    status: Object, condition_type: str, value: str, reason: str, message: str, cluster: ClusterView
 ) -> None:
-    former = next((one for one in status["conditions"] if one["type"] == kind), None)
+    former = next((one for one in status["conditions"] if one["type"] == condition_type), None)
     since = former["lastTransitionTime"] if former and former["status"] == value else cluster.now()
-    others = [one for one in status["conditions"] if one["type"] != kind]
+    others = [one for one in status["conditions"] if one["type"] != condition_type]
     condition = {
-        "type": kind,
+        "type": condition_type,
         "status": value,
         "lastTransitionTime": since,
         "reason": reason,

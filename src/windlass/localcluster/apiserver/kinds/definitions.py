@@ -131,7 +131,7 @@ def _compile_errors(definition: Object) -> Iterable[FieldError]:
 
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
     """Return a kind for each version of a valid definition; none until its names are accepted."""
-    if definitions_names.has_rejected_names(definition):
+    if definitions_names.is_rejected(definition):
         return ()
     return tuple(_kind(definition, version) for version in definition["spec"]["versions"])
 

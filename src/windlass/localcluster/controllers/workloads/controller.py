@@ -48,7 +48,7 @@ DECIDE_BY_RESOURCE: dict[str, Decide] = {
 }
 """The function that decides what to do with a workload, for each resource that controls pods."""
 
-KINDS = (*DECIDE_BY_RESOURCE, deployments.RESOURCE)
+RESOURCES = (*DECIDE_BY_RESOURCE, deployments.RESOURCE)
 
 
 class WorkloadController(QueueController):
@@ -77,7 +77,7 @@ class WorkloadController(QueueController):
     # Change events
 
     def _enqueue_all(self) -> None:
-        for resource in KINDS:
+        for resource in RESOURCES:
             for body in self._store.all(resource):
                 meta = bodies.decode_stored(body)["metadata"]
                 self._enqueue((resource, object_key(meta["namespace"], meta["name"])))
@@ -87,7 +87,7 @@ class WorkloadController(QueueController):
                 self._enqueue((_PODS, key))
 
     def _on_change(self, change: Change) -> None:
-        if change.resource != _PODS and change.resource not in KINDS:
+        if change.resource != _PODS and change.resource not in RESOURCES:
             return
         for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
             self._enqueue(owner)
@@ -133,7 +133,7 @@ class WorkloadController(QueueController):
             return
         for reference in decode_owners(body).metadata.owner_references:
             kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
-            if reference.controller and kind is not None and kind.resource in KINDS:
+            if reference.controller and kind is not None and kind.resource in RESOURCES:
                 yield kind.resource, object_key(key.partition("/")[0], reference.name)
 
     def _has_workloads(self) -> bool:

@@ -20,7 +20,7 @@ from windlass.localcluster.sandbox.network import egress, links, netns_exec
 BRIDGE = "windlass0"
 _POD_LINK = "eth0"
 _ANCHOR = "anchor"
-_ANCHORED = "anchored"
+_ANCHOR_PEER = "anchored"
 _TIMEOUT_SECONDS = 2.0
 
 
@@ -36,7 +36,7 @@ class Shared(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Hub(msgspec.Struct, frozen=True):
+class PodNetwork(msgspec.Struct, frozen=True):
     namespace: int
     gateway: str
     prefix_length: int
@@ -58,8 +58,8 @@ class Hub(msgspec.Struct, frozen=True):
         (descriptor,) = netns_exec.run_in_namespace(self.namespace, listen)
         return socket.socket(fileno=descriptor)
 
-    def with_new_uplink(self) -> "Hub":
-        """Return the hub with a new uplink, after the old one has ended."""
+    def with_new_uplink(self) -> "PodNetwork":
+        """Return the network with a new uplink, after the old one has ended."""
         if self.uplink:
             self.uplink.helper.end()
         try:
@@ -73,7 +73,7 @@ class Hub(msgspec.Struct, frozen=True):
         os.close(self.namespace)
 
 
-def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> Hub | Shared:
+def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> PodNetwork | Shared:
     """Create the pod network, or return why pods share the host network.
 
     The spawner must already be in its user namespace. `namespace` is the hub of an earlier spawner: its pods stay
@@ -85,56 +85,60 @@ def open_network(subnet: str, mode: Mode, namespace: int | None = None) -> Hub |
     gateway = str(network.network_address + 1)
     may_be_shared = namespace is None and mode is Mode.AUTO
     try:
-        (hub,) = netns_exec.run_in_namespace(namespace, lambda: _set_up(gateway, network.prefixlen))
+        (hub_namespace,) = netns_exec.run_in_namespace(namespace, lambda: _set_up(gateway, network.prefixlen))
     except OSError as error:
         if may_be_shared:
             return Shared(f"pods share the host network: {error.strerror}")
         raise
     try:
-        uplink = egress.open_uplink(hub)
+        uplink = egress.open_uplink(hub_namespace)
     except egress.NoUplinkError as error:
         if may_be_shared:
-            os.close(hub)
-            remedy = f": {error}" if shutil.which("pasta") else " (install `passt` to isolate them)"
-            return Shared(f"pods share the host network{remedy}")
+            os.close(hub_namespace)
+            details = f": {error}" if shutil.which("pasta") else " (install `passt` to isolate them)"
+            return Shared(f"pods share the host network{details}")
         reason = f"pods cannot reach other networks: {error}. Install `passt` or `slirp4netns`."
-        return Hub(hub, gateway, network.prefixlen, reason, None)
-    return Hub(hub, gateway, network.prefixlen, "", uplink)
+        return PodNetwork(hub_namespace, gateway, network.prefixlen, reason, None)
+    return PodNetwork(hub_namespace, gateway, network.prefixlen, "", uplink)
 
 
-def join(hub: int, link: messages.Link) -> None:
+def join(hub_namespace: int, link: messages.Link) -> None:
     """Move the calling process into a new network namespace that is linked to the hub."""
-    kernel.set_namespace(hub, kernel.CLONE_NEWNET)
+    kernel.set_namespace(hub_namespace, kernel.CLONE_NEWNET)
     bridge = socket.if_nametoindex(BRIDGE)
     # Name and hardware address depend on the IP address: so a leftover link is replaced, and cached ARP entries of
     # peers stay valid.
     name = f"pod{socket.inet_aton(link.address).hex()}"
-    with links.connection() as from_hub:
+    with links.connection() as hub_connection:
         kernel.unshare(kernel.CLONE_NEWNET)
         own = _own_namespace()
         try:
-            links.create_veth_pair(from_hub, name, _POD_LINK, own, _hardware_address(link.address), bridge)
+            links.create_veth_pair(
+                hub_connection, name, _POD_LINK, own, _hardware_address(link.address), bridge
+            )
         finally:
             os.close(own)
-        with links.connection() as route:
-            links.set_up(route, "lo")
-            links.set_up(route, _POD_LINK)
-            links.add_address(route, _POD_LINK, link.address, link.prefix_length)
-            links.add_default_route(route, link.gateway)
-        links.wait_for_port(from_hub, BRIDGE, name, time.monotonic() + _TIMEOUT_SECONDS)
+        with links.connection() as pod_connection:
+            links.bring_up(pod_connection, "lo")
+            links.bring_up(pod_connection, _POD_LINK)
+            links.add_address(pod_connection, _POD_LINK, link.address, link.prefix_length)
+            links.add_default_route(pod_connection, link.gateway)
+        links.wait_for_bridge_port(hub_connection, BRIDGE, name, time.monotonic() + _TIMEOUT_SECONDS)
 
 
 def _set_up(gateway: str, prefix_length: int) -> list[int]:
     own = _own_namespace()
-    with links.connection() as route:
-        links.set_up(route, "lo")
+    with links.connection() as netlink_connection:
+        links.bring_up(netlink_connection, "lo")
         if BRIDGE not in {name for _, name in socket.if_nameindex()}:
-            links.create_bridge(route, BRIDGE, _hardware_address(gateway))
+            links.create_bridge(netlink_connection, BRIDGE, _hardware_address(gateway))
             # A bridge without active ports goes down, and needs up to a second to come back: this port stays up.
-            links.create_veth_pair(route, _ANCHOR, _ANCHORED, own, bridge=socket.if_nametoindex(BRIDGE))
-            links.set_up(route, _ANCHORED)
-        links.add_address(route, BRIDGE, gateway, prefix_length)
-        links.forward(route, BRIDGE)
+            links.create_veth_pair(
+                netlink_connection, _ANCHOR, _ANCHOR_PEER, own, bridge=socket.if_nametoindex(BRIDGE)
+            )
+            links.bring_up(netlink_connection, _ANCHOR_PEER)
+        links.add_address(netlink_connection, BRIDGE, gateway, prefix_length)
+        links.enable_forwarding(netlink_connection, BRIDGE)
     return [own]
 
 

@@ -139,11 +139,11 @@ def _try_connection(target: tuple[str, int]) -> None:
 
 
 def _configure(address: str, prefix_length: int, gateway: str) -> None:
-    with links.connection() as route, masquerade.connection() as filters:
-        links.set_up(route, LINK)
-        links.add_address(route, LINK, address, prefix_length)
-        links.add_default_route(route, gateway)
-        links.forward(route, LINK)
+    with links.connection() as netlink_connection, masquerade.connection() as filters:
+        links.bring_up(netlink_connection, LINK)
+        links.add_address(netlink_connection, LINK, address, prefix_length)
+        links.add_default_route(netlink_connection, gateway)
+        links.enable_forwarding(netlink_connection, LINK)
         match = masquerade.leaving_by(LINK)
         masquerade.masquerade(filters, "windlass", match, ends_with_connection=False)
 
@@ -172,10 +172,10 @@ def _hold_nat(hub: int, name: str, near: str, far: str) -> netlink.Connection:
     if chain:
         raise OSError(0, f"the firewall drops forwarded packets (chain {chain})")
     masquerade.masquerade(filters, name, masquerade.coming_from(far), ends_with_connection=True)
-    with links.connection() as route:
-        links.create_veth_pair(route, name, LINK, hub)
-        links.add_address(route, name, near, 30)
-        links.forward(route, name)
+    with links.connection() as netlink_connection:
+        links.create_veth_pair(netlink_connection, name, LINK, hub)
+        links.add_address(netlink_connection, name, near, 30)
+        links.enable_forwarding(netlink_connection, name)
     return filters
 
 
@@ -226,8 +226,8 @@ def _nameservers(resolv_conf: Path) -> tuple[str, ...]:
 
 def _delete_link() -> None:
     """Delete the interface of an earlier or failed uplink."""
-    with links.connection() as route:
-        links.delete(route, LINK)
+    with links.connection() as netlink_connection:
+        links.delete(netlink_connection, LINK)
 
 
 def _require_program(program: str) -> str:

@@ -34,7 +34,7 @@ class Isolation(msgspec.Struct, frozen=True):
     has_namespaces: bool
     cgroups: Cgroups | None = None
     # Descriptor of the pod network's namespace; None if pods share the host network.
-    hub: int | None = None
+    hub_namespace: int | None = None
 
 
 class ContainerRun:

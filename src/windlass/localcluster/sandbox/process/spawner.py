@@ -22,7 +22,7 @@ from windlass.localcluster.sandbox.capability_probe import Capabilities
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import FromSpawner, PodPlan, ToSpawner
 from windlass.localcluster.sandbox.network import bridge
-from windlass.localcluster.sandbox.network.bridge import Hub
+from windlass.localcluster.sandbox.network.bridge import PodNetwork
 from windlass.localcluster.sandbox.process import cgroups, processes
 from windlass.localcluster.sandbox.process.container_runs import Isolation
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET, Supervisor
@@ -30,7 +30,7 @@ from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET, Su
 SUBNET = "10.86.0.0/16"
 """The pod network. It is visible only in its namespace, so that all clusters of a machine can use the same."""
 
-_SECONDS_TO_CLEAR = 20.0
+_CGROUP_REMOVAL_TIMEOUT_SECONDS = 20.0
 _SECONDS_BETWEEN_UPLINKS = 5.0
 
 NO_CALL = 0
@@ -42,13 +42,17 @@ AUTOMATIC = "auto"
 
 class Spawner:
     def __init__(
-        self, control: Channel[ToSpawner], isolation: Isolation, hub: Hub | None, lifeline: int | None
+        self,
+        control: Channel[ToSpawner],
+        isolation: Isolation,
+        pod_network: PodNetwork | None,
+        lifeline: int | None,
     ) -> None:
         self._control = control
         self._isolation = isolation
-        self._hub = hub
+        self._pod_network = pod_network
         self._lifeline = lifeline
-        self._opened_at = time.monotonic() - _SECONDS_BETWEEN_UPLINKS
+        self._uplink_opened_at = time.monotonic() - _SECONDS_BETWEEN_UPLINKS
 
     def run(self) -> None:
         """Serve requests until the daemon has ended."""
@@ -67,28 +71,28 @@ class Spawner:
 
     def _wait_for_message(self) -> None:
         """Wait for a request. If the uplink of the pod network ends, open a new one unless it was just opened."""
-        while self._hub is not None and self._hub.uplink is not None:
-            lifeline = self._hub.uplink.helper.lifeline
+        while self._pod_network is not None and self._pod_network.uplink is not None:
+            lifeline = self._pod_network.uplink.helper.lifeline
             ready, _, _ = select.select([self._control.fileno(), lifeline], [], [])
             if lifeline not in ready:
                 return
             print("the uplink of the pod network has ended", file=sys.stderr, flush=True)
-            if time.monotonic() - self._opened_at < _SECONDS_BETWEEN_UPLINKS:
-                self._hub = msgspec.structs.replace(self._hub, uplink=None)
+            if time.monotonic() - self._uplink_opened_at < _SECONDS_BETWEEN_UPLINKS:
+                self._pod_network = msgspec.structs.replace(self._pod_network, uplink=None)
                 return
-            self._opened_at = time.monotonic()
-            self._hub = self._hub.with_new_uplink()
+            self._uplink_opened_at = time.monotonic()
+            self._pod_network = self._pod_network.with_new_uplink()
 
     def _answer(self, message: FromSpawner, *descriptors: int) -> None:
         with contextlib.suppress(OSError):
             self._control.send(message, *descriptors)
 
     def _listen(self, call: int, port: int) -> None:
-        if self._hub is None:
+        if self._pod_network is None:
             self._answer(messages.Rejected(call, "pods share the host network"))
             return
         try:
-            with self._hub.listen(port) as listener:
+            with self._pod_network.listen(port) as listener:
                 self._answer(messages.Opened(call), listener.fileno())
         except OSError as error:
             self._answer(messages.Rejected(call, str(error)))
@@ -115,7 +119,7 @@ class Spawner:
     def _run_supervisor(self, pod: PodPlan, listener: socket.socket) -> None:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        needed = {listener.fileno(), self._lifeline, self._isolation.hub}
+        needed = {listener.fileno(), self._lifeline, self._isolation.hub_namespace}
         child_process.close_all_except({descriptor for descriptor in needed if descriptor is not None})
         Supervisor(pod, listener, self._isolation, self._lifeline).run()
 
@@ -140,7 +144,7 @@ def _listening_in(folder: Path) -> socket.socket:
 
 def _isolate(
     cluster: str, level: str, mode: bridge.Mode, user_namespace: int | None, hub_namespace: int | None
-) -> tuple[Isolation, Hub | None, messages.Ready]:
+) -> tuple[Isolation, PodNetwork | None, messages.Ready]:
     """Set up the isolation that this machine allows. This process may enter another user namespace.
 
     `user_namespace` and `hub_namespace` are those of the pods of an earlier spawner, if there are any.
@@ -151,23 +155,27 @@ def _isolate(
     groups = cgroups.find(cluster)
     if capabilities.needs_user_namespace:
         _enter_user_namespace(user_namespace)
-    hub = None
+    pod_network = None
     if has_namespaces:
         opened = bridge.open_network(SUBNET, mode, hub_namespace)
-        hub = opened if isinstance(opened, Hub) else None
+        pod_network = opened if isinstance(opened, PodNetwork) else None
         if opened.reason and mode is not bridge.Mode.SHARED:
             notes.append(opened.reason)
     elif mode is bridge.Mode.ISOLATED:
         raise OSError(f"cannot isolate the network of pods: {'; '.join(notes) or 'the level is plain'}")
-    isolation = Isolation(has_namespaces=has_namespaces, cgroups=groups, hub=hub.namespace if hub else None)
+    isolation = Isolation(
+        has_namespaces=has_namespaces,
+        cgroups=groups,
+        hub_namespace=pod_network.namespace if pod_network else None,
+    )
     ready = messages.Ready(
         has_namespaces=has_namespaces,
-        gateway=hub.gateway if hub else "",
-        prefix_length=hub.prefix_length if hub else 0,
-        nameservers=hub.nameservers if hub else (),
+        gateway=pod_network.gateway if pod_network else "",
+        prefix_length=pod_network.prefix_length if pod_network else 0,
+        nameservers=pod_network.nameservers if pod_network else (),
         notes=tuple(notes),
     )
-    return isolation, hub, ready
+    return isolation, pod_network, ready
 
 
 def _enter_user_namespace(existing: int | None) -> None:
@@ -200,18 +208,18 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     control: Channel[ToSpawner] = Channel(socket.socket(fileno=arguments.control), ToSpawner)
     try:
-        isolation, hub, ready = _isolate(
+        isolation, pod_network, ready = _isolate(
             arguments.cluster,
             arguments.level,
             bridge.Mode(arguments.network),
             arguments.user_namespace,
             arguments.hub,
         )
-        if hub is None:
+        if pod_network is None:
             control.send(ready)
         else:
             user_namespace = os.open("/proc/self/ns/user", os.O_RDONLY)
-            control.send(ready, user_namespace, hub.namespace)
+            control.send(ready, user_namespace, pod_network.namespace)
             os.close(user_namespace)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -220,10 +228,10 @@ def main() -> int:
     # Supervisors are not waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):
-        Spawner(control, isolation, hub, arguments.lifeline).run()
+        Spawner(control, isolation, pod_network, arguments.lifeline).run()
     if arguments.lifeline is not None and isolation.cgroups is not None:
         # Killed supervisors leave cgroups behind.
-        isolation.cgroups.remove_empty(_SECONDS_TO_CLEAR)
+        isolation.cgroups.remove_empty(_CGROUP_REMOVAL_TIMEOUT_SECONDS)
     return 0
 
 

@@ -75,8 +75,8 @@ class Supervisor:
             (Path(self._pod.folder) / SOCKET).unlink()
 
     def _set_up(self) -> None:
-        if self._pod.link is not None and self._isolation.hub is not None:
-            bridge.join(self._isolation.hub, self._pod.link)
+        if self._pod.link is not None and self._isolation.hub_namespace is not None:
+            bridge.join(self._isolation.hub_namespace, self._pod.link)
         if self._isolation.has_namespaces:
             kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC)
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
@@ -196,11 +196,11 @@ class Supervisor:
             self._send(messages.Rejected(request.call, getattr(error, "strerror", None) or str(error)))
 
     def _share_namespaces(self, call: int) -> None:
-        if self._isolation.hub is None:
+        if self._isolation.hub_namespace is None:
             self._send(messages.Rejected(call, "pods share the host network"))
             return
         own = os.open("/proc/self/ns/user", os.O_RDONLY)
-        self._send(messages.Opened(call), own, self._isolation.hub)
+        self._send(messages.Opened(call), own, self._isolation.hub_namespace)
         os.close(own)
 
     def _send(self, message: FromSupervisor, *descriptors: int) -> None:
