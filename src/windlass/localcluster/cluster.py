@@ -46,7 +46,7 @@ from windlass.model.base import Json
 _LOCK = "lock"
 _SOCKET = "api.socket"
 _MAX_SOCKET_PATH = 100
-# One descriptor per pod and one per request: more than the default limit of a shell.
+# Each pod and each request needs a file descriptor. The usual default limit (1024) is too low.
 _OPEN_FILES = 65536
 PODS = "pods"
 """The folder of the data directory with one subfolder per pod UID."""
@@ -113,7 +113,7 @@ class LocalCluster:
             )
         spawner = SpawnerClient(self._spawner_options(), self.data / PODS)
         self._open.push_async_callback(spawner.stop)
-        # Only later steps need it.
+        # Do not wait for the spawner yet: only later steps need it.
         await spawner.begin()
         server = ApiServer(self.data)
         self._open.push_async_callback(server.stop)
@@ -127,7 +127,7 @@ class LocalCluster:
         self._kubelet = await self._new_kubelet(server, spawner, ready)
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
-        # By now the kubelet has adopted earlier pods. Until then requests for logs get 503 and are retried.
+        # The kubelet has adopted the earlier pods. Before this call, requests for logs fail with 503; clients retry.
         server.run_pods_with(self._kubelet)
         server.measure_pods_with(UsageCollector(self._kubelet.runs))
         self._open.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
@@ -170,7 +170,7 @@ class LocalCluster:
     def _spawner_options(self) -> SpawnerOptions:
         lifeline = None
         if self._options.is_ephemeral:
-            # Only this process has the write end: the pipe is closed when it ends in any way.
+            # Only this process has the write end, so the pipe is closed whenever this process ends, even if killed.
             lifeline, held = os.pipe()
             self._open.callback(os.close, held)
             self._open.callback(os.close, lifeline)
@@ -245,7 +245,7 @@ async def _api_server_address(
 
 
 def remove_traces(data: Path) -> None:
-    """Remove what a killed ephemeral cluster left outside of its data directory: its cgroups."""
+    """Remove the cgroups of a killed ephemeral cluster. Everything else is in its data directory."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
         groups.remove_all_except(set())
@@ -297,6 +297,6 @@ def _read_text(path: Path) -> str:
 
 async def _cancel(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    # Its error was reported to whoever awaited it.
+    # Errors of the task have been reported to its other waiters.
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

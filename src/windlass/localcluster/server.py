@@ -163,14 +163,14 @@ class ApiServer:
         return None if is_known else api_errors.unauthorized()
 
     def _schedule_commit(self, commit: Callable[[], None]) -> None:
-        """Commit at the end of this turn of the event loop, together with its other writes."""
+        """Commit in the next iteration of the event loop, together with the other writes of this one."""
         try:
             asyncio.get_running_loop().call_soon(commit)
         except RuntimeError:
             commit()
 
     async def _wait_for_commit(self) -> None:
-        """Wait until all writes are committed, including those of others that a response may contain."""
+        """Wait until all writes are committed, including those of other requests that a response may contain."""
         if self.store.is_committed:
             return
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -197,7 +197,7 @@ class ApiServer:
             await self._wait_for_commit()
             return response
         except api_errors.ApiError as error:
-            # An error may depend on uncommitted writes of others.
+            # An error may depend on uncommitted writes of other requests.
             return await self._error_after_commit(error, request)
         except RecursionError:
             return error_response(api_errors.bad_request("the request is nested too deeply"), request)

@@ -5,11 +5,11 @@ resourceVersion. A bounded history keeps the last changes, each with the object 
 from the history, and a list that began at some version is continued as of that version.
 
 A write is part of a transaction in a write-ahead log: once committed, it survives a kill of this process. (A power
-failure may lose the last moments, because the log is synced at checkpoints.) With `schedule`, the store commits all
-writes of one turn of the event loop together. A server calls `on_commit` before it responds, and listeners are called
-after the commit. The store belongs to one process and one thread; a second one is rejected.
+failure may lose the latest writes, because the log is synced at checkpoints.) With `schedule`, the store commits all
+writes of one iteration of the event loop together. A server calls `on_commit` before it responds, and listeners are called
+after the commit. The store belongs to one process and one thread; a second process is rejected.
 
-The store knows two fields of an object: metadata.resourceVersion, which it writes, and metadata.ownerReferences, by
+The store uses two fields of an object: metadata.resourceVersion, which it writes, and metadata.ownerReferences, by
 which dependents are found. A key is `namespace/name`, or `name` for cluster-scoped objects (the column `place`).
 """
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 # The version of the tables below. A file with a higher one was written by a newer release and is rejected.
 DATA_VERSION = 1
-# Limits of the history, and so of how far a watch may fall behind.
+# Limits of the history. A watch that is further behind cannot resume.
 HISTORY_LENGTH = 20_000
 HISTORY_BYTES = 64 * 1024 * 1024
 
@@ -169,7 +169,7 @@ class Store:
         changed = self._sql.execute(
             _STATE_AT_VERSION, {"version": version, "resource": resource, "start": start, "end": end}
         )
-        # An object created later has no state as of that version; one deleted since has it in the history only.
+        # An object created later did not exist at that version; a deleted object is only in the history.
         found.update((key, before) for key, before in changed if before is not None)
         return store_types.page_of(sorted(found.items()), limit, version)
 
@@ -245,7 +245,7 @@ class Store:
         return not self._uncommitted
 
     def on_commit(self, callback: Callable[[StoreError | None], None]) -> None:
-        """Call back once everything written until now is committed (None) or rolled back (the error)."""
+        """Call `callback` with None once all writes so far are committed, or with the error if they are rolled back."""
         self._commit_callbacks.append(callback)
 
     def commit(self) -> None:
@@ -278,13 +278,13 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Store all of a write or nothing. Commit now, or together with the other writes of this turn."""
+        """Make a write atomic. Commit it now, or with the other writes of this iteration of the event loop."""
         try:
             if not self._sql.in_transaction:
                 self._sql.execute("BEGIN IMMEDIATE")
             yield
         except StoreError:
-            # Requests are rejected before anything is written, so other writes of this turn stay.
+            # Requests are rejected before anything is written, so other uncommitted writes stay.
             if not self._uncommitted:
                 self._sql.execute("ROLLBACK")
             raise
@@ -385,7 +385,7 @@ class Store:
 
 
 def _call(listener: Callable[[Change], None], change: Change) -> None:
-    """Log an error of a listener: the change is stored, so the other listeners must still be called."""
+    """Call a listener and log its error: the other listeners must still be called."""
     try:
         listener(change)
     except Exception:

@@ -1,6 +1,6 @@
 """The API `metrics.k8s.io` (metrics-server): CPU and memory usage of pods and nodes, measured on request.
 
-The usage of a node is the sum of its pods', since several nodes may share one machine.
+The usage of a node is the sum of the usage of its pods, since several nodes may share one machine.
 """
 
 from datetime import datetime

@@ -19,7 +19,7 @@ from windlass.localcluster.apiserver.strategy import Object
 
 _MAGIC = b"k8s\0"
 _MAX_DEPTH = 100
-# Pointers in Go, where an empty value differs from an unset one.
+# Fields that are pointers in Go: an empty value differs from an unset one.
 _POINTER_FIELDS = frozenset(
     (
         *("activeDeadlineSeconds", "allowPrivilegeEscalation", "automountServiceAccountToken"),
@@ -87,7 +87,7 @@ def _message(data: bytes, name: str, depth: int) -> Object:
     found: Object = {}
     for number, value in _entries(data):
         if str(number) not in fields:
-            # A field of a newer release: ignored in a status or when empty, rejected in a spec.
+            # A field of a newer Kubernetes release. It is ignored in a status or when empty, and rejected otherwise.
             if value and not name.endswith("Status"):
                 raise _MalformedError(f"unknown field {number} in {name}. Send JSON instead.")
             continue
@@ -107,7 +107,7 @@ def _put(found: Object, name: str, field: str, field_type: str, value: Any) -> N
     ):
         return
     if isinstance(value, dict) and field not in _json_fields(name):
-        # A Go-embedded message: its fields belong to the parent in JSON.
+        # An embedded struct in Go: in JSON, its fields are fields of the parent.
         found.update(value)
     elif field in _json_fields(name) or field_type not in _fields():
         found[field] = value
@@ -135,7 +135,7 @@ def _value(value: int | bytes, field_type: str, depth: int) -> Any:
             return _int_or_string(value)
         case _ if field_type in _fields():
             return _message(value, field_type, depth + 1)
-    # A type that is not needed, e.g. managedFields.
+    # A message that the server does not use, e.g. managedFields.
     return None
 
 

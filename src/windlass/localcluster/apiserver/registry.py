@@ -48,7 +48,7 @@ class Registry:
         self._index()
 
     def _index(self) -> None:
-        # The first of two kinds with one name wins, so that no custom resource replaces a built-in kind.
+        # If two kinds have the same name, the first one is found. A custom resource never replaces a built-in kind.
         kinds = [*self._built_in, *itertools.chain.from_iterable(self._custom.values())][::-1]
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in kinds if kind.is_served}
         self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds if kind.is_served}

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-# The subresources of a namespace. Any other name after that of a namespace is a resource in it.
+# The subresources of a namespace. Any other path segment after the name of a namespace is a resource in the namespace.
 _NAMESPACE_SUBRESOURCES = (["status"], ["finalize"])
 
 
@@ -27,7 +27,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parse(path: str) -> RequestInfo | None:
-    """Parse a raw path. Returns None for a path that is not about an object or a list."""
+    """Parse a raw path. Returns None for a path that does not identify an object or a list."""
     return _parse_cached(path) if len(path) <= _MAX_CACHED_LENGTH else _parse(path)
 
 

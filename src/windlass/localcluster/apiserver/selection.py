@@ -1,4 +1,4 @@
-"""The objects that a list or watch selects. Only the parts that the selectors need are decoded.
+"""The objects that a list or watch selects. Only the parts of an object that the selectors need are decoded.
 
 Label selectors are in `windlass.k8s`. Field selectors have the form `metadata.name=x,status.phase!=Running`, and their
 error messages are those of kube-apiserver.

@@ -1,7 +1,7 @@
-"""The strategy of a kind: the hooks that `lifecycle` calls (`rest.RESTCreateStrategy` and its siblings in Kubernetes).
+"""The strategy of a kind: the hooks that `lifecycle` calls (`rest.RESTCreateStrategy` and the like in Kubernetes).
 
-`Strategy` itself suits a kind without rules of its own. Objects are plain dictionaries that have been type-checked,
-pruned and defaulted before a hook gets them. A hook changes `new` in place and never changes `old`.
+`Strategy` itself is the strategy of kinds without special rules. Objects are plain dictionaries that have been type-checked,
+pruned and defaulted before a hook is called. A hook changes `new` in place and never changes `old`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -71,20 +71,20 @@ class Strategy:
     returns_deleted_object = False
     # The paths of the scale subresource, if the kind has one.
     scale: ScalePaths | None = None
-    # The propagation policy of a delete request that names none.
+    # The propagation policy of a delete request that does not specify one.
     default_propagation = "Background"
 
     def default(self, new: Object) -> None:
-        """Fill in defaults that depend on other fields, on create and on update, before the two hooks below."""
+        """Fill in defaults that depend on other fields, before `prepare_create` or `prepare_update` is called."""
 
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
-        """Fill in what the server decides. A status sent by the client has been removed before."""
+        """Set the fields that the server controls. A status sent by the client has already been removed."""
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
-        """Fill in what the server decides, and carry over immutable fields that a client may leave out."""
+        """Set the fields that the server controls, and copy from `old` the immutable fields that a client may omit."""
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """Fill in what the server decides in an update through /status."""
+        """Set the fields that the server controls in an update through /status."""
 
     def validate(self, new: Object) -> Iterable[FieldError]:
         """Return the errors of a new or updated object, besides those of types and metadata."""
@@ -103,7 +103,7 @@ class Strategy:
         return ()
 
     def grace_seconds(self, old: Object, requested: int | None) -> int:
-        """Return how long a deleted object stays. 0 removes it at once."""
+        """Return the grace period of a deletion in seconds. 0 removes the object at once."""
         return 0
 
     def deletion_forbidden_reason(self, old: Object) -> str:

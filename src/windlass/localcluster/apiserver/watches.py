@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 # The limit of the queue of a slow client.
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
-# The size of a single write to the connection.
+# The approximate maximum size of a single write to the connection.
 _WRITE_BYTES = 256 * 1024
-# How long a client may take to read a write.
+# The time limit of a single write, for clients that do not read.
 WRITE_TIMEOUT_SECONDS = 30.0
 BOOKMARK_INTERVAL_SECONDS = 30.0
-# The timeout of a watch that requests none.
+# The timeout of a watch whose request does not specify one.
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 
 Transform = Callable[[bytes], bytes]
@@ -40,11 +40,11 @@ class Watch(msgspec.Struct, frozen=True):
     kind: Kind
     namespace: str
     selection: Selection
-    # Events after this resourceVersion; None sends all existing objects first.
+    # Only events after this resourceVersion are sent. With None, all existing objects are sent first.
     since: int | None
     with_bookmarks: bool
     timeout_seconds: float
-    # sendInitialEvents: existing objects, then a bookmark that marks their end.
+    # sendInitialEvents: send the existing objects, then a bookmark that marks their end.
     sends_initial_events: bool = False
 
 

@@ -32,7 +32,7 @@ class GarbageCollector(QueueController):
     def __init__(self, lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle.store)
         self._lifecycle = lifecycle
-        # UIDs of owners and namespaces whose dependents or contents have all been deleted once.
+        # UIDs of owners and namespaces whose dependents or contents have already been marked for deletion.
         self._processed: set[str] = set()
         # Namespaces and definitions that wait for the deletion of their last object.
         self._terminating: set[ObjectRef] = set()
@@ -102,7 +102,7 @@ class GarbageCollector(QueueController):
             self._check_owners(kind, obj)
 
     def _finalize(self, kind: Kind, obj: Object) -> None:
-        """Do what a deleted object waits for."""
+        """Do the work that has to precede the removal of a deleted object."""
         finalizers = obj["metadata"].get("finalizers", ())
         if kind.resource == "namespaces":
             self._terminating.add(("namespaces", obj["metadata"]["name"]))
@@ -156,10 +156,10 @@ class GarbageCollector(QueueController):
         self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
 
     def _propagation_for_awaited(self, meta: Object) -> str:
-        """Return the propagation for a dependent that its owner waits for.
+        """Return the propagation policy for a dependent whose owner waits for its deletion.
 
-        It is Foreground, so that its own dependents are deleted first. If one of those waits too, there is a cycle, and
-        one object has to be deleted first.
+        It is Foreground, so that its own dependents are deleted first. If one of these also waits for its dependents,
+        there may be a cycle. Then the policy is that of the object itself, so that the deletion does not block.
         """
         waiting = [_is_waiting(other["metadata"]) for _, other in self._dependents(meta["uid"])]
         return "Foreground" if waiting and not any(waiting) else _propagation_of(meta)
@@ -177,7 +177,7 @@ class GarbageCollector(QueueController):
         return "waits" if _is_waiting(meta) else "exists"
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
-        """Return the reference of an owner, in the namespace of its dependent or cluster-scoped; None if unknown."""
+        """Return the reference of an owner, in the namespace of its dependent or cluster-scoped; None if the kind is unknown."""
         kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None

@@ -1,6 +1,6 @@
 """PersistentVolumeClaims on one machine: a folder below the data directory per claim, from binding to deletion.
 
-A claim of another storage class stays pending. A deleted claim stays while a pod uses it. The folder is deleted with
+A claim with a storage class other than `local` stays pending. A deleted claim stays while a pod uses it. The folder is deleted with
 the claim.
 """
 
@@ -41,7 +41,7 @@ class VolumeController:
             self._reconcile(bodies.decode_stored(body))
 
     def folder_of(self, claim: Object) -> Path:
-        # A UID, because object names can be longer than file names.
+        # The folder is named after the UID, because an object name can be too long for a file name.
         return self._folder / str(claim["metadata"]["uid"])
 
     def _on_change(self, change: Change) -> None:
@@ -129,7 +129,7 @@ class VolumeController:
             _remove_in_background(aside)
 
     def _remove_orphaned_folders(self) -> None:
-        """Delete folders of claims that were deleted when the server was killed."""
+        """Delete the folders of claims that no longer exist, which remain if the server is killed."""
         if not self._folder.is_dir():
             return
         uids = {bodies.decode_stored(body)["metadata"]["uid"] for body in self._store.all(_CLAIMS)}

@@ -17,7 +17,7 @@ ObjectRef = tuple[str, str]
 
 
 class ControlLoop:
-    """Calls `step` whenever the event is set, until no work is left."""
+    """Calls `step` while there is work; otherwise waits for `_wake_event`."""
 
     def __init__(self) -> None:
         self._wake_event = asyncio.Event()
@@ -36,7 +36,7 @@ class ControlLoop:
             self._wake_event.clear()
             while self.has_work:
                 self.step()
-                # Requests come first: yield to the event loop between two steps.
+                # API requests have priority: yield to the event loop between two steps.
                 await asyncio.sleep(0)
 
 
@@ -87,7 +87,7 @@ class QueueController(ControlLoop):
 
 
 def call_later(seconds: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle | None:
-    """Call back after some seconds, or at once if no event loop is running."""
+    """Call `callback` after `seconds`, or at once if no event loop is running."""
     try:
         return asyncio.get_running_loop().call_later(seconds, callback, *args)
     except RuntimeError:

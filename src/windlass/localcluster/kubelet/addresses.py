@@ -15,7 +15,7 @@ from windlass.localcluster.sandbox.messages import Link, Ready
 from windlass.model.base import Json
 
 LOOPBACK = "127.0.0.1"
-# The network address and the gateway of the pods.
+# Number of reserved addresses: the network address and the gateway of the pods.
 _RESERVED = 2
 # Many people and programs expect these to be the network address and the broadcast address.
 _AVOIDED_ENDINGS = (0, 255)
@@ -93,7 +93,7 @@ class AddressAllocator:
         return cls(loopback_network(data) if platform == "linux" else f"{LOOPBACK}/32")
 
     def take(self, namespace: str, name: str, uid: str) -> str:
-        """Return the pod's address: its current one, else that of its name if it is free, else the next free one."""
+        """Return the pod's address: its current one, else the one derived from its name if free, else the next free one."""
         if self._network.num_addresses == 1:
             return str(self._network.network_address)
         if uid in self._of_pod:

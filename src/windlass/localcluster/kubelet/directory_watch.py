@@ -1,7 +1,7 @@
 """Watch directories for changes of their files by other processes.
 
-On Linux this uses inotify (through ctypes). On other systems, without a free inotify instance, or while the directory
-does not exist, waiting tasks are woken five times a second.
+On Linux this uses inotify (through ctypes). On other systems, if no inotify instance is available, or while the
+directory does not exist, waiting tasks are woken five times a second.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _IN_CREATE = 0x100
 _IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x1000000
 _WATCHED = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE | _IN_ONLYDIR
-# The event queue overflowed: any directory may have changed.
+# The watch descriptor in events that report an overflow of the queue: any directory may have changed.
 _ALL_FOLDERS = -1
 # Watch descriptor, mask, cookie, and the length of the name that follows.
 _EVENT = struct.Struct("iIII")
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DirectoryWatcher:
-    """One inotify instance for all waiting tasks, since a user can have only a few. It belongs to one event loop."""
+    """One inotify instance for all waiting tasks, since the number per user is limited. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._watches: set[DirectoryWatch] = set()

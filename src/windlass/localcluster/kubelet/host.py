@@ -1,4 +1,4 @@
-"""PodFacts about this machine that every container depends on, collected once when the cluster starts."""
+"""Properties of this machine on which every container depends, collected once when the cluster starts."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ class Host(msgspec.Struct, frozen=True):
     environment: Mapping[str, str]
     """Environment variables that containers inherit, see `inherited_environment`."""
     gpu_ids: tuple[str, ...] = ()
-    """Device ids as CUDA knows them; the scheduler counts them from 0."""
+    """Device IDs as in CUDA_VISIBLE_DEVICES. The scheduler identifies a GPU by its position here, from 0."""
     pids_limit: int | None = None
     no_mounts_because: str = ""
     """Reason why pods cannot have their own mounts; empty if they can."""

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _PODS = "pods"
 _VOLUME_SOURCES = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
 _NAMED = frozenset({_PODS, "services"})
-# Many pods change together: their files are written once.
+# The delay of a refresh: if many pods change together, their files are written only once.
 _REFRESH_DELAY_SECONDS = 0.02
 _BLOCK_BYTES = 512
 
@@ -71,13 +71,13 @@ class Kubelet:
         self._refreshing: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Adopt the pods of an earlier daemon or kill what is left of them, then run a worker for every bound pod."""
+        """Adopt the pods of an earlier daemon or kill their processes, then run a worker for every bound pod."""
         pods = {pod["metadata"]["uid"]: pod for pod in self._status_manager.pods()}
         folders = self._directories.all()
         adopted = await asyncio.gather(*(self._adopt(folder, pods.get(folder.uid)) for folder in folders))
         workers = [worker for worker in adopted if worker is not None]
         if folders:
-            # Before any worker runs: the cgroup of a new run looks like a leftover one.
+            # This precedes the start of the workers, because it would also remove the cgroups of new runs.
             run_ids = {run_id for worker in workers for run_id in worker.containers.run_ids()}
             await asyncio.to_thread(self._remove_cgroups_except, run_ids)
         for worker in workers:
@@ -92,7 +92,7 @@ class Kubelet:
             groups.remove_all_except(run_ids)
 
     async def _adopt(self, folder: PodDirectory, pod: Json | None) -> PodWorker | None:
-        """Return the worker of an adopted pod. An ephemeral cluster adopts none: they would not end with it."""
+        """Return the worker of an adopted pod. An ephemeral cluster adopts no pods: they would not end with it."""
         if pod is None or self._directories.is_ephemeral:
             await self._remove_deleted(folder)
             return None
@@ -186,7 +186,7 @@ class Kubelet:
     def evict_if_disk_is_full(self) -> None:
         """Evict the pod that uses most of the disk if the data directory's disk is full.
 
-        This is called when a write to the store failed: then deletions fail, too. One pod is evicted at a time, since
+        This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a time, since
         the space that it frees may be enough.
         """
         free = directory.low_free_bytes(self._directories.path)

@@ -21,7 +21,7 @@ from windlass.localcluster.scheduler.nodes import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"
-# A documentation address: the local address of a socket connected to it is that of the default route.
+# An address reserved for documentation. A socket connected to it has the local address of the default route.
 _ELSEWHERE = ("192.0.2.1", 9)
 _GPU = re.compile(r"nvidia\d+")
 _NAMED_GPU = ("GPU-", "MIG-")
@@ -44,7 +44,7 @@ def _address() -> str:
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """Sources of the facts; tests replace them."""
+    """The functions and files that `detect` reads from; tests replace them."""
 
     root: Path = Path("/")
     environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
@@ -60,7 +60,7 @@ SYSTEM = Sources()
 
 
 def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
-    """Return the facts about this machine. `data` is the directory on whose disk the pods write."""
+    """Return the properties of this machine. `data` is the directory on whose disk the pods write."""
     uname = sources.uname()
     return Machine(
         host_name=uname.node or "localhost",
@@ -83,7 +83,7 @@ def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
 def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
     """Return the ids of the GPUs that the daemon may use, from its CUDA_VISIBLE_DEVICES or by their numbers.
 
-    Nodes and pods count them from 0 in this order, see `visible_devices`.
+    Nodes and pods identify a GPU by its position in this order, from 0; see `visible_devices`.
     """
     folder = sources.root / "dev"
     count = sum(1 for one in _names(folder) if _GPU.fullmatch(one))

@@ -45,7 +45,7 @@ def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
 
 
 def renewed(old: Json, new: Json) -> Json:
-    """Return the stored node with the new facts about the machine."""
+    """Return the stored node with the new properties of the machine."""
     meta = old["metadata"]
     kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != gpus.ANNOTATION}
     annotations = kept | (new["metadata"].get("annotations") or {})

@@ -55,8 +55,8 @@ class ObjectLookup:
         """Return the entries of /etc/hosts that replace a cluster DNS, for names in the pod's own namespace.
 
         Pods with hostname and subdomain have a name as soon as they have an address. The name of a Service resolves to
-        its pods even if it has a ClusterIP, since nothing routes ClusterIPs here: only a port that equals its
-        targetPort is reachable by that name.
+        the addresses of its pods, even if the Service has a ClusterIP, since this cluster does not route ClusterIPs.
+        Therefore only a port that equals its targetPort is reachable by that name.
         """
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._entries:
@@ -219,7 +219,7 @@ def _service_view(body: bytes) -> _ServiceView:
     return _ServiceView(
         name=service.metadata.name,
         is_headless=spec.cluster_ip == _HEADLESS,
-        # It is an alias for an external name and has no pods.
+        # A Service of the type ExternalName is an alias and has no pods.
         selector={} if spec.type == "ExternalName" else spec.selector or {},
         publishes_not_ready=bool(spec.publishes),
     )

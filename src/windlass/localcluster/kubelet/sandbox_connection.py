@@ -27,7 +27,7 @@ class SandboxCallError(OSError):
 class Connection:
     """A connection with requests and responses.
 
-    `on_message` gets every message that is not a response, and must close the descriptors that come with it. `on_lost`
+    `on_message` receives every message that is not a response, and must close its descriptors. `on_lost`
     is called once when the peer has closed the connection.
     """
 
@@ -40,7 +40,7 @@ class Connection:
         self._answers: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
         self._loop = asyncio.get_running_loop()
         to.socket.setblocking(False)
-        # Data that the peer has not read yet: a stopped peer must not block the daemon.
+        # Data that could not be sent yet. A stopped peer must not block the daemon.
         self._outgoing = bytearray()
         self.is_open = True
         self._loop.add_reader(to.fileno(), self._receive)

@@ -28,7 +28,10 @@ class CannotSpawnError(Exception):
 
 
 class SpawnerClient:
-    """`pods` is the parent of the pods' directories. New pods join the network of pods from before a restart."""
+    """`pods` is the parent of the pods' directories.
+
+    After a restart of the daemon, new pods join the network of the pods that are still running.
+    """
 
     def __init__(self, options: SpawnerOptions, pods: Path) -> None:
         self._options = options
@@ -70,7 +73,7 @@ class SpawnerClient:
 
     async def _launch(self) -> None:
         if not self._has_been_up:
-            # A supervisor serves one connection, which later belongs to the pod's worker.
+            # Only once: a supervisor serves one connection at a time, which later belongs to the pod's worker.
             self._namespaces = await self._surviving_namespaces()
         self._launched = launcher.launch(msgspec.structs.replace(self._options, namespaces=self._namespaces))
         self._connection = Connection(self._launched.channel, self._on_message, self._on_lost)

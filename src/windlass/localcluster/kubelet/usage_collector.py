@@ -13,7 +13,7 @@ from windlass.localcluster.sandbox.process.usage import Target
 from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage, UsageSample, UsageSnapshot
 
 MIN_SECONDS = 1.0
-"""Minimum interval of two measurements: CPU rates over less are inaccurate."""
+"""Minimum interval between two measurements: CPU rates over a shorter time are inaccurate."""
 
 
 class ContainerRun(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Find out which isolation this machine allows: namespaces with or without a user namespace.
+"""Determine which isolation this machine allows: namespaces with or without a user namespace.
 
 A short-lived child process creates them, since a kernel, a distribution or a surrounding container can forbid them in
 many ways.
@@ -27,7 +27,7 @@ _FORBIDDING_SETTINGS = {
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """`can_isolate`: pods can have their own mounts, PIDs and hostname. Otherwise `reason` says why not."""
+    """`can_isolate`: pods can have their own mounts, PIDs and hostname. Otherwise `reason` is the cause."""
 
     can_isolate: bool = False
     needs_user_namespace: bool = False
@@ -35,7 +35,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 def probe(unshare: Unshare = kernel.unshare) -> Capabilities:
-    """Return what the machine allows. This forks: call it in a process with one thread."""
+    """Return the isolation that the machine allows. This forks: call it in a single-threaded process."""
     if sys.platform != "linux":
         return Capabilities(reason=f"{sys.platform} has no namespaces")
     try:
@@ -49,7 +49,7 @@ def probe(unshare: Unshare = kernel.unshare) -> Capabilities:
 
 
 def _try_namespaces(unshare: Unshare) -> bytes:
-    """Create namespaces and a root in them. Return b"user" if a user namespace was needed, otherwise b""."""
+    """Create namespaces and a root directory in them. Return b"user" if a user namespace was needed, otherwise b""."""
     uid, gid, extra = os.geteuid(), os.getegid(), b""
     try:
         unshare(_NAMESPACES)

@@ -1,4 +1,4 @@
-"""Run functions in forked child processes. The caller must have one thread."""
+"""Run functions in forked child processes. The caller must be single-threaded."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ _MAX_DESCRIPTORS = 4
 
 
 def call(work: Callable[[], tuple[bytes, Sequence[int]]]) -> tuple[bytes, list[int]]:
-    """Return the result of `work` in a child process: bytes and open descriptors. Raises its OSError."""
+    """Return the result of `work` in a child process: bytes and open descriptors. Raises the OSError of `work`."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -45,7 +45,7 @@ def _send_result(to: socket.socket, work: Callable[[], tuple[bytes, Sequence[int
 
 
 def run_and_exit(work: Callable[[], object]) -> NoReturn:
-    """Run the work of a forked process and exit, without the clean-up of its parent. Prints an exception."""
+    """Run `work` in a forked process and exit without the parent's exit handlers. An exception is printed."""
     code = 1
     try:
         work()

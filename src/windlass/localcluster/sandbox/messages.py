@@ -1,13 +1,13 @@
 """The messages between daemon, spawner, supervisors and container init processes.
 
-Messages are tagged maps in MessagePack. Tags and names of fields are part of the protocol: a new daemon talks to the
-supervisors of an older one. So a renamed class or field keeps its name in the protocol (`tag`, `rename`). Paths are
-those of the host unless a field says otherwise. Arguments and variables are bytes, since not all of them are UTF-8.
+Messages are tagged maps in MessagePack. Tags and names of fields are part of the protocol: a new daemon communicates
+with the supervisors of an older one. So a renamed class or field keeps its name in the protocol (`tag`, `rename`). Paths are
+those of the host unless stated otherwise. Arguments and variables are bytes, since not all of them are UTF-8.
 """
 
 import msgspec
 
-# The name of the field in the protocol.
+# The field `run_id` has the name `container` in the protocol.
 _RUN_ID = {"run_id": "container"}
 
 
@@ -174,7 +174,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, rename={"has_namespaces": "isolates"}):
-    """The first message of a spawner: the isolation that it provides; `notes` say why some is missing.
+    """The first message of a spawner: the isolation that it provides; `notes` are the reasons for missing isolation.
 
     With a pod network, the message has descriptors of the user namespace and of the bridge's network namespace (the
     hub), which the next spawner joins.

@@ -1,4 +1,4 @@
-"""Atomic files with values for the next process."""
+"""Files that save a value for the next process. They are replaced atomically."""
 
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,7 @@
 """Choose a node for a pod, or report why it is unschedulable, in the words of kube-scheduler. Pure.
 
-Pods are never preempted. Messages mention preemption all the same, because people and programs read kube-scheduler's
-messages.
+Pods are never preempted. Messages mention preemption nevertheless, because people and programs expect the messages of
+kube-scheduler.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ def choose(pod_info: PodInfo, nodes: Sequence[NodeInfo], blocking_reason: str = 
 
 
 def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
-    """Return the node with the highest score, as kube-scheduler computes it; of equals the first by name.
+    """Return the node with the highest score, as kube-scheduler computes it; the first by name if several are equal.
 
     The score counts PreferNoSchedule taints, preferred node affinity and the CPU and memory that stay free. Image
     locality and balanced allocation make no difference on one machine.

@@ -30,7 +30,7 @@ _NODES = "nodes"
 _CLAIMS = "persistentvolumeclaims"
 _POD_SCHEDULED = "PodScheduled"
 _RETRY_SECONDS = 1.0
-# Limit between two turns of the event loop. A decision is quick, and most change nothing.
+# Maximum number of decisions per iteration of the event loop. Most are quick and change nothing.
 _MAX_DECISIONS_PER_STEP = 50
 
 
@@ -142,7 +142,7 @@ class Scheduler(ControlLoop):
 
     def _bind(self, key: str, pending: _PendingPod, node: str) -> None:
         def bind_if_same(pod: Json) -> Json:
-            # It may be another pod of the same name by now.
+            # Another pod may have this name by now.
             is_the_same = pod["metadata"]["uid"] == pending.uid
             return pods.bind(pod, node, annotations, self._lifecycle) if is_the_same else pod
 

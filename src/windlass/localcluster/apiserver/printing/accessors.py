@@ -9,7 +9,7 @@ Object = dict[str, Any]
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
-# Each upper limit in seconds, with the units of a duration below it.
+# Upper limits in seconds, each with the larger and the smaller unit in which shorter durations are printed.
 _DURATION_UNITS = (
     *((120, "s", ""), (600, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", "")),
     *((8 * 86400, "d", "h"), (730 * 86400, "d", ""), (2920 * 86400, "y", "d"), (math.inf, "y", "")),
@@ -17,9 +17,9 @@ _DURATION_UNITS = (
 
 
 def human_duration(elapsed: timedelta) -> str:
-    """Return a duration with two or three significant digits, as Kubernetes prints it: `5s`, `3m12s`, `2d3h`."""
+    """Return a duration in one or two units, as Kubernetes prints it: `5s`, `3m12s`, `2d3h`."""
     seconds = int(elapsed.total_seconds())
-    # A slightly slow clock is not an error.
+    # A time that is one second in the future (clock skew) is shown as 0s.
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)

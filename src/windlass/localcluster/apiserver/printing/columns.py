@@ -1,6 +1,6 @@
 """The columns that `kubectl get` shows for each built-in kind (kube-apiserver: `pkg/printers/internalversion`).
 
-The columns of `-o wide` are always included; their priority tells a client to hide them. A kind without an entry in
+The columns of `-o wide` are always included; clients hide them because of their priority. A kind without an entry in
 `PRINTERS` shows its name and creation time. The columns of custom resources come from their definition: see `tables`.
 """
 
@@ -24,14 +24,14 @@ _ACCESS_MODES = {
 _STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ROLE_LABEL = "kubernetes.io/role"
 _ROLE_LABEL_PREFIX = "node-role.kubernetes.io/"
-# A terminating job shows the first two only.
+# In order of precedence. Only the first two are shown for a terminating job.
 _JOB_CONDITIONS = ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 Cell = Callable[[Object], Any]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """One column. A `priority` above 0 is shown by `-o wide` only."""
+    """One column. A column with a `priority` above 0 is shown only by `-o wide`."""
 
     name: str
     type: str = "string"
@@ -158,7 +158,7 @@ def _event(event: Object, now: datetime) -> list[Any]:
     series, involved = accessors.at(event, "series"), event.get("involvedObject") or {}
     first = accessors.age(event.get("firstTimestamp") or event.get("eventTime"), now)
     last = accessors.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
-    # A series does not count the event before it.
+    # The count of a series does not include the first event.
     count = accessors.number(series, "count") + 1 if series else accessors.number(event, "count") or 1
     return [
         accessors.age(series.get("lastObservedTime"), now) if series else last,

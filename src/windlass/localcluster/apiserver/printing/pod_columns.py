@@ -13,7 +13,7 @@ _ENDED = ("Succeeded", "Failed")
 
 class _Initialization(msgspec.Struct, frozen=True):
     started: list[Object]
-    """Statuses of the init containers up to the one that has not completed."""
+    """Statuses of the init containers up to and including the first one that has not completed."""
     ready_sidecars: int
     reason: str
     """Shown instead of the pod's own status; empty once all init containers have completed."""

@@ -1,6 +1,6 @@
-"""Content negotiation, and objects as tables or as metadata only.
+"""Content negotiation, and conversion of objects to tables or to metadata only.
 
-`columns` has the columns of built-in kinds. Those of custom resources are JSONPaths in their definition.
+`columns` has the columns of built-in kinds. The columns of custom resources are JSONPaths in their definition.
 """
 
 import functools
@@ -35,7 +35,7 @@ class TableRequest(msgspec.Struct, frozen=True):
 
     kind: str
     version: str = "v1"
-    # What a row has besides its cells: Metadata (the default), Object or None.
+    # The content of the field `object` of each row: Metadata (the default), Object or None.
     include: str = ""
 
 
@@ -68,7 +68,7 @@ class _Clause(msgspec.Struct, frozen=True):
 
 
 def table_request(accept: str) -> TableRequest | None:
-    """Return the preferred supported format in an Accept header; None is the object itself."""
+    """Return the preferred supported format in an Accept header, or None for the object itself."""
     return _negotiated(accept)[1]
 
 
@@ -170,7 +170,7 @@ def _table(
     with_columns: bool = True,
     now: datetime,
 ) -> Object:
-    """Return a table. Each event of a watch is one with a single row, and only the first has column definitions."""
+    """Return a table. A watch event contains a table with a single row; only the first event has column definitions."""
     _check_include(request.include)
     printer = _printer(kind)
     return _head(request, TABLE) | {

@@ -14,7 +14,7 @@ from urllib import parse
 
 from windlass.localcluster.apiserver.schemas import scalar_types
 
-# Matches names with letters replaced by `a`, digits by `1` and symbols by `+`.
+# Matches hostnames in which letters have been replaced by `a`, digits by `1` and symbols by `+`.
 _HOSTNAME = re.compile(r"[a1+](?:-?[a1+]{0,62})?|(?:[a1+](?:[-a1+]{0,61}[a1+])?\.)+a{2,63}")
 _MAC = re.compile(
     r"[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4,18}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2,9}[0-9a-fA-F]{4}"

@@ -40,8 +40,8 @@ _INT64_FIELDS = frozenset(
 class Scalar(msgspec.Struct, frozen=True):
     """The JSON types and values that a scalar field accepts.
 
-    `zero` replaces null in a list or a map. As in Go, errors of a type with its own decoder, and `problem`, do not
-    name the field.
+    `zero` replaces null in a list or a map. As in Go, neither the errors of a type with its own decoder nor those of
+    `problem` name the field.
     """
 
     go_type: str

@@ -1,7 +1,7 @@
 """Compiled schemas of custom resources: the structural OpenAPI schemas of apiextensions.k8s.io/v1.
 
-A schema is compiled to functions that prune, default and validate (`structural_checks`). A part of a schema without
-effect compiles to None, so that preserved subtrees cost nothing.
+A schema is compiled to functions that prune, default and validate (`structural_checks`). A part of a schema that
+has no effect is compiled to None, so that preserved subtrees are not traversed.
 
 `x-kubernetes-validations` (CEL rules) are not evaluated: objects that violate one are accepted, as by Kubernetes before
 1.25.
@@ -101,7 +101,7 @@ def _compile_prune_others(additional: Any, keeps_unknown: bool, listed: frozense
     """Compile a function that prunes the fields that `properties` does not list."""
     if additional is None:
         return None if keeps_unknown else lambda obj: _drop_unlisted(obj, listed)
-    # `additionalProperties: true` keeps every key, but prunes mappings below them.
+    # `additionalProperties: true` keeps every key, but removes the keys of mappings below it.
     prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
     if prune_value is None:
         return None

@@ -32,7 +32,7 @@ class Process(Protocol):
     async def resize(self, width: int, height: int) -> None: ...
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield chunks of about 64 KiB at most with `websockets.STDOUT` or `STDERR`, until both are closed."""
+        """Yield (`websockets.STDOUT` or `STDERR`, chunk of about 64 KiB at most) until both streams are closed."""
         ...
 
     async def wait(self) -> int:
@@ -45,7 +45,7 @@ class Process(Protocol):
 
 
 class PodRuntime(Protocol):
-    """Runs the containers of pods. Failures are an ApiError or an OSError."""
+    """Runs the containers of pods. The methods raise ApiError or OSError on failure."""
 
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
@@ -149,7 +149,7 @@ def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
 async def _serve_process(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None, *, is_exec: bool
 ) -> web.StreamResponse:
-    """Start a process or attach to that of the container, then copy its streams until it ends."""
+    """Start a process or attach to the container's process, then copy the streams until the process ends."""
     container = requests.container_name(pod, request.query.get("container", ""))
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)
@@ -185,7 +185,7 @@ async def _serve_process(
 async def _copy_streams(connection: Connection, streams: Streams, process: Process) -> int:
     """Copy input and output until the process ends, and return its exit code.
 
-    Raises ConnectionError if the client disconnects before.
+    Raises ConnectionError if the client disconnects before the process ends.
     """
     sending = asyncio.ensure_future(_send_output(connection, streams, process))
     receiving = asyncio.ensure_future(_receive_input(connection, streams, process))

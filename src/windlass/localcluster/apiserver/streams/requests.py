@@ -69,7 +69,7 @@ def _log_errors(options: LogOptions) -> list[api_errors.FieldError]:
 
 def streams(query: Mapping[str, str]) -> Streams:
     tty = _flag(query, "tty")
-    # A terminal has a single output.
+    # A terminal has a single output stream, without a separate stderr.
     requested = Streams(
         stdin=_flag(query, "stdin"),
         stdout=_flag(query, "stdout"),
@@ -124,7 +124,7 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
 
 
 def container_name(pod: Object, requested: str) -> str:
-    """Return the requested container, or the only one."""
+    """Return the name of the requested container, or of the only one."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
     choices = [each["name"] for each in spec.get("initContainers") or []] + main

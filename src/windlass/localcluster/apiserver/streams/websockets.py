@@ -20,9 +20,9 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
 # Each port has two channels, and channel 255 closes one.
 MAX_PORTS = _CLOSE // 2
-# The limit of Kubernetes.
+# The limit of Kubernetes for one message.
 _MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-# The interval of pings, by which a disconnected client is noticed.
+# The interval of pings, which detect disconnected clients.
 HEARTBEAT_SECONDS = 5.0
 
 
@@ -113,7 +113,7 @@ def size(data: bytes) -> Size | None:
 
 
 def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
-    """Return the message on the error channel after a process has ended, or None if the protocol has none."""
+    """Return the message on the error channel after a process has ended, or None if nothing is sent."""
     if code == 0:
         return msgspec.json.encode({"metadata": {}, "status": "Success"}) if protocol.sends_status else None
     message = f"command terminated with non-zero exit code: exit status {code}"
@@ -148,7 +148,7 @@ def require_upgrade(request: web.BaseRequest) -> None:
 
 
 def negotiate(request: web.BaseRequest, offered: tuple[Subprotocol, ...]) -> Subprotocol:
-    """Return the subprotocol. Check everything else first: clients fall back to SPDY when this fails."""
+    """Return the subprotocol. Callers do all other checks first: clients fall back to SPDY if this fails."""
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
         raise api_errors.bad_request(
@@ -181,7 +181,7 @@ class Connection:
                 yield decoded
 
     async def ping_until_disconnected(self) -> None:
-        """Ping until the client has disconnected, which raises ConnectionError."""
+        """Send pings until the client has disconnected, then raise ConnectionError."""
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             await self.websocket.ping()
@@ -196,7 +196,7 @@ async def accept(request: web.BaseRequest, protocol: Subprotocol) -> Connection:
 
 
 async def wait_first_and_cancel(*tasks: asyncio.Future[Any]) -> None:
-    """Wait for the first task, cancel the others, and raise its error unless that is a ConnectionError."""
+    """Wait until one task ends, cancel the others, and raise the error of a task unless it is a ConnectionError."""
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -27,7 +27,7 @@ _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MAX = "deployment.kubernetes.io/max-replicas"
 _UPDATE_FIELD = "lastUpdateTime"
 _NO_DEADLINE = 2**31 - 1
-# Reasons of the Progressing condition without a deadline.
+# Reasons of the Progressing condition for which no progress deadline applies.
 _FINAL_REASONS = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
 
 
@@ -100,7 +100,7 @@ def _actions(deployment: Json, revisions: Sequence[Json], new: Json | None) -> I
     spec = deployment["spec"]
     former = [one for one in revisions if one is not new]
     if spec.get("paused"):
-        # The only ReplicaSet with pods gets all replicas.
+        # If only one ReplicaSet has replicas, it is scaled to the size of the Deployment.
         used = [one for one in revisions if one["spec"]["replicas"]]
         if len(used) == 1:
             yield from _scale(used[0], spec["replicas"], _annotations(spec))

@@ -1,6 +1,6 @@
 """Apply a decision about a workload: first the status, then the actions, then the events.
 
-All of it happens in one turn of the event loop and is committed together or not at all.
+All changes are made in one iteration of the event loop, and are committed together or not at all.
 """
 
 from windlass.k8s.api_errors import ApiError
@@ -31,7 +31,7 @@ _KIND_NAMES = {"pods": "pod", "persistentvolumeclaims": "claim", REPLICA_SETS: "
 
 
 class CreateRejectedError(Exception):
-    """An object could not be created. The message is the API server's."""
+    """An object could not be created. The message is that of the API server."""
 
 
 class Executor:

@@ -101,7 +101,7 @@ def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
 
 
 def _has_failed(pod: Pod, waits_for_end: bool) -> bool:
-    """Return whether a pod counts as failed. A deleted pod does at once, unless the Job waits for its end."""
+    """Return whether a pod counts as failed. A deleted pod does at once, unless the Job waits for the pod to end."""
     is_lost = pod.is_ending and not (waits_for_end and pod.has_node)
     return pod.phase == "Failed" or is_lost
 
@@ -128,7 +128,7 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
     if unsupported:
         message = f"the embedded cluster does not run Jobs with {', '.join(unsupported)}: leave that out"
         return _Verdict(False, "NotSupported", message)
-    # A resumed Job gets its full active deadline again.
+    # The active deadline of a resumed Job starts again in full.
     was_suspended = conditions.is_true((job.get("status") or {}).get("conditions"), "Suspended")
     is_suspended = spec.get("suspend") or was_suspended
     deadline = _deadline(job)
@@ -312,13 +312,13 @@ def _index_ranges(indexes: list[int]) -> Iterator[str]:
         is_last = position + 1 == len(indexes) or indexes[position + 1] != index + 1
         if is_last:
             first = indexes[start]
-            # Kubernetes writes two neighbours as a list.
+            # Kubernetes writes two consecutive indexes as `3,4`, not as `3-4`.
             yield {0: f"{first}", 1: f"{first},{index}"}.get(position - start, f"{first}-{index}")
             start = position + 1
 
 
 def parse_indexes(text: str, completions: int) -> set[int]:
-    """Return the indexes below the number of completions, which may have been reduced."""
+    """Parse indexes, without those that are too large because `completions` has been reduced."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

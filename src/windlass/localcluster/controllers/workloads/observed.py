@@ -135,7 +135,7 @@ def pod(body: bytes) -> Pod:
 
 
 def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """Return when the next ready pod becomes available; None if none is waiting for that."""
+    """Return when the next ready pod becomes available; None if all are available already."""
     delay = timedelta(seconds=min_ready_seconds)
     times_available = (one.ready_since + delay for one in pods if one.ready_since is not None)
     return min((time for time in times_available if time > now), default=None)

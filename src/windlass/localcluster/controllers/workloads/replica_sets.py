@@ -37,7 +37,7 @@ def _actions(
         return tuple(Delete(_PODS, pod.name, pod.uid) for pod in surplus), None
     if not missing:
         return (), None
-    # A pod that failed as a whole was evicted or could not start.
+    # Only pods that were evicted or could not be started have the phase Failed.
     ready_at = back_off.next_creation_time([pod for pod in pods if pod.phase == "Failed"], (), now)
     if now < ready_at:
         return (), ready_at

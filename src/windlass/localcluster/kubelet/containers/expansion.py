@@ -1,6 +1,6 @@
 """Expansion of `$(NAME)` in commands, arguments, values and sub paths.
 
-`$$` yields `$`. An unknown name and everything else stay as written: there is no shell syntax.
+`$$` yields `$`. References to unknown names and all other text stay unchanged: there is no shell syntax.
 """
 
 import re

@@ -32,7 +32,7 @@ _HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
 def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts: str) -> str:
     """Return /etc/hosts as the kubelet writes it, followed by peers and Services, since there is no cluster DNS.
 
-    A pod on the host network starts from the node's own file.
+    For a pod on the host network, it begins with the node's own file instead.
     """
     if pod["spec"].get("hostNetwork"):
         text = _HOST_NETWORK + node_hosts
@@ -43,7 +43,7 @@ def hosts_file(pod: Json, facts: PodFacts, entries: Iterable[Entry], node_hosts:
 
 
 def hostname(pod: Json) -> str:
-    """Return the output of `hostname` in the pod: the short name, or the FQDN if the pod asks for it."""
+    """Return the output of `hostname` in the pod: the short name, or the FQDN if setHostnameAsFQDN is set."""
     domain = _domain(pod)
     if not domain or not pod["spec"].get("setHostnameAsFQDN"):
         return short_hostname(pod)
@@ -84,7 +84,7 @@ def _section(origin: str, entries: Iterable[Entry]) -> str:
 def resolv_conf(pod: Json, host: str) -> str:
     """Return the pod's resolv.conf from the host's and the pod's dnsConfig.
 
-    The policy ClusterFirst means Default, as for a kubelet without cluster DNS.
+    The policy ClusterFirst is treated as Default, as by a kubelet without cluster DNS.
     """
     nameservers, searches, options = _parse("" if pod["spec"].get("dnsPolicy") == "None" else host)
     config = pod["spec"].get("dnsConfig") or {}
@@ -102,7 +102,7 @@ def resolv_conf(pod: Json, host: str) -> str:
 def with_reachable_nameservers(text: str, nameservers: Sequence[str]) -> str:
     """Return a resolv.conf in which `nameservers` replace those on the loopback of the machine.
 
-    A resolver without any nameserver asks the loopback, too.
+    They are also added if there is no nameserver at all, since resolvers then query the loopback address.
     """
     lines = text.splitlines()
     kept = [line for line in lines if not _is_loopback(_nameserver(line))]
@@ -125,7 +125,7 @@ def _is_loopback(address: str) -> bool:
 def _parse(text: str) -> tuple[list[str], list[str], list[str]]:
     """Return the nameservers, search domains and options of a resolv.conf.
 
-    Nameserver lines add up, the last search line and the last options line win.
+    All nameserver lines count, but only the last search line and the last options line.
     """
     nameservers: list[str] = []
     searches: list[str] = []

@@ -1,4 +1,4 @@
-"""The plan of one run of a container: what its supervisor must know to start it, as a `messages.ContainerPlan`.
+"""The plan of one run of a container: the data that its supervisor needs to start it, as a `messages.ContainerPlan`.
 
 Planning creates the few files and directories that a run needs, and starts nothing.
 """
@@ -138,7 +138,7 @@ def container_user(pod: Json, container: Json, host: Host) -> User:
     supplemental = tuple(pod_context.get("supplementalGroups") or ())
     if not host.is_root:
         _require_own_user(container, uid, gid, supplemental, host)
-        # The volumes belong to this user already, so that fsGroup adds nothing.
+        # The volumes belong to this user already, so that fsGroup has no effect.
         return User()
     if uid is not None and gid is None:
         account = _account(uid)
@@ -148,7 +148,7 @@ def container_user(pod: Json, container: Json, host: Host) -> User:
 
 
 def user_environment(user: User, host: Host) -> dict[str, str]:
-    """Return the inherited variables that differ for another user than the one who runs the cluster."""
+    """Return the inherited variables whose values differ if the user is not the one who runs the cluster."""
     if user.uid is None or user.uid == host.uid:
         return {}
     account = _account(user.uid)
@@ -176,7 +176,7 @@ def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> 
 def _require_own_user(
     container: Json, uid: int | None, gid: int | None, supplemental: tuple[int, ...], host: Host
 ) -> None:
-    """Raise SetupError for another user or group, which only root can start processes as."""
+    """Raise SetupError for another user or group: only root can start processes as another one."""
     own_groups = {host.gid, *host.groups}
     fields = [
         *(["runAsUser"] if uid not in (None, host.uid) else []),
@@ -246,7 +246,7 @@ def termination_message_path(container: Json) -> str:
 def _is_read_only(volume: Json) -> bool:
     if files.holds_files(volume):
         return True
-    # A whole claim or export can be read-only.
+    # A volume can also be read-only as a whole.
     return any(bool(source.get("readOnly")) for source in volume.values() if isinstance(source, dict))
 
 
@@ -304,7 +304,7 @@ def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
 
 
 def _check_is_in_place(mount: VolumeMount, container: Json, setting: PodContext) -> None:
-    """Accept a mount only if source and target are the same path: it needs no mount, though it stays writable."""
+    """Raise SetupError unless source and target are the same path. `readOnly` has no effect then."""
     source = os.path.realpath(Path(setting.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
         raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, setting.host)

@@ -1,6 +1,6 @@
-"""The record of a pod's containers, from which steps and statuses follow.
+"""The record of a pod's containers, from which the next steps and the status of the pod are derived.
 
-It is saved to disk, so that each state has a tag.
+It is saved to disk as JSON, in which a tag identifies the type of each state.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):
-    """Not started. After a failed start, `reason` and `since` say why and when."""
+    """Not started. After a failed start, `reason` is the cause and `since` the time of the failure."""
 
     reason: str = ""
     message: str = ""

@@ -39,7 +39,7 @@ _OWN_FIELDS = frozenset(
 
 
 def pod_status(pod: Json, record: PodRecord, now: datetime) -> Json:
-    """Return the new status. Fields and conditions that others own, e.g. qosClass, stay unchanged."""
+    """Return the new status. Fields and conditions of other components, e.g. qosClass, stay unchanged."""
     known = specs.status(pod)
     ending = terminations.ending_of(pod, record, now)
     phase = _phase(pod, record, ending)
@@ -64,7 +64,7 @@ def pod_status(pod: Json, record: PodRecord, now: datetime) -> Json:
 def _phase(pod: Json, record: PodRecord, ending: Ending | None) -> str:
     """Return the phase. Succeeded and Failed are final, and set only when all containers have ended.
 
-    Clients may then use the resources of the pod.
+    Clients may then reuse the resources of the pod.
     """
     known = specs.phase(pod)
     if known in specs.FINAL_PHASES:
@@ -164,7 +164,7 @@ def _waits(pod: Json, container: ContainerRecord, now: datetime) -> bool:
 
 
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:
-    """Mark containers as failed that should have run but never reported an end. The pod has ended."""
+    """Mark the containers of an ended pod as failed that should have run, but did not report an end."""
     # All init containers up to the last one that ran, and always the first one.
     turns = [index for index, each in enumerate(record.init_containers) if each.has_run]
     lost = [*record.init_containers[: (turns[-1] if turns else 0) + 1]]

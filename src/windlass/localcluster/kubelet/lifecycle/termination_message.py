@@ -9,7 +9,7 @@ POD_BYTES = 12 * 1024
 
 
 def message(policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int) -> str:
-    """Return the message; only the end of a text that is too long.
+    """Return the message. If the text is too long, only its end is returned.
 
     `log_lines` are the last lines of the log; `file` is empty if there is no termination log.
     """
@@ -27,5 +27,5 @@ def limited(text: str, containers: int) -> str:
 
 
 def _text(cut: bytes) -> str:
-    """Decode a text without an incomplete last character."""
+    """Decode a truncated text without incomplete characters at its start and end."""
     return cut.decode(errors="ignore")

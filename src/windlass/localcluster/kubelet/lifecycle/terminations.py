@@ -9,7 +9,7 @@ from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.lifecycle.records import Ending, PodRecord
 from windlass.model.base import Json
 
-# The kubelet's minimum between SIGTERM and SIGKILL.
+# The minimum time between SIGTERM and SIGKILL, as in the kubelet.
 MIN_GRACE_SECONDS = 2
 
 EVICTED = "Evicted"
@@ -18,7 +18,7 @@ _TOO_LATE = "Pod was active on the node longer than the specified deadline"
 
 
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
-    """Return the termination. A recorded one takes precedence: setting the clock back does not revive a pod."""
+    """Return the termination. A recorded one takes precedence, so that setting the clock back does not cancel it."""
     deletion = _deletion(pod)
     known = record.ending or _deadline_ending(pod, record, now)
     if known is None or deletion is None:

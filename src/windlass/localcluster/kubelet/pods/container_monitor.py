@@ -66,7 +66,10 @@ class ContainerMonitor:
         loop.call_later(grace_seconds, self._containers.signal, run.id, signal.SIGKILL)
 
     def start_hook(self, name: str, run: Running, kind: str, seconds: float) -> bool:
-        """Run a hook in the background, then do what follows it; return False if the container has no such hook."""
+        """Run a hook in the background; return False if the container has no such hook.
+
+        After a preStop hook, the container gets SIGTERM. After a failed postStart hook, it is killed.
+        """
         container = specs.container(self._containers.pod, name)
         handler = (container.get("lifecycle") or {}).get(kind)
         if handler is None:

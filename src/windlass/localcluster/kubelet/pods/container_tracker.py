@@ -33,7 +33,7 @@ STATE_FILE = "state.json"
 
 class PodState(msgspec.Struct, frozen=True):
     record: PodRecord
-    # Container name → id of a run that the supervisor was asked to start and has not reported yet.
+    # Container name → id of a run whose start was requested, but not reported yet.
     starting: dict[str, str] = {}
 
 
@@ -122,7 +122,7 @@ class ContainerTracker:
             self.changed.set()
 
     def save(self) -> None:
-        """Write the state for the next daemon. A full disk must not end the pod."""
+        """Write the state for the next daemon. An error, e.g. a full disk, is logged and does not end the pod."""
         try:
             state = PodState(self.record, self._starting)
             state_file.write(self._sandbox.folder.path / STATE_FILE, state)
@@ -150,11 +150,11 @@ class ContainerTracker:
             return False
         self.supervisor = supervisor
         supervised = {run.run_id for run in hello.runs}
-        # The earlier daemon was killed before it could ask for the others.
+        # The earlier daemon was killed before it could request the start of the others.
         self._starting = {name: run_id for name, run_id in self._starting.items() if run_id in supervised}
         for run in hello.runs:
             if run.end is None and self.name_of(run.run_id) is None:
-                # The saved state does not know this run: it would run in parallel with its successor.
+                # The saved state does not contain this run: it would run in parallel with the next run.
                 supervisor.signal(run.run_id, signal.SIGKILL)
             if run.started is not None:
                 self._on_report(run.started)

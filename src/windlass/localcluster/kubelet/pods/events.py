@@ -24,7 +24,7 @@ def field_path(pod: Json, container: str) -> str:
 
 
 class PodEvents:
-    """Records events. A failure to do so is logged and not raised."""
+    """Records events. Errors of the store are logged, not raised."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""Stop the containers of a pod: SIGTERM in waves, SIGKILL for all when the grace period has passed."""
+"""Stop the containers of a pod: SIGTERM for one group after another, SIGKILL for all after the grace period."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ SECONDS_TO_DIE = 10.0
 
 
 class StopSchedule:
-    """Which signals are due, from the first `StopAll` of a pod to its end. The clock is monotonic."""
+    """Determines the signals that are due, from the first `StopAll` of a pod to its end. The clock is monotonic."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -26,7 +26,7 @@ class StopSchedule:
         self._killed_at = 0.0
 
     def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
-        """Yield the containers that get a signal now. A later step can only shorten the grace period."""
+        """Yield the containers that get a signal now, and the signal. A later step can only shorten the grace period."""
         now = self._monotonic()
         if self._began_at is None:
             self._began_at = now
@@ -74,7 +74,7 @@ class ContainerStopper:
         for name, number in schedule.signals(step):
             self._signal(name, number)
         if schedule.is_overdue and containers.supervisor is not None:
-            # Its containers end with it.
+            # The containers end together with the supervisor.
             containers.supervisor.kill()
             return None
         return schedule.seconds_left

@@ -1,7 +1,7 @@
-"""The worker of one pod: compares what should run with what runs, performs the next steps, and publishes the status.
+"""The worker of one pod: performs the steps that bring its containers to the desired state, and publishes the status.
 
-`lifecycle` decides the steps. Everything happens in one task, which changes of the pod, reports of its supervisor,
-results of its probes, and timers wake up.
+`lifecycle` decides the steps. All work is done in one task. It wakes up when the pod changes, its supervisor reports,
+a probe has a result, or a timer expires.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class PodWorker:
         self.containers.changed.set()
 
     def refresh_volumes(self) -> None:
-        """An object that the pod refers to has changed: update volume files, and retry what failed at once."""
+        """An object that the pod refers to has changed: update volume files, and retry a failed setup at once."""
         self.sandbox.refresh_volumes(self.pod)
         self._retry_at = 0.0
         self.containers.changed.set()
@@ -118,7 +118,7 @@ class PodWorker:
                 self.sandbox.refresh_hosts(self.pod)
 
     async def adopt(self) -> None:
-        """Continue with the supervisor of an earlier daemon, or with what it saved if it has been killed."""
+        """Continue with the supervisor of an earlier daemon, or with the saved state if the supervisor was killed."""
         self.sandbox.adopt_addresses(self.pod, self.record)
         if not await self.containers.adopt():
             await self.sandbox.kill_orphaned_processes()
@@ -152,7 +152,7 @@ class PodWorker:
         try:
             return await self._sync()
         except ApiError as error:
-            # 404: the deletion of the pod has not been delivered yet.
+            # 404: the pod was deleted, but `on_deleted` has not been called yet.
             if error.code != 404:
                 logger.warning("pod %s: %s", self.sandbox.pod_name, error.message)
         except StoreError as error:
@@ -211,7 +211,7 @@ class PodWorker:
         return None
 
     async def _create_sandbox(self) -> bool:
-        """Create what all containers share, and return whether that succeeded. Retries are delayed exponentially."""
+        """Create the sandbox of the pod, and return whether that succeeded. Retries have an exponential backoff."""
         try:
             addresses = self.sandbox.allocate_addresses(self.pod)
             self.containers.update(start_time=self.record.start_time or _now(), host_ips=addresses.host)
@@ -241,7 +241,7 @@ class PodWorker:
         return self.record.ending is not None and self.record.ending.reason == terminations.EVICTED
 
     def evict(self, message: str) -> None:
-        """Let the pod fail, and free its disk space."""
+        """Fail the pod, and free its disk space."""
         self.containers.record = self.record.with_ending(terminations.eviction(message))
         self.containers.changed.set()
 
@@ -291,7 +291,7 @@ class PodWorker:
                 # A process that is just ending may still have written a file.
                 problem = error
         logger.warning(
-            "pod %s: cannot delete its directory: %s. The next start of the cluster tries again.",
+            "pod %s: cannot delete its directory: %s. The next start of the cluster retries this.",
             self.sandbox.pod_name,
             problem,
         )

@@ -31,7 +31,7 @@ Result = tuple[Outcome, str]
 
 
 class ProbeTarget(Protocol):
-    """A run of a container, and the network of its pod. A cancelled call leaves nothing behind."""
+    """A run of a container, and the network of its pod. A cancelled call ends its command or connection."""
 
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
         """Return the exit code and the first 10 KiB of the output.
@@ -155,7 +155,7 @@ class Listener(Protocol):
 
 
 class Prober:
-    """Performs the probes of one run, one at a time, until it is cancelled, kills the container, or has none left.
+    """Performs the probes of one run, one at a time, until it is cancelled, kills the container, or no probe is left.
 
     Times are relative to the start of the run, so that changes of the clock have no effect. `age` is the age of an
     adopted run.

@@ -31,7 +31,7 @@ def update(folder: Path, files: Files, now: datetime, group: int | None = None) 
     names = {path.partition("/")[0] for path in files}
     try:
         _write_all(folder / name, files, group)
-        # Before the switch, so that no name is missing after it, even if this process is killed.
+        # New links are created before `..data` is replaced, so that none is missing if this process is killed.
         for new_name in names - _visible_names(folder):
             (folder / new_name).symlink_to(f"{_CURRENT}/{new_name}")
         _replace_link(folder, name)
@@ -59,7 +59,7 @@ def _current(folder: Path) -> str:
 
 
 def _write_all(place: Path, files: Files, group: int | None) -> None:
-    # Left over from an interrupted update.
+    # It may exist because of an interrupted update.
     shutil.rmtree(place, ignore_errors=True)
     _make_folder(place)
     for path, file in files.items():

@@ -1,7 +1,7 @@
 """The uplink of the pod network to other networks: pasta, slirp4netns or, for root, NAT through the host network.
 
-Each creates the interface `uplink` in the hub, which masquerades outgoing packets. Settings of the machine are not
-changed, and nothing outlives the spawner: pasta and slirp4netns run in a PID namespace of a helper process, the NAT
+Each creates the interface `uplink` in the hub, the network namespace of the bridge between the pods. Packets that leave
+through it are masqueraded. Settings of the machine are not changed, and nothing remains when the spawner has ended: pasta and slirp4netns run in a PID namespace of a helper process, the NAT
 table belongs to a helper process, and its link ends with the hub.
 """
 
@@ -44,7 +44,7 @@ class Uplink(msgspec.Struct, frozen=True):
 
 
 class NoUplinkError(Exception):
-    """No uplink is possible. The message has the cause for each kind."""
+    """No uplink is possible. The message contains the cause for each kind of uplink."""
 
 
 def open_uplink(hub: int) -> Uplink:
@@ -67,10 +67,10 @@ def _pasta(hub: int) -> Uplink:
     options += ["--ns-ifname", LINK, "--address", _USER_MODE_ADDRESS, "--netmask", "24"]
     options += ["--gateway", _USER_MODE_GATEWAY]
     if _has_nameserver_on_loopback():
-        # Only then: with this option, pods cannot query the nameserver of the machine directly.
+        # Not otherwise, because with this option pods cannot query the nameserver of the machine directly.
         options += ["--dns-forward", _USER_MODE_NAMESERVER]
     if os.geteuid() == 0:
-        # Otherwise it switches to the user nobody, who may not enter the hub.
+        # Otherwise pasta switches to the user nobody, who may not enter the hub.
         options += ["--runas", "0:0"]
     return _user_mode("pasta", hub, lambda hub_path: [program, *options, "--netns", hub_path])
 
@@ -104,7 +104,7 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
 def _run_next_to_hub(hub: int, command: Callable[[str], list[str]], read_end: int, write_end: int) -> None:
     """Start the program, then move this helper into the hub, so that /proc/<pid> refers to the hub.
 
-    The helper drops its capabilities: a program that has dropped its own may only access processes without them.
+    The helper drops its capabilities: a program without capabilities can access only processes without capabilities.
     """
     helper_process.run_in_pid_namespace(command(f"/proc/{os.getpid()}/ns/net"), start_descriptor=read_end)
     kernel.set_namespace(hub, kernel.CLONE_NEWNET)
@@ -166,7 +166,7 @@ def _nat(hub: int) -> Uplink:
 
 
 def _hold_nat(hub: int, name: str, near: str, far: str) -> netlink.Connection:
-    """Set up NAT. The table ends with the returned connection, which the helper process holds."""
+    """Set up NAT. The kernel deletes the table when the helper process closes the returned connection."""
     filters = masquerade.connection()
     chain = masquerade.dropping_chain(filters)
     if chain:
@@ -209,7 +209,7 @@ def _own_address() -> str:
 
 
 def _has_nameserver_on_loopback() -> bool:
-    """Return whether a nameserver of the machine is on its loopback. That is also the default without any."""
+    """Return whether a nameserver of the machine is on its loopback, as it is by default if none is set."""
     nameservers = _nameservers(_RESOLV_CONF)
     return not nameservers or any(name.startswith("127.") or name == "::1" for name in nameservers)
 

@@ -1,7 +1,7 @@
 """The init process of a container: sets up the root, starts the command, and reaps processes.
 
-With PID namespaces it is PID 1, so that all others end with it. Otherwise it adopts orphans and kills them itself. It
-communicates only with the supervisor.
+With PID namespaces it is PID 1, so that the kernel ends all others with it. Otherwise it adopts orphans and kills them
+itself. It communicates only with the supervisor.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ class Init:
                     poll_loop.drain(woken)
                     self._reap()
                 elif not self._handle_messages():
-                    # The supervisor has ended: nothing may outlive it.
+                    # The supervisor has ended: all processes of the container must end, too.
                     self._kill_all()
                     return
 
@@ -144,7 +144,7 @@ class Init:
     def _abandon(self, call: int) -> None:
         for pid, executed_call in self._executed.items():
             if executed_call == call:
-                # It is the leader of a process group.
+                # The process is the leader of a process group.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
 
@@ -251,7 +251,7 @@ class Init:
         folder = self._plan.working_directory
         try:
             if self._isolates:
-                # Container runtimes create a missing directory. The layout does so where it can, this is for the rest.
+                # Container runtimes create a missing directory. `layout` does so where possible; this is for the other cases.
                 Path(folder).mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
         except OSError as error:

@@ -112,7 +112,7 @@ class ContainerRun:
         ours.send(b"!")
 
     def _open_streams(self) -> tuple[tuple[int, int, int], list[tuple[int, Stream]]]:
-        """Return the three streams of the process, and the ends that are read here."""
+        """Return the three streams of the process, and the descriptors from which the supervisor reads the output."""
         if self._plan.is_terminal:
             master, slave = os.openpty()
             self._stdin = os.dup(master)
@@ -146,11 +146,11 @@ class ContainerRun:
         child_process.close_all_except({control.fileno(), *streams})
         is_supervisor_ready = bool(control.recv(1))
         if not is_supervisor_ready:
-            # It has ended.
+            # The supervisor has ended.
             return
         has_namespaces = self._isolation.has_namespaces
         if has_namespaces:
-            # Only now: the process that forked this one has exited, and its exit would have killed this one.
+            # Not earlier: the exit of the intermediate process that forked this one would have killed this one.
             kernel.set_parent_death_signal()
         channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
         init = container_init.Init(self._plan, self._group, channel, scratch, has_namespaces=has_namespaces)

@@ -1,6 +1,6 @@
 """Write the output of a container to log files of limited size and number.
 
-A container never fails because of its log: output that cannot be written is lost, and a line in the log says how much.
+A container never fails because of its log: output that cannot be written is lost, and a line in the log states how many bytes.
 `log_format` defines the lines.
 """
 
@@ -40,18 +40,18 @@ class LogWriter:
         self._ends_within_line = False
         self._lost = 0
         self._reason = ""
-        # Clients that follow the log find it as soon as the container has started.
+        # Create the file now, so that clients can follow the log as soon as the container has started.
         self._append(b"", self._clock())
 
     def write(self, stream: Stream, chunk: bytes) -> None:
-        """Write complete lines. Like container runtimes, keep an incomplete line back until it is complete or long."""
+        """Write complete lines. Like container runtimes, hold an incomplete line back until it is complete or too long."""
         at = self._clock()
         lines, self._rests[stream] = log_format.encoded_output(self._rests[stream], chunk, stream, at)
         if lines:
             self._append(lines, at)
 
     def end(self, stream: Stream) -> None:
-        """Write the rest at the end of the output."""
+        """Write an incomplete last line at the end of the output."""
         at = self._clock()
         lines, self._rests[stream] = log_format.encoded_end(self._rests[stream], stream, at), b""
         if lines:
@@ -83,11 +83,11 @@ class LogWriter:
     def _fail(self, error: OSError, lost_lines: bytes) -> None:
         self._reason = error.strerror or str(error)
         self._lost += log_format.output_bytes(lost_lines)
-        # Reopened for the next write, which then checks whether the last line is complete.
+        # The next write reopens the file and checks whether its last line is complete.
         self._close_file()
 
     def _pending_prefix(self, at: int) -> bytes:
-        """Return what must precede the next line."""
+        """Return the missing end of the last line and the message about lost output, if any."""
         line_end = b"\n" if self._ends_within_line else b""
         if not self._lost:
             return line_end

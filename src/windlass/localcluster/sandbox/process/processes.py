@@ -70,7 +70,7 @@ def pids_with_variable(variable: bytes, value: bytes) -> list[int]:
 def kill_all(find: Callable[[], Iterable[int]], seconds: float = 5.0) -> list[int]:
     """Kill the processes that `find` returns until there are none, since a process may fork before it is killed.
 
-    Returns the processes that are still running after the given time. Spares the caller and PID 1, ignores zombies.
+    Returns the processes that are still running after the given time. The caller, PID 1 and zombies are ignored.
     """
     deadline = time.monotonic() + seconds
     pause = 0.001
@@ -187,7 +187,7 @@ def _memory_of_one(pid: int) -> int:
     smaps = _bytes_of(pid, "smaps_rollup").decode()
     if smaps:
         return proportional_bytes(smaps)
-    # Other users' processes do not show proportional values: use their private memory, the minimum.
+    # The file of another user's process is not readable: use the private memory, which is a lower bound.
     pages = _bytes_of(pid, "statm").split()
     return (int(pages[1]) - int(pages[2])) * _PAGE if pages else 0
 
@@ -205,7 +205,7 @@ def _pids() -> list[int]:
 def read_small_file(path: str) -> bytes:
     """Return up to 64 KiB of a file; empty if it is not readable.
 
-    This is faster than pathlib, since it reads a file for every process on the machine.
+    It is called for every process on the machine, and is faster than pathlib.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -233,6 +233,6 @@ def _boot() -> str:
 
 
 def _ps(*options: str) -> bytes:
-    # Start times depend on locale and time zone.
+    # The format of start times depends on the locale and the time zone.
     environment = {"LC_ALL": "C", "TZ": "UTC"}
     return subprocess.run(["/bin/ps", *options], capture_output=True, check=False, env=environment).stdout

@@ -1,7 +1,7 @@
-"""The supervisor of one pod: holds namespaces, starts containers, writes their logs, and saves their exit codes.
+"""The supervisor of one pod: holds its namespaces, starts its containers, writes their logs, and saves their exit codes.
 
-It executes requests of the daemon and decides nothing, e.g. about restarts and grace periods. It keeps running without
-a daemon, and reports to the next one what has happened.
+It executes requests of the daemon, which makes all decisions, e.g. about restarts and grace periods. It keeps running
+without a daemon, and reports the state of all runs to the next one.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(
         self, pod: PodPlan, listener: socket.socket, isolation: Isolation, lifeline: int | None
     ) -> None:
-        """`lifeline`: a descriptor at whose end everything must end."""
+        """`lifeline`: the read end of a pipe. When the pipe is closed, the supervisor kills all containers and exits."""
         self._pod = pod
         self._listener = listener
         self._isolation = isolation
@@ -82,7 +82,7 @@ class Supervisor:
             kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
             kernel.set_hostname(self._pod.hostname)
         if sys.platform == "linux":
-            # Including the init processes of containers.
+            # Orphans, including the init processes of containers, become children of this process.
             kernel.become_subreaper()
         _mount_volumes(self._pod.volumes, can_mount=self._isolation.has_namespaces)
 
@@ -125,7 +125,7 @@ class Supervisor:
             self._loop.remove(self._daemon.fileno())
             self._daemon.close()
             self._daemon = None
-        # The next daemon does not know these calls, and numbers its own from the beginning.
+        # The next daemon cannot use these calls, and numbers its own calls from 1.
         calls, self._calls = self._calls, {}
         for call, run in calls.items():
             run.abandon(call)
@@ -184,7 +184,7 @@ class Supervisor:
     def _connect(self, request: messages.Connect) -> None:
         """Start a connection without waiting for it: the client waits on the socket."""
         try:
-            # Names are not resolved here, since that would block everything.
+            # Names are not resolved here, since that would block all containers.
             family = socket.AF_INET6 if ipaddress.ip_address(request.host).version == 6 else socket.AF_INET
             with socket.socket(family, socket.SOCK_STREAM) as connection:
                 connection.setblocking(False)

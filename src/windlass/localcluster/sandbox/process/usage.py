@@ -1,7 +1,7 @@
 """CPU and memory usage of containers, from their cgroups, otherwise from /proc.
 
 All containers are measured together, so that /proc is read once. Memory from /proc is the resident memory, where shared
-pages count for each process. Of the init process, only the CPU time of its reaped children counts.
+pages count for each process. For the init process, only the CPU time of its reaped children counts.
 """
 
 import functools
@@ -93,7 +93,7 @@ def _counters(folders: tuple[str, ...]) -> _Counters:
         files = (Path(folder, name) for name in names for folder in folders)
         return next((str(file) for file in files if file.exists()), "")
 
-    # cpu.stat of version 1 has another meaning.
+    # In cgroups v1, cpu.stat has another meaning.
     cpu = first("cpuacct.usage") or (first("cpu.stat") if first("cgroup.controllers") else "")
     memory = first("memory.current", "memory.usage_in_bytes")
     return _Counters(cpu, memory, str(Path(memory).with_name("memory.stat")) if memory else "")

@@ -126,7 +126,7 @@ def _mount_proc(place: str) -> None:
     try:
         kernel.mount("proc", place, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     except OSError:
-        # Inside another container. The host's /proc shows too many processes, but works.
+        # Another container around the cluster may forbid this. The host's /proc shows too many processes, but works.
         kernel.mount("/proc", place, None, kernel.MS_BIND | kernel.MS_REC)
 
 
@@ -135,7 +135,7 @@ def _mount_terminals(place: str) -> None:
     try:
         kernel.mount("devpts", place, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
     except OSError:
-        # Use those of the host.
+        # Use the terminals of the host.
         kernel.mount("/dev/pts", place, None, kernel.MS_BIND | kernel.MS_REC)
 
 
