@@ -287,7 +287,7 @@ def with_word(word: str) -> list[int]:
 
 
 def marked(run_id: str) -> list[int]:
-    return processes.pids_with_variable(container_init.MARKER, run_id.encode())
+    return processes.pids_with_variable(container_init.RUN_ID_VARIABLE, run_id.encode())
 
 
 def init_of(run_id: str) -> int:

@@ -47,7 +47,7 @@ _LOCK = "lock"
 _SOCKET = "api.socket"
 _MAX_SOCKET_PATH = 100
 # Each pod and each request needs a file descriptor. The usual default limit (1024) is too low.
-_OPEN_FILES = 65536
+_MAX_OPEN_FILES = 65536
 PODS = "pods"
 """The folder of the data directory with one subfolder per pod UID."""
 
@@ -81,7 +81,7 @@ class LocalCluster:
         self.has_mounts = False
         """Whether pods have their own mounts, so that any mountPath is possible."""
         self._options = options
-        self._open = contextlib.AsyncExitStack()
+        self._exit_stack = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
         self._workloads: asyncio.Task[None] | None = None
         self._faults = FaultInjector()
@@ -90,13 +90,13 @@ class LocalCluster:
         try:
             await self._start()
         except (CannotListenError, CannotSpawnError, StoreError, OSError) as error:
-            await self._open.aclose()
+            await self._exit_stack.aclose()
             message = str(error)
             if isinstance(error, OSError) and error.strerror:
                 message = f"{error.filename or self.data}: {error.strerror}"
             raise CannotStartError(message) from error
         except BaseException:
-            await self._open.aclose()
+            await self._exit_stack.aclose()
             raise
 
     async def _start(self) -> None:
@@ -105,18 +105,19 @@ class LocalCluster:
                 f"the path of the data directory {str(self.data)!r} is not UTF-8. Choose another one."
             )
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._open.callback(os.close, _lock(self.data / _LOCK))
+        self._exit_stack.callback(os.close, _lock(self.data / _LOCK))
         _raise_open_file_limit()
         if len(os.fsencode(self.socket)) > _MAX_SOCKET_PATH:
             self.socket = (
-                Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
+                Path(self._exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-")))
+                / _SOCKET
             )
         spawner = SpawnerClient(self._spawner_options(), self.data / PODS)
-        self._open.push_async_callback(spawner.stop)
+        self._exit_stack.push_async_callback(spawner.stop)
         # Do not wait for the spawner yet: only later steps need it.
         await spawner.begin()
         server = ApiServer(self.data)
-        self._open.push_async_callback(server.stop)
+        self._exit_stack.push_async_callback(server.stop)
         await server.start(self._options.host, self._options.port, self.socket)
         self.url = server.url
         credentials.write_kubeconfig(self.kubeconfig, server.url, server.credentials)
@@ -130,9 +131,9 @@ class LocalCluster:
         # The kubelet has adopted the earlier pods. Before this call, requests for logs fail with 503; clients retry.
         server.run_pods_with(self._kubelet)
         server.measure_pods_with(UsageCollector(self._kubelet.runs))
-        self._open.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
+        self._exit_stack.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
         self._workloads = asyncio.create_task(WorkloadController(server.lifecycle).run())
-        self._open.push_async_callback(_cancel, self._workloads)
+        self._exit_stack.push_async_callback(_cancel, self._workloads)
 
     async def stop(self, *, ends_pods: bool = False) -> None:
         """Stop the cluster. Pods keep running and are adopted by the next start, unless `ends_pods`.
@@ -146,7 +147,7 @@ class LocalCluster:
             if ends_pods:
                 await self._kubelet.shut_down()
             await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
-        await self._open.aclose()
+        await self._exit_stack.aclose()
 
     # Fault injection
 
@@ -171,9 +172,9 @@ class LocalCluster:
         lifeline = None
         if self._options.is_ephemeral:
             # Only this process has the write end, so the pipe is closed whenever this process ends, even if killed.
-            lifeline, held = os.pipe()
-            self._open.callback(os.close, held)
-            self._open.callback(os.close, lifeline)
+            lifeline, write_end = os.pipe()
+            self._exit_stack.callback(os.close, write_end)
+            self._exit_stack.callback(os.close, lifeline)
         return SpawnerOptions(
             folder=self.data,
             cluster=_short_name(self.data),
@@ -183,13 +184,13 @@ class LocalCluster:
         )
 
     async def _new_kubelet(self, server: ApiServer, spawner: SpawnerClient, ready: Ready) -> Kubelet:
-        found = machine.find_out(self.data)
+        found = machine.detect(self.data)
         lifecycle = server.lifecycle
-        node_objects.keep(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
+        node_objects.sync(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
         pods = self.data / PODS
         pods.mkdir(exist_ok=True, mode=0o700)
         log_watcher = DirectoryWatcher()
-        self._open.callback(log_watcher.close)
+        self._exit_stack.callback(log_watcher.close)
         api_server = await _api_server_address(server, spawner, ready)
         objects = ObjectLookup(lifecycle, api_server, server.credentials.certificate.read_text)
         host = self._host(ready, found)
@@ -214,7 +215,7 @@ class LocalCluster:
         )
 
     def _host(self, ready: Ready, found: Machine) -> Host:
-        because = "; ".join(ready.notes) or "disabled by a setting"
+        mounts_reason = "; ".join(ready.notes) or "disabled by a setting"
         return Host(
             uid=os.getuid(),
             gid=os.getgid(),
@@ -224,7 +225,7 @@ class LocalCluster:
             ),
             gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
-            no_mounts_because="" if ready.has_namespaces else because,
+            no_mounts_because="" if ready.has_namespaces else mounts_reason,
             address=found.address,
             hostname=socket.gethostname(),
             hosts_file=_read_text(Path("/etc/hosts")),
@@ -269,7 +270,7 @@ def _lock(path: Path) -> int:
 
 def _raise_open_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    limit = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

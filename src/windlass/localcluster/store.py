@@ -6,8 +6,8 @@ from the history, and a list that began at some version is continued as of that 
 
 A write is part of a transaction in a write-ahead log: once committed, it survives a kill of this process. (A power
 failure may lose the latest writes, because the log is synced at checkpoints.) With `schedule`, the store commits all
-writes of one iteration of the event loop together. A server calls `on_commit` before it responds, and listeners are called
-after the commit. The store belongs to one process and one thread; a second process is rejected.
+writes of one iteration of the event loop together. A server calls `on_commit` before it responds, and listeners are
+called after the commit. The store belongs to one process and one thread; a second process is rejected.
 
 The store uses two fields of an object: metadata.resourceVersion, which it writes, and metadata.ownerReferences, by
 which dependents are found. A key is `namespace/name`, or `name` for cluster-scoped objects (the column `place`).
@@ -84,14 +84,14 @@ class Store:
         self._history_length = history_length
         self._history_bytes = history_bytes
         self._listeners: list[Callable[[Change], None]] = []
-        self._unannounced: deque[Change] = deque()
+        self._undelivered: deque[Change] = deque()
         self._schedule = schedule
         self._uncommitted: list[Change] = []
         self._commit_callbacks: list[Callable[[StoreError | None], None]] = []
         self._sql = _open(path)
-        self.version = self._first("SELECT coalesce(max(version), 0) FROM history")
+        self.version = self._first_value("SELECT coalesce(max(version), 0) FROM history")
         # The newest version that is no longer in the history.
-        self.compacted_version = self._first("SELECT version FROM forgotten")
+        self.compacted_version = self._first_value("SELECT version FROM forgotten")
         self._sizes = deque(
             self._sql.execute(
                 "SELECT version, coalesce(length(before), 0) + coalesce(length(after), 0) FROM history ORDER BY version"
@@ -144,7 +144,7 @@ class Store:
     def count(self, resource: str, namespace: str = "", after: str = "") -> int:
         start, end = store_types.key_range(namespace, after)
         sql = "SELECT count(*) FROM objects WHERE resource = ? AND place >= ? AND place < ?"
-        return self._first(sql, resource, start, end)
+        return self._first_value(sql, resource, start, end)
 
     def page(
         self,
@@ -259,7 +259,7 @@ class Store:
         changes, self._uncommitted = self._uncommitted, []
         self._run_commit_callbacks(None)
         for change in changes:
-            self._announce(change)
+            self._deliver(change)
 
     def _roll_back(self, error: BaseException) -> StoreError:
         """Discard all uncommitted writes. No client has received a response to them yet."""
@@ -329,15 +329,15 @@ class Store:
         return body
 
     def _update_owners(self, change: Change) -> None:
-        had, has = store_types.owner_uids(change.before), store_types.owner_uids(change.after)
-        if had == has:
+        old_owners, new_owners = store_types.owner_uids(change.before), store_types.owner_uids(change.after)
+        if old_owners == new_owners:
             return
-        for uid in had - has:
+        for uid in old_owners - new_owners:
             self._sql.execute(
                 "DELETE FROM owners WHERE owner = ? AND resource = ? AND place = ?",
                 (uid, change.resource, change.key),
             )
-        for uid in has - had:
+        for uid in new_owners - old_owners:
             self._sql.execute(
                 "INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", (uid, change.resource, change.key)
             )
@@ -363,23 +363,23 @@ class Store:
         self._sql.execute("UPDATE forgotten SET version = ?", (newest,))
         return newest
 
-    def _announce(self, change: Change) -> None:
+    def _deliver(self, change: Change) -> None:
         """Update the sizes kept in memory after a commit, then call the listeners."""
         self._sizes.append((change.version, change.size))
         self._bytes += change.size
         self.compacted_version = self._compact_to
         while self._sizes[0][0] <= self.compacted_version:
             self._bytes -= self._sizes.popleft()[1]
-        self._unannounced.append(change)
-        if len(self._unannounced) > 1:
+        self._undelivered.append(change)
+        if len(self._undelivered) > 1:
             # A listener wrote this change: listeners are called with it after the current one.
             return
-        while self._unannounced:
+        while self._undelivered:
             for listener in self._listeners:
-                _call(listener, self._unannounced[0])
-            self._unannounced.popleft()
+                _call(listener, self._undelivered[0])
+            self._undelivered.popleft()
 
-    def _first(self, sql: str, *arguments: object) -> int:
+    def _first_value(self, sql: str, *arguments: object) -> int:
         (value,) = self._sql.execute(sql, arguments).fetchone()
         return int(value)
 

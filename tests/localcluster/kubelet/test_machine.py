@@ -47,7 +47,7 @@ def sources(root: Path, files: Mapping[str, str] = FILES, **given: Any) -> Sourc
 
 
 def test_complete_facts_of_a_linux_machine(tmp_path: Path) -> None:
-    found = machine.find_out(tmp_path / "not" / "yet", sources(tmp_path))
+    found = machine.detect(tmp_path / "not" / "yet", sources(tmp_path))
     assert (found.host_name, found.architecture, found.operating_system) == ("Lab.example", "amd64", "linux")
     assert (found.cpu, found.memory_bytes, found.storage_bytes, found.gpus) == (8, 8 * GIB, 100 * GIB, 0)
     assert (found.os_image, found.kernel_version) == ("Debian GNU/Linux 12 (bookworm)", "6.1.0")
@@ -58,14 +58,14 @@ def test_complete_facts_of_a_linux_machine(tmp_path: Path) -> None:
 
 def test_facts_of_a_mac(tmp_path: Path) -> None:
     mac = sources(tmp_path, {}, uname=lambda: uname(system="Darwin", machine="arm64", release="23.5.0"))
-    found = machine.find_out(tmp_path, mac)
+    found = machine.detect(tmp_path, mac)
     assert (found.architecture, found.operating_system, found.os_image) == ("arm64", "darwin", "macOS 14.5")
     assert (found.cpu, found.memory_bytes, found.gpus) == (8, 16 * GIB, 0)
     assert (found.machine_id, found.boot_id) == ("", "")
 
 
 def test_facts_of_this_machine(tmp_path: Path) -> None:
-    found = machine.find_out(tmp_path)
+    found = machine.detect(tmp_path)
     assert found.cpu >= 1
     assert found.memory_bytes > 0
     assert found.storage_bytes > 0
@@ -77,13 +77,13 @@ def test_facts_of_this_machine(tmp_path: Path) -> None:
     [("x86_64", "amd64"), ("aarch64", "arm64"), ("arm64", "arm64"), ("RISCV64", "riscv64")],
 )
 def test_architectures(tmp_path: Path, named: str, expected: str) -> None:
-    found = machine.find_out(tmp_path, sources(tmp_path, uname=lambda: uname(machine=named)))
+    found = machine.detect(tmp_path, sources(tmp_path, uname=lambda: uname(machine=named)))
     assert found.architecture == expected
 
 
 @pytest.mark.parametrize("address", [refused, lambda: "0.0.0.0", lambda: ""])  # noqa: S104 — nothing is bound
 def test_machine_without_network_has_the_loopback_address(tmp_path: Path, address: Any) -> None:
-    assert machine.find_out(tmp_path, sources(tmp_path, address=address)).address == "127.0.0.1"
+    assert machine.detect(tmp_path, sources(tmp_path, address=address)).address == "127.0.0.1"
 
 
 V1 = {"proc/self/cgroup": "4:memory:/a/b\n2:cpu,cpuacct:/a\n1:name=systemd:/\n0::/\n"}
@@ -126,7 +126,7 @@ def test_cgroup_limits_reduce_capacity(tmp_path: Path, files: dict[str, str], cp
     placed = {
         name if name.startswith("proc") else f"sys/fs/cgroup/{name}": text for name, text in files.items()
     }
-    found = machine.find_out(tmp_path, sources(tmp_path, FILES | placed))
+    found = machine.detect(tmp_path, sources(tmp_path, FILES | placed))
     assert (found.cpu, found.memory_bytes) == (cpu, memory)
 
 
@@ -156,7 +156,7 @@ def test_gpus_from_devices_and_visible_devices(
     environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
     given = sources(tmp_path, FILES | files, environment=environment)
     assert machine.gpu_ids(given) == expected
-    assert machine.find_out(tmp_path, given).gpus == len(expected)
+    assert machine.detect(tmp_path, given).gpus == len(expected)
 
 
 @pytest.mark.parametrize(("numbers", "expected"), [((), ""), ((1,), "GPU-b"), ((0, 2), "2,7"), ((0, 9), "2")])

@@ -25,7 +25,7 @@ class World:
 
     def start(self, count: int = 1, **machine: Any) -> None:
         facts = {"host_name": "lab", "cpu": 4, "memory_bytes": 2**33, "architecture": "arm64", **machine}
-        node_objects.keep(self.lifecycle, nodes.nodes(Machine(**facts), count, self.lifecycle.now()))
+        node_objects.sync(self.lifecycle, nodes.nodes(Machine(**facts), count, self.lifecycle.now()))
 
     def create(self, resource: str, obj: Json) -> None:
         kind = self.server.registry.find_by_resource(resource)

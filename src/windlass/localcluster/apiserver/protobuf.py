@@ -166,34 +166,34 @@ def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of each field of a message: an integer for a varint, otherwise bytes."""
     if isinstance(data, int):
         raise _MalformedError("expected a message, found a number")
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    offset = 0
+    while offset < len(data):
+        tag, offset = _varint(data, offset)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == 0:
-            value, at = _varint(data, at)
+            value, offset = _varint(data, offset)
             yield number, value
             continue
         if wire_type == 2:
-            size, at = _varint(data, at)
+            size, offset = _varint(data, offset)
         else:
             size = {1: 8, 5: 4}.get(wire_type, len(data))
-        if at + size > len(data):
+        if offset + size > len(data):
             raise _MalformedError("truncated")
-        yield number, data[at : at + size]
-        at += size
+        yield number, data[offset : offset + size]
+        offset += size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(data) or shift > 63:
+        if offset >= len(data) or shift > 63:
             raise _MalformedError("truncated or too long integer")
-        byte = data[at]
-        at += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, offset
         shift += 7
 
 

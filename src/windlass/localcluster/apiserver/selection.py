@@ -15,7 +15,7 @@ from windlass.k8s.label_selectors import LabelSelector
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.kinds.kind import Kind
 
-_NAMES = frozenset({"metadata.name", "metadata.namespace"})
+_COMMON_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 # A part of a field selector between commas that are not escaped.
 _TERM = re.compile(r"(?:[^\\,]|\\.|\\\Z)+", re.DOTALL)
 # Field names in selectors that differ from the path in the object.
@@ -73,7 +73,7 @@ class Selection(msgspec.Struct, frozen=True):
             return False
         if not self.fields.requirements:
             return True
-        if all(requirement.field in _NAMES for requirement in self.fields.requirements):
+        if all(requirement.field in _COMMON_FIELDS for requirement in self.fields.requirements):
             return self.fields.matches({"metadata": {"name": meta.name, "namespace": meta.namespace}})
         return self.fields.matches(bodies.decode_stored(body))
 
@@ -90,7 +90,7 @@ def parse_fields(text: str, selectable: Collection[str], *, is_custom: bool = Fa
     requirements = tuple(_field_requirement(term, text) for term in terms)
     for requirement in requirements:
         field = requirement.field
-        if field not in _NAMES and field not in selectable:
+        if field not in _COMMON_FIELDS and field not in selectable:
             _reject(_unknown_field(field, selectable, is_custom))
     return FieldSelector(requirements)
 

@@ -1,7 +1,7 @@
 """The strategy of a kind: the hooks that `lifecycle` calls (`rest.RESTCreateStrategy` and the like in Kubernetes).
 
-`Strategy` itself is the strategy of kinds without special rules. Objects are plain dictionaries that have been type-checked,
-pruned and defaulted before a hook is called. A hook changes `new` in place and never changes `old`.
+`Strategy` itself is the strategy of kinds without special rules. Objects are plain dictionaries that have been
+type-checked, pruned and defaulted before a hook is called. A hook changes `new` in place and never changes `old`.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -177,7 +177,7 @@ class GarbageCollector(QueueController):
         return "waits" if _is_waiting(meta) else "exists"
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
-        """Return the reference of an owner, in the namespace of its dependent or cluster-scoped; None if the kind is unknown."""
+        """Return the reference of an owner, which is cluster-scoped or in the given namespace; None if unknown."""
         kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None

@@ -1,7 +1,7 @@
 """PersistentVolumeClaims on one machine: a folder below the data directory per claim, from binding to deletion.
 
-A claim with a storage class other than `local` stays pending. A deleted claim stays while a pod uses it. The folder is deleted with
-the claim.
+A claim with a storage class other than `local` stays pending. A deleted claim stays while a pod uses it. The folder is
+deleted with the claim.
 """
 
 import asyncio
@@ -123,10 +123,10 @@ class VolumeController:
     def _remove(self, claim: Object) -> None:
         """Rename the folder at once and delete it in a thread, because it may be large."""
         folder = self.folder_of(claim)
-        aside = folder.with_name(f"{_DELETED_PREFIX}{folder.name}")
+        renamed = folder.with_name(f"{_DELETED_PREFIX}{folder.name}")
         with contextlib.suppress(OSError):
-            folder.rename(aside)
-            _remove_in_background(aside)
+            folder.rename(renamed)
+            _remove_in_background(renamed)
 
     def _remove_orphaned_folders(self) -> None:
         """Delete the folders of claims that no longer exist, which remain if the server is killed."""

@@ -48,8 +48,10 @@ class PodNetwork:
         """Return the addresses of a pod. A later pod of the same name gets the same ones."""
         meta, host = pod["metadata"], self._host_address
         is_on_host = pod["spec"].get("hostNetwork")
-        own = host if is_on_host else self._allocator.take(meta["namespace"], meta["name"], meta["uid"])
-        return PodAddresses((own,), (host,))
+        pod_address = (
+            host if is_on_host else self._allocator.take(meta["namespace"], meta["name"], meta["uid"])
+        )
+        return PodAddresses((pod_address,), (host,))
 
     def adopt(self, pod: Json, addresses: PodAddresses) -> None:
         """Reserve the addresses of a pod that was started by an earlier daemon."""
@@ -75,7 +77,7 @@ class AddressAllocator:
 
     def __init__(self, network: str) -> None:
         self._network = IPv4Network(network)
-        self._of_pod: dict[str, str] = {}
+        self._address_by_uid: dict[str, str] = {}
         # Pod names whose address differs from the one that their hash yields.
         self._displaced: dict[tuple[str, str], str] = {}
 
@@ -93,28 +95,32 @@ class AddressAllocator:
         return cls(loopback_network(data) if platform == "linux" else f"{LOOPBACK}/32")
 
     def take(self, namespace: str, name: str, uid: str) -> str:
-        """Return the pod's address: its current one, else the one derived from its name if free, else the next free one."""
+        """Return the pod's address: its current one, else the one of its name if free, else the next free one."""
         if self._network.num_addresses == 1:
             return str(self._network.network_address)
-        if uid in self._of_pod:
-            return self._of_pod[uid]
-        taken = set(self._of_pod.values())
-        before = self._displaced.pop((namespace, name), None)
-        home = self._home(namespace, name)
-        address = before if before is not None and before not in taken else self._free_from(home, taken)
-        if address != self._at(home):
+        if uid in self._address_by_uid:
+            return self._address_by_uid[uid]
+        taken = set(self._address_by_uid.values())
+        former = self._displaced.pop((namespace, name), None)
+        preferred_position = self._preferred_position(namespace, name)
+        address = (
+            former
+            if former is not None and former not in taken
+            else self._free_from(preferred_position, taken)
+        )
+        if address != self._address_at(preferred_position):
             self._displaced[namespace, name] = address
-        self._of_pod[uid] = address
+        self._address_by_uid[uid] = address
         return address
 
     def adopt(self, uid: str, address: str) -> None:
         """Reserve the address of a pod of an earlier daemon. It may belong to another network."""
-        self._of_pod[uid] = address
+        self._address_by_uid[uid] = address
 
     def release(self, uid: str) -> None:
-        self._of_pod.pop(uid, None)
+        self._address_by_uid.pop(uid, None)
 
-    def _home(self, namespace: str, name: str) -> int:
+    def _preferred_position(self, namespace: str, name: str) -> int:
         digest = hashlib.blake2b(f"{namespace}/{name}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) % self._count()
 
@@ -122,12 +128,12 @@ class AddressAllocator:
         # The last address is the broadcast address.
         return max(1, self._network.num_addresses - _RESERVED - 1)
 
-    def _at(self, position: int) -> str:
+    def _address_at(self, position: int) -> str:
         return str(self._network.network_address + _RESERVED + position % self._count())
 
-    def _free_from(self, home: int, taken: set[str]) -> str:
-        for position in range(home, home + self._count()):
-            address = self._at(position)
+    def _free_from(self, preferred_position: int, taken: set[str]) -> str:
+        for position in range(preferred_position, preferred_position + self._count()):
+            address = self._address_at(position)
             has_good_ending = int(address.rpartition(".")[2]) not in _AVOIDED_ENDINGS
             if has_good_ending and address not in taken:
                 return address

@@ -23,7 +23,7 @@ _IN_IGNORED = 0x8000
 _IN_ONLYDIR = 0x1000000
 _WATCHED = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE | _IN_ONLYDIR
 # The watch descriptor in events that report an overflow of the queue: any directory may have changed.
-_ALL_FOLDERS = -1
+_QUEUE_OVERFLOW = -1
 # Watch descriptor, mask, cookie, and the length of the name that follows.
 _EVENT = struct.Struct("iIII")
 
@@ -31,21 +31,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DirectoryWatcher:
-    """One inotify instance for all waiting tasks, since the number per user is limited. It belongs to one event loop."""
+    """One inotify instance for all waiting tasks, since their number is limited. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._watches: set[DirectoryWatch] = set()
-        self._kernel = _new_inotify()
-        if self._kernel is not None:
-            asyncio.get_running_loop().add_reader(self._kernel, self._pass_on, self._kernel)
+        self._inotify = _new_inotify()
+        if self._inotify is not None:
+            asyncio.get_running_loop().add_reader(self._inotify, self._on_inotify_events, self._inotify)
 
     def close(self) -> None:
         """Release the inotify instance. Tasks that still wait poll from now on."""
-        if self._kernel is None:
+        if self._inotify is None:
             return
-        asyncio.get_running_loop().remove_reader(self._kernel)
-        os.close(self._kernel)
-        self._kernel = None
+        asyncio.get_running_loop().remove_reader(self._inotify)
+        os.close(self._inotify)
+        self._inotify = None
         for watch in self._watches:
             watch.number = None
             watch.has_changed.set()
@@ -58,7 +58,7 @@ class DirectoryWatcher:
             yield watch
         finally:
             self._watches.remove(watch)
-            self._forget(watch.number)
+            self._remove_watch(watch.number)
 
     def notify(self, folder: Path) -> None:
         """Wake the tasks that wait for the directory."""
@@ -68,20 +68,20 @@ class DirectoryWatcher:
 
     def number(self, folder: Path) -> int | None:
         """Return the watch descriptor of the directory, the same for all callers; None if it cannot be watched."""
-        if self._kernel is None:
+        if self._inotify is None:
             return None
-        number: int = _libc.inotify_add_watch(self._kernel, os.fsencode(folder), _WATCHED)
+        number: int = _libc.inotify_add_watch(self._inotify, os.fsencode(folder), _WATCHED)
         return None if number < 0 else number
 
-    def _forget(self, number: int | None) -> None:
+    def _remove_watch(self, number: int | None) -> None:
         is_used = any(watch.number == number for watch in self._watches)
-        if self._kernel is not None and number is not None and not is_used:
-            _libc.inotify_rm_watch(self._kernel, number)
+        if self._inotify is not None and number is not None and not is_used:
+            _libc.inotify_rm_watch(self._inotify, number)
 
-    def _pass_on(self, kernel: int) -> None:
-        events = dict(_events(os.read(kernel, _BUFFER_BYTES)))
+    def _on_inotify_events(self, inotify: int) -> None:
+        events = dict(_events(os.read(inotify, _BUFFER_BYTES)))
         for watch in self._watches:
-            if watch.number in events or _ALL_FOLDERS in events:
+            if watch.number in events or _QUEUE_OVERFLOW in events:
                 watch.has_changed.set()
             # The last event of a deleted directory.
             if watch.number is not None and events.get(watch.number, 0) & _IN_IGNORED:
@@ -89,16 +89,16 @@ class DirectoryWatcher:
 
 
 class DirectoryWatch:
-    def __init__(self, source: DirectoryWatcher, folder: Path) -> None:
+    def __init__(self, watcher: DirectoryWatcher, folder: Path) -> None:
         self.folder = folder
         self.number: int | None = None
         self.has_changed = asyncio.Event()
-        self._source = source
+        self._watcher = watcher
 
     async def wait(self) -> None:
         """Wait until something may have changed since the last call."""
         if self.number is None:
-            self.number = self._source.number(self.folder)
+            self.number = self._watcher.number(self.folder)
             if self.number is not None:
                 # Changes before the watch began are unknown.
                 return
@@ -111,14 +111,14 @@ class DirectoryWatch:
 def _new_inotify() -> int | None:
     if not hasattr(_libc, "inotify_init1"):
         return None
-    kernel: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    return None if kernel < 0 else kernel
+    inotify: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    return None if inotify < 0 else inotify
 
 
 def _events(data: bytes) -> Iterator[tuple[int, int]]:
     """Yield watch descriptors and event masks."""
     position = 0
     while position < len(data):
-        number, happened, _, name_bytes = _EVENT.unpack_from(data, position)
-        yield number, happened
+        number, mask, _, name_bytes = _EVENT.unpack_from(data, position)
+        yield number, mask
         position += _EVENT.size + name_bytes

@@ -40,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 _PODS = "pods"
 _VOLUME_SOURCES = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
-_NAMED = frozenset({_PODS, "services"})
+# Resources whose objects have names in /etc/hosts.
+_RESOURCES_IN_HOSTS = frozenset({_PODS, "services"})
 # The delay of a refresh: if many pods change together, their files are written only once.
 _REFRESH_DELAY_SECONDS = 0.02
 _BLOCK_BYTES = 512
@@ -149,7 +150,7 @@ class Kubelet:
             self._on_pod_change(change)
         elif change.resource in _VOLUME_SOURCES:
             self._refresh_later(change.resource, namespace)
-        if change.resource in _NAMED:
+        if change.resource in _RESOURCES_IN_HOSTS:
             self._refresh_later(_PODS, namespace)
 
     def _on_pod_change(self, change: Change) -> None:
@@ -165,14 +166,14 @@ class Kubelet:
         if uid in self._workers:
             self._workers[uid].set_pod(pod)
         elif pod["spec"].get("nodeName"):
-            before = self._uids.get(_place(pod))
+            before = self._uids.get(_pod_key(pod))
             if before is not None and before != uid and before in self._workers:
                 self._workers[before].on_deleted()
             self._add(self._new_worker(pod))
 
     def _add(self, worker: PodWorker) -> None:
         uid = worker.pod["metadata"]["uid"]
-        self._uids[_place(worker.pod)] = uid
+        self._uids[_pod_key(worker.pod)] = uid
         self._workers[uid] = worker
         task = self._tasks[uid] = asyncio.create_task(worker.run())
         task.add_done_callback(lambda _: self._remove(uid))
@@ -186,8 +187,8 @@ class Kubelet:
     def evict_if_disk_is_full(self) -> None:
         """Evict the pod that uses most of the disk if the data directory's disk is full.
 
-        This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a time, since
-        the space that it frees may be enough.
+        This is called when a write to the store has failed. Deleting objects then fails, too. One pod is evicted at a
+        time, since the space that it frees may be enough.
         """
         free = directory.low_free_bytes(self._directories.path)
         workers = self._workers.values()
@@ -211,8 +212,8 @@ class Kubelet:
             return False
         if uid and worker.pod["metadata"]["uid"] != uid:
             return False
-        known = worker.record.all_containers if container else worker.record.containers
-        selected = (each.current for each in known if container in ("", each.name))
+        candidates = worker.record.all_containers if container else worker.record.containers
+        selected = (each.current for each in candidates if container in ("", each.name))
         running = [current.id for current in selected if isinstance(current, Running)]
         for run_id in running:
             self._faults.set_exit_code(run_id, code)
@@ -264,9 +265,9 @@ class Kubelet:
         folder, file = worker.sandbox.folder.logs(container), log_format.file_name(max(count, 0))
 
         def is_over() -> bool:
-            now = worker.record.container(container)
-            is_next = now.restart_count != record.restart_count
-            return is_next or not now.is_running or options.previous or worker.is_over
+            latest = worker.record.container(container)
+            is_restarted = latest.restart_count != record.restart_count
+            return is_restarted or not latest.is_running or options.previous or worker.is_over
 
         selection = log_reader.selection(options, datetime.now(UTC))
         return log_reader.read(
@@ -315,7 +316,7 @@ def _run_id(worker: PodWorker, container: str) -> str:
     return current.id
 
 
-def _place(pod: Json) -> str:
+def _pod_key(pod: Json) -> str:
     return object_key(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 

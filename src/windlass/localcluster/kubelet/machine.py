@@ -22,7 +22,7 @@ from windlass.localcluster.scheduler.nodes import Machine
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"
 # An address reserved for documentation. A socket connected to it has the local address of the default route.
-_ELSEWHERE = ("192.0.2.1", 9)
+_REMOTE_ADDRESS = ("192.0.2.1", 9)
 _GPU = re.compile(r"nvidia\d+")
 _NAMED_GPU = ("GPU-", "MIG-")
 
@@ -39,7 +39,7 @@ def _memory_bytes() -> int:
 def _address() -> str:
     """Return the address of the default route. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(_ELSEWHERE)
+        probe.connect(_REMOTE_ADDRESS)
         return str(probe.getsockname()[0])
 
 
@@ -59,7 +59,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 SYSTEM = Sources()
 
 
-def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
+def detect(data: Path, sources: Sources = SYSTEM) -> Machine:
     """Return the properties of this machine. `data` is the directory on whose disk the pods write."""
     uname = sources.uname()
     return Machine(
@@ -135,12 +135,12 @@ def _memory_limits(sources: Sources) -> Iterator[int]:
 
 def _groups(sources: Sources, controller: str) -> Iterator[Path]:
     """Yield the directories of the daemon's cgroups for this controller, and of their parents."""
-    mounted = sources.root / "sys/fs/cgroup"
+    cgroup_root = sources.root / "sys/fs/cgroup"
     for line in _text(sources.root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        top = mounted / controllers if controllers else mounted
+        top = cgroup_root / controllers if controllers else cgroup_root
         own = top / path.lstrip("/")
         # A container often sees only the directory of its own cgroup, as the root of the hierarchy.
         yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))

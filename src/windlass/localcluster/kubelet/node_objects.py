@@ -23,7 +23,7 @@ _NODES = "nodes"
 _PODS = "pods"
 
 
-def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
+def sync(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
     """Create or update these nodes, and delete the other nodes that an earlier start created.
 
     Labels, annotations, taints and cordons that a user has added stay, and so do nodes that a user has created.
@@ -33,18 +33,18 @@ def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
     for node in nodes:
         name = node["metadata"]["name"]
         if name in stored:
-            lifecycle.amend(kind, "", name, functools.partial(renewed, new=node))
+            lifecycle.amend(kind, "", name, functools.partial(updated_node, new=node))
         else:
             lifecycle.create(kind, "", node, WriteOptions())
-    wanted = {node["metadata"]["name"] for node in nodes}
+    names = {node["metadata"]["name"] for node in nodes}
     for name, node in stored.items():
         is_ours = INDEX in (node["metadata"].get("labels") or {})
-        if is_ours and name not in wanted:
+        if is_ours and name not in names:
             lifecycle.delete(kind, "", name, DeleteOptions())
     collect_orphans(lifecycle)
 
 
-def renewed(old: Json, new: Json) -> Json:
+def updated_node(old: Json, new: Json) -> Json:
     """Return the stored node with the new properties of the machine."""
     meta = old["metadata"]
     kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != gpus.ANNOTATION}

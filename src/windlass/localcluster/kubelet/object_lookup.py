@@ -14,7 +14,7 @@ from windlass.localcluster.kubelet.volumes import service_account
 from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
-ApiServer = Callable[[Json], tuple[str, int] | None]
+ApiServerAddress = Callable[[Json], tuple[str, int] | None]
 """Function from a pod to the address of the API server, which depends on the network of the pod."""
 
 _PODS = "pods"
@@ -24,7 +24,9 @@ _HEADLESS = "None"
 
 
 class ObjectLookup:
-    def __init__(self, lifecycle: Lifecycle, api_server: ApiServer, authority: Callable[[], str]) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, api_server: ApiServerAddress, authority: Callable[[], str]
+    ) -> None:
         """`authority` returns the CA certificate of the API server as PEM."""
         self._store = lifecycle.store
         self._api_server = api_server
@@ -140,12 +142,12 @@ def _names(namespace: str, pods: Iterable[_PodView], services: Iterable[_Service
 def _selected(
     service: _ServiceView, by_label: Mapping[tuple[str, str], list[_PodView]]
 ) -> Iterator[_PodView]:
-    wanted = service.selector.items()
-    if not wanted:
+    selector = service.selector.items()
+    if not selector:
         return
-    fewest = min((by_label.get(label, []) for label in wanted), key=len)
-    for pod in fewest:
-        if wanted <= pod.labels.items() and (pod.is_ready or service.publishes_not_ready):
+    candidates = min((by_label.get(label, []) for label in selector), key=len)
+    for pod in candidates:
+        if selector <= pod.labels.items() and (pod.is_ready or service.publishes_not_ready):
             yield pod
 
 

@@ -17,7 +17,7 @@ from windlass.localcluster.sandbox.channel import Channel
 _MAX_PATH = 100
 
 _CLOSED = "the connection is closed"
-_numbers = itertools.count(1)
+_call_numbers = itertools.count(1)
 
 
 class SandboxCallError(OSError):
@@ -32,18 +32,18 @@ class Connection:
     """
 
     def __init__(
-        self, to: Channel[Any], on_message: Callable[[Any, list[int]], None], on_lost: Callable[[], None]
+        self, peer: Channel[Any], on_message: Callable[[Any, list[int]], None], on_lost: Callable[[], None]
     ) -> None:
-        self._channel = to
+        self._channel = peer
         self._on_message = on_message
         self._on_lost = on_lost
         self._answers: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
         self._loop = asyncio.get_running_loop()
-        to.socket.setblocking(False)
+        peer.socket.setblocking(False)
         # Data that could not be sent yet. A stopped peer must not block the daemon.
         self._outgoing = bytearray()
         self.is_open = True
-        self._loop.add_reader(to.fileno(), self._receive)
+        self._loop.add_reader(peer.fileno(), self._receive)
 
     def send(self, message: msgspec.Struct) -> None:
         """Queue a message. It is dropped if the connection is closed."""
@@ -68,13 +68,13 @@ class Connection:
         else:
             self._loop.remove_writer(self._channel.fileno())
 
-    async def call(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
+    async def call(self, new_request: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
         """Return the number of the call and the descriptors of the response, which the caller must close."""
         if not self.is_open:
             raise SandboxCallError(_CLOSED)
-        number = next(_numbers)
+        number = next(_call_numbers)
         future = self._answers[number] = self._loop.create_future()
-        self.send(make(number))
+        self.send(new_request(number))
         try:
             answer, descriptors = await future
         except asyncio.CancelledError:

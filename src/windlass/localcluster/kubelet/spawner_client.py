@@ -41,7 +41,7 @@ class SpawnerClient:
         self._ready: asyncio.Future[messages.Ready] | None = None
         self._is_stopped = False
         self._namespaces: tuple[int, int] | None = None
-        self._has_been_up = False
+        self._was_ready = False
         self._reason = ""
 
     async def begin(self) -> None:
@@ -72,7 +72,7 @@ class SpawnerClient:
             raise CannotSpawnError(f"the spawner process did not start: {reason}") from error
 
     async def _launch(self) -> None:
-        if not self._has_been_up:
+        if not self._was_ready:
             # Only once: a supervisor serves one connection at a time, which later belongs to the pod's worker.
             self._namespaces = await self._surviving_namespaces()
         self._launched = launcher.launch(msgspec.structs.replace(self._options, namespaces=self._namespaces))
@@ -115,7 +115,7 @@ class SpawnerClient:
             return
         close_all(self._namespaces or ())
         self._namespaces = (descriptors[0], descriptors[1]) if descriptors else None
-        self._has_been_up = True
+        self._was_ready = True
         self._ready.set_result(message)
 
     def _on_lost(self) -> None:

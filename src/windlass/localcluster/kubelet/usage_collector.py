@@ -43,17 +43,17 @@ class UsageCollector:
         self._samples: dict[str, UsageSample] = {}
         self._reading = UsageSnapshot(datetime.fromtimestamp(0, UTC))
         self._read_at: float | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def reading(self) -> UsageSnapshot:
-        async with self._turn:
+        async with self._lock:
             is_fresh = self._read_at is not None and self._monotonic() - self._read_at < MIN_SECONDS
             return self._reading if is_fresh else await self._measure()
 
     async def _measure(self) -> UsageSnapshot:
         runs = tuple(self._running())
         before, now = self._samples, await self._measure_all(runs)
-        since = {run.id: _since(run, before, now) for run in runs if run.id in now}
+        since = {run.id: _window_start(run, before, now) for run in runs if run.id in now}
         if None in since.values():
             # There is no recent measurement to compute a rate from.
             await asyncio.sleep(MIN_SECONDS)
@@ -69,7 +69,10 @@ class UsageCollector:
         self._read_at = self._monotonic()
         self._reading = UsageSnapshot(
             datetime.now(UTC),
-            {uid: PodUsage(of[0][0].node, tuple(used for _, used in of)) for uid, of in pods.items()},
+            {
+                uid: PodUsage(measured[0][0].node, tuple(used for _, used in measured))
+                for uid, measured in pods.items()
+            },
         )
         return self._reading
 
@@ -81,7 +84,7 @@ class UsageCollector:
         return {run_id: UsageSample(now, load) for run_id, load in found.items()}
 
 
-def _since(
+def _window_start(
     run: ContainerRun, before: Mapping[str, UsageSample], now: Mapping[str, UsageSample]
 ) -> UsageSample | None:
     age = max(time.time() - run.started_at, 0.0)

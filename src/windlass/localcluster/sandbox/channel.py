@@ -38,7 +38,7 @@ class Channel(Generic[Message]):
             self.socket.sendall(data[sent:])
 
     def receive(self) -> list[tuple[Message, list[int]]]:
-        """Read once, and return the messages that are complete. Raises EOFError when the peer has closed the connection."""
+        """Read once, and return the complete messages. Raises EOFError when the peer has closed the connection."""
         data = self._read()
         if not data:
             raise EOFError

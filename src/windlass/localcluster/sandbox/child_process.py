@@ -32,14 +32,14 @@ def call(work: Callable[[], tuple[bytes, Sequence[int]]]) -> tuple[bytes, list[i
     raise OSError(int(number or errno.ECHILD), text or "the child process has crashed")
 
 
-def _send_result(to: socket.socket, work: Callable[[], tuple[bytes, Sequence[int]]]) -> NoReturn:
+def _send_result(connection: socket.socket, work: Callable[[], tuple[bytes, Sequence[int]]]) -> NoReturn:
     try:
         content, descriptors = work()
-        socket.send_fds(to, [_DONE + content], descriptors)
+        socket.send_fds(connection, [_DONE + content], descriptors)
     except OSError as error:
-        to.send(f"{error.errno or 0} {error.strerror or error}".encode())
+        connection.send(f"{error.errno or 0} {error.strerror or error}".encode())
     except Exception as error:
-        to.send(f"0 {error!r}".encode())
+        connection.send(f"0 {error!r}".encode())
     finally:
         os._exit(0)
 

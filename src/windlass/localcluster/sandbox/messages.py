@@ -1,8 +1,8 @@
 """The messages between daemon, spawner, supervisors and container init processes.
 
 Messages are tagged maps in MessagePack. Tags and names of fields are part of the protocol: a new daemon communicates
-with the supervisors of an older one. So a renamed class or field keeps its name in the protocol (`tag`, `rename`). Paths are
-those of the host unless stated otherwise. Arguments and variables are bytes, since not all of them are UTF-8.
+with the supervisors of an older one. So a renamed class or field keeps its name in the protocol (`tag`, `rename`).
+Paths are those of the host unless stated otherwise. Arguments and variables are bytes, since not all of them are UTF-8.
 """
 
 import msgspec

@@ -65,7 +65,7 @@ def claim_blocking_reason(name: str, claim: Json | None) -> str:
     return "" if phase == "Bound" else "pod has unbound immediate PersistentVolumeClaims"
 
 
-def _is_named(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _node_name_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     """Reject nodes that the required terms do not name, before any other filter, as kube-scheduler does."""
     named = node_constraints.required_names(pod_info.spec)
     if named is None or node_info.name in named:
@@ -73,27 +73,27 @@ def _is_named(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     return Rejection(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 
 
-def _is_schedulable(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _cordon_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     is_cordoned = (node_info.node.get("spec") or {}).get("unschedulable", False)
     if not is_cordoned or node_constraints.tolerates(pod_info.spec, node_constraints.UNSCHEDULABLE_TAINT):
         return None
     return Rejection(("node(s) were unschedulable",))
 
 
-def _is_tolerated(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _taint_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     taint = node_constraints.first_untolerated_taint(pod_info.spec, node_info.node)
     if taint is None:
         return None
     return Rejection((f"node(s) had untolerated taint {{{taint.get('key', '')}: {taint.get('value', '')}}}",))
 
 
-def _is_selected(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _affinity_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     if node_constraints.selects(pod_info.spec, node_info.node):
         return None
     return Rejection(("node(s) didn't match Pod's node affinity/selector",))
 
 
-def _has_free_ports(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _port_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     if not pod_info.requests.ports:
         return None
     taken = [port for other in node_info.pods.values() for port in other.ports]
@@ -102,7 +102,7 @@ def _has_free_ports(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     return Rejection(("node(s) didn't have free ports for the requested pod ports",), is_final=False)
 
 
-def _has_enough(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+def _resource_rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
     amounts = pod_info.requests.amounts
     short = [name for name, amount in amounts.items() if amount > node_info.free(name)]
     reasons = [f"Insufficient {name}" for name in short]
@@ -115,10 +115,10 @@ def _has_enough(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
 
 
 FILTERS: tuple[Filter, ...] = (
-    _is_named,
-    _is_schedulable,
-    _is_tolerated,
-    _is_selected,
-    _has_free_ports,
-    _has_enough,
+    _node_name_rejection,
+    _cordon_rejection,
+    _taint_rejection,
+    _affinity_rejection,
+    _port_rejection,
+    _resource_rejection,
 )

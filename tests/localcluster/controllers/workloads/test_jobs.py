@@ -89,7 +89,7 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
     ),
     "restarts count, too": (
         job(backoffLimit=2),
-        [tracked("a", restarts=2, restarts_itself=True)],
+        [tracked("a", restarts=2, restarts_on_failure=True)],
         ["delete a"],
     ),
     "too late": (job(activeDeadlineSeconds=100), [tracked("a")], ["delete a"]),

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from windlass.localcluster.kubelet.lifecycle.restarts import StopAll
-from windlass.localcluster.kubelet.pods.stopping import SECONDS_TO_DIE, StopSchedule
+from windlass.localcluster.kubelet.pods.stopping import KILL_TIMEOUT_SECONDS, StopSchedule
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 ONE = (("a", "b"),)
@@ -21,8 +21,8 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
             [
                 (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
                 (10, StopAll(30, ONE), [], 20),
-                (30, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
-                (31, StopAll(30, ONE), [], SECONDS_TO_DIE - 1),
+                (30, StopAll(30, ONE), [("a", KILL), ("b", KILL)], KILL_TIMEOUT_SECONDS),
+                (31, StopAll(30, ONE), [], KILL_TIMEOUT_SECONDS - 1),
             ],
             id="SIGTERM once and SIGKILL once",
         ),
@@ -31,14 +31,14 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
                 (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
                 (5, StopAll(30, (("b",), ("s",))), [], 25),
                 (9, StopAll(30, (("s",),)), [("s", TERM)], 21),
-                (30, StopAll(30, (("s",),)), [("s", KILL)], SECONDS_TO_DIE),
+                (30, StopAll(30, (("s",),)), [("s", KILL)], KILL_TIMEOUT_SECONDS),
             ],
             id="waves share one grace period",
         ),
         pytest.param(
             [
                 (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
-                (30, StopAll(30, (("a",), ("s",))), [("a", KILL), ("s", KILL)], SECONDS_TO_DIE),
+                (30, StopAll(30, (("a",), ("s",))), [("a", KILL), ("s", KILL)], KILL_TIMEOUT_SECONDS),
             ],
             id="all waves are killed together",
         ),
@@ -47,19 +47,19 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
                 (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
                 (4, StopAll(5, ONE), [], 1),
                 (4.5, StopAll(30, ONE), [], 0.5),
-                (5, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
+                (5, StopAll(30, ONE), [("a", KILL), ("b", KILL)], KILL_TIMEOUT_SECONDS),
             ],
             id="a later step can only shorten the grace period",
         ),
         pytest.param(
             [
                 (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
-                (10, StopAll(5, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
+                (10, StopAll(5, ONE), [("a", KILL), ("b", KILL)], KILL_TIMEOUT_SECONDS),
             ],
             id="a shorter grace that is over already",
         ),
         pytest.param(
-            [(7, StopAll(0, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE)], id="no grace at all"
+            [(7, StopAll(0, ONE), [("a", KILL), ("b", KILL)], KILL_TIMEOUT_SECONDS)], id="no grace at all"
         ),
         pytest.param(
             [
@@ -71,8 +71,8 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
         pytest.param(
             [
                 (0, StopAll(2, (("a",),)), [("a", TERM)], 2),
-                (2, StopAll(2, (("a",),)), [("a", KILL)], SECONDS_TO_DIE),
-                (3, StopAll(2, (("a", "late"),)), [("late", KILL)], SECONDS_TO_DIE),
+                (2, StopAll(2, (("a",),)), [("a", KILL)], KILL_TIMEOUT_SECONDS),
+                (3, StopAll(2, (("a", "late"),)), [("late", KILL)], KILL_TIMEOUT_SECONDS),
             ],
             id="one that has started after the grace",
         ),
@@ -100,7 +100,7 @@ def test_container_running_after_kill_is_overdue() -> None:
     clock = [0.0]
     stopping = StopSchedule(lambda: clock[0])
     seen = []
-    for after in (0.0, 1000.0, 1000.0 + SECONDS_TO_DIE - 1, 1000.0 + SECONDS_TO_DIE):
+    for after in (0.0, 1000.0, 1000.0 + KILL_TIMEOUT_SECONDS - 1, 1000.0 + KILL_TIMEOUT_SECONDS):
         clock[0] = after
         list(stopping.signals(StopAll(1000, ONE)))
         seen.append(stopping.is_overdue)

@@ -8,7 +8,7 @@ import msgspec
 from windlass.localcluster.apiserver.printing import accessors
 from windlass.localcluster.apiserver.printing.accessors import Object
 
-_ENDED = ("Succeeded", "Failed")
+_FINAL_PHASES = ("Succeeded", "Failed")
 
 
 class _Initialization(msgspec.Struct, frozen=True):
@@ -25,15 +25,15 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     initialization = _initialization(pod, sidecars)
     is_initialized = not initialization.reason or accessors.condition(pod, "Initialized") == "True"
     containers = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
-    restarted = initialization.started
+    init_statuses = initialization.started
     if is_initialized:
-        restarted = [status for status in restarted if status.get("name") in sidecars]
+        init_statuses = [status for status in init_statuses if status.get("name") in sidecars]
     ready = initialization.ready_sidecars + sum(_is_ready(status) for status in containers)
     return [
         accessors.name_of(pod),
         f"{ready}/{len(accessors.entries(pod, 'spec', 'containers')) + len(sidecars)}",
         _status(pod, initialization.reason, containers),
-        _restarts([*restarted, *containers], now),
+        _restarts([*init_statuses, *containers], now),
         accessors.age_of(pod, now),
         (addresses[0] if addresses else accessors.at(pod, "status", "podIP")) or "<none>",
         accessors.text(pod, "spec", "nodeName", absent="<none>"),
@@ -85,7 +85,7 @@ def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         if own_reason == "NodeLost":
             return "Unknown"
-        if phase not in _ENDED:
+        if phase not in _FINAL_PHASES:
             return "Terminating"
     if _is_gated(pod):
         own_reason = "SchedulingGated"

@@ -26,7 +26,7 @@ _VERSIONS = ("v1", "v1beta1")
 _MEDIA_TYPES = ("application/json", "application/yaml")
 _INCLUDES = ("", "Metadata", "Object", "None")
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-_CREATED = Column(name="Age", type="date", path=".metadata.creationTimestamp")
+_AGE_COLUMN = Column(name="Age", type="date", path=".metadata.creationTimestamp")
 _COMPLETED_MESSAGES = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
@@ -47,7 +47,7 @@ class _Clause(msgspec.Struct, frozen=True):
     parameters: dict[str, str]
 
     @property
-    def breadth(self) -> int:
+    def wildcard_count(self) -> int:
         return self.media_type.count("*")
 
     def media_types(self) -> list[str]:
@@ -86,7 +86,7 @@ def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
     if not any(clause.media_types() for clause in clauses):
         message = f"406: Not Acceptable\n\nAvailable representations: {available}"
         raise api_errors.ApiError(406, "NotAcceptable", message, {})
-    for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.breadth)):
+    for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.wildcard_count)):
         for media_type_name in clause.media_types():
             try:
                 return media_type_name, clause.request()
@@ -193,7 +193,7 @@ def _row(request: TableRequest, kind: Kind, obj: Object, cells: list[Any]) -> Ob
 def _printer(kind: Kind) -> Printer:
     if not kind.is_custom:
         return columns.PRINTERS.get(kind.resource, columns.DEFAULT)
-    return _custom_printer(kind.columns or (_CREATED,))
+    return _custom_printer(kind.columns or (_AGE_COLUMN,))
 
 
 @functools.lru_cache(maxsize=256)

@@ -60,7 +60,7 @@ def is_date_time(text: str) -> bool:
     return 1 <= day <= 28 or 28 < day <= calendar.monthrange(year or 4, month)[1]
 
 
-def go_integer(field: str) -> str:
+def go_integer_type(field: str) -> str:
     """Return the Go type of an integer field, which only error messages show."""
     return "int64" if field in _INT64_FIELDS else "int32"
 

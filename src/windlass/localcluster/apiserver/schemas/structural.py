@@ -70,14 +70,14 @@ def _compile_prune(schema: JsonSchema, *, keeps_unknown: bool = False) -> _Prune
 
 def _prune_object(schema: JsonSchema, keeps_unknown: bool) -> _Prune | None:
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
-    below = {key: _compile_prune(value) for key, value in properties.items()}
+    prune_by_key = {key: _compile_prune(value) for key, value in properties.items()}
     if schema.get(_EMBEDDED):
-        below |= {"apiVersion": None, "kind": None, "metadata": _prune_metadata}
-    children = tuple((key, prune) for key, prune in below.items() if prune is not None)
+        prune_by_key |= {"apiVersion": None, "kind": None, "metadata": _prune_metadata}
+    children = tuple((key, prune) for key, prune in prune_by_key.items() if prune is not None)
     never_null = {key for key, value in properties.items() if _drops_null(value)}
     additional = schema.get("additionalProperties")
     others_never_null = isinstance(additional, dict) and _drops_null(additional)
-    prune_others = _compile_prune_others(additional, keeps_unknown, frozenset(below))
+    prune_others = _compile_prune_others(additional, keeps_unknown, frozenset(prune_by_key))
     if not (children or never_null or others_never_null or prune_others):
         return None
 
@@ -87,7 +87,7 @@ def _prune_object(schema: JsonSchema, keeps_unknown: bool) -> _Prune | None:
         dropped = prune_others(obj) if prune_others is not None else []
         if None in obj.values():
             for key in [key for key, value in obj.items() if value is None]:
-                if key in never_null or (others_never_null and key not in below):
+                if key in never_null or (others_never_null and key not in prune_by_key):
                     del obj[key]
         for key, prune_child in children:
             if key in obj and (paths := prune_child(obj[key])):
@@ -163,8 +163,8 @@ def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
         for key, value in properties.items()
         if value.get("default") is not None
     )
-    below = {key: _compile_fill(value) for key, value in properties.items()}
-    children = tuple((key, fill) for key, fill in below.items() if fill is not None)
+    fill_by_key = {key: _compile_fill(value) for key, value in properties.items()}
+    children = tuple((key, fill) for key, fill in fill_by_key.items() if fill is not None)
     if not constants and not children:
         return None
 

@@ -130,7 +130,7 @@ class _Leaf(_Node):
 
     def __init__(self, scalar: Scalar, field: str) -> None:
         is_integer = scalar is scalar_types.SCALARS["integer"]
-        self.go_type = scalar_types.go_integer(field) if is_integer else scalar.go_type
+        self.go_type = scalar_types.go_integer_type(field) if is_integer else scalar.go_type
         self.zero = scalar.zero
         self._types = frozenset(scalar.types)
         self._scalar = scalar

@@ -23,8 +23,8 @@ RESOURCE = "deployments.apps"
 _REPLICA_SETS = "replicasets.apps"
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
-_DESIRED = "deployment.kubernetes.io/desired-replicas"
-_MAX = "deployment.kubernetes.io/max-replicas"
+_DESIRED_ANNOTATION = "deployment.kubernetes.io/desired-replicas"
+_MAX_ANNOTATION = "deployment.kubernetes.io/max-replicas"
 _UPDATE_FIELD = "lastUpdateTime"
 _NO_DEADLINE = 2**31 - 1
 # Reasons of the Progressing condition for which no progress deadline applies.
@@ -133,7 +133,7 @@ def _scale(replica_set: Json, replicas: int, annotations: Json) -> Iterator[Acti
 
 
 def _annotations(spec: Json) -> Json:
-    return {_DESIRED: str(spec["replicas"]), _MAX: str(bounds(spec).max_pods)}
+    return {_DESIRED_ANNOTATION: str(spec["replicas"]), _MAX_ANNOTATION: str(bounds(spec).max_pods)}
 
 
 def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:

@@ -126,13 +126,15 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
     spec = job["spec"]
     unsupported = [field for field in _UNSUPPORTED if spec.get(field) is not None]
     if unsupported:
-        message = f"the embedded cluster does not run Jobs with {', '.join(unsupported)}: leave that out"
+        message = (
+            f"the embedded cluster does not support Jobs with {', '.join(unsupported)}. Remove these fields."
+        )
         return _Verdict(False, "NotSupported", message)
     # The active deadline of a resumed Job starts again in full.
     was_suspended = conditions.is_true((job.get("status") or {}).get("conditions"), "Suspended")
     is_suspended = spec.get("suspend") or was_suspended
     deadline = _deadline(job)
-    restarts = sum(pod.restarts for pod in count.active if pod.restarts_itself)
+    restarts = sum(pod.restarts for pod in count.active if pod.restarts_on_failure)
     if count.failed > spec["backoffLimit"] or (restarts > 0 and restarts >= spec["backoffLimit"]):
         return _Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if deadline is not None and now >= deadline and not is_suspended:
@@ -233,15 +235,15 @@ def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) 
     actions = [*_untrack(count.counted)]
     surplus, missing = _difference(job["spec"], count)
     actions += _delete_untracked(surplus)
-    ready_at = None
+    create_at = None
     if missing:
         failed = [pod for pod in pods if pod.phase == "Failed" or pod.is_ending]
         succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
-        ready_at = back_off.next_creation_time(failed, succeeded, now)
-        if now >= ready_at:
+        create_at = back_off.next_creation_time(failed, succeeded, now)
+        if now >= create_at:
             actions += (Create(PODS, templates.pod_of_job(job, index)) for index in missing[:_MAX_CREATES])
-            ready_at = None
-    wake_at = earliest(ready_at, _deadline({**job, "status": status}))
+            create_at = None
+    wake_at = earliest(create_at, _deadline({**job, "status": status}))
     return Decision(status=status, actions=tuple(actions), events=events, wake_at=wake_at)
 
 

@@ -69,7 +69,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """The time when its last container ended, if known."""
     restarts: int = 0
     has_node: bool = False
-    restarts_itself: bool = False
+    restarts_on_failure: bool = False
     deleted: datetime | None = None
     is_tracked: bool = False
     """Whether the pod still has to be counted by its Job."""
@@ -126,7 +126,7 @@ def pod(body: bytes) -> Pod:
         ended=max(filter(None, ends), default=None),
         restarts=sum(one.restart_count for one in containers),
         has_node=bool(spec.node_name),
-        restarts_itself=spec.restart_policy == "OnFailure",
+        restarts_on_failure=spec.restart_policy == "OnFailure",
         # The deletionTimestamp is the end of the grace period.
         deleted=meta.deletion_timestamp and meta.deletion_timestamp - grace_period,
         is_tracked=TRACKING in meta.finalizers,

@@ -38,9 +38,9 @@ def _actions(
     if not missing:
         return (), None
     # Only pods that were evicted or could not be started have the phase Failed.
-    ready_at = back_off.next_creation_time([pod for pod in pods if pod.phase == "Failed"], (), now)
-    if now < ready_at:
-        return (), ready_at
+    create_at = back_off.next_creation_time([pod for pod in pods if pod.phase == "Failed"], (), now)
+    if now < create_at:
+        return (), create_at
     base = f"{replica_set['metadata']['name']}-"
     count = min(missing, _MAX_CREATES)
     return tuple(Create(_PODS, templates.pod(replica_set, base=base)) for _ in range(count)), None

@@ -136,8 +136,8 @@ def _parse(text: str) -> tuple[list[str], list[str], list[str]]:
                 nameservers.append(address)
             case ["search", *domains]:
                 searches = [name.removesuffix(".") or name for name in domains]
-            case ["options", *written]:
-                options = written
+            case ["options", *values]:
+                options = values
     return nameservers, searches, options
 
 
@@ -153,7 +153,7 @@ def _truncated(searches: list[str]) -> list[str]:
     return kept
 
 
-def _merged(options: Iterable[str], own: Iterable[Json]) -> list[str]:
+def _merged(options: Iterable[str], pod_options: Iterable[Json]) -> list[str]:
     values = {option.partition(":")[0]: option.partition(":")[2] for option in options}
-    values |= {option["name"]: option.get("value") or "" for option in own}
+    values |= {option["name"]: option.get("value") or "" for option in pod_options}
     return [f"{name}:{value}" if value else name for name, value in values.items()]

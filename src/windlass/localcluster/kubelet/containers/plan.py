@@ -28,7 +28,7 @@ from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount,
 from windlass.localcluster.sandbox.rootfs import sub_paths
 from windlass.model.base import Json
 
-MARKER = "WINDLASS_POD"
+POD_UID_VARIABLE = "WINDLASS_POD"
 """Environment variable with the pod's UID. It identifies processes whose supervisor was killed."""
 
 
@@ -44,28 +44,28 @@ class PodContext(msgspec.Struct, frozen=True):
 
 
 def plan(
-    pod: Json, container: Json, setting: PodContext, *, run_id: str, restart_count: int, image: str = ""
+    pod: Json, container: Json, context: PodContext, *, run_id: str, restart_count: int, image: str = ""
 ) -> ContainerPlan:
     """Return the plan of a run. `image` is the directory of the container's local image, if it has one."""
-    host, folder, name = setting.host, setting.folder, container["name"]
+    host, folder, name = context.host, context.folder, container["name"]
     if host.can_mount:
         pod = service_account.with_volume(pod)
         container = specs.container(pod, name)
     user = container_user(pod, container, host)
-    own = variables.environment(pod, container, setting.lookup, setting.facts)
-    argv = arguments(container, own)
+    variables_of_container = variables.environment(pod, container, context.lookup, context.facts)
+    argv = arguments(container, variables_of_container)
     workdir = working_directory(container)
     if image and not host.can_mount:
         raise _cannot_mount(f'the files of image "{container.get("image", "")}"', container, host)
     directory.make_run(folder, run_id, name)
-    environment = _environment(pod, container, own, user, setting)
+    environment = _environment(pod, container, variables_of_container, user, context)
     return ContainerPlan(
         id=run_id,
         name=name,
         argv=tuple(map(_bytes, argv)),
         environment={_bytes(key): _bytes(value) for key, value in environment.items()},
         working_directory=workdir,
-        mounts=_mounts(pod, container, own, setting, run_id),
+        mounts=_mounts(pod, container, variables_of_container, context, run_id),
         log=str(folder.log(name, restart_count)),
         image=image,
         user=user,
@@ -94,25 +94,25 @@ def arguments(container: Json, environment: Mapping[str, str]) -> tuple[str, ...
 
 def working_directory(container: Json) -> str:
     """Return `workingDir` or the root directory. Variables in it are not expanded."""
-    written: str = container.get("workingDir") or "/"
-    if not written.startswith("/"):
-        message = f'workingDir "{written}" of container "{container["name"]}" is not an absolute path'
+    path: str = container.get("workingDir") or "/"
+    if not path.startswith("/"):
+        message = f'workingDir "{path}" of container "{container["name"]}" is not an absolute path'
         raise SetupError(message, errors.CREATE_ERROR)
-    return _absolute(written)
+    return _absolute(path)
 
 
 def _environment(
-    pod: Json, container: Json, own: dict[str, str], user: User, setting: PodContext
+    pod: Json, container: Json, own: dict[str, str], user: User, context: PodContext
 ) -> dict[str, str]:
     terminal = {"TERM": "xterm"} if container.get("tty") else {}
     return {
         **terminal,
-        **setting.host.environment,
-        **user_environment(user, setting.host),
-        "HOSTNAME": setting.hostname,
+        **context.host.environment,
+        **user_environment(user, context.host),
+        "HOSTNAME": context.hostname,
         **own,
-        **variables.gpu_environment(pod, container, own, setting.host.gpu_ids),
-        MARKER: pod["metadata"]["uid"],
+        **variables.gpu_environment(pod, container, own, context.host.gpu_ids),
+        POD_UID_VARIABLE: pod["metadata"]["uid"],
     }
 
 
@@ -203,16 +203,16 @@ def _account(uid: int) -> pwd.struct_passwd | None:
 
 
 def _mounts(
-    pod: Json, container: Json, environment: dict[str, str], setting: PodContext, run_id: str
+    pod: Json, container: Json, environment: dict[str, str], context: PodContext, run_id: str
 ) -> tuple[Mount, ...]:
     requested = volume_mounts(pod, container, environment)
-    if not setting.host.can_mount:
+    if not context.host.can_mount:
         for mount in requested:
-            _check_is_in_place(mount, container, setting)
+            _check_is_in_place(mount, container, context)
         return ()
-    own = [_with_source(mount, container, setting.volumes) for mount in requested]
-    ordered = sorted((*_shared_files(setting.folder, own), *own), key=_depth)
-    message = Mount(str(setting.folder.termination_log(run_id)), termination_message_path(container))
+    own = [_with_source(mount, container, context.volumes) for mount in requested]
+    ordered = sorted((*_shared_files(context.folder, own), *own), key=_depth)
+    message = Mount(str(context.folder.termination_log(run_id)), termination_message_path(container))
     return (*ordered, message)
 
 
@@ -303,12 +303,12 @@ def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
         raise SetupError(f"failed to prepare subPath for {what}: {error}") from error
 
 
-def _check_is_in_place(mount: VolumeMount, container: Json, setting: PodContext) -> None:
+def _check_is_in_place(mount: VolumeMount, container: Json, context: PodContext) -> None:
     """Raise SetupError unless source and target are the same path. `readOnly` has no effect then."""
-    source = os.path.realpath(Path(setting.volumes.paths[mount.volume]) / mount.sub_path)
+    source = os.path.realpath(Path(context.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
-        raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, setting.host)
-    _source(mount, container, setting.volumes)
+        raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, context.host)
+    _source(mount, container, context.volumes)
 
 
 def _cannot_mount(what: str, container: Json, host: Host) -> SetupError:

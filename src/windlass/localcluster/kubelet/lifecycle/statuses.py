@@ -166,8 +166,8 @@ def _waits(pod: Json, container: ContainerRecord, now: datetime) -> bool:
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:
     """Mark the containers of an ended pod as failed that should have run, but did not report an end."""
     # All init containers up to the last one that ran, and always the first one.
-    turns = [index for index, each in enumerate(record.init_containers) if each.has_run]
-    lost = [*record.init_containers[: (turns[-1] if turns else 0) + 1]]
+    indexes_of_runs = [index for index, each in enumerate(record.init_containers) if each.has_run]
+    lost = [*record.init_containers[: (indexes_of_runs[-1] if indexes_of_runs else 0) + 1]]
     if restarts.is_initialized(pod, record):
         lost += record.containers
     for container in lost:

@@ -14,7 +14,7 @@ MIN_GRACE_SECONDS = 2
 
 EVICTED = "Evicted"
 
-_TOO_LATE = "Pod was active on the node longer than the specified deadline"
+_DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
@@ -49,4 +49,4 @@ def _deadline_ending(pod: Json, record: PodRecord, now: datetime) -> Ending | No
     moment = deadline(pod, record)
     if moment is None or now < moment:
         return None
-    return Ending(max(specs.grace_seconds(pod), MIN_GRACE_SECONDS), "DeadlineExceeded", _TOO_LATE)
+    return Ending(max(specs.grace_seconds(pod), MIN_GRACE_SECONDS), "DeadlineExceeded", _DEADLINE_MESSAGE)

@@ -69,7 +69,7 @@ class ContainerTracker:
     def require_supervisor(self) -> SupervisorClient:
         """Return the supervisor; raise SandboxCallError if the pod has none."""
         if self.supervisor is None:
-            raise SandboxCallError("the pod does not run")
+            raise SandboxCallError("the pod is not running")
         return self.supervisor
 
     @property
@@ -133,7 +133,7 @@ class ContainerTracker:
 
     async def connect(self) -> None:
         """Connect to the supervisor of a new sandbox. Raises SetupError if a volume cannot be mounted."""
-        supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.lose_supervisor)
+        supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.on_supervisor_lost)
         hello = await supervisor.hello(_SECONDS_TO_SET_UP)
         if hello.problem:
             await supervisor.end()
@@ -143,10 +143,10 @@ class ContainerTracker:
     async def adopt(self) -> bool:
         """Connect to the supervisor that an earlier daemon started, and return whether it still runs."""
         try:
-            supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.lose_supervisor)
+            supervisor = SupervisorClient(self._sandbox.folder.path, self._on_report, self.on_supervisor_lost)
             hello = await supervisor.hello(_SECONDS_TO_ANSWER)
         except OSError:
-            self.lose_supervisor()
+            self.on_supervisor_lost()
             return False
         self.supervisor = supervisor
         supervised = {run.run_id for run in hello.runs}
@@ -247,7 +247,7 @@ class ContainerTracker:
         self.save()
         self._on_ended(name)
 
-    def lose_supervisor(self) -> None:
+    def on_supervisor_lost(self) -> None:
         """Record the end of all runs: the supervisor was killed, and its containers with it."""
         if self.supervisor is None and not self.run_ids():
             return

@@ -75,8 +75,8 @@ class PodEvents:
             self._record(pod, type_, ending.reason, ending.message)
 
     def _record(self, pod: Json, type_: str, reason: str, message: str, container: str = "") -> None:
-        place = field_path(pod, container) if container else ""
+        path = field_path(pod, container) if container else ""
         try:
-            self._recorder.record(pod, type_, reason, message, place)
+            self._recorder.record(pod, type_, reason, message, path)
         except StoreError as error:
             logger.warning("cannot record an event of pod %s: %s", pod["metadata"]["name"], error)

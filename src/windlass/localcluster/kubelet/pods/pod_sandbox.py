@@ -46,7 +46,7 @@ class PodDirectories(msgspec.Struct, frozen=True):
         await asyncio.to_thread(self._kill_orphaned_processes, folder)
 
     def _kill_orphaned_processes(self, folder: PodDirectory) -> None:
-        marker, uid = container_plan.MARKER.encode(), folder.uid.encode()
+        marker, uid = container_plan.POD_UID_VARIABLE.encode(), folder.uid.encode()
         processes.kill_all(functools.partial(processes.pids_with_variable, marker, uid))
         groups = cgroups.find(self.cluster)
         if groups is not None:

@@ -11,7 +11,7 @@ from windlass.localcluster.kubelet.pods.container_monitor import ContainerMonito
 from windlass.localcluster.kubelet.pods.container_tracker import ContainerTracker
 from windlass.localcluster.kubelet.pods.events import PodEvents
 
-SECONDS_TO_DIE = 10.0
+KILL_TIMEOUT_SECONDS = 10.0
 
 
 class StopSchedule:
@@ -26,7 +26,7 @@ class StopSchedule:
         self._killed_at = 0.0
 
     def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
-        """Yield the containers that get a signal now, and the signal. A later step can only shorten the grace period."""
+        """Yield (container, signal) for the signals that are due. A later step can only shorten the grace period."""
         now = self._monotonic()
         if self._began_at is None:
             self._began_at = now
@@ -45,14 +45,14 @@ class StopSchedule:
     @property
     def is_overdue(self) -> bool:
         """Whether containers are still running long after SIGKILL, e.g. because the supervisor is stopped."""
-        return bool(self._killed) and self._monotonic() - self._killed_at >= SECONDS_TO_DIE
+        return bool(self._killed) and self._monotonic() - self._killed_at >= KILL_TIMEOUT_SECONDS
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until SIGKILL, or until the kill is overdue; None before the first step."""
         if self._began_at is None:
             return None
-        until = self._killed_at + SECONDS_TO_DIE if self._killed else self._deadline
+        until = self._killed_at + KILL_TIMEOUT_SECONDS if self._killed else self._deadline
         return max(until - self._monotonic(), 0.0)
 
 

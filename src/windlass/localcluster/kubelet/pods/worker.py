@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 30.0
-_SECONDS_AFTER_AN_ERROR = 1.0
+_ERROR_RETRY_SECONDS = 1.0
 _REMOVAL_DELAYS = (0.0, 0.1, 1.0)
 
 
@@ -160,7 +160,7 @@ class PodWorker:
             self._on_store_error()
         except Exception:
             logger.exception("pod %s: internal error", self.sandbox.pod_name)
-        return _SECONDS_AFTER_AN_ERROR
+        return _ERROR_RETRY_SECONDS
 
     async def _sync(self) -> float | None:
         if self._is_deleted:

@@ -117,13 +117,13 @@ def _problem(error: http.NoResponseError | OSError, request: http.Request, *, is
     return f"read tcp {http.address(request.host, request.port)}: read: {_message(error)}"
 
 
-def _port(written: int | str, container: Json) -> int:
-    port = written
-    if isinstance(written, str):
+def _port(value: int | str, container: Json) -> int:
+    port = value
+    if isinstance(value, str):
         ports = container.get("ports") or ()
-        named = [each["containerPort"] for each in ports if each.get("name") == written]
+        named = [each["containerPort"] for each in ports if each.get("name") == value]
         if not named:
-            raise ValueError(f'port "{written}" not found')
+            raise ValueError(f'port "{value}" not found')
         port = named[0]
     if not 0 < int(port) < 65536:
         raise ValueError(f"invalid port number: {port}")
@@ -178,7 +178,7 @@ class Prober:
         self._listener = listener
         self._monotonic = monotonic
         self._sleep = sleep
-        self._zero = monotonic() - max(age, timedelta()).total_seconds()
+        self._started_at = monotonic() - max(age, timedelta()).total_seconds()
         self._state = schedule.begin(container, _RUN_START)
 
     async def run(self) -> None:
@@ -221,7 +221,7 @@ class Prober:
         return bool(self._pod()["metadata"].get("deletionTimestamp"))
 
     def _now(self) -> datetime:
-        return _RUN_START + timedelta(seconds=self._monotonic() - self._zero)
+        return _RUN_START + timedelta(seconds=self._monotonic() - self._started_at)
 
     def _report(self) -> None:
         self._listener.on_change(*_health(self._state))

@@ -16,12 +16,12 @@ from windlass.localcluster.kubelet.volumes.files import Files
 
 _CURRENT = "..data"
 _NEXT = "..data_tmp"
-_HIDDEN = ".."
+_HIDDEN_PREFIX = ".."
 
 
 def update(folder: Path, files: Files, now: datetime, group: int | None = None) -> bool:
     """Update the files, and return whether anything changed. Members of `group` (the fsGroup) may read them."""
-    name = f"{_HIDDEN}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
+    name = f"{_HIDDEN_PREFIX}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
     current = _current(folder)
     # Compare the digest in the name: the owner may not be allowed to read the files.
     if current and current.rpartition(".")[2] == name.rpartition(".")[2]:
@@ -58,17 +58,17 @@ def _current(folder: Path) -> str:
     return ""
 
 
-def _write_all(place: Path, files: Files, group: int | None) -> None:
+def _write_all(new_folder: Path, files: Files, group: int | None) -> None:
     # It may exist because of an interrupted update.
-    shutil.rmtree(place, ignore_errors=True)
-    _make_folder(place)
+    shutil.rmtree(new_folder, ignore_errors=True)
+    _make_folder(new_folder)
     for path, file in files.items():
-        for above in reversed(Path(path).parents[:-1]):
-            _make_folder(place / above)
-        target = place / path
-        with target.open("wb") as written:
+        for parent in reversed(Path(path).parents[:-1]):
+            _make_folder(new_folder / parent)
+        target = new_folder / path
+        with target.open("wb") as stream:
             target.chmod(0o600)
-            written.write(file.content)
+            stream.write(file.content)
         if group is not None:
             os.chown(target, -1, group)
         target.chmod(file.mode if group is None else file.mode | 0o440)
@@ -87,10 +87,14 @@ def _replace_link(folder: Path, name: str) -> None:
 
 
 def _visible_names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir() if path.is_symlink() and not path.name.startswith(_HIDDEN)}
+    return {
+        path.name
+        for path in folder.iterdir()
+        if path.is_symlink() and not path.name.startswith(_HIDDEN_PREFIX)
+    }
 
 
 def _remove_old(folder: Path, current: str) -> None:
     for path in folder.iterdir():
-        if path.name.startswith(_HIDDEN) and path.name not in (current, _CURRENT):
+        if path.name.startswith(_HIDDEN_PREFIX) and path.name not in (current, _CURRENT):
             shutil.rmtree(path, ignore_errors=True)

@@ -1,8 +1,9 @@
 """The uplink of the pod network to other networks: pasta, slirp4netns or, for root, NAT through the host network.
 
 Each creates the interface `uplink` in the hub, the network namespace of the bridge between the pods. Packets that leave
-through it are masqueraded. Settings of the machine are not changed, and nothing remains when the spawner has ended: pasta and slirp4netns run in a PID namespace of a helper process, the NAT
-table belongs to a helper process, and its link ends with the hub.
+through it are masqueraded. Settings of the machine are not changed, and nothing remains when the spawner has ended:
+pasta and slirp4netns run in a PID namespace of a helper process, the NAT table belongs to a helper process, and its
+link ends with the hub.
 """
 
 import functools
@@ -83,7 +84,7 @@ def _slirp(hub: int) -> Uplink:
 
 def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Uplink:
     """Start a program in the host network that has a tap device in the hub."""
-    own = _own_address()
+    own_address = _own_address()
     read_end, write_end = os.pipe()
     try:
         work = functools.partial(_run_next_to_hub, hub, command, read_end, write_end)
@@ -92,7 +93,7 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
         os.close(read_end)
         os.close(write_end)
     try:
-        with socket.create_server((own, 0)) as probed:
+        with socket.create_server((own_address, 0)) as probed:
             netns_exec.run_in_namespace(hub, functools.partial(_bring_up, helper, probed.getsockname()))
     except OSError as error:
         output = helper.last_line() if helper.has_ended() else ""

@@ -75,11 +75,11 @@ def masquerade(
         (_NEW_CHAIN, chain, netlink.CREATE),
         (_NEW_RULE, rule, netlink.CREATE | netlink.APPEND),
     ]
-    words = [netlink.message(_BEGIN, _header(0, _SUBSYSTEM >> 8))]
+    batch = [netlink.message(_BEGIN, _header(0, _SUBSYSTEM >> 8))]
     for kind, body, extra in steps:
-        words.append(netlink.message(kind, _header(_IPV4) + body, netlink.ACKNOWLEDGE | extra))
-    words.append(netlink.message(_END, _header(0, _SUBSYSTEM >> 8)))
-    filters.send(b"".join(words))
+        batch.append(netlink.message(kind, _header(_IPV4) + body, netlink.ACKNOWLEDGE | extra))
+    batch.append(netlink.message(_END, _header(0, _SUBSYSTEM >> 8)))
+    filters.send(b"".join(batch))
     filters.wait(f"creating table {table} of nf_tables", acknowledgements=len(steps))
 
 

@@ -35,7 +35,7 @@ from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.cgroups import Group
 from windlass.localcluster.sandbox.rootfs import root
 
-MARKER = b"WINDLASS_RUN"
+RUN_ID_VARIABLE = b"WINDLASS_RUN"
 """Environment variable of every process of a container, with the id of the run."""
 
 ToInit = Signal | Execute | messages.Abandon
@@ -64,14 +64,14 @@ class Init:
         self._group = group
         self._control = control
         self._scratch = scratch
-        self._isolates = has_namespaces
+        self._has_namespaces = has_namespaces
         self._main = 0
         # PID → number of the call that started the process.
         self._executed: dict[int, int] = {}
 
     def run(self, stdin: int, stdout: int, stderr: int) -> None:
         """Run the container to its end."""
-        woken = poll_loop.child_exit_descriptor()
+        child_exits = poll_loop.child_exit_descriptor()
         try:
             self._set_up()
         except (root.RootError, OSError) as error:
@@ -85,25 +85,25 @@ class Init:
         for descriptor in {stdin, stdout, stderr}:
             os.close(descriptor)
         self._send(Started(self._plan.id, time.time()))
-        self._serve(woken)
+        self._serve(child_exits)
 
     def _set_up(self) -> None:
         if self._group is not None:
             self._group.join(0)
-        if self._isolates:
+        if self._has_namespaces:
             kernel.unshare(kernel.CLONE_NEWNS)
             root.build_and_enter(self._plan, self._scratch)
         elif sys.platform == "linux":
             kernel.become_subreaper()
 
-    def _serve(self, woken: int) -> None:
+    def _serve(self, child_exits: int) -> None:
         poll = select.poll()
         poll.register(self._control.fileno(), select.POLLIN)
-        poll.register(woken, select.POLLIN)
+        poll.register(child_exits, select.POLLIN)
         while self._main:
             for descriptor, _ in poll.poll():
-                if descriptor == woken:
-                    poll_loop.drain(woken)
+                if descriptor == child_exits:
+                    poll_loop.drain(child_exits)
                     self._reap()
                 elif not self._handle_messages():
                     # The supervisor has ended: all processes of the container must end, too.
@@ -170,7 +170,7 @@ class Init:
         self._send(Ended(self._plan.id, now, max(code, 0), max(-code, 0)))
 
     def _kill_all(self) -> None:
-        if self._isolates:
+        if self._has_namespaces:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
             return
@@ -215,7 +215,7 @@ class Init:
             self._set_process_limit()
             self._change_user()
             self._change_directory()
-            environment = {**self._plan.environment, MARKER: self._plan.id.encode()}
+            environment = {**self._plan.environment, RUN_ID_VARIABLE: self._plan.id.encode()}
             _exec(argv, environment)
         except CommandError as error:
             os.write(failures, str(error).encode())
@@ -250,8 +250,8 @@ class Init:
     def _change_directory(self) -> None:
         folder = self._plan.working_directory
         try:
-            if self._isolates:
-                # Container runtimes create a missing directory. `layout` does so where possible; this is for the other cases.
+            if self._has_namespaces:
+                # Container runtimes create a missing directory. `layout` does so where possible, this otherwise.
                 Path(folder).mkdir(parents=True, exist_ok=True)
             os.chdir(folder)
         except OSError as error:

@@ -94,19 +94,19 @@ class ContainerRun:
         if self._isolation.cgroups is not None:
             self._group = self._isolation.cgroups.create(self._plan.id, self._plan.limits)
         ours, theirs = socket.socketpair()
-        streams, kept = self._open_streams()
+        streams, outputs = self._open_streams()
         try:
             self._pid = self._fork(theirs, streams, str(scratch))
         except OSError:
             ours.close()
-            close_all([descriptor for descriptor, _ in kept])
+            close_all([descriptor for descriptor, _ in outputs])
             raise
         finally:
             theirs.close()
             close_all({*streams})
         self._control = Channel(ours, container_init.FromInit)
         self._loop.add(ours.fileno(), self._on_message)
-        for descriptor, stream in kept:
+        for descriptor, stream in outputs:
             self._outputs[descriptor] = stream
             self._loop.add(descriptor, functools.partial(self._read, descriptor))
         ours.send(b"!")

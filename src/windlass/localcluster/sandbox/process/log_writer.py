@@ -1,7 +1,7 @@
 """Write the output of a container to log files of limited size and number.
 
-A container never fails because of its log: output that cannot be written is lost, and a line in the log states how many bytes.
-`log_format` defines the lines.
+A container never fails because of its log: output that cannot be written is lost, and a line in the log states how many
+bytes. `log_format` defines the lines.
 """
 
 import contextlib
@@ -34,33 +34,38 @@ class LogWriter:
         self._max_bytes = max_bytes
         self._max_files = max_files
         self._clock = clock
-        self._rests: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._incomplete_lines: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
         self._file: int | None = None
         self._size = 0
         self._ends_within_line = False
-        self._lost = 0
+        self._lost_bytes = 0
         self._reason = ""
         # Create the file now, so that clients can follow the log as soon as the container has started.
         self._append(b"", self._clock())
 
     def write(self, stream: Stream, chunk: bytes) -> None:
-        """Write complete lines. Like container runtimes, hold an incomplete line back until it is complete or too long."""
+        """Write complete lines. Like container runtimes, hold back an incomplete line unless it is too long."""
         at = self._clock()
-        lines, self._rests[stream] = log_format.encoded_output(self._rests[stream], chunk, stream, at)
+        lines, self._incomplete_lines[stream] = log_format.encoded_output(
+            self._incomplete_lines[stream], chunk, stream, at
+        )
         if lines:
             self._append(lines, at)
 
     def end(self, stream: Stream) -> None:
         """Write an incomplete last line at the end of the output."""
         at = self._clock()
-        lines, self._rests[stream] = log_format.encoded_end(self._rests[stream], stream, at), b""
+        lines, self._incomplete_lines[stream] = (
+            log_format.encoded_end(self._incomplete_lines[stream], stream, at),
+            b"",
+        )
         if lines:
             self._append(lines, at)
 
     def close(self) -> None:
         self.end("stdout")
         self.end("stderr")
-        if self._lost:
+        if self._lost_bytes:
             self._append(b"", self._clock())
         self._close_file()
 
@@ -75,23 +80,25 @@ class LogWriter:
         written, problem = _write(file, data)
         self._size += written
         if written >= len(prefix):
-            self._ends_within_line, self._lost = False, 0
+            self._ends_within_line, self._lost_bytes = False, 0
         if problem is not None:
             first_lost = max(data.rfind(b"\n", 0, written) + 1, len(prefix))
             self._fail(problem, data[first_lost:])
 
     def _fail(self, error: OSError, lost_lines: bytes) -> None:
         self._reason = error.strerror or str(error)
-        self._lost += log_format.output_bytes(lost_lines)
+        self._lost_bytes += log_format.output_bytes(lost_lines)
         # The next write reopens the file and checks whether its last line is complete.
         self._close_file()
 
     def _pending_prefix(self, at: int) -> bytes:
         """Return the missing end of the last line and the message about lost output, if any."""
         line_end = b"\n" if self._ends_within_line else b""
-        if not self._lost:
+        if not self._lost_bytes:
             return line_end
-        text = f"windlass: {self._lost} bytes of output are missing: cannot write the log: {self._reason}"
+        text = (
+            f"windlass: {self._lost_bytes} bytes of output are missing: cannot write the log: {self._reason}"
+        )
         return line_end + log_format.encoded(text.encode(), "stderr", at)
 
     def _ready_file(self, at: int) -> int:

@@ -109,29 +109,29 @@ def usage_by_pid() -> dict[int, ProcessStat]:
 
 def identity(pid: int) -> str | None:
     """Return a text that identifies this process even after reuse of its PID or a reboot; None if it has ended."""
-    process = _one(pid)
+    process = _process(pid)
     return f"{pid}:{process.start}" if process else None
 
 
 def is_alive(identity: str) -> bool:
     """Return whether the process with this `identity` is running. A zombie is not."""
     pid, _, start = identity.partition(":")
-    process = _one(int(pid))
+    process = _process(int(pid))
     return process is not None and process.start == start and not process.is_zombie
 
 
 def _is_running(pid: int) -> bool:
-    process = _one(pid)
+    process = _process(pid)
     return process is not None and not process.is_zombie
 
 
 def _all() -> Iterator[_Process]:
     if not _HAS_PROC:
         return filter(None, map(_from_ps, _ps("-axo", "pid=,ppid=,stat=,lstart=").splitlines()))
-    return filter(None, map(_one, _pids()))
+    return filter(None, map(_process, _pids()))
 
 
-def _one(pid: int) -> _Process | None:
+def _process(pid: int) -> _Process | None:
     if not _HAS_PROC:
         return _from_ps(_ps("-o", "pid=,ppid=,stat=,lstart=", "-p", str(pid)))
     return _from_stat(_bytes_of(pid, "stat"))
@@ -145,7 +145,7 @@ def _from_stat(text: bytes) -> _Process | None:
         return None
     # If only the main thread has ended, the process looks like a zombie.
     is_zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
-    return _Process(int(pid), int(fields[1]), is_zombie, f"{int(fields[19])}:{_boot()}")
+    return _Process(int(pid), int(fields[1]), is_zombie, f"{int(fields[19])}:{_boot_id()}")
 
 
 def _from_ps(line: bytes) -> _Process | None:
@@ -228,7 +228,7 @@ def _bytes_of(pid: int, file: str) -> bytes:
 
 
 @functools.cache
-def _boot() -> str:
+def _boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 

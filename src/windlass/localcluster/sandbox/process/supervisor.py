@@ -1,4 +1,4 @@
-"""The supervisor of one pod: holds its namespaces, starts its containers, writes their logs, and saves their exit codes.
+"""The supervisor of one pod: holds its namespaces, starts its containers, and saves their logs and exit codes.
 
 It executes requests of the daemon, which makes all decisions, e.g. about restarts and grace periods. It keeps running
 without a daemon, and reports the state of all runs to the next one.
@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(
         self, pod: PodPlan, listener: socket.socket, isolation: Isolation, lifeline: int | None
     ) -> None:
-        """`lifeline`: the read end of a pipe. When the pipe is closed, the supervisor kills all containers and exits."""
+        """`lifeline`: the read end of a pipe. When it is closed, the supervisor kills all containers and exits."""
         self._pod = pod
         self._listener = listener
         self._isolation = isolation
@@ -59,8 +59,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve requests until everything has ended."""
-        woken = poll_loop.child_exit_descriptor()
-        self._loop.add(woken, lambda: self._reap(woken))
+        child_exits = poll_loop.child_exit_descriptor()
+        self._loop.add(child_exits, lambda: self._reap(child_exits))
         if self._lifeline is not None:
             self._loop.add(self._lifeline, self._end)
         try:
@@ -86,9 +86,9 @@ class Supervisor:
             kernel.become_subreaper()
         _mount_volumes(self._pod.volumes, can_mount=self._isolation.has_namespaces)
 
-    def _reap(self, woken: int) -> None:
+    def _reap(self, child_exits: int) -> None:
         """Reap zombies. Exit codes come from the init processes."""
-        poll_loop.drain(woken)
+        poll_loop.drain(child_exits)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

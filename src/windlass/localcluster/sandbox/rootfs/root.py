@@ -51,13 +51,13 @@ def build_and_enter(plan: messages.ContainerPlan, scratch: str) -> None:
 
 def _build(plan: messages.ContainerPlan, scratch: str) -> None:
     mounts = tuple(_resolved(mount) for mount in plan.mounts)
-    todo = layout.operations(_Machine(), mounts, plan.image, plan.working_directory)
+    operations = layout.operations(_Machine(), mounts, plan.image, plan.working_directory)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     # Otherwise the new root would contain itself.
     kernel.mount(None, scratch, None, kernel.MS_UNBINDABLE)
     _mount_proc(scratch + "/proc")
-    for operation in todo:
+    for operation in operations:
         _apply(operation, scratch)
 
 
@@ -112,31 +112,31 @@ def _bind(source: str, target: str, read_only: bool) -> None:
     kernel.mount(None, target, None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | locked)
 
 
-def _leave_out(place: pathlib.Path, error: OSError) -> None:
+def _leave_out(path: pathlib.Path, error: OSError) -> None:
     if error.errno not in _UNAVAILABLE:
         raise error
-    if place.is_dir():
-        place.rmdir()
+    if path.is_dir():
+        path.rmdir()
     else:
-        place.unlink()
+        path.unlink()
 
 
-def _mount_proc(place: str) -> None:
-    pathlib.Path(place).mkdir(0o755)
+def _mount_proc(path: str) -> None:
+    pathlib.Path(path).mkdir(0o755)
     try:
-        kernel.mount("proc", place, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+        kernel.mount("proc", path, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     except OSError:
         # Another container around the cluster may forbid this. The host's /proc shows too many processes, but works.
-        kernel.mount("/proc", place, None, kernel.MS_BIND | kernel.MS_REC)
+        kernel.mount("/proc", path, None, kernel.MS_BIND | kernel.MS_REC)
 
 
-def _mount_terminals(place: str) -> None:
+def _mount_terminals(path: str) -> None:
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
     try:
-        kernel.mount("devpts", place, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
+        kernel.mount("devpts", path, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
     except OSError:
         # Use the terminals of the host.
-        kernel.mount("/dev/pts", place, None, kernel.MS_BIND | kernel.MS_REC)
+        kernel.mount("/dev/pts", path, None, kernel.MS_BIND | kernel.MS_REC)
 
 
 def _enter(scratch: str) -> None:
