@@ -129,7 +129,7 @@ INVALID: dict[str, tuple[str, int, str, str]] = {
     "a label that is a number": (added("labels: {a: 1}"), 12, "labels.a", "put it in quotes"),
     "a label's key": (added("labels: {'a b': c}"), 12, 'labels["a b"]', "a name such as team"),
     "our own annotation": (
-        added("annotations: {windlass.dev/runtime: jax}"), 12, 'annotations["windlass.dev/runtime"]', "write runtime",
+        added("annotations: {windlass.dev/runtime: jax}"), 12, 'annotations["windlass.dev/runtime"]', "use runtime",
     ),
     "a Secret's name": (added("imagePullSecrets: [ok, B_C]"), 12, "imagePullSecrets[1]", "the name of an object"),
     "a toleration's field": (
