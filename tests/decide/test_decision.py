@@ -14,19 +14,22 @@ from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 TWICE = (role("worker", 2), role("worker", 1))
 """Two roles of the same name, which a CRD schema cannot reject."""
-RIVAL = Observed(other_controller="frameworkcontroller")
+OTHER_CONTROLLER = Observed(other_controller="frameworkcontroller")
 
 INVALID = (builders.framework("job", *TWICE), Observed(), ConditionType.INVALID, ReasonKind.INVALID)
-RIVALLED = (
+WITH_OTHER_CONTROLLER = (
     builders.framework("job", role("worker", 2)),
-    RIVAL,
+    OTHER_CONTROLLER,
     ConditionType.OTHER_CONTROLLER,
     ReasonKind.OTHER_CONTROLLER,
 )
 
 both = pytest.mark.parametrize(
     ("framework", "observed", "condition", "reason"),
-    [pytest.param(*INVALID, id="invalid"), pytest.param(*RIVALLED, id="beside a other_controller")],
+    [
+        pytest.param(*INVALID, id="invalid"),
+        pytest.param(*WITH_OTHER_CONTROLLER, id="beside another controller"),
+    ],
 )
 
 
@@ -82,25 +85,29 @@ def test_changed_message_is_reported_and_keeps_the_transition_time() -> None:
 
 
 def test_message_names_the_other_controller_and_the_remedy() -> None:
-    found = condition_of(status_of(decide(RIVALLED[0], RIVAL, NOW)), ConditionType.OTHER_CONTROLLER)
+    found = condition_of(
+        status_of(decide(WITH_OTHER_CONTROLLER[0], OTHER_CONTROLLER, NOW)), ConditionType.OTHER_CONTROLLER
+    )
     assert "stop frameworkcontroller" in found.message
 
 
 @pytest.mark.parametrize("is_wiped", [True, False])
 def test_removed_condition_is_not_added_again(is_wiped: bool) -> None:
     """The condition is not set again after the status was changed or removed."""
-    status = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    status = status_of(decide(WITH_OTHER_CONTROLLER[0], OTHER_CONTROLLER, NOW))
     left = None if is_wiped else msgspec.structs.replace(status, conditions=())
-    framework = msgspec.structs.replace(RIVALLED[0], status=left)
-    decision = decide(framework, msgspec.structs.replace(RIVAL, is_other_controller_reported=True), at(60))
+    framework = msgspec.structs.replace(WITH_OTHER_CONTROLLER[0], status=left)
+    decision = decide(
+        framework, msgspec.structs.replace(OTHER_CONTROLLER, is_other_controller_reported=True), at(60)
+    )
     assert decision == Decision(status=left)
     assert decision.status is left
 
 
 def test_condition_of_the_other_controller_is_not_changed() -> None:
     """The condition may mean this controller: two controllers that correct each other would never stop."""
-    theirs = status_of(decide(RIVALLED[0], Observed(other_controller="windlass-ours"), NOW))
-    decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
+    theirs = status_of(decide(WITH_OTHER_CONTROLLER[0], Observed(other_controller="windlass-ours"), NOW))
+    decision = decide(WITH_OTHER_CONTROLLER[0].with_status(theirs), OTHER_CONTROLLER, at(60))
     assert decision == Decision(status=theirs)
 
 
@@ -109,7 +116,7 @@ def test_other_controller_takes_precedence() -> None:
     deleting = msgspec.structs.replace(
         INVALID[0], metadata=msgspec.structs.replace(INVALID[0].metadata, deletion_timestamp=NOW)
     )
-    decision = decide(deleting, RIVAL, NOW)
+    decision = decide(deleting, OTHER_CONTROLLER, NOW)
     assert [reason.kind for reason in decision.reasons] == [ReasonKind.OTHER_CONTROLLER]
 
 
@@ -130,8 +137,8 @@ def test_invalid_framework_gets_tasks_when_it_is_corrected() -> None:
 
 
 def test_framework_blocked_before_its_start_runs_later() -> None:
-    status = status_of(decide(RIVALLED[0], RIVAL, NOW))
-    decision = decide(RIVALLED[0].with_status(status), Observed(), at(60))
+    status = status_of(decide(WITH_OTHER_CONTROLLER[0], OTHER_CONTROLLER, NOW))
+    decision = decide(WITH_OTHER_CONTROLLER[0].with_status(status), Observed(), at(60))
     status = status_of(decision)
     assert decision.actions == (CreateConfigMap(),)
     assert len(status.attempt_status.roles[0].task_statuses) == 2
@@ -147,7 +154,7 @@ def test_running_tasks_continue_while_blocked(kind: ConditionType) -> None:
     if kind is ConditionType.INVALID:
         decision = decide(edited(world.framework, *TWICE), Observed(pods=world.pods), at(10))
     else:
-        decision = decide(world.framework, msgspec.structs.replace(RIVAL, pods=world.pods), at(10))
+        decision = decide(world.framework, msgspec.structs.replace(OTHER_CONTROLLER, pods=world.pods), at(10))
     status = status_of(decision)
     assert decision.actions == ()
     assert status.attempt_status is running.attempt_status

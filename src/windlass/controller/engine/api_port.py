@@ -267,7 +267,7 @@ class ApiPort:
         try:
             return await self._send(request, self._timeout)
         except errors.ApiError as error:
-            raise _as_port_error(error) from error
+            raise _as_request_error(error) from error
 
     async def _send_deletion(self, request: Request) -> None:
         """Treat a missing object, or another one with the same name, as deleted."""
@@ -285,7 +285,7 @@ def _decoded(decode: Callable[[bytes], R], answer: bytes) -> R:
         raise UnknownOutcomeError(f"invalid response from the API server: {error}") from error
 
 
-def _as_port_error(error: errors.ApiError) -> RequestError:
+def _as_request_error(error: errors.ApiError) -> RequestError:
     match error:
         case errors.NotFoundError():
             return NotFoundError(str(error))
