@@ -11,7 +11,7 @@ import pytest
 from builders import NOW, at, role
 from tests.decide.worlds import World
 
-from windlass.decide import decide, delete_owned_objects, initial_status, ownership
+from windlass.decide import decide, decide_deletion, initial_status, ownership
 from windlass.decide.types import (
     CreateConfigMap,
     Decision,
@@ -101,7 +101,7 @@ def test_owner_of_another_kind_is_foreign() -> None:
 
 
 def cleared(found: Observed) -> Decision:
-    return delete_owned_objects(OLD, found, NOW, Rules())
+    return decide_deletion(OLD, found, NOW, Rules())
 
 
 def test_pods_are_deleted_with_one_request_before_the_config_map() -> None:
@@ -128,7 +128,7 @@ def test_hanging_pod_is_force_deleted_after_its_timeout() -> None:
     asked = Outcomes(deletion_requested={stuck.uid}, collection_deletion_requested={"cm-old"})
     found = observed(OLD, stuck, outcomes=asked)
     assert cleared(found).wake_at == at(60)
-    later = delete_owned_objects(OLD, found, at(60), Rules())
+    later = decide_deletion(OLD, found, at(60), Rules())
     assert later.actions == (DeletePod("job-worker-0", "pod-old-0", force=True),)
 
 
@@ -141,7 +141,7 @@ def test_status_of_a_deleted_framework_is_not_stored() -> None:
     decision = cleared(observed(OLD, pod(OLD)))
     assert decision.status is OLD.status
     never_run = msgspec.structs.replace(OLD, status=None)
-    assert delete_owned_objects(never_run, observed(OLD, pod(OLD)), NOW, Rules()).status is None
+    assert decide_deletion(never_run, observed(OLD, pod(OLD)), NOW, Rules()).status is None
 
 
 # What its successor does

@@ -7,6 +7,6 @@ data.
 """
 
 from windlass.decide.decision import decide
-from windlass.decide.deletion import delete_owned_objects
+from windlass.decide.deletion import decide_deletion
 
-__all__ = ["decide", "delete_owned_objects"]
+__all__ = ["decide", "decide_deletion"]

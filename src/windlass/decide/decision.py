@@ -49,7 +49,7 @@ def decide(
     if observed.other_controller:
         return _yield_to_other_controller(framework, observed, now)
     if framework.is_deleting:
-        return deletion.delete_owned_objects(framework, observed, now, rules)
+        return deletion.decide_deletion(framework, observed, now, rules)
     if error := semantic_validation.semantic_error(framework):
         return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, error, now)
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))

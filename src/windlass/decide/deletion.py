@@ -111,7 +111,7 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
     return [pod for pod in observed.pods.values() if ownership.owner_uid_of(pod) == config_map_uid]
 
 
-def delete_owned_objects(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
+def decide_deletion(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
     """Return a decision that deletes all objects of a deleted Framework and keeps its status. The garbage
     collector would be slower."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))

@@ -1,7 +1,7 @@
 """Classifies failed pods: completion code, phrase, type and diagnostics (statements 18 to 23).
 
 The input is views of pods and errors of the API server. This module decides neither whether a failure is retried nor
-whether a configuration is valid (statement 19).
+whether a configuration is valid (statement 19 of docs/behaviours.md).
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ PREDEFINED_FAILURE_CLASSES = tuple(
         CompletionCode.CONTAINER_PERMANENT_FAILED,
     )
 )
-"""Exit codes with a fixed meaning for all containers. No configuration can override them (statement 20)."""
+"""Exit codes with a fixed meaning for all containers. No configuration can override them (docs/behaviours.md, 20)."""
 
 _REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
 _CREATION_CODES = {
@@ -142,7 +142,7 @@ def _end(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """Return the completion status after a rejected creation of a pod, or None if it is retried (statement 23)."""
+    """Return the completion status after a rejected creation of a pod, or None if it is retried (behaviour 23)."""
     reason = failure.reason or _REASONS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request was garbled: the server could not recognize the kind of the object.

@@ -197,7 +197,7 @@ class Reason(msgspec.Struct, frozen=True):
     index: int = -1
     is_warning: bool = False
     status: FrameworkStatus | None = None
-    """Status of the completed Framework attempt, which a retry replaces: it is logged as a snapshot (statement 49)."""
+    """Status of the completed Framework attempt, which a retry replaces: it is logged as a snapshot (behaviour 49)."""
     task: TaskStatus | None = None
     """Status of a task that is retried or was removed, for a snapshot."""
 

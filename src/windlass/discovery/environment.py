@@ -11,7 +11,7 @@ PET_NODE_RANK            1
 PET_MASTER_ADDR, _PORT   worker-0.digits, 2222
 PET_RDZV_BACKEND         c10d
 PET_RDZV_ENDPOINT        worker-0.digits:2222
-PET_RDZV_ID              ID of the attempt, so that tasks of different attempts do not join
+PET_RDZV_ID              ID of the attempt, so that tasks of different attempts do not join each other
 
 JAX_COORDINATOR_ADDRESS  worker-0.digits:2222
 JAX_PROCESS_ID           1

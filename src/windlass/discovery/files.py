@@ -65,7 +65,7 @@ def framework(gang: GangSpec) -> Json:
 
 
 def _injector(gang: GangSpec, exports: str) -> str:
-    """Return the same script as the reference controller (statement 48): FB_{ROLE}_PORT overrides the ports."""
+    """Return the same script as the reference controller (behaviour 48): FB_{ROLE}_PORT overrides the ports."""
     echoes = (f'echo "{name}=${name}"\n' for role in gang.roles for name in _variable_names(role))
     return "".join(("#!/bin/sh\n", exports, *echoes))
 
@@ -111,7 +111,7 @@ def _host_name(gang: GangSpec, role: GangRole, index: int) -> str:
 
 
 def configfile(gang: GangSpec) -> str:
-    """Return the workers on the first line and the parameter servers on the last (statement 53)."""
+    """Return the workers on the first line and the parameter servers on the last (docs/behaviours.md, 53)."""
     workers, servers = (
         ",".join(
             _addresses(role) for role in gang.roles if role_names.type_of(role.name) == kind and role.members

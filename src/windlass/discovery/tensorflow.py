@@ -26,7 +26,7 @@ class TensorFlow:
         self._offset: dict[str, int] = {}
         for role, addresses in peers.roles.items():
             if role_names.is_member(role) and addresses:
-                # Roles of the same type are numbered consecutively.
+                # The tasks of all roles of the same type are numbered consecutively.
                 members = self._cluster.setdefault(role_names.type_of(role), [])
                 self._offset[role] = len(members)
                 members += map(str, addresses)

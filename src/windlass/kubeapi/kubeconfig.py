@@ -27,8 +27,8 @@ from windlass.kubeapi.errors import AccessError
 
 TOKEN_FILE_INTERVAL_SEC = 60.0
 """Interval at which a token file is read again, as in kubectl and in-cluster clients."""
-MIN_PLUGIN_INTERVAL_SEC = 10.0
-"""Minimum interval, in case a plugin returns credentials that are about to expire."""
+MIN_RENEWAL_INTERVAL_SEC = 10.0
+"""Minimum interval between renewals, in case new credentials are about to expire."""
 PLUGIN_TIMEOUT_SEC = 300.0
 """A plugin may wait for a user at a browser."""
 
@@ -160,7 +160,7 @@ class _Loader(kube_config.KubeConfigLoader):
         if self._expires_at is not None:
             # The credentials are renewed before they expire, so that running requests do not fail.
             lifetime = (self._expires_at - datetime.now(UTC)).total_seconds()
-            return max(MIN_PLUGIN_INTERVAL_SEC, 0.8 * lifetime)
+            return max(MIN_RENEWAL_INTERVAL_SEC, 0.8 * lifetime)
         return TOKEN_FILE_INTERVAL_SEC if self._user.value.get("tokenFile") else None
 
     def _load_cluster_info(self) -> None:
@@ -192,7 +192,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return bool(super()._load_user_token())
 
     async def load_from_exec_plugin(self) -> bool:
-        """Override: the library ignores when a certificate expires, and ignores a certificate next to a token."""
+        """Override: the library ignores the expiration of a certificate, and a certificate returned with a token."""
         exec_node = self._user["exec"]
         provider = ExecProvider(exec_node)
         command, *arguments = provider.args

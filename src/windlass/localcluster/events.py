@@ -103,7 +103,7 @@ class EventRecorder:
 
 
 class _SimilarEvents:
-    """The recent messages per kind of event. The oldest kinds are dropped."""
+    """The recent messages of each event key. The least recently used keys are dropped."""
 
     def __init__(self) -> None:
         self._messages: OrderedDict[EventKey, tuple[datetime, set[str]]] = OrderedDict()

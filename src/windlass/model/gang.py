@@ -56,7 +56,7 @@ Members = Mapping[str, tuple[GangMember, ...]]
 
 
 def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members | None:
-    """Return the members, or None while a task of the spec has no address (statement 47). Tasks marked for deletion
+    """Return the members, or None while a task of the spec has no address (behaviour 47). Tasks marked for deletion
     do not count."""
     tasks = {role.name: role.task_statuses for role in attempt.roles}
     found: dict[str, tuple[GangMember, ...]] = {}

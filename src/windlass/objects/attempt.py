@@ -12,7 +12,7 @@ from windlass.model.gang import API_VERSION as GANG_API_VERSION
 
 
 def config_map(framework: Framework, ports: Mapping[str, int] | None = None) -> Json:
-    """Return the ConfigMap of the current attempt (statement 5). It has no data.
+    """Return the ConfigMap of the current attempt (statement 5 of docs/behaviours.md). It has no data.
 
     `ports` maps each role to the port of its first task, if pods share one network. The ConfigMap stores it for a
     restarted controller.

@@ -14,13 +14,13 @@ _POD_UID: Json = {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath":
 """The API server assigns the UID when the pod is created, so the kubelet has to fill it in."""
 
 _LAUNCHER_NAMES = ("taskindex", "TASK_INDEX")
-"""Variables that images for the API group launcher.microsoft.com read (statement 52)."""
+"""Variables that images for the API group launcher.microsoft.com read (statement 52 of docs/behaviours.md)."""
 
 
 def identity(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> dict[str, str]:
-    """Return the thirteen values that identify a task (statement 6), in the order of the environment variables."""
+    """Return the thirteen values that identify a task (behaviour 6), in the order of the environment variables."""
     config_map_uid = attempt.config_map_uid or ""
     return {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
@@ -40,7 +40,7 @@ def identity(
 
 
 def variables(api_group: str, identity_variables: dict[str, str]) -> list[Json]:
-    """Return the variables of every container of a task (statement 7): the identity of the task, the UID of the pod,
+    """Return the variables of every container of a task (behaviour 7): the identity of the task, the UID of the pod,
     and the instance UID of the task attempt."""
     environment: list[Json] = [{"name": name, "value": value} for name, value in identity_variables.items()]
     instance = f"{identity_variables[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"

@@ -1,4 +1,4 @@
-"""Placeholders such as `{{FC_TASK_INDEX}}` in a pod template (statement 9).
+"""Placeholders such as `{{FC_TASK_INDEX}}` in a pod template (statement 9 of docs/behaviours.md).
 
 All pods of a role have one template, so its placeholders are located once (`find`), and `fill` changes only these
 places. Keys are not changed: they are names that Kubernetes or the user has chosen.

@@ -85,7 +85,7 @@ def source_map(framework: Json, job: tree.Mapping, path: str) -> SourceMap:
 
 
 def _origin(framework: Json, job: tree.Mapping, keys: Keys, path: str) -> tuple[diagnostics.Located, str]:
-    """Return the first part of the job file that a value comes from, or else the whole file."""
+    """Return the position and the path of the field that a value comes from, or else those of the job."""
     for candidate in _candidates(framework, keys):
         *parents, key = candidate
         parent = tree.dig(job, *parents)

@@ -42,7 +42,7 @@ class Invariants:
         kubelets.on_start.append(self._on_start)
 
     def _on_start(self, uid: str, instance: Instance) -> None:
-        """Require at most one running instance of a task (statement 40)."""
+        """Require at most one running instance of a task (statement 40 of docs/behaviours.md)."""
         running = self._kubelets.running_of(instance[0])
         duplicates = [other for other, running in running.items() if running == instance and other != uid]
         require(not duplicates, f"{instance} runs twice: as {uid} and as {duplicates}")
@@ -80,7 +80,7 @@ class Invariants:
     def _check_attempt_is_empty(
         self, framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus
     ) -> None:
-        """Require that a finished attempt has no ConfigMap and no pods, unless they are kept (statement 40)."""
+        """Require that a finished attempt has no ConfigMap and no pods, unless they are kept (behaviour 40)."""
         uid = None if old is None else old.attempt_status.config_map_uid
         is_over = old is not None and (new.state.is_over or new.attempt_status.id != old.attempt_status.id)
         if uid is None or not is_over:
@@ -105,7 +105,7 @@ class Invariants:
         require(not unfinished, f"{framework.name} is {new.state} but these tasks are not: {unfinished}")
 
     def _check_nothing_runs(self, framework: Framework, new: FrameworkStatus) -> None:
-        """Require that nothing runs after its attempt completed or its task was removed (statement 40)."""
+        """Require that nothing runs after its attempt completed or its task was removed (docs/behaviours.md, 40)."""
         running = {
             uid: instance
             for uid, instance in self._kubelets.running_of(framework.uid).items()
@@ -234,7 +234,7 @@ class RequestInvariants:
             require(not is_in_use, f"ConfigMap {config_map.uid} is deleted while its attempt is active")
 
     def check_framework_deletion(self, framework: Framework) -> None:
-        """Require that the TTL of the Framework has expired (statement 45, A4)."""
+        """Require that the TTL of the Framework has expired (statement 45, A4 of docs/behaviours.md)."""
         current = self._framework(framework.uid)
         if current is None or current.status is None:
             return

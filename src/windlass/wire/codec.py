@@ -21,7 +21,7 @@ from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
 from windlass.wire import json_depth
 
 COMPRESSION_THRESHOLD = 716_800
-"""The size in bytes of JSON from which task role statuses are stored compressed (statement 50)."""
+"""The size in bytes of JSON from which task role statuses are stored compressed (docs/behaviours.md, 50)."""
 MAX_EXPANDED_BYTES = 256 * 1024 * 1024
 """The limit for expanded statuses. 10,000 tasks with full messages need much less."""
 SHOWN_LENGTH = 80

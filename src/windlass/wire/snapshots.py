@@ -1,4 +1,4 @@
-"""Log lines with complete objects, written before an object or its status is deleted or reset (statement 49)."""
+"""Log lines with complete objects, written before an object or its status is deleted or reset (behaviour 49)."""
 
 from enum import StrEnum
 

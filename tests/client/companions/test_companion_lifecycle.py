@@ -121,7 +121,7 @@ def test_existing_companions_are_adopted_by_the_job(submissions: Submissions) ->
     assert submissions.owners() == {uid}
     assert [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")] == before
     assert not [line for line in submissions.messages if "generated password" in line]
-    told = "the password is unchanged: change it with `windlass jupyter digits --new-password`"
+    told = "the password is unchanged: change a password with `windlass jupyter digits --new-password`"
     assert f"digits: jupyter: {told}" in submissions.messages
     assert submissions.generations == generations
 

@@ -88,7 +88,7 @@ def report_started(
     if len(generated) < len(planned):
         unchanged = "the other passwords are unchanged" if generated else "the password is unchanged"
         user = " USER" if companion is Companion.HUB else ""
-        change = f"change it with `windlass {companion} {job} --new-password{user}`"
+        change = f"change a password with `windlass {companion} {job} --new-password{user}`"
         report(Progress(job, f"{companion}: {unchanged}: {change}"))
 
 

@@ -149,5 +149,5 @@ class Cursor:
         if stamp == self._stamp:
             self._repeated += 1
             return self._repeated <= self._count
-        # An earlier time after the last line that was read means that the clock was set back.
+        # After all repeated lines, a line with an earlier timestamp is new: the clock was set back.
         return self._repeated < self._count and nanoseconds(stamp) < nanoseconds(self._stamp)

@@ -1,8 +1,9 @@
 """The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
 The answer to a request is the newest state of an object: it is recorded at once, and older watch events are ignored.
-An object whose UID is known and that is not recorded any more was deleted. An answer for a Framework that was deleted
-or created again meanwhile is ignored. A deleted Framework is kept until its objects are deleted.
+The UIDs of deleted objects are kept (`known`): an object whose UID is known but that is not recorded was deleted. An
+answer for a Framework that was deleted or created again meanwhile is ignored. A deleted Framework is kept until its
+objects are deleted.
 """
 
 from collections import OrderedDict
@@ -38,16 +39,16 @@ class Cache:
         self._tombstones: OrderedDict[FrameworkKey, int] = OrderedDict()
         """The resourceVersion as of which a Framework of that key was deleted. Older watch events are ignored."""
         self._invalid: dict[FrameworkKey, Framework] = {}
-        """Frameworks that exist and cannot be decoded any more, as they were last decoded."""
+        """The last valid version of each Framework that exists but can no longer be decoded."""
         self._related: dict[FrameworkName, RelatedObjects] = {}
         self._pod_framework: dict[str, FrameworkName] = {}
-        """The Framework under which a pod is recorded, by the pod's UID: its label may be changed."""
+        """The Framework under which a pod is recorded, by the pod's UID. The pod's label may have changed since."""
         self._expectations: dict[FrameworkKey, Expectations] = {}
         self._other_controllers: dict[FrameworkKey, str] = {}
         """The name of another controller that writes the status of a Framework."""
         self._reported_other_controllers: set[FrameworkKey] = set()
-        """Frameworks whose status was stored since another controller was seen."""
-        self._listed: dict[Kind, dict[str, str]] = {PodView: {}, ConfigMapView: {}}
+        """Frameworks whose stored status has contained the condition about the other controller."""
+        self._list_versions: dict[Kind, dict[str, str]] = {PodView: {}, ConfigMapView: {}}
         """The resourceVersion of the last list by namespace ("" for all). A watch continues from a list: events that
         are not newer than the list are ignored."""
 
@@ -84,7 +85,7 @@ class Cache:
         )
 
     def expectations_for(self, framework: Framework) -> Expectations | None:
-        """Return the record of the outcomes of its actions, or None if the Framework is not in the cache any more."""
+        """Return the outcomes of the Framework's actions, or None if the Framework is no longer in the cache."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
@@ -130,7 +131,7 @@ class Cache:
         return True
 
     def remove_framework(self, framework: Framework) -> bool:
-        """Record a deletion, which has its own resourceVersion. Return False if it is already known."""
+        """Record a DELETED event. Its resourceVersion is that of the deletion. Return False if it is already known."""
         return self._remove_framework(framework, framework.metadata.resource_version)
 
     def replace_frameworks(
@@ -141,19 +142,19 @@ class Cache:
         group: str = "",
         invalid: Collection[FrameworkKey] = (),
     ) -> set[FrameworkKey]:
-        """Record a list of one namespace and one group (empty: all). Return the keys that are new or deleted."""
+        """Record a list of one namespace and one group (empty: all). Return the new, updated and deleted keys."""
 
-        def is_in_list(key: FrameworkKey) -> bool:
+        def is_key_in_scope(key: FrameworkKey) -> bool:
             return is_in_scope(key.namespace, namespace) and group in ("", key.group)
 
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
         for key, framework in tuple(self._frameworks.items()):
-            if key not in listed and is_in_list(key) and is_not_newer(framework, resource_version):
+            if key not in listed and is_key_in_scope(key) and is_not_newer(framework, resource_version):
                 self._remove_framework(framework, resource_version)
                 changed.add(key)
         for key in tuple(self._invalid):
-            if key not in invalid and is_in_list(key):
+            if key not in invalid and is_key_in_scope(key):
                 self.remove_invalid(key)
                 changed.add(key)
         return changed
@@ -183,7 +184,7 @@ class Cache:
 
     def put(self, item: RelatedObject) -> set[FrameworkKey]:
         """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
-        listed = self._listed[type(item)]
+        listed = self._list_versions[type(item)]
         resource_version = listed.get("") or listed.get(item.metadata.namespace, "")
         return set() if is_not_newer(item, resource_version) else self._put(item)
 
@@ -243,7 +244,7 @@ class Cache:
             if framework.status is not None and is_older and is_in_scope(framework.namespace, namespace):
                 known = self._related_to((framework.namespace, framework.name)).known
                 known.update(uids_in(framework.status, kind))
-        self._listed[kind][namespace] = resource_version
+        self._list_versions[kind][namespace] = resource_version
         return changed
 
     def _remove_missing(

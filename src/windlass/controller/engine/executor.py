@@ -14,7 +14,7 @@ from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.port import Port, RequestError, UnknownOutcomeError
 from windlass.controller.engine.queue import KeyedQueue
-from windlass.decide import decide, delete_owned_objects
+from windlass.decide import decide, decide_deletion
 from windlass.decide import types as decide_types
 from windlass.decide.types import CreatePod, Decision, Reason, Rules
 from windlass.model.framework import Framework
@@ -40,7 +40,7 @@ class _PendingStatus:
 
     def __init__(self) -> None:
         self.unanswered: Decision | None = None
-        """The decision whose store was not answered: the cached Framework may be older than the stored one."""
+        """The decision whose status update got no response: the stored Framework may be newer than the cached one."""
         self._deferred: Decision | None = None
         self._decided_on = ""
         """The resourceVersion of the Framework that the deferred decision is based on."""
@@ -138,7 +138,7 @@ class Executor:
             return
         now = self._clock.now()
         observed = self._cache.observe(key, now, self._clock.monotonic())
-        decision = delete_owned_objects(deleted, observed, now, self._rules)
+        decision = decide_deletion(deleted, observed, now, self._rules)
         self._requeue_at_deadline(key, decision, now)
         try:
             await self._actions.run(deleted, decision.actions)
@@ -151,7 +151,7 @@ class Executor:
             self._queue.add(key)
 
     async def _reread(self, key: FrameworkKey, framework: Framework, pending: _PendingStatus) -> bool:
-        """Read the Framework after an unanswered store. Return False if the pass cannot continue.
+        """Read the Framework after a status update without a response. Return False if the pass cannot continue.
 
         The stored status may be newer than the cached one, so it has to be read before any action.
         """

@@ -92,7 +92,7 @@ def reason_fields(framework: Framework, reason: Reason) -> dict[str, str | int]:
 
 
 def write_snapshot(line: str, stream: TextIO | None) -> None:
-    """Write the line unchanged in any log format, because log collectors search for its marker (statement 49).
+    """Write the line unchanged in any log format, because log collectors search for its marker (behaviour 49).
 
     It is written as UTF-8 in one call, so that no other line is interleaved. A closed stream is ignored.
     """

@@ -283,7 +283,7 @@ class Lifecycle:
             self.clock() + timedelta(seconds=min(grace, _MAX_GRACE_SECONDS))
         )
         kind.strategy.mark_deleted(obj, self)
-        if kind.strategy.marks_deletion_itself:
+        if kind.strategy.omits_grace_period_on_delete:
             return
         meta["deletionGracePeriodSeconds"] = grace
         if kind.strategy.has_generation and not is_terminating:

@@ -63,8 +63,8 @@ class Strategy:
     allows_create_on_update = False
     # Whether a client can set the status of a new object.
     keeps_status_on_create = False
-    # Whether `mark_deleted` makes all changes of a deletion (no grace period, no new generation).
-    marks_deletion_itself = False
+    # Whether a deletion sets neither deletionGracePeriodSeconds nor a new generation.
+    omits_grace_period_on_delete = False
     # Whether a deleted object stays for a grace period.
     is_graceful = False
     # Whether the response to a delete is the object rather than a Status.

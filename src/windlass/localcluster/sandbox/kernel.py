@@ -92,7 +92,7 @@ def drop_capabilities() -> None:
 
 
 def make_ambient(*capabilities: int) -> None:
-    """Keep these capabilities across execve. Users other than root lose all others there."""
+    """Keep these capabilities across execve. Unless the user is root, execve drops all other capabilities."""
     header, sets = _CapabilityHeader(_CAPABILITY_VERSION, 0), _CapabilitySets()
     _call("capget", header, sets, label="capget")
     sets[2], sets[5] = sets[1], sets[4]

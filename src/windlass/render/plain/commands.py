@@ -18,10 +18,10 @@ _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Wrapped(msgspec.Struct, frozen=True):
     container: Json
     exports: tuple[str, ...]
-    """Lines of the script for variables that refer to variables of the script."""
+    """Lines to append to the script, for variables of the container that refer to variables of the script."""
 
 
-def own_names(container: Json) -> frozenset[str]:
+def env_names(container: Json) -> frozenset[str]:
     return frozenset(variable["name"] for variable in container.get("env") or ())
 
 
@@ -58,7 +58,7 @@ def _shell_command(words: list[str], known: Collection[str]) -> tuple[str, list[
 
 
 def _late_exports(variables: Collection[Json], exported: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines for variables that refer to variables of the script, by name."""
+    """Yield the name and the export line of each variable that refers to a variable of the script."""
     known = set(exported)
     for variable in variables:
         name, value = variable["name"], variable.get("value") or ""

@@ -90,7 +90,7 @@ def script_name(role: str) -> str:
 
 
 def _wrapped(role: PlainRole, variables: Variables) -> Wrapped:
-    own = commands.own_names(role.main)
+    own = commands.env_names(role.main)
     exported = [name for name in plain_scripts.names(variables, role.name) if name not in own]
     return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", exported)
 
@@ -101,7 +101,7 @@ def _cluster(
     data = {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, all_roles))}
     for role in all_roles:
         if role.name in wrapped:
-            own, exports = commands.own_names(role.main), wrapped[role.name].exports
+            own, exports = commands.env_names(role.main), wrapped[role.name].exports
             script = plain_scripts.script(variables, role.name, role.index_source, own, exports)
             data[script_name(role.name)] = script
     return manifest("v1", "ConfigMap", helper_pods.metadata(job, cluster_name(job.name)), data=data)

@@ -24,14 +24,14 @@ class Template(msgspec.Struct, frozen=True):
     included: Mapping[str, str]
     """Templates that it may include, by name."""
 
-    def text(self, source: str = "") -> str:
+    def render(self, source: str = "") -> str:
         """Render `source` (default: that of the template). Raises TemplateError."""
         return jinja.render(source or self.source, self.file, self.variables, self.included)
 
 
 class Rendered(msgspec.Struct, frozen=True):
     text: str
-    """The output, with the comments of the template."""
+    """The output, including the YAML comments of the template."""
     warnings: tuple[str, ...]
     errors: tuple[str, ...]
     """One line each, with the file and, if known, the line of the template."""
@@ -39,7 +39,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 def rendered(template: Template) -> Rendered:
     """Render and validate a template. Raises TemplateError."""
-    text = template.text()
+    text = template.render()
     found = diagnostics.collect(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
     return Rendered(
@@ -61,7 +61,7 @@ def _format(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
 def _lines(template: Template, text: str) -> dict[int, int]:
     """Map lines of the output to lines of the template, by rendering it with a mark at the end of each line."""
     try:
-        marked = template.text(_with_marks(template.source)).split("\n")
+        marked = template.render(_with_marks(template.source)).split("\n")
     except TemplateError:
         return {}
     if len(marked) != text.count("\n") + 1:

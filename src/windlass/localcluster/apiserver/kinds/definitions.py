@@ -34,7 +34,7 @@ _schema = typed.TypedSchema("V1CustomResourceDefinition", DEFAULTS)
 class DefinitionStrategy(Strategy):
     has_generation = True
     allows_unconditional_update = False
-    marks_deletion_itself = True
+    omits_grace_period_on_delete = True
     status_updates_labels = False
 
     def default(self, new: Object) -> None:

@@ -29,7 +29,7 @@ _SUCCESSES = {
 
 
 class NamespaceStrategy(Strategy):
-    marks_deletion_itself = True
+    omits_grace_period_on_delete = True
 
     def default(self, new: Object) -> None:
         """Set the label by which selectors name a namespace."""

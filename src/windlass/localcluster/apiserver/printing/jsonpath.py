@@ -16,7 +16,7 @@ _STEP = re.compile(
       \.(?P<field>(?:\\.|[^\s.,\[\]$@{}\\])*)
     | \['(?P<key>[^']*)'\]
     | \[\?\((?P<filter>(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^)"'])*)\)\]
-    | \[(?P<every>\*)\]
+    | \[(?P<all_elements>\*)\]
     | \[(?P<index>-?\d+)\]
     | \[(?P<slice>-?\d*:-?\d*(?::\d+)?)\]
     """,
@@ -140,7 +140,7 @@ def _steps(match: re.Match[str]) -> tuple[_Field | _Every | _Elements | _Filter,
         case "key":
             # Kubernetes reads ['a.b'] as .a.b, so a dot in a name has to be escaped here too.
             return parse(f".{text}").steps
-        case "every":
+        case "all_elements":
             return (_Elements(None),)
         case "index":
             return (_Elements(int(text)),)

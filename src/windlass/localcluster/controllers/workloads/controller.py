@@ -1,7 +1,7 @@
 """The workload controller: watches all changes and reconciles one workload at a time.
 
 A change of a pod enqueues the workload that controls it. An orphaned pod may be adopted by a workload that selects it.
-If there are no workloads, a change of a pod needs only one text search.
+If there are no workloads, a changed pod without a controller is not decoded: its JSON is only searched for texts.
 """
 
 import asyncio
@@ -211,7 +211,7 @@ class WorkloadController(QueueController):
         return True
 
     def _reconcile_orphan(self, pod: Json) -> None:
-        """Adopt an orphaned pod if a workload selects it; else remove a tracking finalizer without a Job."""
+        """Adopt an orphaned pod if a workload selects it; else remove its tracking finalizer if the Job is gone."""
         meta = pod["metadata"]
         namespace, references = meta["namespace"], meta.get("ownerReferences", ())
         controller = next((one for one in references if one.get("controller")), None)

@@ -148,7 +148,7 @@ def container_user(pod: Json, container: Json, host: Host) -> User:
 
 
 def user_environment(user: User, host: Host) -> dict[str, str]:
-    """Return the inherited variables whose values differ if the user is not the one who runs the cluster."""
+    """Return HOME, USER and LOGNAME, or nothing if the user is the one who runs the cluster."""
     if user.uid is None or user.uid == host.uid:
         return {}
     account = _account(user.uid)
@@ -304,7 +304,7 @@ def _source(mount: VolumeMount, container: Json, volumes: PodVolumes) -> str:
 
 
 def _check_is_in_place(mount: VolumeMount, container: Json, context: PodContext) -> None:
-    """Raise SetupError unless source and target are the same path. `readOnly` has no effect then."""
+    """Raise SetupError unless source and target are the same path. Without a mount, `readOnly` has no effect."""
     source = os.path.realpath(Path(context.volumes.paths[mount.volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
         raise _cannot_mount(f'volume "{mount.volume}" at {mount.target}', container, context.host)
