@@ -12,13 +12,15 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """The contents of files, not their paths: a file may change, and equal values share connections."""
+    """TLS settings. They contain files, not paths: a file may change, and equal settings share connections."""
 
     authority: bytes = b""
     """PEM; empty for the certificate authorities of the operating system."""
     certificate: bytes = b""
+    """PEM of the client certificate; empty for none."""
     key: bytes = b""
-    is_verified: bool = True
+    """PEM; empty if `certificate` contains the key."""
+    verifies_server: bool = True
     server_name: str = ""
     """The expected name in the server's certificate, if it differs from the host."""
 
@@ -35,7 +37,7 @@ class ClusterConfig(msgspec.Struct, frozen=True):
     proxy: str = ""
     may_use_environment_proxy: bool = False
     renew_after: float | None = None
-    """Seconds after which the configuration is loaded again; None: only after the server has rejected it."""
+    """Seconds after which the configuration is loaded again; None: only after the server rejects the credentials."""
 
 
 def new_context(tls: Tls, source: str) -> ssl.SSLContext:
@@ -51,7 +53,7 @@ def _new_context(tls: Tls) -> ssl.SSLContext:
     # Python 3.13 rejects certificate authorities without certain extensions, which those of many clusters lack.
     # kubectl accepts them. Certificates are still verified.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if not tls.is_verified:
+    if not tls.verifies_server:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if tls.certificate:

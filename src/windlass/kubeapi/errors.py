@@ -23,7 +23,7 @@ class NoValidResponseError(ApiError):
 
 
 class NotSentError(NoValidResponseError):
-    """The request was not sent: the server cannot be reached, or the timeout had passed."""
+    """The request was not sent: the server cannot be reached, or the timeout passed first."""
 
 
 class NotTrustedError(NotSentError):
@@ -108,7 +108,7 @@ _decoder = msgspec.json.Decoder(_Status)
 
 
 def from_response(code: int, headers: Mapping[str, str], body: bytes) -> ResponseError:
-    """Return the error for a response that is not a 2xx. Header names are in their usual spelling."""
+    """Return the error for a response that is not a 2xx. Header names have their usual case, e.g. `Retry-After`."""
     status, retry_after = _status_of(body), _retry_after(headers)
     failure = ApiFailure(code, "", _describe_body(body))
     if status is not None:
@@ -122,7 +122,7 @@ def from_response(code: int, headers: Mapping[str, str], body: bytes) -> Respons
 
 
 def from_status(body: bytes) -> ResponseError | None:
-    """Return the error in an ERROR event of a watch; None if it is not a `Status`."""
+    """Return the error in an ERROR event of a watch; None if `body` is not a `Status`."""
     status = _status_of(body)
     return None if status is None else from_response(status.code, {}, body)
 
@@ -136,7 +136,7 @@ def _status_of(body: bytes) -> _Status | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the Retry-After in seconds. HTTP also allows a date, which no API server sends."""
+    """Return the seconds in Retry-After; None if it is absent or a date, which HTTP allows but no API server sends."""
     text = headers.get("Retry-After", "").strip()
     return float(text) if text.isascii() and text.isdigit() else None
 

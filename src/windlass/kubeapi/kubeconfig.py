@@ -30,7 +30,7 @@ TOKEN_FILE_INTERVAL_SEC = 60.0
 MIN_RENEWAL_INTERVAL_SEC = 10.0
 """Minimum interval between renewals, in case new credentials are about to expire."""
 PLUGIN_TIMEOUT_SEC = 300.0
-"""A plugin may wait for a user at a browser."""
+"""Timeout for credentials; long because a plugin may wait until the user has logged in with a browser."""
 
 
 async def from_files(paths: str, context: str) -> ClusterConfig:
@@ -98,7 +98,7 @@ def _merged(paths: str) -> kube_config.KubeConfigMerger:
 
 
 def _chosen_context(merger: kube_config.KubeConfigMerger, context: str) -> str:
-    """Return the context. The default is the first current context, as in kubectl; the library uses the last."""
+    """Return the name of the context. Default: the first current one, as in kubectl; the library uses the last."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     names = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]
@@ -179,7 +179,7 @@ class _Loader(kube_config.KubeConfigLoader):
             authority=_content(cluster, "certificate-authority", self._get_base_path(self._cluster.path)),
             certificate=certificate,
             key=key,
-            is_verified=not cluster.get("insecure-skip-tls-verify", False),
+            verifies_server=not cluster.get("insecure-skip-tls-verify", False),
             server_name=cluster.get("tls-server-name") or "",
         )
 
@@ -212,7 +212,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return True
 
     async def _load_oid_token(self) -> str:
-        """Override: the library decodes a token with the wrong base64 alphabet."""
+        """Override: the library uses the wrong base64 alphabet to decode a token."""
         config = self._user["auth-provider"]["config"]
         token = config.safe_get("id-token") or ""
         if not token or _expiry_of(token) <= datetime.now(UTC):
@@ -235,7 +235,7 @@ class _Loader(kube_config.KubeConfigLoader):
         )
         answer = await requestor.refresh_token(str(node["refresh-token"]))
         config["id-token"] = answer["id_token"]
-        # Providers that rotate refresh tokens accept each once, so the new one must be stored.
+        # Providers that rotate refresh tokens accept each token only once, so the new one must be stored.
         config["refresh-token"] = answer.get("refresh_token") or config["refresh-token"]
         self._config_persister(None)
 

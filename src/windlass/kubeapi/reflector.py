@@ -33,11 +33,11 @@ FAILURES_BEFORE_RELIST = 5
 WATCH_SECONDS = (240.0, 480.0)
 """Range of watch timeouts: they vary so that the watches of many clients do not end together."""
 GRACE_SECONDS = 30.0
-"""Time after its timeout within which a watch must end."""
+"""Time that a watch may last beyond its timeout."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A consistent list of all objects. An object that it does not contain is deleted."""
+    """A consistent list of all objects. An object that it does not contain does not exist."""
 
     items: Sequence[msgspec.Raw]
     resource_version: str
@@ -100,7 +100,7 @@ class Reflector:
         self._version = ""
         """The resourceVersion from which the watch continues; empty if a list is needed first."""
         self._failures = 0
-        """Consecutive failures, since an event was received or a watch was open for a while."""
+        """Number of failures since the last list, the last watch event, or the last watch that was open for a while."""
         self._lists = 0
         """Number of lists since the last watch event."""
 

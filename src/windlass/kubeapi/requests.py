@@ -70,7 +70,7 @@ def get(resource: Resource, namespace: str, name: str, subresource: str = "", qu
 
 
 def log(namespace: str, pod: str, **parameters: str) -> Request:
-    """Request the log of a container. The parameters are those of the API; empty ones are omitted."""
+    """Return a request for the log of a container. The parameters are those of the API; empty ones are omitted."""
     return get(PODS, namespace, pod, "log", _non_empty(**parameters)).with_accept("*/*")
 
 
@@ -82,7 +82,7 @@ def list_page(
     continue_token: str = "",
     field_selector: str = "",
 ) -> Request:
-    """Request a page of a consistent list, which the server reads from its store. A limit of 0 means all."""
+    """Return a request for a page of a consistent list, which the server reads from its store. Limit 0 means all."""
     query = _non_empty(
         labelSelector=label_selector,
         fieldSelector=field_selector,
@@ -145,7 +145,7 @@ def delete(
     grace_seconds: int | None = None,
     propagation: str = "",
 ) -> Request:
-    """Request a deletion. The UID and version, if given, are preconditions."""
+    """Return a request to delete an object. The UID and version, if given, are preconditions."""
     preconditions = dict(_non_empty(uid=uid, resourceVersion=resource_version))
     body = _delete_options(preconditions, grace_seconds, propagation)
     return _request(Verb.DELETE, resource, namespace, name, body=body, content_type=JSON)
@@ -161,9 +161,9 @@ def delete_collection(
     continue_token: str = "",
     not_older_than: str = "",
 ) -> Request:
-    """Request the deletion of all selected objects, or of `limit` objects after the continue token.
+    """Return a request to delete all selected objects, or `limit` objects after the continue token.
 
-    With `not_older_than`, the server may select objects from its cache instead of its store.
+    With `not_older_than`, a resourceVersion, the server may select objects from its cache instead of its store.
     """
     query = _non_empty(
         labelSelector=label_selector,

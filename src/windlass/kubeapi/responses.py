@@ -1,6 +1,6 @@
-"""Decodes pages of lists and the lines of watches. The objects in them are not decoded.
+"""Decodes pages of lists and lines of watches.
 
-Only the resourceVersion of an object is read here, because there may be thousands of pods.
+Only the resourceVersion of the objects in them is decoded here, because there may be thousands of pods.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ def decode_page(body: bytes) -> Page:
     try:
         return _page_decoder.decode(body)
     except RecursionError:
-        # One object is nested too deeply to decode. The others are decoded.
+        # An object is nested too deeply. Split the list, so that callers can decode the others.
         outline = _page_decoder.decode(json_depth.limit_depth(body, 2))
         return Page(outline.metadata, [msgspec.Raw(item) for item in json_depth.elements(body, "items")])
 
@@ -49,7 +49,7 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 class LineSplitter:
-    """Joins chunks to lines, which may have several megabytes."""
+    """Splits a stream of chunks into lines. A line may have several megabytes."""
 
     def __init__(self) -> None:
         self._partial_line: list[bytes] = []

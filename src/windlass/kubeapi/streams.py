@@ -2,7 +2,7 @@
 
 The first byte of a message is its channel. After the process of an exec has ended, the error channel has a Status with
 the exit code. A forwarded port has a data channel and an error channel; both begin with the port number in two bytes.
-That protocol cannot close a single direction.
+The port-forward protocol cannot close a single direction.
 """
 
 import msgspec
@@ -56,7 +56,7 @@ class _Status(msgspec.Struct, frozen=True):
 def exec_request(
     namespace: str, pod: str, container: str, command: tuple[str, ...], *, stdin: bool, tty: bool
 ) -> Request:
-    """Request to run a command. A terminal has no separate stderr."""
+    """Return a request to run a command. A terminal has no separate stderr."""
     query = [("command", argument) for argument in command]
     query += [("container", container), ("stdout", "true")]
     flags = {"stdin": stdin, "stderr": not tty, "tty": tty}
@@ -65,7 +65,7 @@ def exec_request(
 
 
 def port_forward_request(namespace: str, pod: str, port: int) -> Request:
-    """Request one connection to a port."""
+    """Return a request for one connection to a port."""
     return requests.get(PODS, namespace, pod, "portforward", (("ports", str(port)),))
 
 
@@ -119,7 +119,7 @@ class ChunkDecoder:
         """Bytes of the port number that have not arrived, by channel."""
 
     def decode(self, received: bytes) -> Chunk:
-        """Decode a message. Messages of unknown channels are empty."""
+        """Decode a message. Return an empty chunk for an unknown channel."""
         channel, data = parse_message(received)
         if channel not in self._remaining:
             return Chunk()

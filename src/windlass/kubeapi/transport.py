@@ -93,13 +93,13 @@ class Transport:
             await self._session.close()
 
     async def send(self, request: Request, timeout: float = 30.0) -> bytes:
-        """Return the body of a 2xx response. Raise ApiError after `timeout` seconds, including retries."""
+        """Return the body of a 2xx response. Raise ApiError on failure, or after `timeout` seconds with all retries."""
         deadline = _Deadline(timeout)
         try:
             async with asyncio.timeout(timeout):
                 return await self._send(request, deadline)
         except TimeoutError as error:
-            if deadline.has_been_sent:
+            if deadline.has_request_started:
                 raise NoValidResponseError(f"{request}: no answer within {timeout:g} s") from error
             raise NotSentError(f"{request}: not sent within {timeout:g} s") from error
 
@@ -107,7 +107,7 @@ class Transport:
     async def stream(
         self, request: Request, max_seconds: float | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the chunks of a 2xx response, for at most `max_seconds`. Raise ApiError."""
+        """Yield the chunks of a 2xx response, for at most `max_seconds`. Raise ApiError on failure."""
         await self._wait_for_rate_limit(request, STREAM_OPEN_SECONDS)
         try:
             async with asyncio.timeout(max_seconds), contextlib.AsyncExitStack() as stack:
@@ -121,7 +121,7 @@ class Transport:
 
     @contextlib.asynccontextmanager
     async def channels(self, request: Request, protocols: Sequence[str]) -> AsyncIterator["Channels"]:
-        """Open a WebSocket that carries several streams (see `streams`). Raise ApiError."""
+        """Open a WebSocket that carries several streams (see `streams`). Raise ApiError on failure."""
         await self._wait_for_rate_limit(request, STREAM_OPEN_SECONDS)
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -151,7 +151,7 @@ class Transport:
         stack: contextlib.AsyncExitStack,
     ) -> aiohttp.ClientWebSocketResponse:
         rejections: list[errors.ResponseError] = []
-        # aiohttp drops the body of a rejected WebSocket request, so a trace reads it.
+        # aiohttp drops the body of the response that rejects a WebSocket, so a trace reads it.
         tracing = aiohttp.TraceConfig()
         tracing.on_request_end.append(lambda _session, _context, end: _record_rejection(end, rejections))
         session = await stack.enter_async_context(
@@ -198,7 +198,7 @@ class Transport:
     async def _send_once(self, request: Request, deadline: "_Deadline") -> bytes:
         await self._wait_for_rate_limit(request, deadline.seconds_left())
         async with self._slots, contextlib.AsyncExitStack() as stack:
-            deadline.has_been_sent = True
+            deadline.has_request_started = True
             response = await self._with_renewal(lambda identity: self._accepted(request, identity, stack))
             with _converting_errors(request):
                 return await response.read()
@@ -299,12 +299,12 @@ class Channels:
         return self._websocket.protocol or ""
 
     async def send(self, message: bytes) -> None:
-        """Send a message, and wait for buffer space. Raise NoValidResponseError."""
+        """Send a message, and wait for buffer space. Raise NoValidResponseError for a lost connection."""
         with _converting_errors(self._request):
             await self._websocket.send_bytes(message)
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Yield messages until the server closes the WebSocket. Raises NoValidResponseError for a lost connection."""
+        """Yield messages until the server closes the WebSocket. Raise NoValidResponseError for a lost connection."""
         while True:
             with _converting_errors(self._request):
                 message = await self._websocket.receive()
@@ -334,7 +334,7 @@ async def _record_rejection(
 class _Deadline:
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self.has_been_sent = False
+        self.has_request_started = False
 
     def seconds_left(self) -> float:
         return self._at - time.monotonic()
@@ -349,7 +349,8 @@ def _connector(access: Access) -> aiohttp.BaseConnector:
 
 
 def _proxy(access: Access) -> tuple[yarl.URL | None, dict[str, str]]:
-    """Return the proxy. aiohttp would read ~/.netrc before each request, and fail if it contains the server."""
+    """Return the proxy and its headers. With `trust_env`, aiohttp would read ~/.netrc before each request, and fail if
+    that file contains the server."""
     proxy, auth = None, None
     if access.proxy:
         proxy, auth = helpers.strip_auth_from_url(yarl.URL(access.proxy))
@@ -418,7 +419,7 @@ def _reason(error: Exception) -> str:
 
 def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
     """Return whether the response may be from an API server. A redirect is not, nor is an HTML page with status 2xx or
-    404, e.g. the login form of a proxy. Other errors may come from any server."""
+    404, e.g. the login form of a proxy. Other errors are accepted in any format."""
     is_redirect = 300 <= response.status < 400
     is_rejection = response.status >= 400 and response.status != 404
     is_page = response.content_type == "text/html" and not is_rejection

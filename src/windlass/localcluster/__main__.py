@@ -1,4 +1,4 @@
-"""Run the API server, or with `--pods` a complete cluster, in the foreground until SIGTERM."""
+"""Run the API server, or with `--pods` a complete cluster, in the foreground until SIGTERM or SIGINT."""
 
 import argparse
 import asyncio

@@ -112,7 +112,7 @@ class ApiServer:
     def measure_pods_with(self, meter: Meter) -> None:
         """Serve the pod metrics API from this meter."""
         self._pod_metrics = PodMetrics(self.lifecycle, meter)
-        self._meta_endpoints.add(pod_metrics.KINDS)
+        self._meta_endpoints.set_computed_kinds(pod_metrics.KINDS)
 
     async def listen_on(self, bound: socket.socket) -> None:
         """Listen on one more socket, with TLS and token."""

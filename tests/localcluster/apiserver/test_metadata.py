@@ -115,7 +115,7 @@ def test_second_controller_reference_is_rejected() -> None:
 
 
 def test_custom_resource_can_have_any_finalizer() -> None:
-    assert errors({"finalizers": ["lonely"]}, is_custom=True) == []
+    assert errors({"finalizers": ["lonely"]}, allows_any_finalizer=True) == []
 
 
 def test_cluster_scoped_object_must_not_have_namespace() -> None:

@@ -21,7 +21,7 @@ _metadata_schema = typed.TypedSchema("V1ObjectMeta", {})
 
 
 def convert_to_version(kind: Kind, obj: Object) -> Object:
-    """Return the object in one version of its kind, pruned and defaulted if the definition has ever changed."""
+    """Return the object in the version of `kind`, pruned and defaulted if the definition has ever changed."""
     if kind.reads_through_schema:
         kind.schema.prune(obj)
         kind.schema.default(obj)
@@ -76,7 +76,7 @@ def _reject_metadata(kind: Kind, meta: object) -> NoReturn:
 
 
 def check_identity(kind: Kind, client_object: Object) -> None:
-    """Reject an object of another kind. A built-in kind and its version may be omitted: the path names them."""
+    """Reject an object of another kind or version. Objects of built-in kinds may omit both: the path has them."""
     for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         found = client_object.get(field)
         if not found and kind.is_custom:
@@ -161,7 +161,7 @@ def metadata_errors(kind: Kind, new: Object) -> list[FieldError]:
         new,
         namespaced=kind.namespaced,
         name_rule=metadata.name_rule(kind.resource),
-        is_custom=kind.is_custom or kind.group == "apiextensions.k8s.io",
+        allows_any_finalizer=kind.is_custom or kind.group == "apiextensions.k8s.io",
     )
 
 

@@ -66,7 +66,7 @@ class RequestBody(msgspec.Struct, frozen=True):
         return self.as_object() if self.content else None
 
     def as_patch(self, type_name: str) -> Patch:
-        """Return the patch. Strategic merge patches need the type of a built-in kind."""
+        """Return the patch. `type_name`, which strategic merge patches require, is "" for custom resources."""
         media_type = media_type_of(self.content_type)
         accepted = [JSON_PATCH, MERGE_PATCH]
         if type_name:

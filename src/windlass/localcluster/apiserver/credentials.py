@@ -71,7 +71,7 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically, readable by its owner only from the moment it exists."""
+    """Write a file atomically. It has mode 0600 from its creation."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
@@ -85,7 +85,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _create_certificate(certificate: Path, key: Path) -> None:
-    # Imported here because the import is slow and needed once per data directory.
+    # Imported here because the import is slow, and needed only once per data directory.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -82,8 +82,8 @@ class ResourceHandlers:
             return await self._on_subresource(call)
         handlers = self._object_handlers if info.name else self._collection_handlers
         handler = handlers.get(request.method)
-        is_list_of_all_namespaces = kind.namespaced and not info.namespace and not info.name
-        is_unsupported = (is_list_of_all_namespaces and request.method != "GET") or (
+        is_for_all_namespaces = kind.namespaced and not info.namespace and not info.name
+        is_unsupported = (is_for_all_namespaces and request.method != "GET") or (
             request.method == "DELETE" and not info.name and "deletecollection" not in discovery.verbs(kind)
         )
         if handler is None or is_unsupported:
@@ -126,7 +126,7 @@ class ResourceHandlers:
 
     def _store_new(self, call: Call, new: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
-        # Before the write, so that a request for an unsupported representation is rejected without a change.
+        # Negotiated before the write: a request for an unsupported representation must not change anything.
         representation = call.representation
         written = self._lifecycle.create(call.kind, call.info.namespace, new, options)
         return self._object_response(201, call, written.body, representation, written.warnings)

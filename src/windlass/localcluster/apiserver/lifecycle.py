@@ -205,7 +205,7 @@ class Lifecycle:
         change: Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
     ) -> WriteResult:
-        """Apply a change of the cluster itself, without the validation that applies to clients."""
+        """Apply a change that the cluster itself makes, without the validation that applies to clients."""
         stored = self.get(kind, namespace, name)
         old, copied = bodies.decode_stored(stored), bodies.decode_stored(stored)
         return self._store_changed(kind, namespace, stored, old, change(copied), options, ())
@@ -264,7 +264,7 @@ class Lifecycle:
         return DeleteResult(False, self.store.update(kind.resource, key, obj, version))
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
-        """Return a deleted object with the resourceVersion of its deletion, for kinds that return it."""
+        """Return the last state of a deleted object, with the resourceVersion of its deletion if clients receive it."""
         if not kind.strategy.returns_deleted_object or options.is_dry_run:
             return body
         obj = bodies.decode_stored(body)

@@ -118,7 +118,7 @@ def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     if version > store.version:
         message = f"Too large resource version: {version}, current: {store.version}"
         raise api_errors.ApiError(504, "Timeout", f"Timeout: {message}", {"retryAfterSeconds": 1})
-    # With a limit and a resourceVersion, the list is at exactly that version; otherwise it is at the newest one.
+    # `Exact` is also the default for a list with a limit and a resourceVersion. Other lists show the newest state.
     is_exact = match == "Exact" or (match == "" and bool(query.get("limit")) and version > 0)
     return version if is_exact else None
 

@@ -25,13 +25,13 @@ class MetaEndpoints:
         self._revision = -1
         self._documents: dict[str, bytes] = {}
 
-    def add(self, kinds: tuple[Kind, ...]) -> None:
-        """Add kinds whose objects are computed, not stored: discovery lists them, but they are not in the registry."""
+    def set_computed_kinds(self, kinds: tuple[Kind, ...]) -> None:
+        """Set the kinds whose objects are computed, not stored: discovery includes them, but the registry does not."""
         self._computed_kinds = kinds
         self._documents.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return the response. Raise 404 if the path is not one of these endpoints."""
+        """Return the response. Raise ApiError for any other path or method."""
         parts = request.path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()

@@ -49,7 +49,7 @@ def name_rule(resource: str) -> NameRule:
 
 
 def generate_name(base: str, suffix: str) -> str:
-    """Return a name for a `generateName`, truncated so that the result is a DNS label."""
+    """Return a name for `generateName`. The base is truncated so that the name fits in a DNS label."""
     return base[:_MAX_GENERATE_NAME_LENGTH] + suffix
 
 
@@ -59,7 +59,7 @@ def random_suffix(randomness: Callable[[int], int]) -> str:
 
 
 def validate_metadata(
-    obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, is_custom: bool = False
+    obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, allows_any_finalizer: bool = False
 ) -> list[FieldError]:
     """Return the errors in the metadata of an object that is created or updated."""
     metadata = obj.get("metadata") or {}
@@ -70,7 +70,7 @@ def validate_metadata(
         *label_errors(metadata.get("labels"), "metadata.labels"),
         *annotation_errors(metadata.get("annotations"), "metadata.annotations"),
         *_owner_errors(metadata.get("ownerReferences") or []),
-        *_finalizer_errors(metadata.get("finalizers") or [], is_custom),
+        *_finalizer_errors(metadata.get("finalizers") or [], allows_any_finalizer),
     ]
 
 
@@ -99,7 +99,10 @@ def without_owners(obj: Object, uids: Container[str]) -> Object:
 
 
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:
-    """Copy server-set metadata from the old object, whatever the client sent, and remove unsupported fields."""
+    """Copy server-set metadata from the old object, and remove unsupported fields.
+
+    A UID and a grace period that the client sent are kept: `validate_metadata_update` rejects different ones.
+    """
     metadata, former = new.setdefault("metadata", {}), old["metadata"]
     for key in ("managedFields", "selfLink"):
         metadata.pop(key, None)
@@ -112,7 +115,10 @@ def carry_over(new: Object, old: Mapping[str, Any]) -> None:
 
 
 def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return an error for each immutable field that differs, after `carry_over`."""
+    """Return errors for changed immutable fields and for finalizers added to a terminating object.
+
+    The new object must have been processed by `carry_over`.
+    """
     metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
     errors: list[FieldError] = []
     if former.get("deletionTimestamp"):
@@ -220,7 +226,7 @@ def _owner_errors(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
             controller = name
 
 
-def _finalizer_errors(finalizers: list[str], is_custom: bool) -> Iterator[FieldError]:
+def _finalizer_errors(finalizers: list[str], allows_any: bool) -> Iterator[FieldError]:
     field = "metadata.finalizers"
     for finalizer in finalizers:
         for problem in formats.qualified_name(finalizer):
@@ -228,7 +234,7 @@ def _finalizer_errors(finalizers: list[str], is_custom: bool) -> Iterator[FieldE
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         problem = "finalizer orphan and foregroundDeletion cannot be both set"
         yield api_errors.invalid_value(field, finalizers, problem)
-    if is_custom:
+    if allows_any:
         return
     for index, finalizer in enumerate(finalizers):
         yield from finalizer_name_errors(finalizer, f"{field}[{index}]")

@@ -60,7 +60,7 @@ _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
 def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
-    """Return the options in the body of the request or, without a body, in its query."""
+    """Return the options in the body of the request or, without a body, in its query. `dryRun` may be in either."""
     try:
         parsed = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
     except msgspec.ValidationError as error:

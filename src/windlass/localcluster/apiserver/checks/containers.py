@@ -194,22 +194,22 @@ def _environment_source_errors(sources: list[dict[str, Any]] | None, path: str) 
 
 
 def _value_errors(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    kinds = [key for key in _VALUE_SOURCES if key in source]
-    if "fieldRef" in kinds:
+    sources_found = [key for key in _VALUE_SOURCES if key in source]
+    if "fieldRef" in sources_found:
         yield from field_references.field_ref_errors(source, path, field_references.ENVIRONMENT_FIELDS)
-    if "resourceFieldRef" in kinds:
+    if "resourceFieldRef" in sources_found:
         yield from field_references.resource_field_ref_errors(source, path)
     for key in ("configMapKeyRef", "secretKeyRef"):
-        if key in kinds:
+        if key in sources_found:
             yield from basics.format_errors(source[key], f"{path}.{key}", "name", formats.dns_subdomain)
             yield from basics.required_name(source[key], f"{path}.{key}", "key", formats.data_key)
-    if not kinds:
+    if not sources_found:
         *others, last = (f"`{source}`" for source in _VALUE_SOURCES)
         problem = f"must specify one of: {', '.join(others)} or {last}"
         yield api_errors.invalid_value(path, "", problem)
     elif variable.get("value"):
         yield api_errors.invalid_value(path, "", "may not be specified when `value` is not empty")
-    elif len(kinds) > 1:
+    elif len(sources_found) > 1:
         yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
@@ -238,8 +238,10 @@ def _probe_errors(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
         )
 
 
-def _handler_errors(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[FieldError]:
-    found = [kind for kind in kinds if kind in handler]
+def _handler_errors(
+    handler: Mapping[str, Any], handler_types: tuple[str, ...], path: str
+) -> Iterator[FieldError]:
+    found = [handler_type for handler_type in handler_types if handler_type in handler]
     if not found:
         yield api_errors.required(path, "must specify a handler type")
         return
@@ -249,14 +251,14 @@ def _handler_errors(handler: Mapping[str, Any], kinds: tuple[str, ...], path: st
         yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
 
 
-def _action_errors(kind: str, action: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    if kind == "exec":
+def _action_errors(handler_type: str, action: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    if handler_type == "exec":
         yield from basics.required_fields(action, path, "command")
-    if kind == "httpGet":
+    if handler_type == "httpGet":
         yield from basics.required_fields(action, path, "path")
-    if kind in ("httpGet", "tcpSocket", "grpc"):
+    if handler_type in ("httpGet", "tcpSocket", "grpc"):
         yield from basics.port_errors(action, path, "port")
-    if kind == "httpGet":
+    if handler_type == "httpGet":
         yield from basics.choice(action, path, "scheme", _SCHEMES)
         for header in action.get("httpHeaders") or ():
             name = header.get("name", "")

@@ -30,7 +30,7 @@ def errors(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
 
 
 def valid_volumes(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the volumes that a mount can name; one with errors counts as absent."""
+    """Return the volumes without errors, by name. Only they can be mounted."""
     return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_errors(volume, "")]}
 
 

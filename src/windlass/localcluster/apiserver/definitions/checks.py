@@ -88,7 +88,7 @@ def preservation_errors(spec: Object) -> Iterator[FieldError]:
 
 
 def stored_version_errors(definition: Object) -> Iterator[FieldError]:
-    """Check that every version in `status.storedVersions` remains in the spec: objects may be stored in it."""
+    """Check that `status.storedVersions` contains the storage version, and only versions that are in the spec."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     versions = definition["spec"].get("versions") or []
     field = "status.storedVersions"
@@ -112,7 +112,7 @@ def stored_version_errors(definition: Object) -> Iterator[FieldError]:
 
 
 def update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Return errors for immutable fields: the group, the plural name and, once established, scope and kind."""
+    """Return errors for changes of the group, of the plural name and, once established, of the scope or the kind."""
     fixed = ["group", "names.plural"]
     if definitions_names.is_established(old):
         fixed += ["scope", "names.kind"]

@@ -45,7 +45,7 @@ _NO_TYPE = {
 
 
 def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
-    """Return all errors of an openAPIV3Schema."""
+    """Return the errors of an openAPIV3Schema. A later pass is skipped if an earlier one finds certain errors."""
     errors = list(_openapi_errors(schema, path, _Position(is_root=True)))
     if any(error.field.rpartition(".")[2] in _UNREADABLE for error in errors):
         return errors
@@ -99,10 +99,10 @@ def _openapi_errors(schema: JsonSchema, path: str, position: _Position) -> Itera
 
 
 def _unsupported_errors(schema: JsonSchema, path: str, position: _Position) -> Iterator[FieldError]:
-    name = schema.get("type")
-    if name and name not in _TYPES:
-        yield api_errors.not_supported(f"{path}.type", name, _TYPES)
-    if name == "null":
+    type_name = schema.get("type")
+    if type_name and type_name not in _TYPES:
+        yield api_errors.not_supported(f"{path}.type", type_name, _TYPES)
+    if type_name == "null":
         why = "type cannot be set to null, use nullable as an alternative"
         yield api_errors.forbidden_field(f"{path}.type", why)
     if schema.get("default") is not None and position.why_no_default:
@@ -220,25 +220,27 @@ def _structural_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fi
         yield from _structural_errors(additional, f"{path}.additionalProperties", "field")
     yield from _type_errors(schema, path, level)
     yield from _identity_errors(schema, path, level)
-    yield from _value_validation_errors(schema, path, is_nested=False, may_have_idiom=True)
+    yield from _value_validation_errors(schema, path, is_nested=False, may_have_int_or_string=True)
 
 
 def _type_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
-    name, is_embedded = schema.get("type"), bool(schema.get(_EMBEDDED))
+    type_name, is_embedded = schema.get("type"), bool(schema.get(_EMBEDDED))
     if schema.get(_INT_OR_STRING):
         for extension in (_PRESERVES, _EMBEDDED):
             if schema.get(extension):
                 why = f"must be false if {_INT_OR_STRING} is true"
                 yield api_errors.invalid_value(f"{path}.{extension}", True, why)
-    if is_embedded and name != "object":
-        yield _required_or_invalid(f"{path}.type", name or None, f"must be object if {_EMBEDDED} is true")
-    elif not name and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVES):
+    if is_embedded and type_name != "object":
+        yield _required_or_invalid(
+            f"{path}.type", type_name or None, f"must be object if {_EMBEDDED} is true"
+        )
+    elif not type_name and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVES):
         yield api_errors.required(f"{path}.type", _NO_TYPE[level])
     if is_embedded and schema.get("additionalProperties") is not None:
         why = f"must not be used if {_EMBEDDED} is set"
         yield api_errors.forbidden_field(f"{path}.additionalProperties", why)
-    if level == "root" and name and name != "object":
-        yield api_errors.invalid_value(f"{path}.type", name, "must be object at the root")
+    if level == "root" and type_name and type_name != "object":
+        yield api_errors.invalid_value(f"{path}.type", type_name, "must be object at the root")
     if is_embedded and not schema.get(_PRESERVES) and not schema.get("properties"):
         why = f"must not be empty if {_EMBEDDED} is true without {_PRESERVES}"
         yield api_errors.required(f"{path}.properties", why)
@@ -247,10 +249,12 @@ def _type_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldErr
 def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     properties = schema.get("properties") or {}
     if level == "root" or schema.get(_EMBEDDED):
-        for name, kind in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-            found = properties[name].get("type", "") if name in properties else kind
-            if found != kind:
-                yield api_errors.invalid_value(f"{path}.properties[{name}].type", found, f"must be {kind}")
+        for name, type_name in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+            found = properties[name].get("type", "") if name in properties else type_name
+            if found != type_name:
+                yield api_errors.invalid_value(
+                    f"{path}.properties[{name}].type", found, f"must be {type_name}"
+                )
     metadata = properties.get("metadata") or {}
     named = set(metadata.get("properties") or {})
     if level == "root" and (
@@ -263,17 +267,17 @@ def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fiel
 
 
 def _value_validation_errors(
-    schema: JsonSchema, path: str, *, is_nested: bool, may_have_idiom: bool
+    schema: JsonSchema, path: str, *, is_nested: bool, may_have_int_or_string: bool
 ) -> Iterator[FieldError]:
     """Check allOf, anyOf, oneOf, not and the pattern of a schema.
 
-    Types are allowed in an `anyOf` of integer and string, also inside the first `allOf`.
+    Types are allowed only in an `anyOf` of integer and string, which may also be inside the first `allOf`.
     """
-    has_idiom = may_have_idiom and schema.get("anyOf") == _INTEGER_OR_STRING
+    has_int_or_string = may_have_int_or_string and schema.get("anyOf") == _INTEGER_OR_STRING
     for branch, at in _value_validations(schema, path):
-        if not (has_idiom and at.startswith(f"{path}.anyOf[")):
-            may_have_it_below = not is_nested and at == f"{path}.allOf[0]"
-            yield from _nested_errors(branch, at, may_have_idiom=may_have_it_below)
+        if not (has_int_or_string and at.startswith(f"{path}.anyOf[")):
+            is_first_all_of = not is_nested and at == f"{path}.allOf[0]"
+            yield from _nested_errors(branch, at, may_have_int_or_string=is_first_all_of)
     if schema.get("pattern"):
         try:
             patterns.compile_search(schema["pattern"])
@@ -282,8 +286,12 @@ def _value_validation_errors(
             yield api_errors.invalid_value(f"{path}.pattern", schema["pattern"], why)
 
 
-def _nested_errors(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[FieldError]:
-    yield from _value_validation_errors(schema, path, is_nested=True, may_have_idiom=may_have_idiom)
+def _nested_errors(
+    schema: JsonSchema, path: str, *, may_have_int_or_string: bool = False
+) -> Iterator[FieldError]:
+    yield from _value_validation_errors(
+        schema, path, is_nested=True, may_have_int_or_string=may_have_int_or_string
+    )
     if isinstance(schema.get("items"), dict):
         yield from _nested_errors(schema["items"], f"{path}.items")
     for name, value in (schema.get("properties") or {}).items():

@@ -1,4 +1,4 @@
-"""The strategy of PersistentVolumeClaim: the spec is immutable, except that a bound claim can grow."""
+"""The strategy of PersistentVolumeClaim. The spec is immutable, except that a claim can be bound and can then grow."""
 
 import copy
 from collections.abc import Iterator

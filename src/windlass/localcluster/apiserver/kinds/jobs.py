@@ -44,17 +44,17 @@ class JobStrategy(Strategy):
     def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         if not new["spec"].get("manualSelector"):
             _generate_labels(new)
-        _label(new)
+        _copy_template_labels(new)
         new["status"] = {}
 
     def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
-        _label(new)
+        _copy_template_labels(new)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if not spec.get("manualSelector"):
-            yield from _generation_errors(new["metadata"], spec.get("selector"), labels or {})
+            yield from _generated_label_errors(new["metadata"], spec.get("selector"), labels or {})
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
@@ -71,11 +71,11 @@ class JobStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new["spec"], old["spec"]
-        is_scaled = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get(
+        is_elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get(
             "parallelism"
         )
         fixed = ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")
-        for key in fixed if is_scaled else ("completions", *fixed):
+        for key in fixed if is_elastic else ("completions", *fixed):
             yield from basics.immutable(f"spec.{key}", spec.get(key), former.get(key))
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
@@ -92,17 +92,17 @@ def _generate_labels(new: Object) -> None:
     spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(_UID, meta["uid"])
 
 
-def _label(new: Object) -> None:
+def _copy_template_labels(new: Object) -> None:
     """Copy the labels of the template to a job without labels."""
     labels = (new["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not new["metadata"].get("labels"):
         new["metadata"]["labels"] = dict(labels)
 
 
-def _generation_errors(
+def _generated_label_errors(
     meta: Mapping[str, Any], selector: Mapping[str, Any] | None, labels: Mapping[str, str]
 ) -> Iterator[FieldError]:
-    """Return errors for generated labels and a generated selector that differ from what the server generates."""
+    """Check that the template has the labels that the server generates, and that the selector matches them."""
     expected = dict.fromkeys(_UID_LABELS, meta["uid"]) | dict.fromkeys(_NAME_LABELS, meta.get("name", ""))
     for label, value in expected.items():
         field, problem = f"spec.template.metadata.labels[{label}]", f"must be '{value}'"

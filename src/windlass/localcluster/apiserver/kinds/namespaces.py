@@ -16,7 +16,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 _PERMANENT = ("default", "kube-system", "kube-public")
 _PROPAGATION_FINALIZERS = ("foregroundDeletion", "orphan")
 _CONTENT_DELETED = "All content successfully deleted, may be waiting on finalization"
-# Conditions of every terminating namespace: type, and status, reason and message.
+# Status, reason and message of conditions that every terminating namespace has, by type.
 _SUCCESSES = {
     "NamespaceDeletionDiscoveryFailure": (
         *("False", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -32,7 +32,7 @@ class NamespaceStrategy(Strategy):
     omits_grace_period_on_delete = True
 
     def default(self, new: Object) -> None:
-        """Set the label by which selectors name a namespace."""
+        """Set the label that lets selectors select a namespace by name."""
         if name := new["metadata"].get("name"):
             new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
 
@@ -104,12 +104,12 @@ def deletion_conditions(remaining: list[tuple[Kind, Object]], now: str) -> list[
 
 
 def finalized(namespace: Object) -> Object:
-    """Return a namespace whose content is deleted, without the finalizer of this server."""
+    """Return a namespace whose content is deleted, without the finalizers that wait for that deletion."""
     spec = namespace.get("spec") or {}
     remaining = [name for name in spec.get("finalizers") or () if name != _OWN_FINALIZER]
     spec = {**spec, "finalizers": remaining} if remaining else {}
     finalizers = namespace["metadata"].get("finalizers") or ()
-    # The deletion of the contents has completed the finalizers of the propagation policy.
+    # The deletion of the content has completed the finalizers of the propagation policy.
     others = [name for name in finalizers if name not in _PROPAGATION_FINALIZERS]
     return metadata.with_metadata_list({**namespace, "spec": spec}, "finalizers", others)
 

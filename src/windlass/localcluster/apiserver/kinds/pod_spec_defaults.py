@@ -16,7 +16,7 @@ _REFERENCE = re.compile(
 
 
 def set_defaults(spec: Object) -> None:
-    # The deprecated field mirrors the current one.
+    # `serviceAccount` is a deprecated copy of `serviceAccountName`.
     if name := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = name
     for container in all_containers(spec):
@@ -40,7 +40,7 @@ def all_containers(spec: Object) -> Iterator[dict[str, Any]]:
 
 
 def canonicalize_resources(holder: Object) -> None:
-    """Write limits and requests in canonical form: `1000m` of CPU is 1."""
+    """Write limits and requests in canonical form, e.g. `1` instead of `1000m`."""
     _canonicalize(holder.get("resources") or {}, "limits", "requests")
 
 
@@ -53,7 +53,7 @@ def _canonicalize(holder: Object, *keys: str) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Return the pull policy: Always for the tag `latest` and for an image without a tag."""
+    """Return the pull policy: Always for the tag `latest` and for an image with neither a tag nor a digest."""
     reference = _REFERENCE.fullmatch(image)
     if reference is None:
         return "IfNotPresent"

@@ -156,8 +156,8 @@ def _status_errors(new: Object, old: Object) -> Iterator[FieldError]:
     status, former = new.get("status") or {}, old.get("status") or {}
     policy = old["spec"].get("restartPolicy")
     for condition, at in basics.indexed(status.get("conditions"), "metadata.conditions"):
-        kind = condition.get("type", "")
-        yield from basics.invalid_values(f"{at}.Type", kind, formats.qualified_name(kind))
+        condition_type = condition.get("type", "")
+        yield from basics.invalid_values(f"{at}.Type", condition_type, formats.qualified_name(condition_type))
     if status.get("nominatedNodeName") != former.get("nominatedNodeName"):
         yield from basics.optional_name(status, "status", "nominatedNodeName", formats.dns_subdomain)
     for key in ("containerStatuses", "initContainerStatuses"):
@@ -167,7 +167,7 @@ def _status_errors(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
-    """Check that a deadline is added or shortened."""
+    """Check that a deadline is neither removed nor extended."""
     field = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
@@ -270,7 +270,8 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def _qos_class(spec: dict[str, Any]) -> str:
-    """Return Guaranteed if all containers have limits equal to their requests, BestEffort if none has any."""
+    """Return Guaranteed if all containers have CPU and memory limits equal to their requests, BestEffort if none has
+    limits or requests, else Burstable."""
     totals = {
         "requests": dict.fromkeys(_QOS_RESOURCES, Decimal()),
         "limits": dict.fromkeys(_QOS_RESOURCES, Decimal()),

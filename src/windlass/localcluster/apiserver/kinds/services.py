@@ -83,7 +83,7 @@ def _ingress(service: Object) -> list[dict[str, Any]]:
 
 
 def _set_defaults(spec: Object) -> None:
-    kind = spec.get("type")
+    service_type = spec.get("type")
     if spec.get("sessionAffinity") == "None":
         spec.pop("sessionAffinityConfig", None)
     elif spec.get("sessionAffinity") == "ClientIP":
@@ -93,11 +93,11 @@ def _set_defaults(spec: Object) -> None:
     for port in spec.get("ports") or ():
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
-    if kind in _EXTERNAL_TYPES:
+    if service_type in _EXTERNAL_TYPES:
         spec.setdefault("externalTrafficPolicy", "Cluster")
-    if kind == "LoadBalancer":
+    if service_type == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-    if kind != "ExternalName":
+    if service_type != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
 
 
@@ -105,7 +105,7 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
     spec, meta = new["spec"], new["metadata"]
     if spec.get("type") == "ExternalName":
         return
-    # Validation errors are reported before anything is allocated.
+    # Nothing is allocated for an invalid spec: `validate` reports its errors later.
     if [*_spec_errors(spec)]:
         return
     others = [
@@ -171,20 +171,20 @@ def _keep_node_ports(ports: list[dict[str, Any]], former: list[dict[str, Any]]) 
 
 
 def _spec_errors(spec: Spec) -> Iterator[FieldError]:
-    kind = spec.get("type", "")
+    service_type = spec.get("type", "")
     is_headless = spec.get("clusterIPs") == [HEADLESS]
-    if not spec.get("ports") and not is_headless and kind != "ExternalName":
+    if not spec.get("ports") and not is_headless and service_type != "ExternalName":
         yield api_errors.required("spec.ports")
-    if is_headless and kind in _EXTERNAL_TYPES:
-        problem = f"may not be set to 'None' for {kind} services"
+    if is_headless and service_type in _EXTERNAL_TYPES:
+        problem = f"may not be set to 'None' for {service_type} services"
         yield api_errors.invalid_value("spec.clusterIPs[0]", HEADLESS, problem)
-    if kind == "ExternalName":
+    if service_type == "ExternalName":
         yield from _external_name_errors(spec)
-    yield from _port_errors(spec.get("ports") or [], kind)
+    yield from _port_errors(spec.get("ports") or [], service_type)
     yield from metadata.label_errors(spec.get("selector"), "spec.selector")
     yield from basics.required_choice(spec, "spec", "sessionAffinity", _AFFINITIES)
     yield from _affinity_errors(spec)
-    if kind != "ExternalName":
+    if service_type != "ExternalName":
         yield from _address_errors(spec)
     for address, at in basics.indexed(spec.get("externalIPs"), "spec.externalIPs"):
         problems = formats.ip_address(address)
@@ -192,7 +192,7 @@ def _spec_errors(spec: Spec) -> Iterator[FieldError]:
         if not problems:
             yield from basics.non_special_ip(at, address)
     yield from basics.required_choice(spec, "spec", "type", _TYPES)
-    yield from _traffic_errors(spec, kind)
+    yield from _traffic_errors(spec, service_type)
 
 
 def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
@@ -203,7 +203,7 @@ def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
     yield from basics.required_name(name, "spec", "externalName", formats.dns_subdomain)
 
 
-def _port_errors(ports: list[Spec], kind: str) -> Iterator[FieldError]:
+def _port_errors(ports: list[Spec], service_type: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for port, at in basics.indexed(ports, "spec.ports"):
         name = port.get("name", "")
@@ -214,7 +214,7 @@ def _port_errors(ports: list[Spec], kind: str) -> Iterator[FieldError]:
         yield from basics.port_errors(port, at, "port")
         yield from basics.required_choice(port, at, "protocol", basics.PROTOCOLS)
         yield from basics.port_errors(port, at, "targetPort")
-        if kind == "ClusterIP" and port.get("nodePort"):
+        if service_type == "ClusterIP" and port.get("nodePort"):
             yield api_errors.forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")
     yield from _duplicate_port_errors(ports, "nodePort")
     yield from _duplicate_port_errors(ports, "port")
@@ -266,15 +266,15 @@ def _address_errors(spec: Spec) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
 
 
-def _traffic_errors(spec: Spec, kind: str) -> Iterator[FieldError]:
+def _traffic_errors(spec: Spec, service_type: str) -> Iterator[FieldError]:
     external_policy = spec.get("externalTrafficPolicy")
-    if external_policy is not None and kind not in _EXTERNAL_TYPES:
+    if external_policy is not None and service_type not in _EXTERNAL_TYPES:
         problem = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", external_policy, problem)
     else:
         yield from basics.optional_choice(spec, "spec", "externalTrafficPolicy", _TRAFFIC_POLICIES)
     yield from basics.optional_choice(spec, "spec", "internalTrafficPolicy", _TRAFFIC_POLICIES)
-    if kind == "LoadBalancer":
+    if service_type == "LoadBalancer":
         return
     if spec.get("allocateLoadBalancerNodePorts") is not None:
         yield api_errors.forbidden_field("spec.allocateLoadBalancerNodePorts", _FOR_LOAD_BALANCERS)

@@ -87,8 +87,8 @@ def _type_errors(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
         case "kubernetes.io/service-account-token":
             if not (new["metadata"].get("annotations") or {}).get(_SERVICE_ACCOUNT):
                 yield api_errors.required(f"metadata.annotations[{_SERVICE_ACCOUNT}]")
-        case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as kind:
-            yield from _docker_errors(data, _DOCKER_KEYS[kind])
+        case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as secret_type:
+            yield from _docker_errors(data, _DOCKER_KEYS[secret_type])
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
                 # Kubernetes reports these two field paths as well.

@@ -113,10 +113,10 @@ class StatefulSetStrategy(_WorkloadStrategy):
 
 def _deployment_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     strategy = spec.get("strategy") or {}
-    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
-    if kind == "RollingUpdate":
+    strategy_type, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if strategy_type == "RollingUpdate":
         yield from _rolling_errors(rolling or {}, "spec.strategy.rollingUpdate")
-    elif kind == "Recreate":
+    elif strategy_type == "Recreate":
         if rolling is not None:
             problem = "may not be specified when strategy `type` is 'Recreate'"
             yield api_errors.forbidden_field("spec.strategy.rollingUpdate", problem)
@@ -137,12 +137,12 @@ def _stateful_set_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
         problem = "must be 'OrderedReady' or 'Parallel'"
         yield api_errors.invalid_value("spec.podManagementPolicy", policy, problem)
     strategy = spec.get("updateStrategy") or {}
-    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
-    if kind == "OnDelete":
+    strategy_type, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if strategy_type == "OnDelete":
         if rolling is not None:
             problem = "only allowed for updateStrategy 'RollingUpdate'"
             yield api_errors.invalid_value("spec.updateStrategy.rollingUpdate", rolling, problem)
-    elif kind == "RollingUpdate":
+    elif strategy_type == "RollingUpdate":
         yield from basics.not_negative(rolling or {}, "spec.updateStrategy.rollingUpdate", "partition")
     else:
         problem = "must be 'RollingUpdate' or 'OnDelete'"
@@ -150,6 +150,7 @@ def _stateful_set_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
+    """Check the selector and the template. Kubernetes uses the names `kind` and `owner` in its messages."""
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
     if selector is None:

@@ -169,7 +169,7 @@ def aggregated_version(accept_header: str) -> AggregatedVersion | None:
 
 
 def groups_in_order(kinds: Iterable[Kind]) -> list[str]:
-    """Return all groups but the core one."""
+    """Return all groups except the core group, in the order in which clients search them."""
     names = {kind.group for kind in kinds} - {""}
     first = [name for name in _FIRST_GROUPS if name in names]
     return first + sorted(names.difference(first))

@@ -5,7 +5,7 @@ of Kubernetes' fields, but not its descriptions. They are not used to validate r
 Schemas are shared between documents: do not modify them.
 
 OpenAPI 3.0 supports everything that the schema of a custom resource can contain. Swagger 2.0 does not, and kubectl
-rejects a document with unsupported parts. Those are dropped, so that kubectl validates less than the server.
+rejects a document with unsupported parts. Those are dropped, so kubectl validates less than the server.
 """
 
 import enum
@@ -24,7 +24,7 @@ Schema = dict[str, Any]
 
 
 class Dialect(enum.StrEnum):
-    """The prefix of references in each dialect."""
+    """A dialect. Its value is the prefix of references to schemas."""
 
     SWAGGER = "#/definitions/"
     OPENAPI = "#/components/schemas/"
@@ -246,13 +246,13 @@ def _merge_extensions(type_name: str, field: str) -> Schema:
 
 def _common(dialect: Dialect) -> dict[str, Schema]:
     is_swagger = dialect is Dialect.SWAGGER
-    either = {"oneOf": [{"type": "integer"}, {"type": "string"}]}
+    integer_or_text = {"oneOf": [{"type": "integer"}, {"type": "string"}]}
     number_or_text = {"oneOf": [{"type": "string"}, {"type": "number"}]}
     return {
         TIME: {"type": "string", "format": "date-time"},
         PATCH: {"type": "object"},
         QUANTITY: {"type": "string"} if is_swagger else number_or_text,
-        INT_OR_STRING: ({"type": "string"} if is_swagger else either) | {"format": "int-or-string"},
+        INT_OR_STRING: ({"type": "string"} if is_swagger else integer_or_text) | {"format": "int-or-string"},
     }
 
 
@@ -284,7 +284,7 @@ def custom_schema(published: Mapping[str, Any], dialect: Dialect) -> Schema:
     elif published and not published.get("x-kubernetes-preserve-unknown-fields"):
         schema = _swagger(published)
     else:
-        # kubectl rejects every field that a non-empty `properties` does not list.
+        # kubectl rejects every field that `properties`, if present, does not list.
         return {"type": "object"}
     object_metadata = reference(definition_name("V1ObjectMeta"), dialect)
     return _with_object_fields(_with_embedded(schema, object_metadata), object_metadata)

@@ -53,7 +53,7 @@ def _double(number: int, value: float) -> bytes:
 
 
 def _any(number: int, value: Any) -> bytes:
-    """Encode a value of any type: a message that contains it as YAML, of which JSON is a subset."""
+    """Encode a value of any type as a message with its YAML. JSON is a subset of YAML."""
     return _delimited(number, _text(2, msgspec.json.encode(value).decode()))
 
 
@@ -91,7 +91,7 @@ def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> byte
 
 
 def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
-    """Encode a parameter: wrapped in the message for its kind, then in the message that is not a reference."""
+    """Encode a parameter, wrapped in messages that state its location and that it is not a reference."""
     match value["in"]:
         case "body":
             parameter = _delimited(1, _fields("BodyParameter", value))

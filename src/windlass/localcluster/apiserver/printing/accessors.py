@@ -73,7 +73,7 @@ def number(obj: Object, *path: str) -> int:
     return at(obj, *path) or 0
 
 
-def condition(obj: Object, type_name: str) -> str:
+def condition_status(obj: Object, type_name: str) -> str:
     """Return the status of a condition, or "" if there is none."""
     conditions = entries(obj, "status", "conditions")
     return next((each.get("status", "") for each in conditions if each.get("type") == type_name), "")

@@ -31,7 +31,7 @@ Cell = Callable[[Object], Any]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """One column. A column with a `priority` above 0 is shown only by `-o wide`."""
+    """The header of a column. A column with a `priority` above 0 is shown only by `-o wide`."""
 
     name: str
     type: str = "string"
@@ -84,7 +84,7 @@ _CREATED_AT = _column("Created At", lambda obj: obj["metadata"].get("creationTim
 
 
 def _node_status(node: Object) -> str:
-    ready = {"": "Unknown", "True": "Ready"}.get(accessors.condition(node, "Ready"), "NotReady")
+    ready = {"": "Unknown", "True": "Ready"}.get(accessors.condition_status(node, "Ready"), "NotReady")
     return ready + (",SchedulingDisabled" if accessors.at(node, "spec", "unschedulable") else "")
 
 
@@ -202,7 +202,7 @@ def _storage_class(claim: Object) -> str:
 def _job_status(job: Object) -> str:
     is_terminating = bool(job["metadata"].get("deletionTimestamp"))
     shown = _JOB_CONDITIONS[:2] if is_terminating else _JOB_CONDITIONS
-    found = (name for name in shown if accessors.condition(job, name) == "True")
+    found = (name for name in shown if accessors.condition_status(job, name) == "True")
     return next(found, "Terminating" if is_terminating else "Running")
 
 
@@ -223,7 +223,7 @@ def _job_duration(job: Object, now: datetime) -> str:
     return accessors.age(started, ended) if started else ""
 
 
-def _template(key: str) -> Cell:
+def _container_field(key: str) -> Cell:
     """Return a cell with one field of each container of the pod template."""
 
     def cell(workload: Object) -> str:
@@ -261,7 +261,7 @@ def _served_versions(definition: Object) -> str:
 
 DEFAULT = printer(_CREATED_AT)
 
-_CONTAINERS = (_wide("Containers", _template("name")), _wide("Images", _template("image")))
+_CONTAINERS = (_wide("Containers", _container_field("name")), _wide("Images", _container_field("image")))
 _BINDINGS = printer(
     _column("Role", _role),
     _AGE,
@@ -360,7 +360,7 @@ PRINTERS: dict[str, Printer] = {
         _wide("Group", _text("spec.group")),
         _wide("Kind", _text("spec.names.kind")),
         _wide("ShortNames", lambda obj: ",".join(accessors.entries(obj, "spec", "names", "shortNames"))),
-        _wide("Established", lambda obj: accessors.condition(obj, "Established") == "True", "boolean"),
+        _wide("Established", lambda obj: accessors.condition_status(obj, "Established") == "True", "boolean"),
     ),
     "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,

@@ -1,7 +1,7 @@
 """JSONPaths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
 
-The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once and returns a list. A type
-mismatch (an index into a mapping, a comparison of 2 with 2.5) returns an empty list.
+The syntax is that of kubectl, except for unions, `..` and `range`. A path is parsed once. It finds no values if
+there is a type mismatch (an index into a mapping, a comparison of 2 with 2.5).
 """
 
 import operator
@@ -47,6 +47,8 @@ class _Field(msgspec.Struct, frozen=True):
 
 
 class _Every(msgspec.Struct, frozen=True):
+    """`.*`: the values of a mapping or the elements of a list."""
+
     def select(self, value: Any) -> Iterator[Any]:
         if isinstance(value, dict):
             yield from value.values()
@@ -133,8 +135,8 @@ def parse(text: str) -> Path:
 
 
 def _steps(match: re.Match[str]) -> tuple[_Field | _Every | _Elements | _Filter, ...]:
-    kind, text = match.lastgroup, match[match.lastgroup or 0]
-    match kind:
+    group, text = match.lastgroup, match[match.lastgroup or 0]
+    match group:
         case "field":
             return (_Every() if text == "*" else _Field(text.replace("\\", "")),)
         case "key":

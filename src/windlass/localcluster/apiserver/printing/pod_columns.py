@@ -23,7 +23,7 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     addresses = [address.get("ip") for address in accessors.entries(pod, "status", "podIPs")]
     sidecars = _sidecars(pod)
     initialization = _initialization(pod, sidecars)
-    is_initialized = not initialization.reason or accessors.condition(pod, "Initialized") == "True"
+    is_initialized = not initialization.reason or accessors.condition_status(pod, "Initialized") == "True"
     containers = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
     init_statuses = initialization.started
     if is_initialized:
@@ -98,7 +98,7 @@ def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
 def _completed_status(pod: Object, containers: list[Object]) -> str:
     """Return the status of a pod with a completed container. Others may be running or may have failed."""
     is_running = any(_is_ready(status) for status in containers)
-    if is_running and accessors.condition(pod, "Ready") == "True":
+    if is_running and accessors.condition_status(pod, "Ready") == "True":
         return "Running"
     for status in containers:
         terminated = accessors.at(status, "state", "terminated")
@@ -137,5 +137,5 @@ def _is_ready(status: Object) -> bool:
 
 def _readiness_gates(pod: Object) -> str:
     gates = accessors.entries(pod, "spec", "readinessGates")
-    passed = sum(accessors.condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
+    passed = sum(accessors.condition_status(pod, gate.get("conditionType", "")) == "True" for gate in gates)
     return f"{passed}/{len(gates)}" if gates else "<none>"
