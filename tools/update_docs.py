@@ -16,7 +16,7 @@ import msgspec
 import command_docs  # next to this file
 import docstrings
 import job_docs
-from windlass.decide.transitions import TRANSITIONS, Origin
+from windlass.decide.transitions import TRANSITIONS, TransitionType
 from windlass.jobfile import schema
 from windlass.model import completion, states
 from windlass.model.completion import CompletionCode
@@ -29,7 +29,11 @@ from windlass.wire.settings.environment import Setting
 FOLDER = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
-ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : not in FrameworkController"}
+ARROWS = {
+    TransitionType.PATH: "",
+    TransitionType.SHORTCUT: " : shortcut",
+    TransitionType.WINDLASS: " : not in FrameworkController",
+}
 
 
 def documents() -> dict[Path, str]:
@@ -48,7 +52,10 @@ def states_page() -> str:
     diagram = "\n".join(
         [
             f"    [*] --> {State.ATTEMPT_CREATION_PENDING}",
-            *(f"    {start} --> {end}{ARROWS[origin]}" for (start, end), origin in TRANSITIONS.items()),
+            *(
+                f"    {start} --> {end}{ARROWS[transition]}"
+                for (start, end), transition in TRANSITIONS.items()
+            ),
             f"    {State.COMPLETED} --> [*]",
         ]
     )
@@ -70,8 +77,8 @@ def _without_next(text: str) -> str:
 
 def _followers(state: State) -> str:
     followers = [
-        f"{end} ({origin.value})" if origin is not Origin.PATH else str(end)
-        for (start, end), origin in TRANSITIONS.items()
+        f"{end} ({transition.value})" if transition is not TransitionType.PATH else str(end)
+        for (start, end), transition in TRANSITIONS.items()
         if start is state
     ]
     return ", ".join(followers) or "nothing"

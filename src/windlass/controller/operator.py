@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "windlass"
 FINISH_SEC = 5.0
-"""Seconds for running reconciliations to end when the controller stops."""
+"""Time for running reconciliations to end when the controller stops."""
 FLUSH_EVENTS_SEC = 2.0
 """Time to post the remaining events when the controller stops."""
 
@@ -99,7 +99,7 @@ class Operator:
                     await elector.release()
 
     async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
-        """Lead until the lease is lost or the controller stops."""
+        """Lead until the lease is lost, the API server was restored from a backup, or the controller stops."""
         guard = unrestricted() if elector is None else LeaseGuard(elector.remaining)
         log.info("started leading", extra={"identity": self._identity})
         session = self._session = LeaderSession(
@@ -177,9 +177,9 @@ class Operator:
             content_type=CONTENT_TYPE,
             alive=lambda: "",
             ready=self._not_ready_reason,
-        ) as listening:
-            if listening is not None:
-                address = f"{host or '0.0.0.0'}:{listening}"  # noqa: S104
+        ) as bound_port:
+            if bound_port is not None:
+                address = f"{host or '0.0.0.0'}:{bound_port}"  # noqa: S104
                 log.info("serving metrics and health checks", extra={"address": address})
             yield
 
@@ -197,7 +197,7 @@ class Operator:
             await asyncio.gather(posting, return_exceptions=True)
 
     def _not_ready_reason(self) -> str:
-        """Return an empty string for a replica that waits for the lease: it is ready."""
+        """Return why the replica is not ready, or an empty string. A replica that waits for the lease is ready."""
         return "" if self._session is None else self._session.not_ready_reason
 
     def _frameworks(self) -> Iterable[Framework]:
@@ -217,7 +217,7 @@ def _rate_limit(settings: Settings) -> RateLimit | None:
 
 
 async def _ends_before_stop(acquiring: Coroutine[None, None, None], stop: asyncio.Event) -> bool:
-    """Whether the coroutine has ended before `stop` is set. It is cancelled otherwise."""
+    """Wait until the coroutine ends or `stop` is set, then cancel the coroutine. Return whether `stop` is not set."""
     acquired = asyncio.create_task(acquiring)
     tasks = {acquired, asyncio.create_task(stop.wait())}
     try:

@@ -1,4 +1,4 @@
-"""Detects other controllers that write the status of a Framework (A8), by its managedFields.
+"""Detects other controllers that write the status of a Framework (A8), from its managedFields.
 
 A controller that ran in the cluster earlier has left its name in every Framework, so the name alone means little. A
 controller whose name appears, or whose time changes, after the Framework was first seen is still running. Only times
@@ -22,7 +22,8 @@ class OtherControllers:
         """The writers of the status when the Framework was first seen and their times, by the Framework's UID."""
 
     def detect(self, uid: str, writers: Iterable[StatusWriter]) -> str:
-        """Return the name of another controller that has written since the first call, or an empty string."""
+        """Return the name of another controller that has written since the first call for this UID, or an empty
+        string."""
         others = {
             writer.manager: writer.time or _NEVER
             for writer in writers

@@ -1,9 +1,7 @@
-"""The steps of a decision: one function per Framework state.
+"""The steps of a decision: a function for each Framework state, or for several states.
 
-A step returns True if it changed the state, so that the step of the new state follows in the same decision.
-
-A step either changes the Framework's state or adds actions, never both: actions are decided on the status that will
-be stored.
+A step returns True if the state has changed so that another step must follow in the same decision. The actions of a
+step that returns True are discarded: actions are decided on the status that will be stored.
 """
 
 from datetime import datetime
@@ -253,7 +251,7 @@ def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionSt
 
 
 def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
-    """Set the completion status of the attempt. It never changes afterwards."""
+    """End the tasks, and set the completion status of the attempt, which never changes afterwards."""
     tasks.end_tasks(builder)
     builder.update_attempt(completion_status=ended)
     builder.move_to(state)
@@ -277,14 +275,16 @@ def while_ending(builder: DecisionBuilder) -> bool:
     _record_config_map_deletion(builder, config_map)
     are_tasks_completed = tasks.are_all_completed(builder)
     if presence is Presence.UNCONFIRMED:
-        builder.relist_if_unconfirmed(builder.status.transition_time)
+        builder.relist_if_overdue(builder.status.transition_time)
     exists = presence is Presence.PRESENT and config_map is not None and not config_map.is_deleting
     if exists and _keeps_pods(builder):
-        ended = _pods_of_completed_tasks(builder)
+        ended_pod_uids = _pods_of_completed_tasks(builder)
         live = [
             pod
             for pod in builder.observed.pods.values()
-            if pod.uid not in ended and not pod.is_terminal and ownership.is_our_pod(pod, builder.uids)
+            if pod.uid not in ended_pod_uids
+            and not pod.is_terminal
+            and ownership.is_our_pod(pod, builder.uids)
         ]
         for pod in live:
             deletion.delete_pod(builder, pod)
@@ -327,7 +327,7 @@ def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
 
 
 def _keeps_pods(builder: DecisionBuilder) -> bool:
-    """Return whether the pods are kept. Only the pods of the last attempt are kept, because a retry needs the names."""
+    """Return whether the pods are kept: only those of the last attempt are, because a retry needs their names."""
     keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
     return keeps_pods and not _retry_decision(builder).should_retry
 
@@ -338,7 +338,7 @@ def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
         return retry.RetryDecision(should_retry=False, reason="the completion status is missing")
     history = retry.RetryHistory(
         uid=builder.framework.uid,
-        retried=builder.status.retry_policy_status,
+        retry_status=builder.status.retry_policy_status,
         suspended_count=builder.status.holding.suspended_count,
         is_framework=True,
     )
@@ -347,10 +347,10 @@ def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
 
 def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
     decision = _retry_decision(builder)
-    retried = builder.status.retry_policy_status
+    retry_status = builder.status.retry_policy_status
     attempt = builder.status.attempt_status
     if not decision.should_retry:
-        _set_retry_status(builder, msgspec.structs.replace(retried, retry_delay_sec=None))
+        _set_retry_status(builder, msgspec.structs.replace(retry_status, retry_delay_sec=None))
         builder.move_to(State.COMPLETED)
         ended = attempt.completion_status
         is_failed = ended is not None and ended.type.is_failed
@@ -360,14 +360,14 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
             message = f"Failed{how}, not retried: {decision.reason}"
         builder.report(ReasonKind.FRAMEWORK_COMPLETED, message, is_warning=is_failed)
         return True
-    if decision.delay_sec > 0 and retried.retry_delay_sec is None:
-        retried = msgspec.structs.replace(retried, retry_delay_sec=decision.delay_sec)
-        _set_retry_status(builder, retried)
+    if decision.delay_sec > 0 and retry_status.retry_delay_sec is None:
+        retry_status = msgspec.structs.replace(retry_status, retry_delay_sec=decision.delay_sec)
+        _set_retry_status(builder, retry_status)
         message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
     is_delay_skipped = _stop_requested(builder) is not None or _active_deadline_exceeded(builder) is not None
     ended_at = attempt.completion_time or builder.now
-    delay = retried.retry_delay_sec
+    delay = retry_status.retry_delay_sec
     if delay is not None and not is_delay_skipped and not builder.is_due(ended_at, delay):
         return False
     _retry(builder, decision)
@@ -377,23 +377,25 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
 def _retry(builder: DecisionBuilder, decision: retry.RetryDecision) -> None:
     message = f"Retrying after attempt {builder.status.attempt_status.id}: {decision.reason}"
     builder.report(ReasonKind.FRAMEWORK_RETRIED, message, status=builder.status)
-    retried = retry.after_retry(builder.status.retry_policy_status, is_counted=decision.is_counted)
-    _set_retry_status(builder, retried)
+    retry_status = retry.after_retry(builder.status.retry_policy_status, is_counted=decision.is_counted)
+    _set_retry_status(builder, retry_status)
     held = builder.status.holding
     builder.status = msgspec.structs.replace(
         builder.status,
-        attempt_status=initial_status.attempt(builder.framework, retried.total_retried_count, builder.now),
+        attempt_status=initial_status.attempt(
+            builder.framework, retry_status.total_retried_count, builder.now
+        ),
         holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + decision.is_suspension),
     )
     builder.move_to(State.ATTEMPT_CREATION_PENDING)
 
 
-def _set_retry_status(builder: DecisionBuilder, retried: object) -> None:
-    builder.status = msgspec.structs.replace(builder.status, retry_policy_status=retried)
+def _set_retry_status(builder: DecisionBuilder, retry_status: object) -> None:
+    builder.status = msgspec.structs.replace(builder.status, retry_policy_status=retry_status)
 
 
 def after_completion(builder: DecisionBuilder) -> bool:
-    """Delete all pods and the ConfigMap except the kept ones, and the Framework when its TTL has expired."""
+    """Delete the pods and the ConfigMap unless they are kept. Delete the Framework when its TTL has expired."""
     attempt = builder.status.attempt_status
     keeps_pods = builder.spec.completed_pods is CompletedPods.KEEP
     claimed = _pods_of_completed_tasks(builder) if keeps_pods else set()
@@ -408,8 +410,8 @@ def _delete_if_expired(builder: DecisionBuilder) -> None:
     ttl = builder.spec.ttl_seconds_after_finished
     if ttl is None:
         ttl = builder.rules.completed_retain_sec
-    ended = builder.status.completion_time or builder.status.transition_time
-    is_expired = builder.is_due(ended, ttl)
+    ended_at = builder.status.completion_time or builder.status.transition_time
+    is_expired = builder.is_due(ended_at, ttl)
     if is_expired and not builder.observed.outcomes.is_framework_deletion_requested:
         builder.add_action(DeleteFramework(builder.framework.uid))
         builder.report(ReasonKind.FRAMEWORK_EXPIRED, f"Deleting the Framework: it completed {ttl} s ago")

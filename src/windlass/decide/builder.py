@@ -1,6 +1,6 @@
 """Builds one decision: holds its input and what the steps have decided so far.
 
-A builder is used for one call of `decide`; its input and output are immutable.
+A builder is used for one decision; its input and output are immutable.
 """
 
 from datetime import datetime, timedelta
@@ -25,11 +25,12 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
 MAX_DELAY_SEC = 100 * 365 * 24 * 3600
-"""Longer deadlines are limited to a hundred years: a datetime cannot hold much more."""
+"""Longer delays are limited to a hundred years, because a datetime cannot exceed the year 9999."""
 RELIST_AFTER_SEC = 30
 MAX_REPORTED_FAILURES = 50
 MAX_FULL_MESSAGES = 10
-"""Number of long termination messages per attempt that are stored completely; others are truncated."""
+"""Number of task attempts, per Framework attempt, whose long messages are stored completely; the messages of others are
+truncated."""
 
 
 class DecisionBuilder:
@@ -42,7 +43,7 @@ class DecisionBuilder:
         self.spec = framework.spec
         self.features = requested_features(framework.metadata.annotations)
         self.uids = {framework.uid, *observed.previous_uids}
-        """UIDs of this Framework and of deleted ones of its name: objects owned by them are ours."""
+        """UIDs of this Framework and of deleted Frameworks of the same name: objects owned by them are ours."""
         self.status = status
         self.observed = observed
         self.now = now.replace(microsecond=0)
@@ -54,8 +55,8 @@ class DecisionBuilder:
         self.wake_at: datetime | None = None
         self.name_taken_message = ""
         """The message of the condition NameTaken; empty if the name is free."""
-        self._full_messages: int | None = None
-        self.failures = 0
+        self._long_message_count: int | None = None
+        self.failure_count = 0
         self._counted_roles: tuple[TaskRoleStatus, ...] | None = None
         self._role_counts: tuple[completion.RoleCounts, ...] = ()
 
@@ -63,7 +64,7 @@ class DecisionBuilder:
         """Continue a decision whose status is not stored. Reasons that the steps report again as long as
         they apply are not copied."""
         self.status = unstored.status or self.status
-        self.failures = unstored.failures
+        self.failure_count = unstored.failure_count
         self.reasons += [
             reason
             for reason in unstored.reasons
@@ -78,7 +79,7 @@ class DecisionBuilder:
         if not any(isinstance(action, RelistObjects) for action in self.actions):
             self.actions.append(RelistObjects())
 
-    def relist_if_unconfirmed(self, since: datetime) -> None:
+    def relist_if_overdue(self, since: datetime) -> None:
         """List the objects again RELIST_AFTER_SEC after `since`: an object that was deleted before the watch reported
         its creation would stay unconfirmed, because the watch may not report its deletion either."""
         if self.is_due(since, RELIST_AFTER_SEC):
@@ -98,9 +99,10 @@ class DecisionBuilder:
         self.reasons.append(Reason(kind, message, role, index, is_warning, status, task))
 
     def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
-        """Report only the first failures individually: a gang of ten thousand tasks would create as many events."""
-        self.failures += 1
-        if self.failures <= MAX_REPORTED_FAILURES:
+        """Count the failure. Report only the first ones individually: thousands of tasks would create thousands of
+        events."""
+        self.failure_count += 1
+        if self.failure_count <= MAX_REPORTED_FAILURES:
             attempt = task.attempt_status.id
             message = f"{role}-{task.index} failed in attempt {attempt}: {ended.phrase} ({ended.code})"
             self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
@@ -108,17 +110,17 @@ class DecisionBuilder:
     @property
     def unreported_failures(self) -> tuple[Reason, ...]:
         """One reason for all failures that were not reported individually."""
-        unreported = self.failures - MAX_REPORTED_FAILURES
+        unreported = self.failure_count - MAX_REPORTED_FAILURES
         if unreported <= 0:
             return ()
         return (Reason(ReasonKind.TASK_FAILED, f"{unreported} more tasks failed", is_warning=True),)
 
     def is_due(self, since: datetime, seconds: int) -> bool:
-        """Return whether the seconds have passed since then. If not, schedule a pass for that time."""
+        """Return whether `seconds` have passed since `since`. If not, schedule a pass for the time when they have."""
         return self.is_past(since + timedelta(seconds=min(seconds, MAX_DELAY_SEC)))
 
     def is_past(self, due: datetime) -> bool:
-        """Return whether the time has come. If not, schedule a pass for it."""
+        """Return whether the time `due` has come. If not, schedule a pass for it."""
         if self._exact_now >= due:
             return True
         if self.wake_at is None or due < self.wake_at:
@@ -149,14 +151,14 @@ class DecisionBuilder:
         truncated = failures.truncate(ended)
         if truncated is ended:
             return ended
-        if self._full_messages is None:
-            self._full_messages = sum(
+        if self._long_message_count is None:
+            self._long_message_count = sum(
                 _is_long(task.attempt_status.completion_status)
                 for role in self.status.attempt_status.roles
                 for task in role.task_statuses
             )
-        self._full_messages += 1
-        return ended if self._full_messages <= MAX_FULL_MESSAGES else truncated
+        self._long_message_count += 1
+        return ended if self._long_message_count <= MAX_FULL_MESSAGES else truncated
 
 
 def _is_about_unreported_failures(reason: Reason) -> bool:

@@ -1,4 +1,4 @@
-"""Decides when a Framework attempt is complete, and which task triggered it (statements 17 and 30 to 33)."""
+"""Decides when a Framework attempt is complete, and which task triggered that (statements 17 and 30 to 33)."""
 
 import heapq
 from datetime import datetime
@@ -61,16 +61,16 @@ class _MetPolicy(msgspec.Struct, frozen=True):
 def evaluate(
     spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...]
 ) -> FrameworkAttemptCompletionStatus | None:
-    """Return the completion status of the attempt, or None while it is open."""
+    """Return the completion status of the attempt, or None if it is not complete."""
     by_role = {counts.role: counts for counts in role_counts}
     met = [
-        rule
+        policy
         for role in spec.task_roles
         if role.name in by_role
-        for rule in _met_policies(role.framework_attempt_completion_policy, by_role[role.name])
+        for policy in _met_policies(role.framework_attempt_completion_policy, by_role[role.name])
     ]
     if met:
-        return _inherit_completion(min(met, key=lambda rule: (rule.at, rule.order)))
+        return _inherit_completion(min(met, key=lambda policy: (policy.at, policy.order)))
     tasks = sum(counts.tasks for counts in role_counts)
     # A task that is marked for deletion may be in the spec again. Its replacement does not exist yet.
     are_all_present = tasks >= sum(role.task_number for role in spec.task_roles)
@@ -103,13 +103,15 @@ def _completion_order(task: TaskStatus) -> tuple[datetime, int]:
     return task.completion_time or task.transition_time, task.index
 
 
-def _inherit_completion(rule: _MetPolicy) -> FrameworkAttemptCompletionStatus:
-    completion = rule.task.attempt_status.completion_status
+def _inherit_completion(policy: _MetPolicy) -> FrameworkAttemptCompletionStatus:
+    completion = policy.task.attempt_status.completion_status
     assert completion is not None  # noqa: S101 - a completed task has one
     return FrameworkAttemptCompletionStatus(
         code=completion.code,
         phrase=completion.phrase,
         type=completion.type,
         diagnostics=completion.diagnostics,
-        trigger=CompletionTrigger(message=rule.message, task_role_name=rule.role, task_index=rule.task.index),
+        trigger=CompletionTrigger(
+            message=policy.message, task_role_name=policy.role, task_index=policy.task.index
+        ),
     )

@@ -15,35 +15,39 @@ def update(builder: DecisionBuilder) -> None:
     conditions = status.conditions
     completion = status.attempt_status.completion_status
     if status.state is State.COMPLETED and completion is not None:
-        kind = ConditionType.FAILED if completion.type.is_failed else ConditionType.COMPLETE
+        condition_type = ConditionType.FAILED if completion.type.is_failed else ConditionType.COMPLETE
         message = f"{completion.phrase} ({completion.code}): {completion.diagnostics}"
-        conditions = _set(conditions, kind, message, builder.now, completion.phrase)
+        conditions = _set(conditions, condition_type, message, builder.now, completion.phrase)
     is_waiting = status.state is State.ATTEMPT_CREATION_PENDING
     is_suspended = is_waiting and suspend.is_suspended(builder.spec)
-    for kind, message in (
+    for condition_type, message in (
         (ConditionType.SUSPENDED, "spec.suspend is true" if is_suspended else ""),
         (ConditionType.NAME_TAKEN, builder.name_taken_message),
-        # A Framework that is managed again is no longer blocked.
+        # A Framework with one of these conditions is not managed; this one is.
         (ConditionType.INVALID, ""),
         (ConditionType.OTHER_CONTROLLER, ""),
     ):
-        conditions = _set(conditions, kind, message, builder.now)
+        conditions = _set(conditions, condition_type, message, builder.now)
     if conditions is not status.conditions:
         builder.status = msgspec.structs.replace(status, conditions=conditions)
 
 
 def with_condition(
-    status: FrameworkStatus, kind: ConditionType, message: str, now: datetime
+    status: FrameworkStatus, condition_type: ConditionType, message: str, now: datetime
 ) -> FrameworkStatus:
     """Return the status with the condition set to true; the same object if the condition already has this message."""
-    conditions = _set(status.conditions, kind, message, now.replace(microsecond=0))
+    conditions = _set(status.conditions, condition_type, message, now.replace(microsecond=0))
     if conditions is status.conditions:
         return status
     return msgspec.structs.replace(status, conditions=conditions)
 
 
 def _set(
-    conditions: tuple[Condition, ...], kind: ConditionType, message: str, now: datetime, reason: str = ""
+    conditions: tuple[Condition, ...],
+    condition_type: ConditionType,
+    message: str,
+    now: datetime,
+    reason: str = "",
 ) -> tuple[Condition, ...]:
     """Set the condition to true, or to false if the message is empty. A condition that was never true
     is not added in that case.
@@ -51,16 +55,21 @@ def _set(
     The reason is the type of the condition unless one is given.
     """
     current = next(
-        (condition for condition in conditions if condition.type == kind and condition.is_true), None
+        (condition for condition in conditions if condition.type == condition_type and condition.is_true),
+        None,
     )
     is_unchanged = not message if current is None else current.message == message != ""
     if is_unchanged:
         return conditions
     if not message:
-        cleared = Condition(type=kind, status="False", last_transition_time=now)
+        cleared = Condition(type=condition_type, status="False", last_transition_time=now)
         return tuple(cleared if condition is current else condition for condition in conditions)
     since = now if current is None else current.last_transition_time
     new = Condition(
-        type=kind, status="True", last_transition_time=since, reason=reason or kind.value, message=message
+        type=condition_type,
+        status="True",
+        last_transition_time=since,
+        reason=reason or condition_type.value,
+        message=message,
     )
-    return (*(condition for condition in conditions if condition.type != kind), new)
+    return (*(condition for condition in conditions if condition.type != condition_type), new)

@@ -66,7 +66,7 @@ def decide(
         actions=tuple(builder.actions),
         wake_at=builder.wake_at,
         reasons=(*builder.reasons, *builder.unreported_failures),
-        failures=builder.failures,
+        failure_count=builder.failure_count,
         may_wait=write_coalescing.may_wait(framework, builder.status, builder.actions),
     )
 
@@ -87,7 +87,7 @@ def _summarise(builder: DecisionBuilder) -> None:
 
 
 def _yield_to_other_controller(framework: Framework, observed: Observed, now: datetime) -> Decision:
-    """Report the other controller once, so that the two do not overwrite each other's status forever (A8)."""
+    """Report the other controller once, so that the controllers do not overwrite each other's status forever (A8)."""
     status = framework.status
     condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
     if observed.is_other_controller_reported or (condition is not None and condition.is_true):

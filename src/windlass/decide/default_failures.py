@@ -1,7 +1,7 @@
 """The failure classes used when the configuration has none (statement 22 of docs/behaviours.md). Data only.
 
-The reasons are those that kubelets of the last ten years write. Reasons of a pod are matched completely, so that a
-longer reason of a later release is not mistaken for a known one.
+The reasons are those that kubelets have written in the last ten years. Reasons of a pod are matched completely, so that
+a longer reason of a later release is not mistaken for a known one.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ ANY_TEXT = "(?s).*"
 
 
 def exit_code_pattern(code: int) -> PodPattern:
-    """Match a container that exited with the code, with its name and message in the diagnostics."""
+    """Return a pattern for a container with this exit code. Its name and message appear in the diagnostics."""
     return PodPattern(
         containers=(
             ContainerPattern(
@@ -35,7 +35,7 @@ _ADMISSION_REASONS = (
     "InvalidNodeInfo",
     "UnknownReason",
     "NodeShutdown",
-    # The node no longer matches what the scheduler saw. The last three are names before Kubernetes 1.18.
+    # The node no longer matches what the scheduler saw. The last three are the names used before Kubernetes 1.18.
     "NodeAffinity",
     "NodeName",
     "NodePorts",
@@ -64,7 +64,7 @@ _START_REASONS = (
     "CreateContainerConfigError",
     "RunContainerError",
 )
-"""Reasons of containers that never ran: of Docker, of containerd and CRI-O, and of the kubelet."""
+"""Reasons that Docker, containerd, CRI-O and the kubelet give for a container that never ran."""
 
 _COMMAND_CANNOT_RUN = (
     "(?is)(exec:? |chdir to cwd).*"

@@ -1,4 +1,4 @@
-"""Classifies failed pods: completion code, phrase, type and diagnostics (statements 18 to 23).
+"""Classifies ended pods and failed pod creations: completion code, phrase, type and diagnostics (statements 18 to 23).
 
 The input is views of pods and errors of the API server. This module decides neither whether a failure is retried nor
 whether a configuration is valid (statement 19 of docs/behaviours.md).
@@ -37,15 +37,15 @@ PREDEFINED_FAILURE_CLASSES = tuple(
 )
 """Exit codes with a fixed meaning for all containers. No configuration can override them (docs/behaviours.md, 20)."""
 
-_REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
-_CREATION_CODES = {
+_REASON_BY_HTTP_STATUS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
+_COMPLETION_CODE_BY_REASON = {
     "BadRequest": CompletionCode.POD_CREATION_UNKNOWN_ERROR,
     "Forbidden": CompletionCode.POD_CREATION_UNKNOWN_ERROR,
     "Invalid": CompletionCode.POD_CREATION_PERMANENT_ERROR,
     "RequestEntityTooLarge": CompletionCode.POD_CREATION_PERMANENT_ERROR,
 }
 
-NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "CreateContainerConfigError"})
+NOT_STARTED_REASONS = frozenset({"RunContainerError", "CreateContainerError", "CreateContainerConfigError"})
 """Waiting reasons of a container that the kubelet could not start."""
 NOT_STARTED_CODE = 128
 """Exit code of a container that could not be started."""
@@ -82,7 +82,9 @@ class Classifier:
         self._classes = tuple(
             (_PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
         )
-        self._reads_names = any(pattern.name_regex for failure in classes for pattern in failure.pod_patterns)
+        self._reads_pod_names = any(
+            pattern.name_regex for failure in classes for pattern in failure.pod_patterns
+        )
         self._cache: dict[PodCompletionStatus, _Match] = {}
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
@@ -91,7 +93,7 @@ class Classifier:
         if pod.status.phase == PodPhase.SUCCEEDED:
             return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, pod_status)
         failure, diagnostics = (
-            self._search(pod.name, pod_status) if self._reads_names else self._cached_search(pod_status)
+            self._search(pod.name, pod_status) if self._reads_pod_names else self._cached_search(pod_status)
         )
         if failure is None:
             return _unmatched(pod, diagnostics, pod_status)
@@ -127,27 +129,27 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
             code=ended.exit_code,
         )
         for container in pod.containers
-        if (ended := _end(container)) is not None
+        if (ended := _terminated_state(container)) is not None
     ]
     return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
 
 
-def _end(container: ContainerStatus) -> ContainerTerminated | None:
+def _terminated_state(container: ContainerStatus) -> ContainerTerminated | None:
     """Return the terminated state of a container in a completed pod. A container that could not be started may still be
     in the waiting state."""
     waiting = container.state.waiting
-    if container.state.terminated is None and waiting is not None and waiting.reason in NOT_STARTED:
+    if container.state.terminated is None and waiting is not None and waiting.reason in NOT_STARTED_REASONS:
         return ContainerTerminated(NOT_STARTED_CODE, reason=waiting.reason, message=waiting.message)
     return container.state.terminated
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
     """Return the completion status after a rejected creation of a pod, or None if it is retried (behaviour 23)."""
-    reason = failure.reason or _REASONS.get(failure.code, "")
+    reason = failure.reason or _REASON_BY_HTTP_STATUS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request was garbled: the server could not recognize the kind of the object.
     is_garbled = "object provided is unrecognized" in failure.message
-    code = _CREATION_CODES.get(reason)
+    code = _COMPLETION_CODE_BY_REASON.get(reason)
     is_temporary = is_about_quota or is_garbled or _is_controller_forbidden(failure)
     if failure.code == 0 or code is None or is_temporary:
         return None
@@ -192,11 +194,11 @@ def _truncate_text(text: str) -> str:
 def _unmatched(
     pod: PodView, diagnostics: str, pod_status: PodCompletionStatus
 ) -> TaskAttemptCompletionStatus:
-    """Use the exit code of the failed container that ended last; of two that ended at the same time, the later in
-    order."""
+    """Return the completion status of a failed pod that no class matches. Its code is the exit code of the failed
+    container that ended last; of two that ended at the same time, the later in order."""
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
-        ended = _end(container)
+        ended = _terminated_state(container)
         if ended is None or ended.exit_code == 0:
             continue
         end = ended.finished_at or _LONG_AGO
@@ -228,7 +230,7 @@ class _TextMatcher:
         self._searches = [(field, patterns.compile_search(regex)) for field, regex in expressions if regex]
 
     def match(self, **texts: str) -> dict[str, str] | None:
-        """Return the match of each expression by the field of its text; None if one does not match."""
+        """Return the matched part of each text by field; None if an expression does not match."""
         matches = {}
         for field, search in self._searches:
             match = search(texts[field])

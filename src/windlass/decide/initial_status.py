@@ -1,6 +1,6 @@
 """Initial statuses of a Framework, an attempt, a role and a task.
 
-IDs are derived, not random. The Framework's resourceVersion makes them unique: a new status takes effect only after it
+UIDs are derived, not random. The Framework's resourceVersion makes them unique: a new status takes effect only after it
 is stored, and storing it changes the resourceVersion.
 """
 
@@ -38,7 +38,7 @@ def task_attempt(
 
 
 def task(framework: Framework, role: str, index: int, attempt_id: int, now: datetime) -> TaskStatus:
-    """Return a new task. `attempt_id` is that of the Framework."""
+    """Return a new task. `attempt_id` is the ID of the Framework attempt."""
     version = framework.metadata.resource_version
     return TaskStatus(
         index=index,

@@ -45,7 +45,7 @@ def is_our_pod(pod: PodView, framework_uids: AbstractSet[str]) -> bool:
 
 
 def owner_uid_of(pod: PodView) -> str:
-    """Return the UID of the ConfigMap that owns the pod."""
+    """Return the UID of the pod's controller, which is a ConfigMap if the pod is ours; empty if there is none."""
     controller = pod.controller
     return "" if controller is None else controller.uid
 

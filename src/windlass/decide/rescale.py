@@ -22,19 +22,20 @@ T = TypeVar("T")
 def resize_roles(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
-    """Add the tasks that are missing, and mark surplus ones for deletion, highest indexes first."""
+    """Return the roles adapted to the spec: missing tasks are added, and the tasks with the highest indexes are marked
+    for deletion if there are too many."""
     task_roles = framework.spec.task_roles
     if len(task_roles) == len(roles) and all(map(_matches_spec, task_roles, roles)):
         return roles
     specs = {spec.name: spec for spec in task_roles}
-    marked = [_rescale_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
+    rescaled = [_rescale_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
     existing = {role.name for role in roles}
     added = [
         initial_status.task_role(framework, spec, attempt_id, now)
         for spec in specs.values()
         if spec.name not in existing
     ]
-    return same_if_unchanged([*marked, *added], roles)
+    return same_if_unchanged([*rescaled, *added], roles)
 
 
 def _matches_spec(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
@@ -74,8 +75,8 @@ def _rescale_role(
 def drop_deleted_tasks(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
-    """Drop or replace completed tasks that are marked for deletion. Return the roles, and these tasks with their
-    roles."""
+    """Drop or replace completed tasks that are marked for deletion. Return the new roles, and the dropped or replaced
+    tasks with the names of their roles."""
     sizes = {spec.name: spec.task_number for spec in framework.spec.task_roles}
     remaining: list[TaskRoleStatus] = []
     dropped: list[tuple[str, TaskStatus]] = []

@@ -33,14 +33,16 @@ class RetryHistory(msgspec.Struct, frozen=True):
     """The retries of a Framework or a task so far."""
 
     uid: str
-    retried: RetryPolicyStatus
+    retry_status: RetryPolicyStatus
     suspended_count: int = 0
     is_framework: bool = False
 
     @property
-    def uncounted_retries(self) -> int:
+    def transient_retries(self) -> int:
         return (
-            self.retried.total_retried_count - self.retried.accountable_retried_count - self.suspended_count
+            self.retry_status.total_retried_count
+            - self.retry_status.accountable_retried_count
+            - self.suspended_count
         )
 
 
@@ -63,7 +65,7 @@ def _after_transient_failure(
     policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType, rules: Rules
 ) -> RetryDecision:
     limit = policy.max_transient_retry_count
-    if limit is not None and history.uncounted_retries >= limit:
+    if limit is not None and history.transient_retries >= limit:
         return RetryDecision(
             should_retry=False,
             reason=f"transient failure, but all {limit} transient retries are used",
@@ -77,7 +79,7 @@ def _after_transient_failure(
 def _decide_by_retry_count(
     policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType
 ) -> RetryDecision:
-    counted, limit = history.retried.accountable_retried_count, policy.max_retry_count
+    counted, limit = history.retry_status.accountable_retried_count, policy.max_retry_count
     if limit == ALWAYS_RETRY:
         reason = "always retried (maxRetryCount -2)"
     elif not completion.is_failed:
@@ -96,7 +98,7 @@ def _decide_by_retry_count(
 def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:
     if backoff is None:
         return 0
-    attempt = history.retried.total_retried_count
+    attempt = history.retry_status.total_retried_count
     doublings = min(attempt - history.suspended_count, 60)
     full_delay = min(backoff.max_sec, backoff.initial_sec << doublings)
     return round(full_delay * (1 - JITTER * initial_status.derived_fraction(history.uid, str(attempt))))
@@ -105,13 +107,13 @@ def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:
 def _conflict_delay(history: RetryHistory, rules: Rules) -> int:
     span = rules.max_conflict_delay_sec - rules.min_conflict_delay_sec + 1
     random_fraction = initial_status.derived_fraction(
-        history.uid, str(history.retried.total_retried_count), "conflict"
+        history.uid, str(history.retry_status.total_retried_count), "conflict"
     )
     return rules.min_conflict_delay_sec + int(random_fraction * span)
 
 
-def after_retry(retried: RetryPolicyStatus, *, is_counted: bool) -> RetryPolicyStatus:
+def after_retry(retry_status: RetryPolicyStatus, *, is_counted: bool) -> RetryPolicyStatus:
     return RetryPolicyStatus(
-        total_retried_count=retried.total_retried_count + 1,
-        accountable_retried_count=retried.accountable_retried_count + is_counted,
+        total_retried_count=retry_status.total_retried_count + 1,
+        accountable_retried_count=retry_status.accountable_retried_count + is_counted,
     )

@@ -23,7 +23,7 @@ def suspension(spec: FrameworkSpec) -> FrameworkAttemptCompletionStatus | None:
 
 
 def hold(builder: DecisionBuilder) -> None:
-    """Store the start of the suspension: the time does not count for activeDeadlineSeconds."""
+    """Record when the Framework was suspended: suspended time does not count towards activeDeadlineSeconds."""
     holding = builder.status.holding
     if holding.since is None:
         builder.status = msgspec.structs.replace(

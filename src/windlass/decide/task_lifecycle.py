@@ -46,7 +46,7 @@ def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
 
 
 def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> TaskStatus:
-    """Return the task with the status that its pod has."""
+    """Return the task, updated from its pod or from the result of creating the pod."""
     pod = builder.observed.pods.get(task.attempt_status.pod_name)
     if task.state is CREATION_PENDING:
         task = _adopt_pod(builder, role, task, pod)
@@ -62,7 +62,7 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
     if task.state.is_ending:
         task = _while_deleting(builder, role, task, pod)
         if presence is Presence.UNCONFIRMED:
-            builder.relist_if_unconfirmed(task.transition_time)
+            builder.relist_if_overdue(task.transition_time)
         return task
     if presence is Presence.UNCONFIRMED:
         return _while_unconfirmed(builder, task)
@@ -84,13 +84,13 @@ def _adopt_pod(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodVi
     if rejected is None or (rejected.task_uid, rejected.attempt_id) != instance:
         return task
     completion = failures.classify_creation_failure(rejected.failure)
-    if completion is None or _may_exist_unseen(builder, task):
+    if completion is None or _may_have_unseen_pod(builder, task):
         return task
     return end_attempt(builder, role, task, completion)
 
 
-def _may_exist_unseen(builder: DecisionBuilder, task: TaskStatus) -> bool:
-    """Return whether a pod may exist that the cache does not have. If so, the objects are listed again first."""
+def _may_have_unseen_pod(builder: DecisionBuilder, task: TaskStatus) -> bool:
+    """Return whether a pod may exist that the cache does not have. If so, list the objects again."""
     has_config_map = builder.status.attempt_status.config_map_uid is not None
     is_uncertain = has_config_map and task.attempt_status.pod_name in builder.observed.outcomes.uncertain
     if is_uncertain:
@@ -112,7 +112,7 @@ def _while_unconfirmed(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus
     timeout = builder.rules.cache_creation_timeout_sec
     if task.state is CREATION_REQUESTED and builder.is_due(task.transition_time, timeout):
         diagnostics = f"The pod was created but did not appear in the watch within {timeout} s"
-        return mark_for_deletion(builder, task, CompletionCode.POD_LOCAL_CACHE_CREATION_TIMEOUT, diagnostics)
+        return stop_attempt(builder, task, CompletionCode.POD_LOCAL_CACHE_CREATION_TIMEOUT, diagnostics)
     return task
 
 
@@ -182,20 +182,20 @@ def end_attempt(
 def end_task(
     builder: DecisionBuilder, role: str, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """Update the task from its pod and end its attempt. If the pod is terminating or was never created, this takes one
-    reconciliation only."""
+    """Update the task from its pod and end its attempt. If the pod is terminating or was never created, this takes only
+    one reconciliation."""
     task = update_from_pod(builder, role, task)
-    marked = mark_for_deletion(builder, task, code, diagnostics)
-    return marked if marked is task else update_from_pod(builder, role, marked)
+    stopped = stop_attempt(builder, task, code, diagnostics)
+    return stopped if stopped is task else update_from_pod(builder, role, stopped)
 
 
-def mark_for_deletion(
+def stop_attempt(
     builder: DecisionBuilder, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
     """End the attempt by a decision of the controller: the completion status is stored, then the pod is deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is CREATION_PENDING:
-        if _may_exist_unseen(builder, task):
+        if _may_have_unseen_pod(builder, task):
             return task
         return transitions.with_state(with_completion(task, completion), ATTEMPT_COMPLETED, builder.now)
     if task.state.is_active:
@@ -208,10 +208,10 @@ def complete(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus:
     """Complete the task after its last attempt."""
     if task.state is not ATTEMPT_COMPLETED:
         return task
-    retried = task.retry_policy_status
-    if retried.retry_delay_sec is not None:
+    retry_status = task.retry_policy_status
+    if retry_status.retry_delay_sec is not None:
         task = msgspec.structs.replace(
-            task, retry_policy_status=msgspec.structs.replace(retried, retry_delay_sec=None)
+            task, retry_policy_status=msgspec.structs.replace(retry_status, retry_delay_sec=None)
         )
     return transitions.with_state(task, COMPLETED, builder.now)
 
@@ -227,7 +227,7 @@ def retry_or_complete(
     retry_status = task.retry_policy_status
     decision = retry.decide_retry(
         policy,
-        retry.RetryHistory(uid=task.instance_uid or builder.framework.uid, retried=retry_status),
+        retry.RetryHistory(uid=task.instance_uid or builder.framework.uid, retry_status=retry_status),
         completion.code,
         completion.type,
         builder.rules,
@@ -254,9 +254,9 @@ def _retry(
         f"Retrying {role}-{task.index} after attempt {attempt.id} ended with code {code}: {decision.reason}"
     )
     builder.report(ReasonKind.TASK_RETRIED, message, role, task.index, task=task)
-    retried = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
+    retry_status = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.with_state(task, CREATION_PENDING, builder.now)
     next_attempt = type(attempt)(
-        id=retried.total_retried_count, start_time=builder.now, pod_name=attempt.pod_name
+        id=retry_status.total_retried_count, start_time=builder.now, pod_name=attempt.pod_name
     )
-    return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=next_attempt)
+    return msgspec.structs.replace(task, retry_policy_status=retry_status, attempt_status=next_attempt)

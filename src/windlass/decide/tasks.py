@@ -1,4 +1,4 @@
-"""Updates all tasks: each follows its pod, then is retried, completed or ended."""
+"""Updates all tasks: each follows its pod, then is retried, completed or ended. Creates and deletes their pods."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -15,7 +15,7 @@ from windlass.model.status import TaskRoleStatus, TaskStatus
 
 SCALE_DOWN_DIAGNOSTICS = "The task was removed from the spec"
 MIN_POSTPONED_PODS = 8
-"""Creations of this many pods may be postponed without delaying other pods."""
+"""Lower bound of the limit on creations while some are postponed."""
 ATTEMPT_END_DIAGNOSTICS = "The Framework attempt ended before the task"
 
 
@@ -83,7 +83,7 @@ def _map_tasks(
 
 
 def reconcile_pods(builder: DecisionBuilder) -> None:
-    """Create missing pods, and delete those of ending tasks and unclaimed ones."""
+    """Create missing pods, and delete unclaimed pods and the pods of ending tasks."""
     pods = builder.observed.pods
     claimed: set[str] = set()
     missing: list[tuple[str, TaskStatus]] = []
@@ -109,10 +109,9 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
 def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
     """Create all pods at once, unless creations were postponed.
 
-    After that, the number of postponed creations is limited to the number of existing pods (at least
-    MIN_POSTPONED_PODS): if a quota is exceeded, only a few creations are retried, with growing delays, instead of
-    thousands. Postponed creations come first, so that an error that affects all pods does not start a new backoff for
-    every name.
+    In that case, at most as many creations are postponed or tried as pods exist (at least MIN_POSTPONED_PODS): if a
+    quota is exceeded, only a few creations are retried, with growing delays, instead of thousands. Postponed creations
+    come first, so that an error that affects all pods does not start a new backoff for every name.
     """
     postponed = builder.observed.outcomes.postponed
     creations: list[CreatePod] = []

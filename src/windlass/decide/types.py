@@ -68,7 +68,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     rejected: Mapping[str, RejectedPod] = {}
     """Rejected pods by name."""
     postponed: Mapping[str, datetime] = {}
-    """Names of objects whose creation failed temporarily, and when to try again."""
+    """Names of objects whose creation failed temporarily, and when to retry it."""
     uncertain: AbstractSet[str] = frozenset()
     """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
     may be running although the cache does not have it; only a new list can tell."""
@@ -149,7 +149,7 @@ class DeleteFramework(msgspec.Struct, frozen=True, tag=True):
 
 
 class RelistObjects(msgspec.Struct, frozen=True, tag=True):
-    """List the Framework's objects again: the status names one that never was in the cache."""
+    """List the Framework's objects again, because the cache may differ from the API server."""
 
 
 Action = (
@@ -189,7 +189,7 @@ ABOUT_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DE
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Explanation of a decision. It is reported as a Kubernetes event after the decision is stored."""
+    """Explanation of a decision. It is reported as a Kubernetes event; ABOUT_ACTIONS says when."""
 
     kind: ReasonKind
     message: str
@@ -204,12 +204,12 @@ class Reason(msgspec.Struct, frozen=True):
 
 class Decision(msgspec.Struct, frozen=True):
     status: FrameworkStatus | None
-    """The status to store before the actions. None only for a deleted Framework without a status."""
+    """The status to store before the actions. None if the Framework has no status and none has to be stored."""
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
     """Time of the next deadline. All other passes are triggered by watch events."""
     reasons: tuple[Reason, ...] = ()
-    failures: int = 0
-    """Number of tasks that failed since the stored status. The reasons name only the first of them."""
+    failure_count: int = 0
+    """Number of task attempts that failed since the status was stored. The reasons name only the first of them."""
     may_wait: bool = False
     """Whether the status may be stored later, with the next change, because no action depends on it."""

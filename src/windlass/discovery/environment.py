@@ -26,18 +26,18 @@ from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime, requested_features
 from windlass.model.framework import Framework
 
-HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
+HOSTFILE_PATH = f"{names.BARRIER_FOLDER}/hostfile"
 
 _FIRST_ROLES = ("master", "chief", "launcher", "coordinator")
-"""Roles whose first task is rank 0, at any position in the spec."""
+"""Roles whose tasks have the first ranks, at any position in the spec."""
 
-Variables = Callable[[str, int], dict[str, str]]
+TaskVariables = Callable[[str, int], dict[str, str]]
 """A function that returns the variables of the task with the given role and index."""
 
 
-def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> Variables:
-    """Return the variables of each task. `ports` has the port of the first task of each role if pods share one
-    network."""
+def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> TaskVariables:
+    """Return a function for the variables of each task. `ports` has the port of the first task of each role if pods
+    share one network."""
     runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
         return lambda _role, _index: {}
@@ -46,8 +46,8 @@ def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -
     return variables_for_peers(runtime, peers, attempt or framework.uid)
 
 
-def variables_for_peers(runtime: Runtime, peers: Peers, rendezvous: str) -> Variables:
-    """Return the variables of each task. `rendezvous` is a unique ID of this group of tasks."""
+def variables_for_peers(runtime: Runtime, peers: Peers, rendezvous: str) -> TaskVariables:
+    """Return a function for the variables of each task. `rendezvous` is a unique ID of this group of tasks."""
     return _FORMATTERS[runtime](peers, rendezvous)
 
 
@@ -70,7 +70,7 @@ class _Ranks:
         return None if first is None else first + index
 
 
-def _pytorch(peers: Peers, rendezvous: str) -> Variables:
+def _pytorch(peers: Peers, rendezvous: str) -> TaskVariables:
     ranks = _Ranks(peers)
 
     def variables(role: str, index: int) -> dict[str, str]:
@@ -95,7 +95,7 @@ def _pytorch(peers: Peers, rendezvous: str) -> Variables:
     return variables
 
 
-def _jax(peers: Peers, _rendezvous: str) -> Variables:
+def _jax(peers: Peers, _rendezvous: str) -> TaskVariables:
     ranks = _Ranks(peers)
 
     def variables(role: str, index: int) -> dict[str, str]:
@@ -111,7 +111,7 @@ def _jax(peers: Peers, _rendezvous: str) -> Variables:
     return variables
 
 
-def _plain(peers: Peers, _rendezvous: str) -> Variables:
+def _plain(peers: Peers, _rendezvous: str) -> TaskVariables:
     """Return variables for programs that use no framework library: PS_HOSTS etc., JOB_NAME and TASK_INDEX."""
     hosts = {
         f"{role.upper()}_HOSTS": ",".join(map(str, addresses)) for role, addresses in peers.roles.items()
@@ -119,12 +119,12 @@ def _plain(peers: Peers, _rendezvous: str) -> Variables:
     return lambda role, index: {**hosts, "JOB_NAME": role, "TASK_INDEX": str(index)}
 
 
-def _mpi(peers: Peers, rendezvous: str) -> Variables:
-    """Return settings of Open MPI as environment variables. It uses PRRTE (prefix PRTE) since 5.0."""
+def _mpi(peers: Peers, rendezvous: str) -> TaskVariables:
+    """Return the plain variables and settings of Open MPI, which uses PRRTE (prefix PRTE) since 5.0."""
     settings = {
-        "WINDLASS_HOSTFILE": HOSTFILE,
-        "OMPI_MCA_orte_default_hostfile": HOSTFILE,
-        "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+        "WINDLASS_HOSTFILE": HOSTFILE_PATH,
+        "OMPI_MCA_orte_default_hostfile": HOSTFILE_PATH,
+        "PRTE_MCA_prte_default_hostfile": HOSTFILE_PATH,
         # By default Open MPI truncates names at the first dot.
         "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
         "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
@@ -136,7 +136,7 @@ def _mpi(peers: Peers, rendezvous: str) -> Variables:
     return lambda role, index: {**settings, **plain(role, index)}
 
 
-_FORMATTERS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {
+_FORMATTERS: Mapping[Runtime, Callable[[Peers, str], TaskVariables]] = {
     Runtime.TENSORFLOW: lambda peers, _: TensorFlow(peers).variables,
     Runtime.PYTORCH: _pytorch,
     Runtime.JAX: _jax,

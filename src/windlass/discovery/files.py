@@ -2,7 +2,7 @@
 
 framework.json   the Framework, or the part of it that the Gang has, in the structure of the Framework
 injector.sh      exports and prints FB_WORKER_IPS=10.0.0.5,10.0.0.6 and FB_WORKER_ADDRESSES=10.0.0.5:2222,10.0.0.6:2222
-cluster.env      the same without printing, for the wrapped command
+cluster.env      the same exports without printing, for the wrapped command
 hostfile         worker-0.pi slots=2
 tf_config.json   the value of TF_CONFIG
 configfile       10.0.0.5:49866      the workers on the first line
@@ -28,7 +28,8 @@ LAUNCHER = "launcher"
 
 
 def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict[str, str]:
-    """Return the contents by file name. If the task has TF_CONFIG in its environment, the file has the same value."""
+    """Return the contents by file name. If `tf_config`, the value in the task's environment, is set, the file has it
+    too."""
     addresses = peers.by_name_from_gang(gang) if gang.service else peers.by_address(gang)
     exports = "".join(_exports(gang))
     return {
@@ -96,10 +97,10 @@ def _bracket_ipv6(ip: str) -> str:
 
 
 def hostfile(gang: GangSpec) -> str:
-    hosts = [role for role in gang.roles if role.name != LAUNCHER] or gang.roles
+    roles = [role for role in gang.roles if role.name != LAUNCHER] or gang.roles
     return "".join(
         f"{_host_name(gang, role, index)} slots={role.slots}\n"
-        for role in hosts
+        for role in roles
         for index in range(len(role.members))
     )
 
@@ -114,9 +115,11 @@ def configfile(gang: GangSpec) -> str:
     """Return the workers on the first line and the parameter servers on the last (docs/behaviours.md, 53)."""
     workers, servers = (
         ",".join(
-            _addresses(role) for role in gang.roles if role_names.type_of(role.name) == kind and role.members
+            _addresses(role)
+            for role in gang.roles
+            if role_names.type_of(role.name) == role_type and role.members
         )
-        for kind in ("worker", "ps")
+        for role_type in ("worker", "ps")
     )
     return f"{workers}\n{servers}\n"
 
@@ -136,5 +139,5 @@ def _addresses(role: GangRole, before_port: str = "", after_port: str = "") -> s
 
 
 def shell_lists(gang: GangSpec) -> str:
-    """Return shell assignments with the addresses of each role, without ports."""
+    """Return shell assignments with the IP addresses of each role."""
     return "".join(f"windlass_{role.name}_ips='{_ips(role)}'\n" for role in gang.roles)

@@ -44,7 +44,7 @@ def by_name(framework: Framework) -> Peers:
 
 
 def by_port(framework: Framework, first_ports: Mapping[str, int]) -> Peers:
-    """Return ports on a shared network: each task has its own port, and the ports of a role are consecutive."""
+    """Return addresses on a shared network: each task has its own port, and the ports of a role are consecutive."""
     return Peers(
         {
             role.name: tuple(Address(LOOPBACK, start + index) for index in range(role.task_number))

@@ -15,7 +15,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 def port_of(template: Json) -> int:
-    """Return the first port that a container declares."""
+    """Return the first port that a container declares, or DEFAULT_PORT."""
     for container in containers(template):
         for port in mappings(container.get("ports")):
             number = port.get("containerPort")

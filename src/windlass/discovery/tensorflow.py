@@ -34,22 +34,22 @@ class TensorFlow:
 
     def config(self, role: str, index: int) -> str:
         """Return the value of TF_CONFIG."""
-        kind = role_names.type_of(role)
-        return f'{{"cluster":{self._cluster_json},"task":{{"type":"{kind}","index":{self._index(role, index)}}}}}'
+        task_type = role_names.type_of(role)
+        return f'{{"cluster":{self._cluster_json},"task":{{"type":"{task_type}","index":{self._index(role, index)}}}}}'
 
     def variables(self, role: str, index: int) -> dict[str, str]:
         number = str(self._index(role, index))
-        host_lists = {kind: ",".join(members) for kind, members in self._cluster.items()}
+        host_lists = {task_type: ",".join(members) for task_type, members in self._cluster.items()}
         return {
             "TF_CONFIG": self.config(role, index),
             "CLUSTER_CONFIG": self._cluster_json,
-            **{f"{kind.upper()}_HOSTS": hosts for kind, hosts in host_lists.items()},
+            **{f"{task_type.upper()}_HOSTS": hosts for task_type, hosts in host_lists.items()},
             "JOB_NAME": role_names.type_of(role),
             "TASK_INDEX": number,
             **{
-                f"{kind}_hosts": host_lists[kind]
-                for kind in _TYPES_WITH_LOWERCASE_VARIABLE
-                if kind in host_lists
+                f"{task_type}_hosts": host_lists[task_type]
+                for task_type in _TYPES_WITH_LOWERCASE_VARIABLE
+                if task_type in host_lists
             },
             "taskindex": number,
         }

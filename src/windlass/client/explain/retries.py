@@ -46,7 +46,7 @@ def of_job(framework: Framework) -> Retries | None:
         return None
     history = retry.RetryHistory(
         uid=framework.uid,
-        retried=status.retry_policy_status,
+        retry_status=status.retry_policy_status,
         suspended_count=status.holding.suspended_count,
         is_framework=True,
     )
@@ -62,7 +62,9 @@ def of_task(framework: Framework, name: str) -> Retries | None:
     task, status = found
     role = framework.spec.role(task.role)
     policy = role.task.retry_policy if role is not None else RetryPolicySpec()
-    history = retry.RetryHistory(uid=status.instance_uid or framework.uid, retried=status.retry_policy_status)
+    history = retry.RetryHistory(
+        uid=status.instance_uid or framework.uid, retry_status=status.retry_policy_status
+    )
     retries = _retries(policy, history, status.attempt_status)
     has_job_ended = framework.status.attempt_status.completion_status is not None
     if not retries.follows:
@@ -77,7 +79,7 @@ def _retries(
     history: retry.RetryHistory,
     attempt: FrameworkAttemptStatus | TaskAttemptStatus,
 ) -> Retries:
-    retried, ended = history.retried, attempt.completion_status
+    retried, ended = history.retry_status, attempt.completion_status
     total, counted = retried.total_retried_count, retried.accountable_retried_count
     retries = Retries(
         total=total,

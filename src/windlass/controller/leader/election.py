@@ -26,7 +26,7 @@ def identity(host: str, unique: str) -> str:
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """In seconds."""
+    """The intervals of the election, in seconds."""
 
     duration: float = 15.0
     """Time after a renewal during which no other candidate takes the lease."""
@@ -48,7 +48,7 @@ class Timings(msgspec.Struct, frozen=True):
 
     @property
     def duration_seconds(self) -> int:
-        """Return the duration for the Lease, rounded up: never less than the leader assumes."""
+        """Return the duration for the Lease, rounded up so that it is never shorter than the leader assumes."""
         return math.ceil(self.duration)
 
 
@@ -81,7 +81,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
             holder_identity=holder,
             lease_duration_seconds=duration_seconds,
             acquire_time=self.acquire_time if is_renewal else now,
-            renew_time=self._another_time(now),
+            renew_time=self._next_renew_time(now),
             lease_transitions=self.lease_transitions + (0 if is_renewal else 1),
         )
 
@@ -91,11 +91,11 @@ class LeaseRecord(msgspec.Struct, frozen=True):
             holder_identity="",
             lease_duration_seconds=MIN_DURATION_SECONDS,
             acquire_time=now,
-            renew_time=self._another_time(now),
+            renew_time=self._next_renew_time(now),
         )
 
-    def _another_time(self, now: datetime) -> datetime:
-        """Return a time that differs from the last one: a write without a change is not visible to candidates."""
+    def _next_renew_time(self, now: datetime) -> datetime:
+        """Return a time that differs from the last renew time: candidates do not notice a write without a change."""
         return now if now != self.renew_time else now + timedelta(microseconds=1)
 
 
@@ -114,7 +114,7 @@ def new_lease(namespace: str, name: str, holder: str, duration_seconds: int, now
 
 
 def decode(body: bytes) -> LeaseRecord:
-    """Raise msgspec.DecodeError or UnicodeDecodeError if the body is not a Lease."""
+    """Decode a Lease. Raise msgspec.DecodeError or UnicodeDecodeError if the body is not one."""
     raw = msgspec.json.decode(body, type=dict[str, Any])
     spec = msgspec.convert(raw.get("spec") or {}, _Spec)
     metadata = msgspec.convert(raw.get("metadata"), dict[str, Any])
@@ -159,8 +159,8 @@ class ObservedLease(msgspec.Struct, frozen=True):
     def with_record(self, record: LeaseRecord | None, now: float, default_duration: float) -> "ObservedLease":
         """Return what is known after reading the Lease at `now`. None means that it does not exist.
 
-        Every write counts as a renewal, even of a label only. After a Lease is deleted, its holder may not have noticed
-        yet, so its duration still applies.
+        Every write counts as a renewal, even one that changes only a label. The holder of a deleted Lease may not have
+        noticed the deletion yet, so the duration of that Lease still applies.
         """
         if record is None or record.resource_version == self.resource_version:
             return self

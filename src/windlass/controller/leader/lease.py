@@ -1,7 +1,7 @@
 """Acquires, renews and releases the Lease, as decided by `election`.
 
-A leader writes once per retry period; a waiting candidate reads once. Clocks, sleep, randomness and the transport are
-arguments, so that tests can simulate them.
+Once per retry period, the leader writes the Lease and each other candidate reads it. Clocks, sleep, randomness and the
+transport are arguments, so that tests can simulate them.
 """
 
 import math
@@ -65,7 +65,7 @@ class Elector:
         self._on_error = on_error
         self._observed = ObservedLease()
         self._own_lease: LeaseRecord | None = None
-        """The Lease as this candidate last wrote it; None if it may have changed since."""
+        """The Lease as this candidate last wrote it; None if it wrote none or the Lease may have changed since."""
         self._tried_at = -math.inf
         self._term_began: float | None = None
         """When the last successful write was sent; None if this candidate does not lead."""
@@ -119,7 +119,7 @@ class Elector:
 
     async def _try_to_acquire(self) -> bool:
         try:
-            return await self._attempt(deadline=math.inf)
+            return await self._acquire_or_renew(deadline=math.inf)
         except (ConflictError, AlreadyExistsError):
             return False
         except ApiError as error:
@@ -128,7 +128,7 @@ class Elector:
 
     async def _renew(self, deadline: float) -> None:
         try:
-            is_ours = await self._attempt(deadline)
+            is_ours = await self._acquire_or_renew(deadline)
         except ApiError as error:
             self._on_error(error)
             return
@@ -140,7 +140,7 @@ class Elector:
         self._own_lease = None
         raise LostError(reason)
 
-    async def _attempt(self, deadline: float) -> bool:
+    async def _acquire_or_renew(self, deadline: float) -> bool:
         """Acquire or renew the lease. Return False if another candidate holds it."""
         self._tried_at = self._monotonic()
         if self._own_lease is not None:

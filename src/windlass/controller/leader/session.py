@@ -90,20 +90,20 @@ class LeaderSession:
         )
         self._definition_monitor = DefinitionMonitor(transport.send, settings)
         self._manages_definitions = settings.manage_crds
-        self._is_listed = False
+        self._are_objects_listed = False
 
     @property
     def not_ready_reason(self) -> str:
         """Why the controller is not ready; empty if it is."""
-        is_starting = "" if self._is_listed else "the objects are not listed yet"
-        return self._definition_monitor.error or is_starting
+        starting_reason = "" if self._are_objects_listed else "the objects are not listed yet"
+        return self._definition_monitor.error or starting_reason
 
     @property
     def was_interrupted(self) -> bool:
         return self._workers.was_interrupted
 
     async def run(self) -> None:
-        """Run until cancelled. Raise HistoryError if the cache cannot be trusted any more."""
+        """Run until cancelled. Raise HistoryError if the API server was restored from a backup."""
         if self._manages_definitions:
             await self._definition_monitor.install()
         try:
@@ -124,7 +124,7 @@ class LeaderSession:
             missing = await self._watch_frameworks(tasks, names.GROUPS)
             await self._watch(tasks, self._informers.for_config_maps())
             await self._watch(tasks, self._informers.for_pods())
-            self._is_listed = True
+            self._are_objects_listed = True
             self._workers.enqueue(self.cache.keys())
             tasks.create_task(self._workers.run())
             log.info("controller is working", extra={"frameworks": len(tuple(self.cache.keys()))})
@@ -141,7 +141,7 @@ class LeaderSession:
         return tuple(group for group in groups if group not in served)
 
     async def _watch(self, tasks: asyncio.TaskGroup, reflectors: list[Reflector]) -> None:
-        """Start the reflectors and return when all of them have listed."""
+        """Start the reflectors and return when all of them have listed their objects."""
         for reflector in reflectors:
             tasks.create_task(reflector.run())
         for reflector in reflectors:

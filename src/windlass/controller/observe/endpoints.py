@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aiohttp import web
 
 SHUTDOWN_SECONDS = 1.0
-"""Limit for a running request at shutdown."""
+"""Time that running requests have to finish at shutdown."""
 
 HealthCheck = Callable[[], str]
 """Returns an error message, or an empty string if the check succeeds."""
@@ -36,8 +36,8 @@ async def serving(
     headers = {"Content-Type": content_type}
     application = web.Application()
     application.router.add_get("/metrics", _handler(lambda: web.Response(body=metrics(), headers=headers)))
-    application.router.add_get("/healthz", _handler(lambda: _health(alive())))
-    application.router.add_get("/readyz", _handler(lambda: _health(ready())))
+    application.router.add_get("/healthz", _handler(lambda: _health_response(alive())))
+    application.router.add_get("/readyz", _handler(lambda: _health_response(ready())))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
@@ -65,5 +65,5 @@ def _handler(respond: Callable[[], web.Response]) -> Callable[[web.Request], Awa
     return handle
 
 
-def _health(problem: str) -> web.Response:
+def _health_response(problem: str) -> web.Response:
     return web.Response(text=f"{problem}\n", status=503) if problem else web.Response(text="ok\n")

@@ -50,7 +50,7 @@ RESERVED_FOR_FRAMEWORK = 5
 REFILL_SEC = 60.0
 """Interval after which a Framework may post one more event."""
 MAX_REMEMBERED = 4096
-"""Limit of remembered repetitions and budgets; the oldest are forgotten first."""
+"""Limit of remembered events, and of remembered budgets; the oldest are forgotten first."""
 
 
 class Outcome(StrEnum):
@@ -60,16 +60,16 @@ class Outcome(StrEnum):
     REPEATED = "repeated"
     """The same event was posted recently: this one is only counted, and the next post reports the count."""
     DROPPED = "dropped"
-    """Over the limit of its Framework, or of pending events."""
+    """Over the limit of its Framework or of pending events, or still pending at shutdown."""
     FAILED = "failed"
     """Rejected or not answered."""
 
 
 class Occurrences(NamedTuple):
-    """The number of occurrences of an event, and the time of the first one."""
+    """The occurrences of an event since it was last posted: the time of the first one, and their number."""
 
     first: datetime
-    times: int
+    number: int
 
 
 def manifest(
@@ -81,7 +81,7 @@ def manifest(
     occurrences: Occurrences | None = None,
 ) -> Json:
     """Return a core/v1 Event. Its name is unique if the suffix is."""
-    first, times = occurrences or (now, 1)
+    first, number = occurrences or (now, 1)
     metadata: Json = {"name": _name(framework.name, suffix), "namespace": framework.namespace}
     task = {names.TASKROLE_NAME: reason.role, names.TASK_INDEX: str(reason.index)}
     if reason.role and reason.index >= 0:
@@ -106,12 +106,12 @@ def manifest(
         "reportingInstance": instance,
         "firstTimestamp": format_time(first),
         "lastTimestamp": format_time(now),
-        "count": times,
+        "count": number,
     }
 
 
 def _without_redundant(reasons: Sequence[Reason]) -> list[Reason]:
-    """Drop the end of a successful attempt if the completion of the Framework is reported too."""
+    """Return the reasons without the end of a successful attempt if they also report that the Framework completed."""
     is_completed = any(reason.kind is ReasonKind.FRAMEWORK_COMPLETED for reason in reasons)
     return [
         reason
@@ -184,7 +184,7 @@ class Recorder:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         event_id = hash((framework.uid, reason.kind, reason.message))
         if self._repetitions.was_posted_recently(event_id, monotonic):
-            self._repetitions.count(event_id, now)
+            self._repetitions.count_repetition(event_id, now)
             self._count_outcome(Outcome.REPEATED)
             return
         # The completion is posted in any case: it happens once and matters most.
@@ -193,7 +193,7 @@ class Recorder:
         if not is_completion and not self._budgets.take(framework.uid, monotonic, reserved):
             self._count_outcome(Outcome.DROPPED)
             return
-        occurrences = self._repetitions.record(event_id, now, monotonic)
+        occurrences = self._repetitions.record_post(event_id, now, monotonic)
         event = manifest(framework, reason, now, self._new_suffix(), self._instance, occurrences)
         self._append(
             requests.create(resources.EVENTS, framework.namespace, msgspec.json.encode(event), COMPONENT)
@@ -247,7 +247,7 @@ class _Posted(NamedTuple):
 
 
 class _Repetitions:
-    """When each event was posted, and how often it was repeated since."""
+    """When each event was last posted, and how often it was repeated since."""
 
     def __init__(self) -> None:
         self._posted: OrderedDict[int, _Posted] = OrderedDict()
@@ -256,12 +256,12 @@ class _Repetitions:
         posted = self._posted.get(event_id)
         return posted is not None and monotonic < posted.at + REPEAT_AFTER_SEC
 
-    def count(self, event_id: int, now: datetime) -> None:
+    def count_repetition(self, event_id: int, now: datetime) -> None:
         posted = self._posted[event_id]
         first = posted.first_repetition or now
         self._posted[event_id] = _Posted(posted.at, posted.repetitions + 1, first)
 
-    def record(self, event_id: int, now: datetime, monotonic: float) -> Occurrences:
+    def record_post(self, event_id: int, now: datetime, monotonic: float) -> Occurrences:
         before = self._posted.pop(event_id, None)
         self._posted[event_id] = _Posted(monotonic)
         if len(self._posted) > MAX_REMEMBERED:

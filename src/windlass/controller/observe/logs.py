@@ -1,4 +1,4 @@
-"""Formats log lines and snapshots for standard error, as JSON or as text."""
+"""Formats log records as JSON or as text, and writes snapshots."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 _CONTROL_CHARACTERS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
 }
-"""Escapes for messages from containers, which must not control the reader's terminal."""
+"""Escapes of control characters: text from containers must not control the reader's terminal."""
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
     """Formats a record as text. Further lines of a message are indented, so that they do not look like records."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
+        fields = "".join(f" {name}={_quoted_if_needed(value)}" for name, value in _fields(record).items())
         text = f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}{fields}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
@@ -116,7 +116,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _json_value(value: object) -> str | int | float | None:
-    """Return a value that JSON can represent; other values, e.g. infinite floats, as a string."""
+    """Return the value if it is a JSON scalar; otherwise, e.g. for an infinite float, return it as a string."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -124,7 +124,7 @@ def _json_value(value: object) -> str | int | float | None:
     return str(value)
 
 
-def _quoted(value: object) -> str:
+def _quoted_if_needed(value: object) -> str:
     text = str(value)
     is_one_word = text.isprintable() and not any(character in text for character in ' "=') and text != ""
     return text if is_one_word else json.dumps(text)

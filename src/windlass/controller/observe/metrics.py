@@ -124,9 +124,9 @@ class Metrics:
         self._watch_errors.labels(resource).inc()
 
     def on_stored(self, before: Framework, after: Framework) -> None:
-        """Observe a stored status. Its tasks, which may be many, are read only if a duration may have ended."""
+        """Observe a stored status. Its tasks, which may be many, are read only if a duration may begin or end."""
         if _adds_first_pod(before, after):
-            self._time_to_first_pod.observe(self._age(after))
+            self._time_to_first_pod.observe(self._age_without_suspension(after))
         waited = self._gangs.on_stored(before, after, self._clock.monotonic())
         if waited is not None:
             self._barrier_wait.observe(waited)
@@ -134,7 +134,7 @@ class Metrics:
     def on_deletion(self, framework: Framework) -> None:
         self._gangs.forget(framework.uid)
 
-    def _age(self, framework: Framework) -> float:
+    def _age_without_suspension(self, framework: Framework) -> float:
         now = self._clock.now()
         created = framework.metadata.creation_timestamp or now
         suspended_sec = framework.status.holding.total_sec if framework.status is not None else 0
@@ -143,7 +143,7 @@ class Metrics:
 
 
 class _WithoutCreationTimes:
-    """Drops the `_created` series that prometheus_client adds to each counter, which double their number."""
+    """Drops the `_created` series that prometheus_client adds to each counter and histogram."""
 
     def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._registry = registry

@@ -62,7 +62,11 @@ class Observers:
         self._metrics.on_deletion(framework)
 
     def on_failure(self, framework: Framework, action: str, error: RequestError) -> None:
-        """Log a failed action: expected errors at debug level, others as a warning every REPEAT_WARNING_SEC at most."""
+        """Log a failed action: expected errors at debug level, others as a warning, once per REPEAT_WARNING_SEC at
+        most.
+
+        Report an action that the API server refused as an event too.
+        """
         fields = {"namespace": framework.namespace, "framework": framework.name}
         if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
             log.debug("cannot %s, will retry: %s", action, error, extra=fields)
@@ -75,6 +79,7 @@ class Observers:
             self._recorder.record(framework, (Reason(ReasonKind.POSTPONED, message, is_warning=True),))
 
     def _is_warning_due(self, warning: tuple[str, str, type[RequestError]]) -> bool:
+        """Return whether the warning has to be logged now. If so, remember the time."""
         now = self._clock.monotonic()
         if now < self._warned_at.get(warning, -REPEAT_WARNING_SEC) + REPEAT_WARNING_SEC:
             return False
@@ -105,7 +110,7 @@ class Observers:
 def snapshot_lines(
     framework: Framework, reasons: Sequence[Reason], settings: LogObjectSnapshot
 ) -> Iterator[str]:
-    """Yield a line for each status that a retry or rescale is about to remove (statement 49 of docs/behaviours.md)."""
+    """Yield a line for each status that a retry or rescale has removed (statement 49 of docs/behaviours.md)."""
     for reason in reasons:
         trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
         if trigger is None or not snapshots.is_enabled(trigger, settings):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from windlass.discovery import environment
-from windlass.discovery.environment import Variables
+from windlass.discovery.environment import TaskVariables
 from windlass.model import names
 from windlass.model.base import Json, manifest
 from windlass.model.job import Duration, Job, Role
@@ -89,14 +89,14 @@ def script_name(role: str) -> str:
     return f"{role}.env"
 
 
-def _wrapped(role: PlainRole, variables: Variables) -> Wrapped:
+def _wrapped(role: PlainRole, variables: TaskVariables) -> Wrapped:
     own = commands.env_names(role.main)
     exported = [name for name in plain_scripts.names(variables, role.name) if name not in own]
     return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", exported)
 
 
 def _cluster(
-    job: Job, all_roles: tuple[PlainRole, ...], variables: Variables, wrapped: dict[str, Wrapped]
+    job: Job, all_roles: tuple[PlainRole, ...], variables: TaskVariables, wrapped: dict[str, Wrapped]
 ) -> Json:
     data = {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, all_roles))}
     for role in all_roles:

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
-from windlass.discovery.environment import Variables
+from windlass.discovery.environment import TaskVariables
 
 POD_VARIABLE = "WINDLASS_POD_NAME"
 """Variable with the name of a StatefulSet's pod. The embedded cluster uses WINDLASS_POD for another purpose."""
@@ -35,12 +35,12 @@ class IndexSource(StrEnum):
     """The names of a StatefulSet's pods end with the index."""
 
 
-def names(variables: Variables, role: str) -> tuple[str, ...]:
+def names(variables: TaskVariables, role: str) -> tuple[str, ...]:
     return tuple(variables(role, 0))
 
 
 def script(
-    variables: Variables,
+    variables: TaskVariables,
     role: str,
     index_source: IndexSource,
     excluded: Collection[str] = (),
