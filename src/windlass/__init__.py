@@ -12,7 +12,7 @@ from typing import Any
 
 __version__ = "0.1.0.dev0"
 
-_HOMES = {
+_MODULES = {
     "AsyncClient": "windlass.client.sdk",
     "Client": "windlass.client.blocking",
     "ClientError": "windlass.client.errors",
@@ -33,15 +33,15 @@ _HOMES = {
     "Volume": "windlass.model.job",
     "load": "windlass.client.submit.sources",
 }
-"""Imported when somebody asks for them: `windlass --help` must not pay for an HTTP client. For type checkers, the same
-stands in `__init__.pyi`."""
+"""The module of each public name, imported on first use, so that `windlass --help` does not import an HTTP client.
+`__init__.pyi` has the same names for type checkers."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'windlass' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULES])

@@ -120,5 +120,5 @@ def test_invalid_options_are_rejected(tmp_path: Path, options: JobOptions, words
 
 def test_given_options_are_listed() -> None:
     options = JobOptions(name="a", runtime=Runtime.JAX, numbers={"ps": 0}, env=("A=1",))
-    assert options.set_options == ["--name", "--runtime", "--ps", "--env"]
-    assert JobOptions().set_options == []
+    assert options.given_options == ["--name", "--runtime", "--ps", "--env"]
+    assert JobOptions().given_options == []

@@ -80,7 +80,7 @@ def test_definitions_are_deleted_by_uid() -> None:
     )
 
     async def remove() -> list[str]:
-        options = UninstallOptions("team", definitions=("windlass.dev",))
+        options = UninstallOptions("team", deleted_groups=("windlass.dev",))
         return [line async for line in uninstall.remove(server.send, options, asyncio.sleep)]
 
     assert asyncio.run(remove()) == [

@@ -15,9 +15,9 @@ import msgspec
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RESPONSE_TIMEOUT = 30.0
-"""Timeout in seconds for the beginning of a response, and for each part of it."""
+"""Timeout in seconds for the beginning of a response and, except in a watch, for each part of it."""
 MAX_ERROR_BYTES = 200
-"""Maximum length of an error message, if the response is not a Kubernetes `Status`."""
+"""Maximum length of an error message that is not in a Kubernetes `Status`."""
 KEEPALIVE_IDLE = 30
 """Idle seconds after which a connection is probed."""
 KEEPALIVE_COUNT, KEEPALIVE_INTERVAL = 3, 10
@@ -59,7 +59,7 @@ class ApiClient:
             return _read(response.read)
 
     def watch(self, path: str, seconds: float, **query: str) -> Iterator[bytes]:
-        """Yield the lines of a watch until the server ends it or the time is over."""
+        """Yield the lines of a watch, which the server ends after `seconds` at the latest."""
         parameters = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
         with self._request(
             f"{path}?{urlencode(parameters)}", idle_seconds=seconds + RESPONSE_TIMEOUT
@@ -69,7 +69,7 @@ class ApiClient:
                     yield line
 
     def _request(self, target: str, idle_seconds: float = RESPONSE_TIMEOUT) -> http.client.HTTPResponse:
-        """Return the response once it has begun. After that, the server may be idle for `idle_seconds` seconds."""
+        """Return the response once it has begun. After that, the server may be idle for up to `idle_seconds`."""
         try:
             connection = self._connection()
             headers = {"Accept": "application/json", "User-Agent": "windlass-barrier", **self._headers()}
@@ -97,7 +97,7 @@ def _keep_alive(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = (("KEEPIDLE", KEEPALIVE_IDLE), ("KEEPINTVL", KEEPALIVE_INTERVAL), ("KEEPCNT", KEEPALIVE_COUNT))
     for name, value in options:
-        if (option := getattr(socket, f"TCP_{name}", None)) is not None:  # not every system has them
+        if (option := getattr(socket, f"TCP_{name}", None)) is not None:  # not every system has all of them
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
@@ -109,7 +109,7 @@ def _read(read: Callable[[], bytes]) -> bytes:
 
 
 def _message(body: bytes) -> str:
-    """Return the error message in one line, also if it comes from a proxy."""
+    """Return the error message in one line. The response of a proxy may not be a Kubernetes `Status`."""
     try:
         text = msgspec.json.decode(body, type=_ErrorStatus).message
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -139,11 +139,11 @@ def client_from_environment(environment: Mapping[str, str], account: Path = SERV
             f"cannot read the service account token ({error}). "
             "Set automountServiceAccountToken: true in the pod's spec."
         ) from error
-    name = f"[{host}]" if ":" in host else host
+    url_host = f"[{host}]" if ":" in host else host
     try:
         # Read the token for each request: it is rotated.
         return ApiClient(
-            f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
+            f"https://{url_host}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
         )
     except ValueError as error:
         raise NoCredentialsError(
@@ -156,7 +156,10 @@ def _token(account: Path) -> str:
 
 
 def _from_kubeconfig(kubeconfig: str, address: str) -> ApiClient:
-    """Return a client with the address and credentials of a kubeconfig. Only this case needs the slow imports."""
+    """Return a client with the credentials of a kubeconfig and its address, which `address` replaces.
+
+    Only this case needs the slow imports.
+    """
     import asyncio
 
     from windlass.kubeapi import access

@@ -9,8 +9,8 @@ from windlass.model import names
 INTERVAL = "BARRIER_CHECK_INTERVAL_SEC"
 TIMEOUT = "BARRIER_CHECK_TIMEOUT_SEC"
 CONFIGFILE = "BARRIER_CONFIGFILE"
-MAX_DIGITS = 20
-"""Maximum length of a number; Python rejects numbers of thousands of digits."""
+DIGIT_LIMIT = 20
+"""Numbers must have fewer digits than this; Python rejects numbers of thousands of digits."""
 
 
 class InvalidOptionError(Exception):
@@ -39,8 +39,8 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read(environment: Mapping[str, str], framework: str = "") -> Options:
-    """Read the options. `framework` replaces the pod's own Framework; any of its attempts is accepted. Raises
-    InvalidOptionError."""
+    """Read the options. `framework` replaces the pod's own Framework. If it is another one, any attempt of it is
+    accepted. Raises InvalidOptionError."""
     variable = environment.get
     own_framework = variable(names.FRAMEWORK_NAME, "")
     required = {
@@ -73,10 +73,10 @@ def _integer(
     environment: Mapping[str, str], name: str, default: int, minimum: int, maximum: int | None
 ) -> int:
     text = environment.get(name) or str(default)
-    is_number = text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS
+    is_number = text.isascii() and text.isdecimal() and len(text) < DIGIT_LIMIT
     if not is_number or int(text) < minimum or (maximum is not None and int(text) > maximum):
         limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise InvalidOptionError(
-            f"{name}: found {text[:MAX_DIGITS]!r}, expected an integer {limits}. Correct or remove it."
+            f"{name}: found {text[:DIGIT_LIMIT]!r}, expected an integer {limits}. Correct or remove it."
         )
     return int(text)

@@ -11,7 +11,7 @@ from windlass.barrier.options import Options
 from windlass.barrier.waiting import BarrierResult, Log
 from windlass.discovery import files
 
-PASSED, FAILED, TIMED_OUT, NO_FRAMEWORK = 0, 1, 201, 210
+PASSED, FAILED, TIMED_OUT, PERMANENT_FAILURE = 0, 1, 201, 210
 """Exit codes. The controller treats 201 as a transient conflict, and 210 as a permanent failure."""
 
 
@@ -23,13 +23,14 @@ def run(
     prints_hosts: bool = False,
     configfile: str = "",
 ) -> int:
-    """Wait for the Framework (default: the pod's own Framework), and print the addresses or write the files."""
+    """Wait for the Framework (default: the pod's own), and print the addresses or write the files. Return the exit
+    code."""
     start = time.monotonic()
     try:
         options = option_reader.read(environment, framework)
     except option_reader.InvalidOptionError as error:
         log(str(error))
-        return NO_FRAMEWORK
+        return PERMANENT_FAILURE
     try:
         client = api_client.client_from_environment(environment)
         waiter = waiting.GangWaiter(client, options, log, monotonic=time.monotonic, sleep=time.sleep)
@@ -40,7 +41,7 @@ def run(
             _write_files(result, options, configfile or options.configfile)
     except waiting.FrameworkNotFoundError as error:
         log(str(error))
-        return NO_FRAMEWORK
+        return PERMANENT_FAILURE
     except waiting.TimedOutError:
         log(
             f"timed out after {options.timeout} s: some tasks of {options.qualified_name} have no address. List them: "

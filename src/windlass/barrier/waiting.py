@@ -101,14 +101,14 @@ class GangWaiter:
             )
         return result
 
-    def _retry_until_timeout(self, attempt: Callable[[], BarrierResult | None]) -> BarrierResult | None:
-        """Repeat the attempt until it succeeds; return None if it is forbidden. Connection errors are retried."""
+    def _retry_until_timeout(self, watch: Callable[[], BarrierResult | None]) -> BarrierResult | None:
+        """Repeat `watch` until it returns a result; return None if it is forbidden. Raises TimedOutError."""
         is_reported, tries = False, 0
         while self._remaining > 0:
             start = self._monotonic()
             problem = ""
             try:
-                if (result := attempt()) is not None:
+                if (result := watch()) is not None:
                     return result
                 # The server ended the watch; start another one.
             except ResponseError as error:
@@ -120,7 +120,7 @@ class GangWaiter:
             if problem and not is_reported:
                 self._log(f"{problem}; retrying for {self._remaining:.0f} s")
             is_reported = bool(problem)
-            # Back off if the attempt ended quickly, with or without an error.
+            # Back off if the watch ended quickly, with or without an error.
             tries = 0 if self._monotonic() - start > MAX_PAUSE else tries + 1
             self._pause(tries)
         raise TimedOutError
@@ -128,7 +128,7 @@ class GangWaiter:
     # The Gang
 
     def _watch_gang(self) -> BarrierResult | None:
-        """Watch the Gang. The watch begins with the current state."""
+        """Return the Gang once it is ours; None if the server ends the watch, which begins with the current state."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
         for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
             gang = _read(_decode_gang, event.object).spec
@@ -198,7 +198,7 @@ class GangWaiter:
     # Both
 
     def _events(self, path: str, **query: str) -> Iterator[_Event]:
-        """Yield the events of objects. An ERROR event is raised as an error."""
+        """Yield the events except bookmarks. Raises ResponseError for an ERROR event."""
         for line in self._server.watch(path, self._remaining, **query):
             event = _read(_decode_event, line)
             if event.type == "ERROR":
@@ -233,7 +233,7 @@ def _expanded(framework: Json) -> Json:
     """Decompress the task statuses if they are stored compressed."""
     from windlass.wire import codec
 
-    attempt = framework["status"]["attemptStatus"]
-    if not attempt.get("taskRoleStatuses") and (compressed := attempt.pop("taskRoleStatusesCompressed", "")):
-        attempt["taskRoleStatuses"] = codec.expanded_roles(compressed)
+    status = framework["status"]["attemptStatus"]
+    if not status.get("taskRoleStatuses") and (compressed := status.pop("taskRoleStatusesCompressed", "")):
+        status["taskRoleStatuses"] = codec.expanded_roles(compressed)
     return framework

@@ -11,7 +11,7 @@ from windlass.cli.errors import CommandError
 
 
 def write(path: Path, text: str, *, may_replace: bool) -> None:
-    """Create a text file. Raises CommandError."""
+    """Create a text file, or replace it if `may_replace`. Raises CommandError."""
     try:
         create(path, text.encode(), may_replace=may_replace)
     except OSError as error:
@@ -34,7 +34,7 @@ def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
 
 
 def _link_or_rename(temporary: Path, path: Path) -> None:
-    """Give the file its name without replacing one that was created meanwhile, if the file system has hard links."""
+    """Give the temporary file its name. If the file system has hard links, a file created meanwhile is not replaced."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -55,7 +55,7 @@ def replace(path: Path, data: bytes) -> None:
     old = path.stat()
     if not stat.S_ISREG(old.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    # Root could write read-only files too.
+    # `os.access` also allows root to write read-only files.
     is_protected = not old.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     if is_protected or not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only")

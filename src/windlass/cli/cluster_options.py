@@ -60,7 +60,7 @@ def run(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Connect to the cluster, and return the result of `use` with the connection and the arguments. Raises
+    """Connect to the cluster, call `use` with the connection and the arguments, and return its result. Raises
     ClientError."""
     # Slow imports are here, so that `windlass --help` stays fast.
     from windlass.client import connection

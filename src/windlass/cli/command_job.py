@@ -39,7 +39,7 @@ class JobOptions(msgspec.Struct, frozen=True):
     has_barrier: bool = False
 
     @property
-    def set_options(self) -> list[str]:
+    def given_options(self) -> list[str]:
         """Names of the options that are set. They require a command."""
         options = {
             "--name": self.name,
@@ -110,12 +110,12 @@ def _runtime(command: Sequence[str], roles: Mapping[str, int], folder: Path) -> 
     if "ps" in roles:
         return Runtime.TENSORFLOW
     runtime = _hints(command, folder).runtime
-    # With MPI, one task starts the others. This is used only if it is requested with --runtime.
+    # With MPI, one task starts the processes of the others, so MPI is used only if --runtime requests it.
     return runtime if runtime is not None and runtime is not Runtime.MPI else Runtime.PLAIN
 
 
 def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the options for discovering other tasks that the script defines and the command does not set, e.g.
+    """Return the options for peer discovery that the script defines and the command does not set, e.g.
     --ps_hosts=$(PS_HOSTS)."""
 
     def name(argument: str) -> str:
@@ -126,8 +126,8 @@ def missing_options(command: Sequence[str], folder: Path) -> tuple[str, ...]:
 
 
 def _hints(command: Sequence[str], folder: Path) -> Hints:
-    """Return the hints at the beginning of the script. There are none if it cannot be read: the command will report
-    that error."""
+    """Return the hints in the first script of the command; none if it cannot be read: the command will report that
+    error."""
     for script in [word for word in command if word.endswith(".py")][:1]:
         with contextlib.suppress(OSError), (folder / script).open("rb") as stream:
             return script_hints.inspect_script(stream.read(_MAX_BYTES))

@@ -36,13 +36,13 @@ class ForwardRequest(NamedTuple):
 
 
 BeforeReady = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
-"""Called before the companion is ready. May raise ClientError."""
+"""Called before waiting until the companion is ready. May raise ClientError."""
 WhileForwarding = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
-"""Runs while the port is forwarded. It gets the URL."""
+"""Runs while the port is forwarded, with the URL and the companion."""
 
 
 def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add NAME and the common options. The command gets a `request`."""
+    """Add NAME|FILE and the options that all companions have. The command receives them as `request`."""
 
     def add_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @click.argument("name", metavar="NAME|FILE", shell_complete=name_completion.jobs)
@@ -84,7 +84,10 @@ def open_companion(
     before_ready: BeforeReady | None = None,
     while_forwarding: WhileForwarding | None = None,
 ) -> None:
-    """Forward until Ctrl-C. Raises CommandError."""
+    """Forward a port to the companion until Ctrl-C. For a file, run the companion on this machine instead.
+
+    Raises ClientError, CommandError and SystemExit.
+    """
     if request.is_file:
         sys.exit(_run_file(request))
     cluster_options.run(request.cluster, _open, request, before_ready, while_forwarding)
@@ -160,7 +163,7 @@ async def _open(
 
 @contextlib.contextmanager
 def _interrupt_event() -> Iterator[asyncio.Event]:
-    """Set the event on SIGINT and SIGTERM."""
+    """Yield an event that SIGINT and SIGTERM set."""
     loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, interrupted.set)

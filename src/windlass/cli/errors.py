@@ -38,7 +38,7 @@ def open_missing_streams() -> None:
 
 @contextlib.contextmanager
 def bypassing_click() -> Iterator[None]:
-    """Pass exceptions that click would handle on to `run_reporting_errors`."""
+    """Pass exceptions that click would handle on to `reporting_errors`."""
     try:
         yield
     except BrokenPipeError as error:
@@ -53,8 +53,8 @@ def bypassing_click() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def run_reporting_errors(*, is_debugging: bool) -> Iterator[None]:
-    """Print errors of the block and raise SystemExit."""
+def reporting_errors(*, is_debugging: bool) -> Iterator[None]:
+    """Print an error of the block and raise SystemExit; raise the error itself if `is_debugging`."""
     try:
         yield
         sys.stdout.flush()
@@ -125,7 +125,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def _exit_on_closed_pipe() -> None:
-    """Redirect stdout to /dev/null first, since Python would report the closed pipe again when it flushes."""
+    """Exit with stdout redirected to /dev/null: otherwise Python would report the closed pipe again when it flushes."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     sys.exit(exit_codes.CLOSED_PIPE)

@@ -55,7 +55,7 @@ def require_namespace(file: str, submission: "Submission", namespace: str) -> No
 
 
 def templates(file: str, data: bytes) -> dict[str, str]:
-    """Return the files that a config imports, by path. Raises InvalidJobError."""
+    """Return the sources of the templates that a config imports, by path. Raises InvalidJobError."""
     from windlass.render import documents
 
     if not documents.template_paths(data):
@@ -66,7 +66,7 @@ def templates(file: str, data: bytes) -> dict[str, str]:
 
 
 def read(file: str) -> bytes:
-    """Read a file up to the size limit, because it may be endless. Raises OSError."""
+    """Read a file, which may be endless, up to one byte more than the size limit. Raises OSError."""
     limit = text.MAX_BYTES + 1
     if file == STDIN:
         return sys.stdin.buffer.read(limit)

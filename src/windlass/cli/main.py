@@ -62,7 +62,7 @@ SECTIONS = {
     },
     "In pods": {
         "barrier": "Wait until every task of this pod's job has an address.",
-        "tf-server": "Run an idle TensorFlow server for a notebook.",
+        "tf-server": "Run a TensorFlow server for a notebook.",
     },
     "Shell": {"completion": "Print the completion script for bash, zsh or fish."},
 }
@@ -73,10 +73,10 @@ COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in 
 
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run the command. Errors that click would print as a traceback become messages."""
+        """Run the command. Errors that click does not handle become messages instead of tracebacks."""
         errors.open_missing_streams()
         arguments = sys.argv[1:] if args is None else list(args)
-        with errors.run_reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):
+        with errors.reporting_errors(is_debugging=errors.DEBUG in arguments[:1]):
             return super().main(args, *rest, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:

@@ -1,4 +1,4 @@
-"""Parsers of parameters that several commands have."""
+"""Options that several commands have, and parsers of their values."""
 
 import re
 from collections.abc import Callable

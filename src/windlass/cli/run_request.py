@@ -35,9 +35,9 @@ def source(
         return _command_source(command, job_options or JobOptions()), "command"
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
-    if job_options is not None and job_options.set_options:
+    if job_options is not None and job_options.given_options:
         raise click.UsageError(
-            f"{job_options.set_options[0]} requires a command after --: set it in {file} instead"
+            f"{job_options.given_options[0]} requires a command after --: set it in {file} instead"
         )
     return job_files.source(file, names.DEFAULT_NAMESPACE), job_files.display_name(file)
 
@@ -63,7 +63,7 @@ def companions_file(
     """Return the file. Raise UsageError if it is missing, or if an option is given that requires a job."""
     job_arguments = {
         "a command after --": command,
-        **dict.fromkeys(job_options.set_options, True),
+        **dict.fromkeys(job_options.given_options, True),
         fault_options.OPTION: arguments.injected,
         "--logs": arguments.logs,
     }

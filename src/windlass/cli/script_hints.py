@@ -39,7 +39,7 @@ _VARIABLES: Mapping[str, Runtime | None] = {
     "JAX_COORDINATOR_ADDRESS": Runtime.JAX,
     "OMPI_COMM_WORLD_RANK": Runtime.MPI,
 }
-_NAMES: Mapping[str, Runtime] = {
+_API_NAMES: Mapping[str, Runtime] = {
     "ParameterServerStrategy": Runtime.TENSORFLOW,
     "ClusterCoordinator": Runtime.TENSORFLOW,
     "MultiWorkerMirroredStrategy": Runtime.TENSORFLOW,
@@ -56,7 +56,7 @@ _OPTIONS: Mapping[str, str] = {
     "job_name": "JOB_NAME",
     "task_index": "TASK_INDEX",
 }
-"""Command line options of TensorFlow 1 scripts, and the variables with their values."""
+"""Command line options of TensorFlow 1 scripts, and the environment variables that contain their values."""
 _HOST_LIST_OPTIONS = frozenset({"ps_hosts", "worker_hosts"})
 _PARAMETER_SERVER_WORDS = frozenset({"ParameterServerStrategy", "ClusterCoordinator", "PS_HOSTS", "ps"})
 _DEFINES_AN_OPTION = re.compile(r"add_argument|option|DEFINE_\w+")
@@ -74,7 +74,7 @@ class Hints(msgspec.Struct, frozen=True):
     has_chief: bool = False
     """Whether one task coordinates the others."""
     arguments: tuple[str, ...] = ()
-    """Command line options for discovering other tasks, with the variables as values."""
+    """Command line options for peer discovery, with references to environment variables as values."""
     evidence: tuple[str, ...] = ()
     """Phrases that describe what was found in the script."""
     problem: str = ""
@@ -140,8 +140,8 @@ def _import_findings(module: str) -> Iterator[_Finding]:
 
 
 def _name_findings(name: str) -> Iterator[_Finding]:
-    if name in _NAMES:
-        yield _Finding(name, f"uses {name}", _NAMES[name])
+    if name in _API_NAMES:
+        yield _Finding(name, f"uses {name}", _API_NAMES[name])
 
 
 def _call_findings(call: ast.Call) -> Iterator[_Finding]:
@@ -191,7 +191,8 @@ def _conclude(findings: tuple[_Finding, ...]) -> Hints:
 
 
 def _runtime(findings: tuple[_Finding, ...]) -> Runtime | None:
-    """Return the runtime of an imported library, preferably one whose functions or variables for discovery are used."""
+    """Return the runtime of an imported library, preferably one whose functions or variables for discovery are used.
+    Without such an import, those functions and variables decide."""
     words = {finding.word for finding in findings}
     imported = [runtime for name, runtime in _LIBRARIES.items() if name in words]
     if Runtime.MPI in imported:

@@ -65,12 +65,12 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. Further calls have no effect."""
+        """Close the connection. Closing it again has no effect."""
         if self._loop is not None:
             self.result_of(_shut_down(self.asynchronous.close()))
         with self._lock:
@@ -91,6 +91,7 @@ class Client:
             raise
 
     def results_of(self, work: AsyncGenerator[T, None]) -> Iterator[T]:
+        """Yield the results of an asynchronous generator, which may use `asynchronous`."""
         try:
             while True:
                 try:
@@ -133,7 +134,7 @@ class Client:
 
 
 async def _shut_down(close: Coroutine[Any, Any, None]) -> None:
-    """Cancel remaining tasks before the connection is closed, and shut down the threads of the loop."""
+    """Cancel the remaining tasks, close the connection, and shut down the generators and threads of the loop."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

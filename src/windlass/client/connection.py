@@ -23,10 +23,12 @@ from windlass.model import names
 from windlass.wire import durations
 
 FIRST_ANSWER_SECONDS = 4.0
-"""Timeout of the first request. Including the start of the program, a user waits at most 5 s for an error."""
+"""Timeout of requests before the first response. With the start of the program, a user waits at most 5 s for an
+error."""
 CONNECT_TIMEOUT = "WINDLASS_CONNECT_TIMEOUT"
 """Environment variable that overrides FIRST_ANSWER_SECONDS, for slow networks and busy machines."""
 RESPONSE_TIMEOUT = 30.0
+"""Timeout of later requests in seconds."""
 
 
 class _Version(msgspec.Struct, frozen=True):

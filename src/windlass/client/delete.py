@@ -32,13 +32,15 @@ class Deletion(msgspec.Struct, frozen=True):
     objects: tuple[OwnedObject, ...] = ()
     """The other objects of the job."""
     kept: tuple[OwnedObject, ...] = ()
+    """Storage and the NFS server of the job."""
     kept_companions: tuple[str, ...] = ()
     unlistable: tuple[str, ...] = ()
     """The kinds that the user may not list."""
 
 
 async def request_deletion(connection: Connection, name: str, *, keep_companions: bool = False) -> Deletion:
-    """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError and RejectedError."""
+    """Request the deletion of all objects that the user may list. Raises ObjectNotFoundError, RejectedError and the
+    errors of `Connection.send`."""
     existing: tuple[Framework | InvalidFramework, ...] = ()
     denied: ForbiddenError | None = None
     try:
@@ -134,12 +136,14 @@ async def wait_for_framework_deletion(
     """Wait until the Framework is deleted. Raises TimedOutError."""
     deletion = Deletion(framework.metadata.name, (framework,))
 
-    async def wait_for_each() -> None:
+    async def wait_for_end_of_watch() -> None:
         async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
             async for _ in changes:
                 pass
 
-    await wait.with_timeout(timeout, wait_for_each(), lambda: _timeout_message(connection, deletion, timeout))
+    await wait.with_timeout(
+        timeout, wait_for_end_of_watch(), lambda: _timeout_message(connection, deletion, timeout)
+    )
 
 
 def _timeout_message(connection: Connection, deletion: Deletion, timeout: float | None) -> str:

@@ -19,15 +19,15 @@ from windlass.wire import codec
 
 
 async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
-    """Return the discovery variables of a task. Raises ObjectNotFoundError, and what `Connection.send` raises."""
+    """Return the discovery variables of a task. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     framework = await lookup.find(connection, job)
     tasks.require_tasks(framework, TaskSelector(task.role, task.index))
     ports = await _ports(connection, framework)
-    variables = environment.variables_of(framework, ports)
+    variables_of_task = environment.variables_of(framework, ports)
     gang = gangs.gang_of(framework, ports)
     return {
         **_identity(framework, task),
-        **variables(task.role, task.index),
+        **variables_of_task(task.role, task.index),
         **({} if gang is None else files.variables(gang)),
     }
 
@@ -49,11 +49,11 @@ def _identity(framework: Framework, task: Task) -> dict[str, str]:
         for status in role.task_statuses:
             if attempt is not None and (role.name, status.index) == (task.role, task.index):
                 identity = identities.identity(framework, attempt, role, status)
-                return _filled(identities.variables(framework.group, identity), status)
+                return _values(identities.variables(framework.group, identity), status)
     return {}
 
 
-def _filled(variables: Sequence[Json], status: TaskStatus) -> dict[str, str]:
+def _values(variables: Sequence[Json], status: TaskStatus) -> dict[str, str]:
     """Return the values of the variables. Those that the kubelet sets are missing until there is a pod."""
     pod = status.attempt_status.pod_uid
     instance = names.instance_uid(status.attempt_status.id, pod) if pod else None

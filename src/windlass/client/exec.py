@@ -29,7 +29,7 @@ class Streams(msgspec.Struct, frozen=True):
     stdin: AsyncIterator[bytes] | None = None
     """None: the command has no standard input."""
     sizes: AsyncIterator[Size] | None = None
-    """The sizes of the terminal after each change."""
+    """The current size of the terminal, and the size after each change."""
     tty: bool = False
     note: Callable[[str], None] = lambda _: None
     """Receives messages for the user."""
@@ -43,7 +43,7 @@ async def execute(
     local: Streams,
     container: str = "",
 ) -> int:
-    """Return the exit code of the command. Raises ClientError and ApiError."""
+    """Run a command in the container of a task and return its exit code. Raises ClientError and ApiError."""
     pod, container = await _target(connection, job, task, container)
     return await in_pod(connection, pod.name, container, command, local, display_name=str(task))
 
@@ -57,7 +57,10 @@ async def in_pod(
     *,
     display_name: str = "",
 ) -> int:
-    """Run a command in a pod, which is called `display_name` in error messages. Raises RejectedError and ApiError."""
+    """Run a command in a pod and return its exit code. Error messages call the pod `display_name`.
+
+    Raises RejectedError and ApiError.
+    """
     request = streams.exec_request(
         connection.namespace,
         pod,

@@ -41,8 +41,8 @@ class UninstallOptions(msgspec.Struct, frozen=True):
     """What to delete besides the controller and its roles."""
 
     namespace: str = DEFAULT_NAMESPACE
-    definitions: tuple[str, ...] = ()
-    """The groups whose definitions are deleted, with all their Frameworks."""
+    deleted_groups: tuple[str, ...] = ()
+    """The API groups whose CustomResourceDefinitions are deleted, with all their Frameworks."""
     restores_reference: bool = False
 
 
@@ -76,7 +76,7 @@ async def remove(send: Send, options: UninstallOptions, sleep: Sleep) -> AsyncIt
     if options.restores_reference:
         async for line in _restore_reference(send, sleep):
             yield line
-    definitions = {f"{names.PLURAL}.{group}": ", with all its Frameworks" for group in options.definitions}
+    definitions = {f"{names.PLURAL}.{group}": ", with all its Frameworks" for group in options.deleted_groups}
     if definitions:
         definitions[resources.GANGS.full_name] = ""
     resource = resources.CUSTOM_RESOURCE_DEFINITIONS

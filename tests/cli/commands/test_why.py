@@ -97,7 +97,7 @@ Earlier attempts
 
 
 def test_why_explains_a_failure() -> None:
-    assert "\n".join(module.text(FAILED, NOW)) + "\n" == TEXT
+    assert "\n".join(module.text_lines(FAILED, NOW)) + "\n" == TEXT
 
 
 def test_why_explains_a_pending_job() -> None:
@@ -109,7 +109,7 @@ def test_why_explains_a_pending_job() -> None:
         waits=(PendingTasks(("worker-0", "worker-1"), "0/1 nodes are available"),),
         advice="Add a node.",
     )
-    assert list(module.text(found, NOW)) == [
+    assert list(module.text_lines(found, NOW)) == [
         "digits waits",
         "Add a node.",
         "",

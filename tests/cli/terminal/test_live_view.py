@@ -137,7 +137,7 @@ def test_progress_bars(progress: Progress, remaining: float | None, bar: str) ->
     [(0, "0Ki"), (2**20 - 1, "1.0Mi"), (850 * 2**20, "850Mi"), (1200 * 2**20, "1.2Gi"), (2**44, "16Ti")],
 )
 def test_memory_sizes(amount: int, expected: str) -> None:
-    assert live_view.size(amount) == expected
+    assert live_view.format_memory(amount) == expected
 
 
 ROWS = st.builds(

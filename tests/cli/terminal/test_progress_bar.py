@@ -13,7 +13,7 @@ class Scene:
 
     def move(self, seconds: float, mebibytes: int, name: str = "train.csv") -> None:
         self.now += seconds
-        self.bar.moved(name, mebibytes * MIB)
+        self.bar.sent(name, mebibytes * MIB)
 
 
 def test_bar_on_a_terminal() -> None:

@@ -198,7 +198,7 @@ def test_forbidden_objects_are_reported(scene: Scene, kind: str, monkeypatch: py
 
     monkeypatch.setattr(Connection, "send", refusing)
     (view,) = scene.use(lambda connection: companion_status.read(connection, "digits", told.append))
-    assert told == [f"cannot read all of its companions: you may not list {kind}"]
+    assert told == [f"cannot read all companions of the job: you may not list {kind}"]
     assert view.companion is TENSORBOARD
     assert bool(view.uid) is (kind != "deployments")
     assert bool(view.url) is (kind != "services")

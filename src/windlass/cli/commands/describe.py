@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
 
 MAX_EVENTS = 20
-"""Number of latest events; `windlass events` shows all."""
+"""Maximum number of events to show, the latest ones; `windlass events` shows all."""
 
 _ROLES = (
     Column("ROLE", 6, can_shrink=True),

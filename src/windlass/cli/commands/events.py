@@ -52,7 +52,7 @@ def events(name: str, watch: bool, output: str, cluster: ClusterOptions) -> None
 
 
 def _format(event: "Event", output: str) -> str:
-    return _encode(event).decode() if output == "json" else text(event)
+    return _encode(event).decode() if output == "json" else format_text(event)
 
 
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
@@ -63,7 +63,7 @@ def escaped(text: str) -> str:
     return text.translate(_CONTROL_CHARACTERS)
 
 
-def text(event: "Event") -> str:
+def format_text(event: "Event") -> str:
     """Format an event as one line with the local time."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "

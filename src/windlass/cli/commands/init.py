@@ -36,7 +36,7 @@ _DISCOVERY = {
 }
 _GENERIC_NAMES = frozenset({"", "main", "run", "train", "src", "code", "app", "__main__"})
 _MAX_NAME_LENGTH = 40
-_PLAIN_TEXT = re.compile(r"[A-Za-z0-9./_$](?:[\w./:=$(),@+-]| (?!#))*(?<![\s:])", re.ASCII)
+_PLAIN_SCALAR = re.compile(r"[A-Za-z0-9./_$](?:[\w./:=$(),@+-]| (?!#))*(?<![\s:])", re.ASCII)
 _SSHD = "/usr/sbin/sshd -D"
 
 
@@ -266,15 +266,15 @@ def _prompt(draft: JobDraft) -> InitOptions:
 def job_file_text(draft: JobDraft, out: str) -> str:
     """Return the text of the job file."""
     file = DEFAULT_FILE if out == STDOUT else out
-    image = f"image: {_text(draft.image)}" if draft.image else "# image: registry.example/my-image"
+    image = f"image: {_yaml_scalar(draft.image)}" if draft.image else "# image: registry.example/my-image"
     rows = [
-        (f"name: {_text(draft.name)}", ""),
+        (f"name: {_yaml_scalar(draft.name)}", ""),
         (f"runtime: {draft.runtime}", _DISCOVERY[draft.runtime]),
         (image, "for Kubernetes; windlass run uses the programs of this machine"),
-        (f"code: {_text(draft.code)}", "uploaded to every task, no image build needed"),
+        (f"code: {_yaml_scalar(draft.code)}", "uploaded to every task, no image build needed"),
     ]
     if draft.runtime is not Runtime.MPI:
-        rows.append((f"command: {_text(draft.command)}", ""))
+        rows.append((f"command: {_yaml_scalar(draft.command)}", ""))
     rows += [("roles:", ""), *_role_rows(draft)]
     rows += [
         ('# env: {LEARNING_RATE: "0.001"}', ""),
@@ -300,9 +300,9 @@ def _role_rows(draft: JobDraft) -> Iterator[tuple[str, str]]:
         yield f"  {role}:", ""
         yield f"    tasks: {tasks}", comment
         if draft.runtime is Runtime.MPI:
-            is_leading = role == "launcher"
-            command = f"mpirun {draft.command}" if is_leading else _SSHD
-            yield f"    command: {_text(command)}", "" if is_leading else "mpirun connects by ssh"
+            is_launcher = role == "launcher"
+            command = f"mpirun {draft.command}" if is_launcher else _SSHD
+            yield f"    command: {_yaml_scalar(command)}", "" if is_launcher else "mpirun connects by ssh"
         if role in ("worker", "chief"):
             if draft.gpus:
                 yield f"    resources: {{gpus: {draft.gpus}}}", "per task"
@@ -319,7 +319,7 @@ _ROLES = {
 
 
 def _require_valid(text: str) -> None:
-    """Raises UsageError if the options result in an invalid job."""
+    """Raise UsageError if the options result in an invalid job."""
     from windlass.render import documents
 
     errors = documents.read(text.encode(), DEFAULT_FILE).errors
@@ -329,9 +329,9 @@ def _require_valid(text: str) -> None:
         )
 
 
-def _text(text: str) -> str:
+def _yaml_scalar(text: str) -> str:
     """Return the text as YAML, quoted if necessary."""
-    is_plain = _PLAIN_TEXT.fullmatch(text) is not None and ": " not in text and scalars.is_string(text)
+    is_plain = _PLAIN_SCALAR.fullmatch(text) is not None and ": " not in text and scalars.is_string(text)
     return text if is_plain else msgspec.json.encode(text).decode()
 
 

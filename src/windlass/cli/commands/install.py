@@ -74,7 +74,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     help="PriorityClass of the controller's pods, e.g. system-cluster-critical.",
 )
 @click.option("--crds-only", is_flag=True, help="Print or apply only the CustomResourceDefinitions.")
-@click.option("--apply", "is_applied", is_flag=True, help="Apply the manifests instead of printing them.")
+@click.option("--apply", "applies", is_flag=True, help="Apply the manifests instead of printing them.")
 @cluster_options.kubeconfig_option
 @cluster_options.context_option
 def install(
@@ -87,7 +87,7 @@ def install(
     pod_monitor: bool,
     priority_class: str,
     crds_only: bool,
-    is_applied: bool,
+    applies: bool,
     kubeconfig: str,
     context: str,
 ) -> None:
@@ -112,7 +112,7 @@ def install(
     if replicas > 1 and not options.settings.leader_election:
         raise click.ClickException("the configuration disables leaderElection: use --replicas 1")
     objects = manifests.definitions() if crds_only else manifests.all_of(options)
-    if is_applied:
+    if applies:
         run(_apply(objects, "" if crds_only else namespace, kubeconfig, context))
     else:
         click.echo(manifests.dump(objects), nl=False)
@@ -128,6 +128,7 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
 
 
 async def _apply(objects: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
+    """Apply the objects. Then delete obsolete objects of an earlier installation in `namespace`, if it is not empty."""
     # Imported here: the import is slow and not needed for printing.
     from windlass.install.connection import connect
 

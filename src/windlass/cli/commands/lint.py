@@ -97,7 +97,7 @@ def _print_report(report: Report, *, is_fixing: bool, to_stderr: bool) -> None:
 
 
 def check_files(files: Sequence[str], *, is_fixing: bool) -> Report:
-    """Check the files, or fix them. A file is written completely or left unchanged."""
+    """Check the files, after fixing them if `is_fixing`. A file is written completely or left unchanged."""
     findings = _Findings()
     for file in files:
         findings.check(file, is_fixing=is_fixing)

@@ -37,27 +37,31 @@ def list(all_namespaces: bool, output: str, cluster: ClusterOptions) -> None:  #
         windlass list
         windlass list -A -o wide      # all namespaces, with roles and reasons
     """
-    cluster_options.run(cluster, _list, output, is_all=all_namespaces)
+    cluster_options.run(cluster, _list, output, in_all_namespaces=all_namespaces)
 
 
-async def _list(connection: "Connection", output: str, *, is_all: bool) -> None:
+async def _list(connection: "Connection", output: str, *, in_all_namespaces: bool) -> None:
     import msgspec
 
     from windlass.client import lookup, views
     from windlass.wire import codec
 
-    items = await lookup.list_raw_frameworks(connection, in_all_namespaces=is_all)
+    items = await lookup.list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
     if output == "json":
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
         click.echo(msgspec.json.format(body))
         return
     jobs = [views.job_view(codec.read_framework(item)) for item in items]
     if not jobs:
-        place = "any namespace" if is_all else f"the namespace {connection.namespace}"
+        place = "any namespace" if in_all_namespaces else f"the namespace {connection.namespace}"
         click.echo(f"no jobs found in {place}", err=True)
         return
     text = table(
-        jobs, datetime.now(UTC), tables.terminal_width(), has_namespaces=is_all, is_wide=output == "wide"
+        jobs,
+        datetime.now(UTC),
+        tables.terminal_width(),
+        has_namespaces=in_all_namespaces,
+        is_wide=output == "wide",
     )
     click.echo(text)
 

@@ -70,7 +70,8 @@ def plan(
     """Simulate failures and show what the jobs in FILE would do: states, retries, delays, completion code and created
     pods. If FILE is -, it is read from standard input.
 
-    The simulation runs the controller's own decisions on a virtual clock. It needs no cluster and runs no commands.
+    The simulation runs the controller's own decision logic on a virtual clock. It needs no cluster and runs no
+    commands.
 
     \b
         windlass plan job.yaml --inject 'kill worker-1 after 5s'
@@ -178,7 +179,7 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         length = durations.format_seconds(int(outcome.seconds))
         yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
     yield (
-        f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} created. Retries of the job: "
+        f"{_count(outcome.attempts, 'attempt')}, {_count(outcome.pods, 'pod')} created. Retries of the job: "
         f"{retries.counted} counted toward the limit, {retries.uncounted} not counted; "
         f"of single tasks: {retries.tasks}"
     )
@@ -186,5 +187,5 @@ def _verdict(plan: "Plan") -> Iterator[str]:
         yield f"fault that never occurred: {injection}"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -57,7 +57,7 @@ class RenderArguments(msgspec.Struct, frozen=True):
 @click.option(
     "--target",
     type=click.Choice([FRAMEWORK, PLAIN]),
-    help="Kind of output: Frameworks for the Windlass controller, or plain objects for a cluster without it "
+    help="Output: Frameworks for the Windlass controller, or plain objects for a cluster without it "
     "(default: framework; plain for a config with resources).",
 )
 @click.option(
@@ -130,7 +130,7 @@ def _print(arguments: RenderArguments, line: str) -> None:
 
 
 def _rendered(source: "Source", arguments: RenderArguments) -> "Iterator[Json]":
-    """Yield the other objects of the file, then those of each job, in the order of their creation."""
+    """Yield the manifests of the file, the objects of each job in the order of creation, and the objects of configs."""
     from windlass.client.companions import resolution
 
     extra = source.contents.extra_objects(is_plain=arguments.is_plain)
@@ -194,7 +194,7 @@ def _job_objects(
     job = (planned.submission.job or job).with_companions(companions)
     for warning in bundle.warnings(job, is_plain=arguments.is_plain):
         _print(arguments, f"warning: {warning}")
-    for line in _passwords(job, prerequisites.resolved.generated if prerequisites is not None else {}):
+    for line in _password_notices(job, prerequisites.resolved.generated if prerequisites is not None else {}):
         _print(arguments, line)
     return bundle.objects(
         job,
@@ -217,7 +217,7 @@ def _invalid(arguments: RenderArguments, messages: Iterable[str]) -> CommandErro
     return CommandError("\n".join(f"{arguments.file}: {message}" for message in messages), exit_codes.USAGE)
 
 
-def _passwords(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[str]:
+def _password_notices(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[str]:
     from windlass.client.companions import resolution
 
     for companion, by_user in generated.items():
@@ -227,7 +227,8 @@ def _passwords(job: "Job", generated: "Mapping[Companion, ByUser]") -> Iterator[
 
 
 def _share(job: "Job", arguments: RenderArguments) -> "Share | None":
-    """Return the NFS share. Its address is --nfs-server, or else the DNS name of its Service."""
+    """Return the share of the job's own NFS server, if it has one. The address is --nfs-server, else the DNS name of
+    its Service."""
     from windlass.render.storage import nfs_shares
 
     if job.nfs_server is None:
@@ -265,7 +266,7 @@ def _yaml(bodies: "Iterable[Json]", arguments: RenderArguments) -> bytes:
 
 
 def _full_name(body: "Json") -> str:
-    """Return kind, name and namespace, which are unique in a cluster."""
+    """Return kind, name and namespace, which identify an object."""
     metadata = body["metadata"]
     namespace = f" in the namespace {metadata['namespace']}" if metadata.get("namespace") else ""
     return f"{body.get('kind')} {metadata.get('name')}{namespace}"

@@ -101,7 +101,7 @@ def run_companions(
 ) -> int:
     """Run companions of the jobs in a file until Ctrl-C, and return the exit code.
 
-    The timeout of the arguments is the time limit until they are ready.
+    `arguments.timeout` is the time limit until the companions are ready.
     """
     options = SubmitOptions(preflight_seconds=None, companions=companions, companions_only=True)
     plan = run_request.plan(run_request.source(file), options, arguments.config_maps)
@@ -202,6 +202,8 @@ def _bind_images(data: Path, bindings: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _explain_unusable_folder() -> Iterator[Path]:
+    """Yield the directory that contains the data directories of runs. Raises CommandError or UsageError for an OSError
+    in the block."""
     runs = data_folders.state_folder(os.environ) / "runs"
     try:
         yield runs
@@ -233,7 +235,7 @@ def _reporter(plan: SubmitPlan, mode: OutputMode, arguments: RunArguments) -> "R
 def _run_and_finish(reporter: "Reporter", start: Callable[[], Coroutine[Any, Any, int]]) -> int:
     try:
         return asyncio.run(start())
-    except KeyboardInterrupt:  # before the event loop handled signals, or after it
+    except KeyboardInterrupt:  # before the event loop handles signals, or after it has ended
         return exit_codes.INTERRUPTED
     finally:
         reporter.finish()

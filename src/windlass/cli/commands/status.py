@@ -32,8 +32,8 @@ _COMPANIONS = (
     Column("URL", 4),
     Column("REASON", 0, can_shrink=True),
 )
-_IN_STATE = ("Complete", "Failed", "Suspended")
-"""Types of conditions that the state shows too."""
+_STATE_CONDITIONS = ("Complete", "Failed", "Suspended")
+"""Types of conditions that the state of the job already shows."""
 
 
 @click.command()
@@ -106,7 +106,11 @@ def head(framework: "Framework", view: "JobView", now: datetime, width: int | No
         if text:
             yield tables.paragraph(title, text, width)
     for condition in framework.status.conditions if framework.status is not None else ():
-        if condition.is_true and condition.type not in _IN_STATE and condition.message not in view.reason:
+        if (
+            condition.is_true
+            and condition.type not in _STATE_CONDITIONS
+            and condition.message not in view.reason
+        ):
             yield tables.paragraph("condition", f"{condition.type}: {condition.message}", width)
 
 

@@ -94,7 +94,7 @@ def submit(
 
 
 def _read(file: str, namespace: str) -> "Source":
-    """Read a file, and raise CommandError also if it contradicts --namespace."""
+    """Read a file. Raises CommandError, also if a job in it sets a namespace other than --namespace."""
     source = job_files.source(file)
     for submission in source.contents.submissions:
         job_files.require_namespace(file, submission, namespace)
@@ -102,7 +102,7 @@ def _read(file: str, namespace: str) -> "Source":
 
 
 async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", output: str) -> "list[Framework]":
-    """Apply the plans. All of them are complete before the first object is created."""
+    """Apply the plans and return the created Frameworks."""
     from windlass.client import lookup
     from windlass.client.submit import apply
 
@@ -115,12 +115,12 @@ async def _submit(connection: "Connection", plans: "Sequence[SubmitPlan]", outpu
             jobs.append(applied)
             _print_applied(applied, output)
     created = [applied.framework for applied in jobs if applied.framework is not None]
-    servers = [server.body for applied in jobs if applied.framework is None for server in applied.servers]
+    deployments = [each.body for applied in jobs if applied.framework is None for each in applied.servers]
     if output == "json":
         bodies = [await lookup.read_raw(connection.at(each.namespace), each) for each in created]
-        click.echo(_json([*map(msgspec.json.decode, bodies), *servers]))
+        click.echo(_json([*map(msgspec.json.decode, bodies), *deployments]))
     elif output == "name":
-        _print_names(servers)
+        _print_deployments(deployments)
     return created
 
 
@@ -136,8 +136,8 @@ def _print_applied(applied: "AppliedJob", output: str) -> None:
         click.echo(f"framework.{framework.group}/{framework.name}")
 
 
-def _print_names(servers: "Sequence[Json]") -> None:
-    for each in servers:
+def _print_deployments(deployments: "Sequence[Json]") -> None:
+    for each in deployments:
         click.echo(f"deployment.apps/{each['metadata']['name']}")
 
 
@@ -150,7 +150,7 @@ def _print_plans(plans: "Sequence[SubmitPlan]", output: str) -> None:
     else:
         for plan in plans:
             if plan.companions_only:
-                _print_names([each for each in plan.objects if each["kind"] == "Deployment"])
+                _print_deployments([each for each in plan.objects if each["kind"] == "Deployment"])
             else:
                 for job in plan.jobs:
                     click.echo(f"framework.{job.group}/{job.name}")
@@ -203,7 +203,7 @@ def _with_sizes(body: "Json") -> "Json":
 async def _follow(
     connection: "Connection", created: "Sequence[Framework]", output: str, timeout: float | None
 ) -> int:
-    """Wait for all jobs, and return the exit code of the first that did not succeed."""
+    """Wait for all jobs, and return the first exit code other than 0."""
     from windlass.client.wait import Until
 
     codes = [

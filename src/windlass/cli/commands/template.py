@@ -184,7 +184,7 @@ def _advice(problem: str) -> str:
 
 
 def _included_templates(file: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the included templates in the same folder, recursively."""
+    """Yield names and sources of the templates in the folder of `file` that it includes, directly or indirectly."""
     folder = Path(file).parent if file != job_files.STDIN else Path()
     seen: set[str] = set()
     pending = list(names)

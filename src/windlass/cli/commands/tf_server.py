@@ -10,7 +10,7 @@ from windlass.discovery import tf_server as program
 
 @click.command()
 def tf_server() -> None:
-    """Run an idle TensorFlow server that executes the operations of a notebook or another client.
+    """Run a TensorFlow server that only executes the operations of a notebook or another client.
 
     The server reads TF_CONFIG, CLUSTER_CONFIG, or PS_HOSTS and WORKER_HOSTS with JOB_NAME and TASK_INDEX. It runs until
     it receives a signal.

@@ -57,14 +57,14 @@ async def _uninstall(
     from windlass.install.connection import connect
 
     async with connect(kubeconfig, context) as send:
-        live = await live_frameworks(send, options.definitions or names.GROUPS)
-        if options.definitions and live and not is_forced:
+        live = await live_frameworks(send, options.deleted_groups or names.GROUPS)
+        if options.deleted_groups and live and not is_forced:
             raise InstallError(
                 f"{describe_live_frameworks(live)}. Nothing was deleted: deleting the definitions would delete these "
                 "Frameworks. Wait for them, delete them, omit --crds, or use --force."
             )
         if not is_confirmed:
-            groups = " and ".join(options.definitions)
+            groups = " and ".join(options.deleted_groups)
             definitions = f", the definitions of {groups} and ALL their Frameworks" if groups else ""
             question = f"Remove the controller in {options.namespace} and its roles{definitions}?"
             click.confirm(question, abort=True)
@@ -74,7 +74,7 @@ async def _uninstall(
             is_installed = True
     if not is_installed:
         click.echo(f"Windlass is not installed in the namespace {options.namespace}: nothing was deleted")
-    if live and not options.definitions:
+    if live and not options.deleted_groups:
         click.echo(
             f"{describe_live_frameworks(live)}. They are kept and continue when a controller is installed again."
         )

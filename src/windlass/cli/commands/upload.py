@@ -145,7 +145,7 @@ def summary(done: "Uploaded", share: "Share") -> str:
 
 
 def _share_argument(target: str | None, share: str | None, *, is_project: bool) -> str:
-    """Raises click.UsageError."""
+    """Return the share from the argument, the option or the environment. Raises click.UsageError."""
     from windlass.client.upload import shares
 
     formats = "".join(f"\n  {each}" for each in shares.FORMS)
@@ -191,6 +191,6 @@ def _progress_callbacks(bar: "ProgressBar | None") -> "ProgressCallbacks":
     return ProgressCallbacks(
         on_compared=bar.compared,
         on_planned=bar.begin,
-        on_sent=bar.moved,
+        on_sent=bar.sent,
         on_delay=lambda message: bar.note(f"windlass: {terminal_text.printable(message)}"),
     )

@@ -1,4 +1,4 @@
-"""The command `windlass why`. `windlass.client.explain` has the explanation."""
+"""The command `windlass why`. `windlass.client.explain` creates the explanation."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -45,11 +45,11 @@ def why(name: str, lines: int, output: str, cluster: ClusterOptions) -> None:
     if output == "json":
         click.echo(msgspec.json.encode(found))
         return
-    for line in text(found, datetime.now(UTC)):
+    for line in text_lines(found, datetime.now(UTC)):
         click.echo(event_lines.escaped(line))
 
 
-def text(found: "Explanation", now: datetime) -> Iterator[str]:
+def text_lines(found: "Explanation", now: datetime) -> Iterator[str]:
     from windlass.client.explain import explanation as client_explain
     from windlass.client.explain import pending
 
@@ -69,7 +69,7 @@ def text(found: "Explanation", now: datetime) -> Iterator[str]:
     if found.history:
         yield from ("", "Earlier attempts")
         for event in found.history:
-            yield f"  {event_lines.text(event)}"
+            yield f"  {event_lines.format_text(event)}"
 
 
 def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:

@@ -62,13 +62,15 @@ class Board:
         if status is None:
             return
         self._frameworks[job.key] = framework
-        rows = {name: Row(name) for name in _spec_task_names(job, framework)}
-        started = {}
+        spec_rows = {name: Row(name) for name in _spec_task_names(job, framework)}
+        status_rows = {}
         for role in status.attempt_status.roles:
             for task in role.task_statuses:
                 name = f"{job.display_prefix}{names.host_name(role.name, task.index)}"
-                started[name] = _updated_row(self._previous_row(job, name, status, task), task)
-        self._rows[job.key] = started | {name: row for name, row in rows.items() if name not in started}
+                status_rows[name] = _updated_row(self._previous_row(job, name, status, task), task)
+        self._rows[job.key] = status_rows | {
+            name: row for name, row in spec_rows.items() if name not in status_rows
+        }
         self._job_of.update((name, job.key) for name in self._rows[job.key])
 
     def add_log_line(self, item: LogLine) -> None:

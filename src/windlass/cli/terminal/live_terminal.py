@@ -1,7 +1,7 @@
 """Draw the live view on a terminal: a table that is redrawn in place, below lines about events.
 
 The cursor is never hidden and stays at the start of the line below the table, so that the shell can continue there
-after any end of the process. `Canvas` computes the output, `Screen` schedules the drawing.
+however the process ends. `Canvas` computes the output, `Screen` schedules the drawing.
 """
 
 import asyncio

@@ -100,8 +100,8 @@ _MEMORY = _Column("MEMORY", 6, is_number=True)
 _PERCENT = _Column("DONE", 4, is_number=True)
 _PROGRESS = _Column("PROGRESS", _BAR_WIDTH + 5 + 8)
 _MIN_WIDTH = 24
-_MIN_LINE_WIDTH = 10
-_GOOD_LINE_WIDTH = 24
+_MIN_LINE_WIDTH, _GOOD_LINE_WIDTH = 10, 24
+"""Minimum width of the column LAST LINE beside DONE, and beside any other optional column."""
 
 _COLOURS = {
     Phase.WAITING: "33",
@@ -131,7 +131,7 @@ def render(view: View, width: int, height: int) -> list[str]:
         lines.append(_colour(titles.rstrip(), _DIM, view.has_colours))
     lines.extend(_row(row, columns, view.has_colours) for row in shown)
     if hidden:
-        counts = counted(tuple(Counter(row.phase for row in hidden).items()))
+        counts = format_counts(tuple(Counter(row.phase for row in hidden).items()))
         summary = f"{terminal_text.ELLIPSIS} and {len(hidden)} more: {counts}"
         lines.append(terminal_text.truncate(summary, width))
     return lines
@@ -155,7 +155,7 @@ def _rank(row: Row) -> int:
     return 2 if row.phase.is_over else 1
 
 
-def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
+def format_counts(tasks: Sequence[tuple[Phase, int]]) -> str:
     numbers = dict(tasks)
     return ", ".join(f"{numbers[phase]} {phase}" for phase in Phase if numbers.get(phase))
 
@@ -175,7 +175,8 @@ def _summary_lines(view: View, width: int, max_lines: int) -> list[str]:
 def _summary_line(job: JobSummary, name_width: int, width: int, has_colours: bool) -> str:
     attempt = f"{GAP}attempt {job.attempt}" if job.attempt else ""
     name = terminal_text.pad(job.name, name_width)
-    rest = f"{GAP}{job.state} {clock(job.seconds)}{attempt}{GAP}{counted(job.tasks)}".rstrip()
+    state = f"{job.state} {format_short_duration(job.seconds)}{attempt}"
+    rest = f"{GAP}{state}{GAP}{format_counts(job.tasks)}".rstrip()
     return _colour(name, _BOLD, has_colours) + terminal_text.truncate(rest, width - name_width)
 
 
@@ -221,7 +222,7 @@ def _cell(row: Row, column: _Column) -> str:
         case "TASK":
             return row.name
         case "STATE":
-            # Other completion codes are explained in the lines above the table.
+            # Negative completion codes are explained in the lines above the table.
             return f"{row.phase} {row.code}" if row.code is not None and row.code > 0 else row.phase
         case "ATTEMPT":
             return str(row.attempt)
@@ -230,7 +231,7 @@ def _cell(row: Row, column: _Column) -> str:
         case "CPU":
             return f"{row.cpu:.0%}" if row.cpu is not None else _NO_VALUE
         case "MEMORY":
-            return size(row.memory) if row.memory is not None else _NO_VALUE
+            return format_memory(row.memory) if row.memory is not None else _NO_VALUE
         case "DONE":
             return _percent(row.progress)
         case "PROGRESS":
@@ -252,17 +253,17 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
         return f"step {progress.step}"
     full = int(progress.fraction * _BAR_WIDTH)
     bar = _FULL * full + _EMPTY * (_BAR_WIDTH - full)
-    time_left = "" if progress.is_complete or remaining is None else clock(remaining)
+    time_left = "" if progress.is_complete or remaining is None else format_short_duration(remaining)
     return f"{bar} {_percent(progress):>4} {time_left:>7}"
 
 
-def clock(seconds: float) -> str:
+def format_short_duration(seconds: float) -> str:
     """Return 1:05, 2:00:00, or 3d."""
     is_long = seconds >= 100 * 3600
     return f"{int(seconds) // 86400}d" if is_long else terminal_text.format_duration(seconds)
 
 
-def size(amount: int) -> str:
+def format_memory(amount: int) -> str:
     """Return 512Mi or 1.2Gi, in at most five characters."""
     value, unit = amount / 1024, "Ki"
     for larger in ("Mi", "Gi", "Ti"):

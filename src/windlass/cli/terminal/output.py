@@ -24,7 +24,7 @@ PROGRESS_EVERY = timedelta(seconds=10)
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 """Escapes for text from containers, so that it cannot contain line breaks or control the terminal."""
-_PATTERN = ": PodPattern "
+_POD_PATTERN = ": PodPattern "
 """Start of the JSON description of a pod in diagnostics, which is omitted from text output."""
 
 
@@ -50,19 +50,21 @@ def format_line(item: Reported, style: Style) -> bytes:
         end = "" if colour is None else colours.RESET
         label = colours.colour(f"{name} |", colour)
         return f"{label} {item.line}{end}\n".encode("utf-8", "surrogateescape")
-    message = _progress_text(item) if isinstance(item, ProgressLine) else item.message.partition(_PATTERN)[0]
-    line = f"{_clock(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
+    message = (
+        _progress_text(item) if isinstance(item, ProgressLine) else item.message.partition(_POD_PATTERN)[0]
+    )
+    line = f"{_local_time(item.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
 
 
 def _progress_text(item: ProgressLine) -> str:
     done = f"has done {item.step} of {item.total} steps" if item.total else f"has done {item.step} steps"
-    remaining = f"about {live_view.clock(item.remaining)} left" if item.remaining else ""
+    remaining = f"about {live_view.format_short_duration(item.remaining)} left" if item.remaining else ""
     values = " ".join(f"{name}={value}" for name, value in item.values.items())
     return ", ".join(part for part in (done, remaining, values) if part)
 
 
-def _clock(moment: datetime) -> str:
+def _local_time(moment: datetime) -> str:
     """Return the local time."""
     return moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
 
@@ -147,7 +149,7 @@ class Output:
     def __init__(self, stream: BinaryIO, style: Style) -> None:
         self._style = style
         self._writer = Writer(stream)
-        self._last_advance: dict[str, datetime] = {}
+        self._last_progress_line: dict[str, datetime] = {}
         self.attach = self._writer.attach
         self.wait_for_reader = self._writer.wait_for_reader
         self.finish = self._writer.finish
@@ -167,10 +169,10 @@ class Output:
             return True
         if self._style.shows_logs and item.source is Source.LOG:
             return False
-        last = self._last_advance.get(item.object)
+        last = self._last_progress_line.get(item.object)
         if last is not None and item.time - last < PROGRESS_EVERY and not item.progress.is_complete:
             return False
-        self._last_advance[item.object] = item.time
+        self._last_progress_line[item.object] = item.time
         return True
 
 

@@ -19,31 +19,33 @@ class ProgressBar:
     def __init__(
         self, write: Callable[[str], object], clock: Callable[[], float], columns: int | None
     ) -> None:
-        """`columns` is the width of the terminal; None without one."""
+        """`columns` is the width of the terminal; None without a terminal."""
         self._write = write
         self._clock = clock
         self._columns = columns
         self._total = 0
         self._done = 0
         self._shown_at = float("-inf") if columns is not None else clock()
-        self._steps: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
         self._is_drawn = False
 
     def compared(self, count: int, total: int) -> None:
+        """Show how many files were compared."""
         if self._is_due():
             self._show(f"comparing checksums: {count} of {total} files")
 
     def begin(self, total: int) -> None:
         """Start the transfer of `total` bytes."""
         self._total = total
-        self._steps.append((self._clock(), 0))
+        self._samples.append((self._clock(), 0))
 
-    def moved(self, name: str, size: int) -> None:
+    def sent(self, name: str, size: int) -> None:
+        """Add `size` bytes that were sent of the file `name`."""
         self._done += size
         now = self._clock()
-        self._steps.append((now, self._done))
-        while len(self._steps) > 2 and now - self._steps[0][0] > RATE_SECONDS:
-            self._steps.popleft()
+        self._samples.append((now, self._done))
+        while len(self._samples) > 2 and now - self._samples[0][0] > RATE_SECONDS:
+            self._samples.popleft()
         if self._is_due():
             self._show(self._line(name))
 
@@ -80,7 +82,7 @@ class ProgressBar:
         return f"{bar}{fraction:4.0%}  {size}  {self._rate()}  {terminal_text.printable(name)}"
 
     def _rate(self) -> str:
-        (start, first), (end, last) = self._steps[0], self._steps[-1]
+        (start, first), (end, last) = self._samples[0], self._samples[-1]
         if end <= start or last <= first:
             return "-"
         rate = (last - first) / (end - start)

@@ -61,7 +61,7 @@ def _raw_mode(descriptor: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminal_sizes() -> Iterator[AsyncIterator[Size]]:
-    """Yield the size now and after each change."""
+    """Yield an iterator over the current size and the size after each change."""
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGWINCH, changed.set)
 

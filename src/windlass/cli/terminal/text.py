@@ -10,7 +10,7 @@ _SEQUENCE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Unicode categories of characters without a well-defined width."""
+"""Unicode categories of characters that are removed, since they have no well-defined width."""
 _MARKS = ("Mn", "Me")
 """Unicode categories of combining characters."""
 ELLIPSIS = "…"

@@ -93,7 +93,8 @@ def report_started(
 
 
 async def _tensorboard_service(connection: Connection, job: str, name: str, report: Report) -> str:
-    """Return the name of TensorBoard's Service, which differs from `name` if another owner has that Service."""
+    """Return the name of TensorBoard's Service: `name`, unless another job or user has a Service of that name. Delete
+    its Services with other names."""
     own_labels = servers.labels_of(job, Companion.TENSORBOARD)
     chosen, found = name, await _find(connection, SERVICES, name)
     labels = {} if found is None else found.body["metadata"].get("labels") or {}
@@ -112,7 +113,7 @@ async def _tensorboard_service(connection: Connection, job: str, name: str, repo
 async def delete_unused(
     connection: Connection, job: str, companion: Companion, applied: Sequence[Object]
 ) -> None:
-    """Delete passwords and roles that an earlier job file required and this one does not."""
+    """Delete Secrets, ConfigMaps and RBAC objects that an earlier job file required and this one does not."""
     if all(each.is_new for each in applied):
         return
     selector = companion_status.selector(job, companion)
@@ -124,7 +125,7 @@ async def delete_unused(
 async def _delete_others(
     connection: Connection, resource: Resource, selector: str, used: Collection[str]
 ) -> None:
-    """Delete the objects of the companion that are not used. A user who may not list them has not created any."""
+    """Delete the selected objects that are not used. A user who may not list them has not created any."""
     try:
         listed = await lookup.list_objects(connection, resource, connection.namespace, selector)
     except (ForbiddenError, NotFoundError):

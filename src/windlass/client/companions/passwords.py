@@ -62,7 +62,7 @@ async def _find_secret(connection: Connection, view: CompanionView) -> Json:
 
 
 async def _list_users(connection: Connection, view: CompanionView) -> list[str]:
-    """Return the users of a hub. Empty if its job file names none, or if they may not be read."""
+    """Return the users of a hub; none if its job file names none, or if its ConfigMap cannot be read."""
     try:
         answer = await connection.send(requests.get(CONFIG_MAPS, connection.namespace, view.name))
     except (ForbiddenError, NotFoundError):
@@ -87,6 +87,7 @@ async def _update_secret(
 
 
 async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:
+    """Change an annotation of the pod template, so that the Deployment replaces the pod."""
     annotations = servers.password_annotation(view.companion, hashes)
     change = {
         "metadata": {"uid": view.uid},

@@ -37,7 +37,7 @@ def chosen_passwords(job: Job, folder: Path, environ: Mapping[str, str]) -> dict
 
 
 def resolve(job: Job, chosen: Mapping[Companion, str], *, is_embedded: bool) -> ResolvedCompanions:
-    """Hash the chosen passwords, and generate the others."""
+    """Generate the passwords that were not chosen, and hash all of them."""
     generated: dict[Companion, dict[str, str]] = {}
     hashes: dict[Companion, dict[str, str]] = {}
     for companion, options in job.companions.items():
@@ -71,11 +71,11 @@ def with_existing_passwords(
     """
     existing = password_files.hashes_in(companion, secret.get("data") or {})
     text, planned = chosen.get(companion), resolved.hashes[companion]
-    is_for_all = ALL_USERS in existing and ALL_USERS in planned
+    has_common_password = ALL_USERS in existing and ALL_USERS in planned
     kept = {
         user: hashed
         for user, hashed in existing.items()
-        if (is_for_all or user in planned)
+        if (has_common_password or user in planned)
         and (text is None or user != ALL_USERS or password_files.verify(companion, hashed, text))
     }
     generated = {

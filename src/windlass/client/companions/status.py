@@ -32,7 +32,7 @@ READY_SECONDS = 300.0
 _PERMANENT_EXIT_CODES = (126, 127)
 """Exit codes of a shell for a program that cannot be executed or does not exist. A retry does not fix this."""
 _MAX_FAILURES = 2
-"""Failures after which a companion is considered unrecoverable."""
+"""Number of failures after which a companion is considered unrecoverable."""
 _LOGDIR = "--logdir="
 
 Note = Callable[[str], None]
@@ -156,18 +156,22 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
     """Return the companions of a job, in the order of `Companion`. Raises the errors of `Connection.send`."""
     if not formats.is_object_name(job) or len(job) > MAX_LABEL_LENGTH:
         return ()
-    labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
-    deployments = list(map(_decode_deployment, await _listed(connection, DEPLOYMENTS, labels, note)))
-    services = list(map(_decode_service, await _listed(connection, SERVICES, labels, note)))
-    found_pods = list(map(pods.decode, await _listed(connection, PODS, labels, note)))
-    is_behind_nodes = any(service.spec.type == ServiceType.NODE_PORT for service in services)
+    label_selector = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
+    deployments = list(
+        map(_decode_deployment, await _list_readable(connection, DEPLOYMENTS, label_selector, note))
+    )
+    services = list(map(_decode_service, await _list_readable(connection, SERVICES, label_selector, note)))
+    found_pods = list(map(pods.decode, await _list_readable(connection, PODS, label_selector, note)))
+    uses_node_ports = any(service.spec.type == ServiceType.NODE_PORT for service in services)
     # An embedded cluster assigns node ports, but nothing listens on them.
-    has_node_ports = is_behind_nodes and not await connection.is_embedded()
+    has_open_node_ports = uses_node_ports and not await connection.is_embedded()
     found = []
     for each in Companion:
-        own_pods = sorted(_of(each, found_pods), key=lambda pod: str(pod.metadata.creation_timestamp))
-        deployment = next(iter(_of(each, deployments)), None)
-        service = next(iter(_of(each, services)), None)
+        own_pods = sorted(
+            _belonging_to(each, found_pods), key=lambda pod: str(pod.metadata.creation_timestamp)
+        )
+        deployment = next(iter(_belonging_to(each, deployments)), None)
+        service = next(iter(_belonging_to(each, services)), None)
         if deployment is None and service is None and not own_pods:
             continue
         found.append(
@@ -178,13 +182,13 @@ async def read(connection: Connection, job: str, note: Note = lambda _: None) ->
                 deployment or Deployment(),
                 service or Service(),
                 own_pods[-1] if own_pods else None,
-                has_node_ports=has_node_ports,
+                has_open_node_ports=has_open_node_ports,
             )
         )
     return tuple(found)
 
 
-def _of(companion: Companion, objects: list[_Labelled]) -> list[_Labelled]:
+def _belonging_to(companion: Companion, objects: list[_Labelled]) -> list[_Labelled]:
     return [each for each in objects if companion_from_labels(each.metadata.labels) is companion]
 
 
@@ -212,14 +216,18 @@ async def until_ready(
     watcher = PodWatcher(connection, label_selector=view.label_selector)
     failure = f"{companion} of {job} is not ready"
 
-    async def crash() -> NoReturn:
+    async def raise_if_unrecoverable() -> NoReturn:
         await watcher.wait_until(lambda: _is_unrecoverable(watcher.pods))
         raise RejectedError(f"cannot start {companion} of {job}: {_failure_text(watcher.pods[-1])}")
 
     try:
         with connection.converting_errors():
             await workload_watcher.run_with_pods(
-                _wait_until_available(connection, view, watcher), watcher, timeout, failure, crash()
+                _wait_until_available(connection, view, watcher),
+                watcher,
+                timeout,
+                failure,
+                raise_if_unrecoverable(),
             )
     except (RejectedError, TimedOutError) as error:
         lines = await workload_watcher.last_lines(connection, watcher.pods[-1]) if watcher.pods else ""
@@ -259,19 +267,22 @@ async def _wait_until_available(connection: Connection, view: CompanionView, wat
 # Reading
 
 
-async def _listed(connection: Connection, resource: Resource, labels: str, note: Note) -> list[msgspec.Raw]:
+async def _list_readable(
+    connection: Connection, resource: Resource, label_selector: str, note: Note
+) -> list[msgspec.Raw]:
+    """Return the selected objects; none if the user may not list them or the server does not serve their kind."""
     try:
-        return await lookup.list_objects(connection, resource, connection.namespace, labels)
+        return await lookup.list_objects(connection, resource, connection.namespace, label_selector)
     except ForbiddenError as error:
-        note(f"cannot read all of its companions: {error.failure.message}")
+        note(f"cannot read all companions of the job: {error.failure.message}")
         return []
     except NotFoundError:
-        return []  # the server does not serve this kind, e.g. one that serves only Frameworks
+        return []  # e.g. a server that serves only Frameworks
 
 
 async def _jobs_with_companions(connection: Connection) -> set[str]:
     """Return the names of jobs with companions, including deleted jobs whose companions were kept."""
-    listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
+    listed = await _list_readable(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
     return {_decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed} - {""}
 
 
@@ -283,13 +294,13 @@ def _view(
     service: Service,
     pod: Pod | None,
     *,
-    has_node_ports: bool,
+    has_open_node_ports: bool,
 ) -> CompanionView:
     state, reason = _state_of(pod)
     port = service.spec.ports[0] if service.spec.ports else ServicePort()
     spec = deployment.spec.template.spec if deployment.metadata.uid or pod is None else pod.spec
-    declared = next((port.container_port for each in spec.containers for port in each.ports), 0)
-    external = _external_address(service, port, pod, has_node_ports=has_node_ports)
+    declared_port = next((port.container_port for each in spec.containers for port in each.ports), 0)
+    external = _external_address(service, port, pod, has_open_node_ports=has_open_node_ports)
     internal = f"{service.metadata.name}.{namespace}.svc:{port.port}" if service.metadata.name else ""
     return CompanionView(
         companion=companion,
@@ -303,7 +314,9 @@ def _view(
         service=service.metadata.name,
         service_type=service.spec.type,
         port=port.port,
-        pod_port=port.target_port if isinstance(port.target_port, int) and port.target_port else declared,
+        pod_port=port.target_port
+        if isinstance(port.target_port, int) and port.target_port
+        else declared_port,
         url=f"http://{external or internal}/" if external or internal else "",
         is_exposed=bool(external),
         is_kept=bool(deployment.metadata.uid) and not deployment.metadata.owner_references,
@@ -317,13 +330,15 @@ def _logdir(spec: PodSpec) -> str:
     return next((each.removeprefix(_LOGDIR) for each in arguments if each.startswith(_LOGDIR)), "")
 
 
-def _external_address(service: Service, port: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
+def _external_address(
+    service: Service, port: ServicePort, pod: Pod | None, *, has_open_node_ports: bool
+) -> str:
     """Return the host and port for access from outside the cluster; empty if there are none."""
     match service.spec.type:
         case ServiceType.LOAD_BALANCER:
             hosts = [each.ip or each.hostname for each in service.status.load_balancer.ingress or ()]
             return f"{_host(hosts[0])}:{port.port}" if hosts and hosts[0] else ""
-        case ServiceType.NODE_PORT if pod is not None and pod.status.host_ip and has_node_ports:
+        case ServiceType.NODE_PORT if pod is not None and pod.status.host_ip and has_open_node_ports:
             return f"{_host(pod.status.host_ip)}:{port.node_port}"
     return ""
 

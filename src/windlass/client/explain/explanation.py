@@ -1,6 +1,7 @@
 """Explain why a job failed or is pending: the first failed task, its last log lines, and the retries.
 
-`explain` is a pure function of the Framework, its pods and its events. Without pods and events it uses the status only.
+`explain` is a pure function of the Framework, its pods, its events and the time. Without pods and events it uses the
+status only.
 """
 
 import contextlib
