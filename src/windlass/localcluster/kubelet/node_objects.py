@@ -1,7 +1,7 @@
 """The Node objects of this cluster, created or updated at its start.
 
-Nodes are always Ready and have no Lease: API server and kubelet are one process, so that no client can see a node that
-is not ready.
+Nodes are always Ready and have no Lease: API server and kubelet are one process, so no client can see a node that is
+not ready.
 """
 
 import functools
@@ -24,7 +24,7 @@ _PODS = "pods"
 
 
 def sync(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
-    """Create or update these nodes, and delete the other nodes that an earlier start created.
+    """Create or update these nodes, and delete the other nodes that an earlier start created, with their pods.
 
     Labels, annotations, taints and cordons that a user has added stay, and so do nodes that a user has created.
     """
@@ -99,5 +99,5 @@ def _failed(pod: Json, now: str) -> Json:
 
 def _kind(lifecycle: Lifecycle, resource: str) -> Kind:
     kind = lifecycle.registry.find_by_resource(resource)
-    assert kind is not None  # noqa: S101 — both are built-in kinds
+    assert kind is not None  # noqa: S101 — Node and Pod are built-in kinds
     return kind

@@ -1,4 +1,4 @@
-"""Look up the objects that a pod refers to, its Services, and the names of its peers, in the store."""
+"""Look up, in the store, the objects that a pod refers to, and the Services and DNS names of its namespace."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ class ObjectLookup:
         self._store = lifecycle.store
         self._api_server = api_server
         self._authority = authority
-        # Namespace → cached names, until one of them changes.
+        # Namespace → cached entries of /etc/hosts, until one of them changes.
         self._entries: dict[str, tuple[Entry, ...]] = {}
         self._store.listen(self._on_change)
 
@@ -42,7 +42,7 @@ class ObjectLookup:
         return lambda name: self._stored("persistentvolumeclaims", namespace, name)
 
     def services(self, pod: Json) -> tuple[Json, ...]:
-        """Return the Services of the pod's namespace, and the Service `kubernetes` of the API server."""
+        """Return the Services of the pod's namespace, and `kubernetes` if the API server is reachable."""
         found = map(bodies.decode_stored, self._store.all(_SERVICES, pod["metadata"]["namespace"]))
         others = (service for service in found if not _is_api_server(service))
         address = self._api_server(pod)
@@ -54,22 +54,23 @@ class ObjectLookup:
         return PodFacts(pod_ips, host_ips, allocatable, self.services(pod))
 
     def host_entries(self, pod: Json) -> tuple[Entry, ...]:
-        """Return the entries of /etc/hosts that replace a cluster DNS, for names in the pod's own namespace.
+        """Return the entries of /etc/hosts that replace a cluster DNS: the API server and names in the pod's namespace.
 
-        Pods with hostname and subdomain have a name as soon as they have an address. The name of a Service resolves to
-        the addresses of its pods, even if the Service has a ClusterIP, since this cluster does not route ClusterIPs.
-        Therefore only a port that equals its targetPort is reachable by that name.
+        A pod that has a hostname, and the name of a headless Service as its subdomain, has a name as soon as it has an
+        address. The name of a Service resolves to the addresses of its published pods, even if the Service has a
+        ClusterIP, since this cluster does not route ClusterIPs. Therefore only a port that equals its targetPort is
+        reachable by that name.
         """
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._entries:
             pods = (_pod_view(body) for body in self._store.all(_PODS, namespace))
             services = [_service_view(body) for body in self._store.all(_SERVICES, namespace)]
-            self._entries[namespace] = tuple(_names(namespace, filter(None, pods), services))
+            self._entries[namespace] = tuple(_namespace_entries(namespace, filter(None, pods), services))
         address = self._api_server(pod)
         return (*(() if address is None else (_api_entry(address[0], namespace),)), *self._entries[namespace])
 
     def _on_change(self, change: Change) -> None:
-        """Invalidate the cached names if the change concerns them. Most changes of a pod's status do not."""
+        """Invalidate the cached entries if the change affects them. Most changes of a pod's status do not."""
         if change.resource not in _VIEWS:
             return
         before, after = (body and _VIEWS[change.resource](body) for body in (change.before, change.after))
@@ -78,8 +79,8 @@ class ObjectLookup:
 
     def _object(self, kind: str, namespace: str, name: str) -> Json | None:
         found = self._stored(_RESOURCES[kind], namespace, name)
-        is_authority = (kind, name) == ("ConfigMap", service_account.CA_CONFIG_MAP)
-        if found is None and is_authority:
+        is_ca_config_map = (kind, name) == ("ConfigMap", service_account.CA_CONFIG_MAP)
+        if found is None and is_ca_config_map:
             # In Kubernetes, a controller creates this ConfigMap in every namespace.
             return {"data": {service_account.CA_FILE: self._authority()}}
         return found
@@ -126,7 +127,9 @@ class _ServiceView(msgspec.Struct, frozen=True):
     publishes_not_ready: bool
 
 
-def _names(namespace: str, pods: Iterable[_PodView], services: Iterable[_ServiceView]) -> Iterator[Entry]:
+def _namespace_entries(
+    namespace: str, pods: Iterable[_PodView], services: Iterable[_ServiceView]
+) -> Iterator[Entry]:
     headless = {service.name for service in services if service.is_headless}
     by_label: defaultdict[tuple[str, str], list[_PodView]] = defaultdict(list)
     for pod in pods:
@@ -152,7 +155,7 @@ def _selected(
 
 
 def _all_names(name: str, namespace: str) -> tuple[str, ...]:
-    """Return all names, the longest first: a reverse lookup returns the first name."""
+    """Return the DNS names of a Service or pod, the longest first: a reverse lookup returns the first name."""
     long = f"{name}.{namespace}.svc"
     return f"{long}.{CLUSTER_DOMAIN}", long, f"{name}.{namespace}", name
 
@@ -183,11 +186,13 @@ class _Pod(msgspec.Struct, frozen=True):
 
 
 class _ServiceSpec(
-    msgspec.Struct, frozen=True, rename={"cluster_ip": "clusterIP", "publishes": "publishNotReadyAddresses"}
+    msgspec.Struct,
+    frozen=True,
+    rename={"cluster_ip": "clusterIP", "publishes_not_ready": "publishNotReadyAddresses"},
 ):
     cluster_ip: str | None = None
     selector: dict[str, str] | None = None
-    publishes: bool | None = None
+    publishes_not_ready: bool | None = None
     type: str | None = None
 
 
@@ -201,7 +206,7 @@ _decode_service = msgspec.json.Decoder(_Service).decode
 
 
 def _pod_view(body: bytes) -> _PodView | None:
-    """Return the view of a pod; None if it has no address, or has ended."""
+    """Return the view of a pod; None if the pod has no address or has ended."""
     pod = _decode_pod(body)
     if not pod.status.pod_ip or pod.status.phase in ("Succeeded", "Failed"):
         return None
@@ -223,7 +228,7 @@ def _service_view(body: bytes) -> _ServiceView:
         is_headless=spec.cluster_ip == _HEADLESS,
         # A Service of the type ExternalName is an alias and has no pods.
         selector={} if spec.type == "ExternalName" else spec.selector or {},
-        publishes_not_ready=bool(spec.publishes),
+        publishes_not_ready=bool(spec.publishes_not_ready),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from windlass.localcluster.sandbox import channel
 from windlass.localcluster.sandbox.channel import Channel
 
-# Limit for the path of a unix socket on all systems.
+# Length in bytes that every system allows for the path of a unix socket.
 _MAX_PATH = 100
 
 _CLOSED = "the connection is closed"
@@ -27,8 +27,8 @@ class SandboxCallError(OSError):
 class Connection:
     """A connection with requests and responses.
 
-    `on_message` receives every message that is not a response, and must close its descriptors. `on_lost`
-    is called once when the peer has closed the connection.
+    `on_message` receives every message that is not an expected response, and must close the message's descriptors.
+    `on_lost` is called once when the peer has closed the connection or communication has failed.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Connection:
         self._channel = peer
         self._on_message = on_message
         self._on_lost = on_lost
-        self._answers: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
+        self._responses: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
         self._loop = asyncio.get_running_loop()
         peer.socket.setblocking(False)
         # Data that could not be sent yet. A stopped peer must not block the daemon.
@@ -69,21 +69,24 @@ class Connection:
             self._loop.remove_writer(self._channel.fileno())
 
     async def call(self, new_request: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
-        """Return the number of the call and the descriptors of the response, which the caller must close."""
+        """Send a request, and return the number of the call and the descriptors of the response.
+
+        The caller must close the descriptors. Raises SandboxCallError.
+        """
         if not self.is_open:
             raise SandboxCallError(_CLOSED)
         number = next(_call_numbers)
-        future = self._answers[number] = self._loop.create_future()
+        future = self._responses[number] = self._loop.create_future()
         self.send(new_request(number))
         try:
-            answer, descriptors = await future
+            response, descriptors = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 channel.close_all(future.result()[1])
             raise
         finally:
-            self._answers.pop(number, None)
-        message = getattr(answer, "message", None)
+            self._responses.pop(number, None)
+        message = getattr(response, "message", None)
         if message is not None:
             raise SandboxCallError(message)
         return number, descriptors
@@ -95,7 +98,7 @@ class Connection:
             self._end()
             return
         for message, descriptors in received:
-            future = self._answers.pop(getattr(message, "call", 0), None)
+            future = self._responses.pop(getattr(message, "call", 0), None)
             if future is not None and not future.done():
                 future.set_result((message, descriptors))
                 continue
@@ -113,7 +116,7 @@ class Connection:
         self._loop.remove_reader(self._channel.fileno())
         self._loop.remove_writer(self._channel.fileno())
         self._channel.close()
-        for future in self._answers.values():
+        for future in self._responses.values():
             if not future.done():
                 future.set_exception(SandboxCallError(_CLOSED))
 
@@ -136,13 +139,13 @@ def connect(path: Path, incoming: Any) -> Channel[Any]:
     return Channel(end, incoming)
 
 
-async def readable(descriptor: int) -> None:
+async def wait_until_readable(descriptor: int) -> None:
     """Wait until the descriptor is readable."""
     loop = asyncio.get_running_loop()
     await _wait(descriptor, loop.add_reader, loop.remove_reader)
 
 
-async def writable(descriptor: int) -> None:
+async def wait_until_writable(descriptor: int) -> None:
     """Wait until the descriptor is writable."""
     loop = asyncio.get_running_loop()
     await _wait(descriptor, loop.add_writer, loop.remove_writer)

@@ -1,4 +1,4 @@
-"""The client of the spawner process, which it starts on demand and restarts after a crash."""
+"""A client that starts the spawner process on demand, and restarts it after a crash."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, readable
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, wait_until_readable
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.channel import close_all
@@ -73,7 +73,7 @@ class SpawnerClient:
 
     async def _launch(self) -> None:
         if not self._was_ready:
-            # Only once: a supervisor serves one connection at a time, which later belongs to the pod's worker.
+            # Not for a restart: a supervisor serves one connection at a time, which then belongs to the pod's worker.
             self._namespaces = await self._surviving_namespaces()
         self._launched = launcher.launch(msgspec.structs.replace(self._options, namespaces=self._namespaces))
         self._connection = Connection(self._launched.channel, self._on_message, self._on_lost)
@@ -90,7 +90,7 @@ class SpawnerClient:
         return None
 
     async def spawn(self, pod: messages.PodPlan) -> None:
-        """Start a supervisor that listens in the pod's directory. Raises SandboxCallError."""
+        """Start a supervisor that listens in the pod's directory. Raises CannotSpawnError or SandboxCallError."""
         await self.ready()
         if self._connection is None:
             raise SandboxCallError("the spawner process has ended")
@@ -140,13 +140,13 @@ class SpawnerClient:
             process = self._launched.process
             with contextlib.suppress(TimeoutError, ProcessLookupError, ChildProcessError):
                 async with asyncio.timeout(_SECONDS_TO_END):
-                    await _exited(process.pid)
+                    await _wait_for_exit(process.pid)
             if process.poll() is None:
                 process.kill()
             process.wait()
 
 
-async def _exited(pid: int) -> None:
+async def _wait_for_exit(pid: int) -> None:
     """Wait for the end of a process without a thread or a signal handler."""
     if not hasattr(os, "pidfd_open"):
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -154,6 +154,6 @@ async def _exited(pid: int) -> None:
         return
     descriptor = os.pidfd_open(pid)
     try:
-        await readable(descriptor)
+        await wait_until_readable(descriptor)
     finally:
         os.close(descriptor)

@@ -20,7 +20,10 @@ _MAX_TERMINAL_SIZE = 0xFFFF
 
 
 class RemoteProcess:
-    """A process with its streams. `streams` are pairs of API channel and descriptor; this class closes descriptors."""
+    """A process in a container. This class closes its descriptors.
+
+    `streams` are the output streams: pairs of API channel and descriptor.
+    """
 
     def __init__(
         self,
@@ -51,7 +54,7 @@ class RemoteProcess:
             try:
                 rest = rest[os.write(self._stdin, rest) :]
             except BlockingIOError:
-                await sandbox_connection.writable(self._stdin)
+                await sandbox_connection.wait_until_writable(self._stdin)
 
     async def close_stdin(self) -> None:
         stdin, self._stdin = self._stdin, None
@@ -88,7 +91,7 @@ class RemoteProcess:
             self._close()
 
     async def wait(self) -> int:
-        """Return the exit code. Raises OSError if the process could not be started."""
+        """Return the exit code; 0 for an attached process. Raises OSError if the supervisor has ended."""
         return 0 if self._exit_code is None else await self._exit_code
 
     async def abandon(self) -> None:
@@ -127,12 +130,12 @@ def attached_process(
 
 
 async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int, bytes]]") -> None:
-    """Read until the end, which is put as an empty piece."""
+    """Put pieces of output into the queue, and an empty piece at the end."""
     while True:
         try:
             piece = os.read(descriptor, _READ_BYTES)
         except BlockingIOError:
-            await sandbox_connection.readable(descriptor)
+            await sandbox_connection.wait_until_readable(descriptor)
             continue
         except OSError:
             # Reading a terminal that all processes have closed fails with EIO.
@@ -162,7 +165,7 @@ async def connect(supervisor: SupervisorClient, host: str, port: int) -> Streams
     connection = await supervisor.connect(str(found[0][4][0]), port)
     connection.setblocking(False)
     try:
-        await sandbox_connection.writable(connection.fileno())
+        await sandbox_connection.wait_until_writable(connection.fileno())
         code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))

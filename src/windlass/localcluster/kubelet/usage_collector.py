@@ -17,7 +17,7 @@ MIN_SECONDS = 1.0
 
 
 class ContainerRun(msgspec.Struct, frozen=True):
-    """The run `id` of a container in the pod with this UID."""
+    """A run of a container. `id` is that of the run, `uid` that of the pod."""
 
     uid: str
     node: str
@@ -29,7 +29,7 @@ class ContainerRun(msgspec.Struct, frozen=True):
 
 
 class UsageCollector:
-    """`running` returns all running containers, `read` their usage by id."""
+    """`running` returns all running containers, `read` their usage by run id."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class UsageCollector:
         before, now = self._samples, await self._measure_all(runs)
         since = {run.id: _window_start(run, before, now) for run in runs if run.id in now}
         if None in since.values():
-            # There is no recent measurement to compute a rate from.
+            # Some runs have no recent measurement to compute a rate from.
             await asyncio.sleep(MIN_SECONDS)
             since = {run_id: known or now[run_id] for run_id, known in since.items()}
             now = await self._measure_all(runs)

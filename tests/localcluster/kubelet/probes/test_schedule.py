@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.localcluster.kubelet.probes import schedule
-from windlass.localcluster.kubelet.probes.schedule import Kind, Outcome
+from windlass.localcluster.kubelet.probes.schedule import Outcome, ProbeKind
 
 START = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 RESULTS = {"+": Outcome.SUCCESS, "-": Outcome.FAILURE, "?": Outcome.ERROR}
@@ -51,7 +51,7 @@ def test_readiness(results: str, is_ready: bool) -> None:
     for result in results:
         probe = state.next_due()
         assert probe is not None
-        state = state.with_result(Kind.READINESS, RESULTS[result], probe.due_at)
+        state = state.with_result(ProbeKind.READINESS, RESULTS[result], probe.due_at)
     assert state.is_ready is is_ready
     assert state.has_started
     assert state.failed is None
@@ -61,12 +61,12 @@ def test_readiness(results: str, is_ready: bool) -> None:
     ("results", "is_killed"),
     [("", False), ("--", False), ("--+--", False), ("---", True), ("+---", True), ("--?-", True)],
 )
-@pytest.mark.parametrize("kind", [Kind.LIVENESS, Kind.STARTUP])
-def test_failure_threshold_kills_the_container(kind: Kind, results: str, is_killed: bool) -> None:
+@pytest.mark.parametrize("kind", [ProbeKind.LIVENESS, ProbeKind.STARTUP])
+def test_failure_threshold_kills_the_container(kind: ProbeKind, results: str, is_killed: bool) -> None:
     state = schedule.begin({f"{kind.lower()}Probe": {}}, START)
     for number, result in enumerate(results):
         state = state.with_result(kind, RESULTS[result], after(10 * number))
-    if kind is Kind.STARTUP and "+" in results:
+    if kind is ProbeKind.STARTUP and "+" in results:
         return  # a startup probe is not performed again once it has succeeded
     assert (state.failed is not None) is is_killed
     assert (state.next_due() is None) is is_killed
@@ -79,10 +79,10 @@ def test_due_times_follow_delay_and_period() -> None:
         probe = state.next_due()
         assert probe is not None
         times.append(probe.due_at)
-        state = state.with_result(Kind.LIVENESS, Outcome.SUCCESS, probe.due_at + timedelta(seconds=1))
+        state = state.with_result(ProbeKind.LIVENESS, Outcome.SUCCESS, probe.due_at + timedelta(seconds=1))
     assert times == [after(5), after(8), after(11)]
     # One that took longer than its period is not made up for.
-    late = state.with_result(Kind.LIVENESS, Outcome.SUCCESS, after(100)).next_due()
+    late = state.with_result(ProbeKind.LIVENESS, Outcome.SUCCESS, after(100)).next_due()
     assert late is not None
     assert late.due_at == after(103)
 
@@ -96,14 +96,14 @@ def test_other_probes_wait_for_the_startup_probe() -> None:
     state = schedule.begin(container, START)
     due = state.next_due()
     assert due is not None
-    assert due.kind is Kind.STARTUP
+    assert due.kind is ProbeKind.STARTUP
     assert not state.has_started
-    state = state.with_result(Kind.STARTUP, Outcome.SUCCESS, after(4))
+    state = state.with_result(ProbeKind.STARTUP, Outcome.SUCCESS, after(4))
     assert state.has_started
     assert not state.is_ready
     due = state.next_due()
     assert due is not None
-    assert (due.kind, due.due_at) == (Kind.READINESS, after(4))
+    assert (due.kind, due.due_at) == (ProbeKind.READINESS, after(4))
     assert state.liveness is not None
     assert state.liveness.due_at == after(30)
 
@@ -112,7 +112,7 @@ def test_terminating_pod_has_only_readiness_probes() -> None:
     state = schedule.begin({"livenessProbe": {}, "readinessProbe": {"initialDelaySeconds": 50}}, START)
     due = state.next_due(is_pod_terminating=True)
     assert due is not None
-    assert due.kind is Kind.READINESS
+    assert due.kind is ProbeKind.READINESS
     assert schedule.begin({"startupProbe": {}}, START).next_due(is_pod_terminating=True) is None
 
 
@@ -157,7 +157,7 @@ def test_kill(
     state = schedule.begin({f"{kind}Probe": {"failureThreshold": 1, **extra}}, START)
     pod = pod_of(policy, **metadata)
     assert schedule.decide_kill(pod, name, state) is None
-    state = state.with_result(Kind(kind.capitalize()), Outcome.FAILURE, START)
+    state = state.with_result(ProbeKind(kind.capitalize()), Outcome.FAILURE, START)
     found = schedule.decide_kill(pod, name, state)
     assert found is not None
     assert (found.grace_seconds, found.message) == expected
@@ -178,7 +178,7 @@ def test_kill_with_pod(metadata: dict[str, int], grace: int) -> None:
     ],
 )
 def test_event_message(outcome: Outcome, expected: str | None) -> None:
-    assert schedule.event_message(Kind.LIVENESS, outcome, "x") == expected
+    assert schedule.event_message(ProbeKind.LIVENESS, outcome, "x") == expected
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from windlass.model.base import Json
 
 POST_START = "postStart"
 PRE_STOP = "preStop"
-# Kubernetes has no time limit for a postStart hook.
+# Practically unlimited: Kubernetes has no time limit for a postStart hook.
 _MAX_POST_START_SECONDS = 24 * 3600.0
 
 
@@ -35,7 +35,7 @@ class ContainerMonitor:
 
     def probe(self, name: str, run: Running, age: timedelta) -> None:
         """Start the probes of a run that started `age` ago."""
-        self.end(name)
+        self.stop_probes(name)
         container = specs.container(self._containers.pod, name)
         if not any(container.get(field) for field in schedule.SPEC_FIELDS.values()):
             return
@@ -48,12 +48,12 @@ class ContainerMonitor:
         )
         self._probing[name] = asyncio.create_task(prober.run())
 
-    def end(self, name: str) -> None:
-        """Stop the probes of a container that has ended."""
+    def stop_probes(self, name: str) -> None:
         if name in self._probing:
             self._probing.pop(name).cancel()
 
-    def end_all(self) -> None:
+    def stop_all(self) -> None:
+        """Cancel all probes and hooks."""
         for task in (*self._probing.values(), *self._hooks):
             task.cancel()
         self._probing.clear()
@@ -65,40 +65,40 @@ class ContainerMonitor:
         loop = asyncio.get_running_loop()
         loop.call_later(grace_seconds, self._containers.signal, run.id, signal.SIGKILL)
 
-    def start_hook(self, name: str, run: Running, kind: str, seconds: float) -> bool:
+    def start_hook(self, name: str, run: Running, hook: str, timeout: float) -> bool:
         """Run a hook in the background; return False if the container has no such hook.
 
         After a preStop hook, the container gets SIGTERM. After a failed postStart hook, it is killed.
         """
         container = specs.container(self._containers.pod, name)
-        handler = (container.get("lifecycle") or {}).get(kind)
+        handler = (container.get("lifecycle") or {}).get(hook)
         if handler is None:
             return False
-        task = asyncio.create_task(self._run_hook(name, run, kind, handler, seconds))
+        task = asyncio.create_task(self._run_hook(name, run, hook, handler, timeout))
         self._hooks.add(task)
         task.add_done_callback(self._hooks.discard)
         return True
 
-    async def _run_hook(self, name: str, run: Running, kind: str, handler: Json, seconds: float) -> None:
+    async def _run_hook(self, name: str, run: Running, hook: str, handler: Json, timeout: float) -> None:
         pod = self._containers.pod
         target = ContainerTarget(self._containers, run.id)
-        problem = await _hook_problem(handler, specs.container(pod, name), pod, target, seconds)
+        problem = await _perform_hook(handler, specs.container(pod, name), pod, target, timeout)
         if problem and run.id in self._containers.run_ids():
-            self._events.hook_failed(pod, name, kind, problem)
-        if kind == PRE_STOP:
+            self._events.hook_failed(pod, name, hook, problem)
+        if hook == PRE_STOP:
             self._containers.signal(run.id, signal.SIGTERM)
         elif problem:
             self.kill(name, run, specs.grace_seconds(pod))
 
 
-async def _hook_problem(
-    handler: Json, container: Json, pod: Json, target: "ContainerTarget", seconds: float
+async def _perform_hook(
+    handler: Json, container: Json, pod: Json, target: "ContainerTarget", timeout: float
 ) -> str:
-    """Perform a hook, and return the error message; empty if it succeeded."""
+    """Perform a hook, and return the error message; empty if the hook succeeded."""
     if "sleep" in handler:
-        await asyncio.sleep(min(float(handler["sleep"].get("seconds") or 0), seconds))
+        await asyncio.sleep(min(float(handler["sleep"].get("seconds") or 0), timeout))
         return ""
-    outcome, output = await prober.perform({**handler, "timeoutSeconds": seconds}, container, pod, target)
+    outcome, output = await prober.perform({**handler, "timeoutSeconds": timeout}, container, pod, target)
     if outcome is Outcome.SUCCESS:
         return ""
     return output.strip() or "exit code is not 0"
@@ -112,7 +112,10 @@ class ContainerTarget:
         self._run_id = run_id
 
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
-        """Return exit code and output. Raises TimeoutError after killing the command, OSError if it cannot start."""
+        """Run a command, and return its exit code and the beginning of its output.
+
+        Raises TimeoutError after killing the command, another OSError if it cannot be started.
+        """
         supervisor = self._containers.require_supervisor()
         process = streaming.executed_process(supervisor, await supervisor.execute(self._run_id, argv))
         output = b""
@@ -123,7 +126,7 @@ class ContainerTarget:
                     output = (output + piece)[: prober.MAX_OUTPUT]
                 return await process.wait(), output
         except BaseException:
-            # The command timed out, or the probe was cancelled.
+            # E.g. the command timed out, or the probe or hook was cancelled.
             await process.abandon()
             raise
 

@@ -85,7 +85,7 @@ class ContainerTracker:
         return [*self._starting.values(), *(each.id for each in currents if isinstance(each, Running))]
 
     def runs(self) -> list[tuple[ContainerRecord, messages.Started]]:
-        """Return the running containers and the supervisor's report of their start."""
+        """Return the running containers, each with the supervisor's report of its start."""
         found = []
         for container in self.record.all_containers:
             run = container.current
@@ -93,10 +93,10 @@ class ContainerTracker:
                 found.append((container, self._starts[run.id]))
         return found
 
-    def reported_run_ids(self) -> set[str]:
-        """Return the ids of all runs that appear in the pod's status."""
-        last = [container.latest_end for container in self.record.all_containers]
-        return {*self.run_ids(), *(end.id for end in last if end is not None)}
+    def recorded_run_ids(self) -> set[str]:
+        """Return the ids of starting and running runs, and of the last ended run of each container."""
+        ends = [container.latest_end for container in self.record.all_containers]
+        return {*self.run_ids(), *(end.id for end in ends if end is not None)}
 
     def name_of(self, run_id: str) -> str | None:
         """Return the name of the container that this run belongs to; None if the run has ended."""
@@ -150,7 +150,7 @@ class ContainerTracker:
             return False
         self.supervisor = supervisor
         supervised = {run.run_id for run in hello.runs}
-        # The earlier daemon was killed before it could request the start of the others.
+        # Drop the runs whose start the earlier daemon saved but could not request before it was killed.
         self._starting = {name: run_id for name, run_id in self._starting.items() if run_id in supervised}
         for run in hello.runs:
             if run.end is None and self.name_of(run.run_id) is None:
@@ -169,7 +169,7 @@ class ContainerTracker:
         supervisor.start(plan)
 
     def signal(self, run_id: str, number: int) -> None:
-        """Send a signal to a run that has not ended."""
+        """Send a signal to a run unless it has ended."""
         if self.supervisor is not None and self.name_of(run_id) is not None:
             self.supervisor.signal(run_id, number)
 

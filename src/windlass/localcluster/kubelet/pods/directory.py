@@ -54,7 +54,7 @@ class PodDirectory(msgspec.Struct, frozen=True):
         return self.path / "containers" / run_id
 
     def run_ids(self) -> set[str]:
-        """Return the ids of all runs of its containers."""
+        """Return the ids of all runs of the pod's containers."""
         folder = self.path / "containers"
         return {run.name for run in folder.iterdir()} if folder.is_dir() else set()
 
@@ -68,9 +68,9 @@ class PodDirectory(msgspec.Struct, frozen=True):
         return self.logs(container) / log_format.file_name(restart_count)
 
 
-def hostname(pod: Json, host: str) -> str:
+def hostname(pod: Json, node_hostname: str) -> str:
     """Return the hostname of a pod. A pod on the host network has the hostname of the machine."""
-    return host if pod["spec"].get("hostNetwork") else network_files.hostname(pod)
+    return node_hostname if pod["spec"].get("hostNetwork") else network_files.hostname(pod)
 
 
 # Creation
@@ -94,7 +94,7 @@ def make_run(folder: PodDirectory, run_id: str, container: str) -> None:
 
 
 def remove_old_logs(folder: PodDirectory, container: str, oldest: int) -> None:
-    """Delete the logs of runs before `oldest`. Files that cannot be deleted are deleted with the pod."""
+    """Delete the logs with a restart count below `oldest`. After an error, the rest is deleted with the pod."""
     with contextlib.suppress(OSError):
         for path in folder.logs(container).iterdir():
             number = path.name.partition(".")[0]
@@ -112,7 +112,7 @@ def remove_runs_except(folder: PodDirectory, run_ids: Collection[str]) -> None:
 def write_hosts(
     folder: PodDirectory, pod: Json, facts: PodFacts, entries: Iterable[network_files.Entry], node_hosts: str
 ) -> bool:
-    """Write /etc/hosts, and return whether it has changed. `node_hosts` is the machine's own file."""
+    """Write /etc/hosts, and return whether it has changed. `node_hosts` is the content of the machine's file."""
     return _write(folder.hosts, network_files.hosts_file(pod, facts, entries, node_hosts))
 
 
@@ -133,7 +133,10 @@ def write_hostname(folder: PodDirectory, name: str) -> None:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Write in place: running containers have mounted this file, and would keep the old one if it were replaced."""
+    """Write a file in place, and return whether it has changed.
+
+    Running containers have mounted the file, and would keep the old one if it were replaced.
+    """
     content = text.encode()
     with errors.disk_errors_as(errors.failed_sandbox):
         path.touch(mode=0o644)
@@ -147,7 +150,7 @@ def _write(path: Path, text: str) -> bool:
 
 
 def low_free_bytes(folder: Path) -> int | None:
-    """Return the free bytes of the directory's disk if they are below the threshold; None if there is enough space."""
+    """Return the free bytes of the directory's disk if they are below the threshold, otherwise None."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
@@ -161,8 +164,8 @@ def low_free_bytes(folder: Path) -> int | None:
 def remove(top: Path) -> None:
     """Delete a directory, or raise OSError. Another call continues where this one stopped.
 
-    A subdirectory is moved to the top before it is emptied: so no path is too long, and a mounted directory, which
-    cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.
+    A nested subdirectory is moved to the top before it is emptied, so that no path is too long, and that a mounted
+    directory, which cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.
     """
     if not top.is_dir():
         return
@@ -180,7 +183,7 @@ def remove(top: Path) -> None:
 
 def _delete_files(folder: Path) -> list[Path]:
     """Delete all files in a directory, and return its subdirectories."""
-    # Programs leave directories that even their owner may not read or change.
+    # Programs may leave directories that even their owner may not read or change.
     folder.chmod(_OWNER_ONLY)
     with os.scandir(folder) as entries:
         found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]

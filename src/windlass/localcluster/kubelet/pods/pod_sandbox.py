@@ -42,12 +42,15 @@ class PodDirectories(msgspec.Struct, frozen=True):
         return [PodDirectory(path) for path in sorted(self.path.iterdir())] if self.path.is_dir() else []
 
     async def kill_orphaned_processes(self, folder: PodDirectory) -> None:
-        """Kill the processes of a pod whose supervisor was killed. With PID namespaces the kernel does so itself."""
+        """Kill the processes of a pod whose supervisor was killed, and remove their cgroups.
+
+        With PID namespaces, the kernel has already killed them.
+        """
         await asyncio.to_thread(self._kill_orphaned_processes, folder)
 
     def _kill_orphaned_processes(self, folder: PodDirectory) -> None:
-        marker, uid = container_plan.POD_UID_VARIABLE.encode(), folder.uid.encode()
-        processes.kill_all(functools.partial(processes.pids_with_variable, marker, uid))
+        variable, uid = container_plan.POD_UID_VARIABLE.encode(), folder.uid.encode()
+        processes.kill_all(functools.partial(processes.pids_with_variable, variable, uid))
         groups = cgroups.find(self.cluster)
         if groups is not None:
             groups.remove_named(folder.run_ids())
@@ -99,7 +102,10 @@ class PodSandbox:
     # Creation
 
     async def create(self, pod: Json) -> None:
-        """Create the directory, files and volumes, and start a supervisor. Raises SetupError or SandboxCallError."""
+        """Create the directory, files and volumes, and start a supervisor.
+
+        Raises SetupError, CannotSpawnError or SandboxCallError.
+        """
         directory.make(self.folder)
         self.refresh_hosts(pod)
         directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, self._network.nameservers)
@@ -119,7 +125,7 @@ class PodSandbox:
         return self._volumes
 
     def refresh_volumes(self, pod: Json) -> None:
-        """Rewrite volume files whose ConfigMap, Secret or label changed. Files of a deleted object stay."""
+        """Rewrite volume files whose ConfigMap, Secret, label or annotation changed. Files of a deleted object stay."""
         if self._volumes is not None:
             with contextlib.suppress(SetupError):
                 setup.refresh(self._volume_context(pod))
@@ -148,7 +154,8 @@ class PodSandbox:
     # Containers
 
     def remove_old_runs(self, name: str, restart_count: int, kept_run_ids: set[str]) -> None:
-        """Delete the logs of runs before the previous one, and the directories of all runs except `kept_run_ids`."""
+        """Delete the logs of the container's runs before the previous one, and the directories of all runs except
+        `kept_run_ids`."""
         directory.remove_old_logs(self.folder, name, restart_count - 1)
         directory.remove_runs_except(self.folder, kept_run_ids)
 

@@ -1,4 +1,4 @@
-"""Stop the containers of a pod: SIGTERM for one group after another, SIGKILL for all after the grace period."""
+"""Stop the containers of a pod: SIGTERM for one wave after another, SIGKILL for all after the grace period."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ KILL_TIMEOUT_SECONDS = 10.0
 
 
 class StopSchedule:
-    """Determines the signals that are due, from the first `StopAll` of a pod to its end. The clock is monotonic."""
+    """Determines the signals that are due, from the first `StopAll` step until the pod has ended."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -44,7 +44,7 @@ class StopSchedule:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether containers are still running long after SIGKILL, e.g. because the supervisor is stopped."""
+        """Whether SIGKILL was sent long ago: a remaining container is stuck, e.g. because of a stopped supervisor."""
         return bool(self._killed) and self._monotonic() - self._killed_at >= KILL_TIMEOUT_SECONDS
 
     @property
@@ -64,7 +64,10 @@ class ContainerStopper:
         self._schedule = StopSchedule(time.monotonic)
 
     def stop(self, step: StopAll) -> float | None:
-        """Send the signals that are due, and return the seconds until the next ones."""
+        """Send the signals that are due, and return the seconds after which to call this again, if known.
+
+        The reason of the step is recorded and reported once. The supervisor is killed if SIGKILL has no effect.
+        """
         containers, schedule = self._containers, self._schedule
         if step.reason and containers.record.ending is None:
             ending = Ending(step.grace_seconds, step.reason, step.message)

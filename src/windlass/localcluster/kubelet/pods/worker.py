@@ -90,7 +90,7 @@ class PodWorker:
         self._monitor.begin(name, run)
 
     def _on_container_ended(self, name: str) -> None:
-        self._monitor.end(name)
+        self._monitor.stop_probes(name)
         self._log_watcher.notify(self.sandbox.folder.logs(name))
 
     # Changes from outside
@@ -143,12 +143,12 @@ class PodWorker:
                         await self.containers.changed.wait()
         finally:
             self._has_shut_down.set()
-            self._monitor.end_all()
+            self._monitor.stop_all()
             if self.containers.supervisor is not None:
                 self.containers.supervisor.disconnect()
 
     async def _sync_logging_errors(self) -> float | None:
-        """Return the seconds after which to sync again without a change."""
+        """Sync, log errors, and return the seconds after which to sync again even without a change."""
         try:
             return await self._sync()
         except ApiError as error:
@@ -190,7 +190,7 @@ class PodWorker:
     # Starting
 
     async def _start(self, name: str) -> float | None:
-        """Start a container, and return the seconds to wait if that is not possible yet."""
+        """Start a container, or return the seconds to wait if that is not possible yet."""
         if self.containers.supervisor is None:
             wait = max(self._retry_at, self._delayed_until) - time.monotonic()
             if wait > 0:
@@ -200,7 +200,7 @@ class PodWorker:
         run_id, container = secrets.token_hex(32), self.record.container(name)
         restart_count = container.restart_count + (1 if container.has_run else 0)
         try:
-            self.sandbox.remove_old_runs(name, restart_count, self.containers.reported_run_ids())
+            self.sandbox.remove_old_runs(name, restart_count, self.containers.recorded_run_ids())
             plan = self.sandbox.plan(self.pod, name, run_id, restart_count)
         except SetupError as error:
             self.containers.reject_start(name, error)
@@ -274,7 +274,7 @@ class PodWorker:
 
     async def _remove(self) -> None:
         """Remove everything of the pod from this machine."""
-        self._monitor.end_all()
+        self._monitor.stop_all()
         await self.containers.end_supervisor()
         self.sandbox.release_addresses()
         await self._remove_directory()

@@ -23,7 +23,7 @@ _INVALID_IN_HEADER = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class NoResponseError(Exception):
-    """The response is missing or is not HTTP."""
+    """The request cannot be sent, or its response is missing or not HTTP."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -57,7 +57,10 @@ def new_request(action: Json, host: str, port: int) -> Request:
 
 
 def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers. Custom headers replace the defaults; an empty one removes a default."""
+    """Return the headers. A custom header replaces the default of the same name, and removes it if the value is empty.
+
+    An empty Host and any Connection header are ignored.
+    """
     given = [(str(one["name"]), str(one.get("value") or "")) for one in action.get("httpHeaders") or ()]
     names = {name.lower() for name, _ in given}
     release, _, _ = discovery.KUBERNETES_VERSION.rpartition(".")
@@ -72,7 +75,7 @@ def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
 
 
 async def exchange(request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-    """Return the status code of the response. Raises NoResponseError or OSError."""
+    """Send the request, and return the status code of the response. Raises NoResponseError or OSError."""
     try:
         if request.scheme == "https":
             await writer.start_tls(_unverified_context(), server_hostname=request.host)
@@ -89,7 +92,7 @@ async def exchange(request: Request, reader: asyncio.StreamReader, writer: async
 
 
 async def discard_body(reader: asyncio.StreamReader) -> None:
-    """Read the body so that the server can finish."""
+    """Read the headers and the beginning of the body, so that the server can finish."""
     length = await _skip_headers(reader)
     left = _MAX_BODY if length is None else min(length, _MAX_BODY)
     while left > 0:
@@ -112,7 +115,7 @@ async def _status_code(reader: asyncio.StreamReader) -> int:
 
 
 async def _skip_headers(reader: asyncio.StreamReader) -> int | None:
-    """Return the length of the body if the headers contain it."""
+    """Read the headers, and return the length of the body if they contain it."""
     length = None
     for _ in range(_MAX_HEADERS):
         line = (await _line(reader)).strip()

@@ -16,7 +16,7 @@ from windlass.k8s import times
 from windlass.localcluster.kubelet.containers import expansion
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.probes import http, schedule
-from windlass.localcluster.kubelet.probes.schedule import Kill, Kind, Outcome, Probes
+from windlass.localcluster.kubelet.probes.schedule import Kill, Outcome, ProbeKind, Probes
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class ProbeTarget(Protocol):
     """A run of a container, and the network of its pod. A cancelled call ends its command or connection."""
 
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
-        """Return the exit code and the first 10 KiB of the output.
+        """Run a command, and return its exit code and the first 10 KiB of its output.
 
         Raises TimeoutError after killing the command, another OSError if it could not be started.
         """
@@ -44,7 +44,7 @@ class ProbeTarget(Protocol):
 
 
 async def perform(spec: Json, container: Json, pod: Json, target: ProbeTarget) -> Result:
-    """Perform one probe within its timeout."""
+    """Perform one probe or hook within its timeout. Return the outcome, and the output or the error message."""
     seconds = float(spec.get("timeoutSeconds") or 1)
     if "exec" in spec:
         return await _execute(spec["exec"], container, target, seconds)
@@ -145,7 +145,7 @@ class Listener(Protocol):
     """The receiver of probe results of a run."""
 
     def on_change(self, has_started: bool, is_ready: bool) -> None:
-        """Called at the beginning and on every change."""
+        """Called at the beginning and whenever one of the values changes."""
 
     def on_unhealthy(self, message: str) -> None:
         """A probe failed or could not be performed. `message` is that of the event `Unhealthy`."""
@@ -155,7 +155,7 @@ class Listener(Protocol):
 
 
 class Prober:
-    """Performs the probes of one run, one at a time, until it is cancelled, kills the container, or no probe is left.
+    """Performs the probes of one run, one at a time, until the container must be killed or no probe is left.
 
     Times are relative to the start of the run, so that changes of the clock have no effect. `age` is the age of an
     adopted run.
@@ -194,9 +194,9 @@ class Prober:
         if kill is not None and not self._is_terminating:
             self._listener.on_kill(kill)
 
-    async def _perform(self, kind: Kind) -> None:
+    async def _perform(self, kind: ProbeKind) -> None:
         outcome, output = await self._result(kind)
-        if self._is_terminating and kind is not Kind.READINESS:
+        if self._is_terminating and kind is not ProbeKind.READINESS:
             return
         message = schedule.event_message(kind, outcome, output)
         if message is not None:
@@ -205,7 +205,7 @@ class Prober:
         if _health(before) != _health(self._state):
             self._report()
 
-    async def _result(self, kind: Kind) -> Result:
+    async def _result(self, kind: ProbeKind) -> Result:
         try:
             spec = self._container[schedule.SPEC_FIELDS[kind]]
             return await perform(spec, self._container, self._pod(), self._target)

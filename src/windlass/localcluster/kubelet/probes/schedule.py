@@ -13,14 +13,14 @@ from windlass.localcluster.kubelet.lifecycle import specs, terminations
 from windlass.model.base import Json
 
 
-class Kind(StrEnum):
+class ProbeKind(StrEnum):
     STARTUP = "Startup"
     LIVENESS = "Liveness"
     READINESS = "Readiness"
 
 
-SPEC_FIELDS = {kind: f"{kind.lower()}Probe" for kind in Kind}
-"""The field of a container with the probe of each kind."""
+SPEC_FIELDS = {kind: f"{kind.lower()}Probe" for kind in ProbeKind}
+"""Kind of probe → field of the container that contains it."""
 
 
 class Outcome(StrEnum):
@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 class Probe(msgspec.Struct, frozen=True):
     """The settings and results of a probe. `verdict` is None until a threshold is reached."""
 
-    kind: Kind
+    kind: ProbeKind
     due_at: datetime
     period: timedelta
     success_threshold: int
@@ -46,7 +46,7 @@ class Probe(msgspec.Struct, frozen=True):
 
     @property
     def must_kill(self) -> bool:
-        return self.kind is not Kind.READINESS and self.verdict is False
+        return self.kind is not ProbeKind.READINESS and self.verdict is False
 
     def with_result(self, outcome: Outcome, now: datetime) -> Self:
         following = self.due_at + self.period
@@ -87,7 +87,7 @@ class Probes(msgspec.Struct, frozen=True):
         return next((probe for probe in candidates if probe.must_kill), None)
 
     def next_due(self, *, is_pod_terminating: bool = False) -> Probe | None:
-        """Return the probe to perform next, at its `due_at`. A terminating pod has only readiness probes."""
+        """Return the probe to perform next, at its `due_at`. A terminating pod gets only readiness probes."""
         if self.failed is not None:
             return None
         if not self.has_started:
@@ -96,7 +96,7 @@ class Probes(msgspec.Struct, frozen=True):
         candidates = [probe for probe in (self.readiness, liveness) if probe is not None]
         return min(candidates, key=lambda probe: probe.due_at, default=None)
 
-    def with_result(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
+    def with_result(self, kind: ProbeKind, outcome: Outcome, now: datetime) -> "Probes":
         probe: Probe | None = getattr(self, kind.lower())
         after = None if probe is None else probe.with_result(outcome, now)
         changed = msgspec.structs.replace(self, **{kind.lower(): after})
@@ -131,7 +131,7 @@ def begin(container: Json, started_at: datetime) -> Probes:
     )
 
 
-def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
+def _probe(kind: ProbeKind, spec: Json, started_at: datetime) -> Probe:
     first_at = started_at + timedelta(seconds=spec.get("initialDelaySeconds") or 0)
     return Probe(
         kind=kind,
@@ -145,7 +145,7 @@ def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
 
 
 def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
-    """Return the kill that a failed liveness or startup probe requires. The restart policy decides what follows."""
+    """Return the kill that a failed liveness or startup probe requires; None if no such probe has failed."""
     probe = probes.failed
     if probe is None:
         return None
@@ -159,7 +159,7 @@ def decide_kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
 
 
 def decide_kill_with_pod(pod: Json, container_name: str) -> Kill:
-    """Return the kill if the pod ends with this container. The probe's own grace period does not apply then."""
+    """Return the kill of a container with which the pod ends: the probe's own grace period does not apply."""
     return Kill(_grace_seconds(pod, None), f"Stopping container {container_name}")
 
 
@@ -169,7 +169,7 @@ def _grace_seconds(pod: Json, probe_seconds: int | None) -> int:
     return max(own if deletion_seconds is None else deletion_seconds, terminations.MIN_GRACE_SECONDS)
 
 
-def event_message(kind: Kind, outcome: Outcome, output: str) -> str | None:
+def event_message(kind: ProbeKind, outcome: Outcome, output: str) -> str | None:
     """Return the message of the event `Unhealthy`; None for a success."""
     match outcome:
         case Outcome.FAILURE:

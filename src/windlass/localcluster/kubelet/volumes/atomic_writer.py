@@ -59,7 +59,7 @@ def _current(folder: Path) -> str:
 
 
 def _write_all(new_folder: Path, files: Files, group: int | None) -> None:
-    # It may exist because of an interrupted update.
+    # The directory may exist because of an interrupted update.
     shutil.rmtree(new_folder, ignore_errors=True)
     _make_folder(new_folder)
     for path, file in files.items():

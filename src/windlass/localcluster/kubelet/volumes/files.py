@@ -23,7 +23,7 @@ class VolumeFile(msgspec.Struct, frozen=True):
 
 
 class _Origin(msgspec.Struct, frozen=True):
-    """The sources of the content of a volume."""
+    """The objects and values from which the content of volumes is derived."""
 
     pod: Json
     lookup: Lookup
@@ -36,15 +36,15 @@ Files = dict[str, VolumeFile]
 
 
 def holds_files(volume: Json) -> bool:
-    return any(kind in volume for kind in _SOURCES)
+    return any(type_ in volume for type_ in _SOURCES)
 
 
 def files(volume: Json, pod: Json, lookup: Lookup, facts: PodFacts, token: str) -> Files:
-    """Return the files of a volume that `holds_files`, by relative path."""
-    kind = next(kind for kind in _SOURCES if kind in volume)
-    source = volume[kind] or {}
+    """Return the files, by relative path, of a volume for which `holds_files` is true."""
+    type_ = next(type_ for type_ in _SOURCES if type_ in volume)
+    source = volume[type_] or {}
     try:
-        found = _SOURCES[kind](
+        found = _SOURCES[type_](
             source, source.get("defaultMode", _DEFAULT_MODE), _Origin(pod, lookup, facts, token)
         )
         return _with_clean_paths(found)
@@ -89,15 +89,15 @@ def _token(source: Json, mode: int, origin: _Origin) -> Files:
 
 
 def _projected(source: Json, mode: int, origin: _Origin) -> Files:
-    """Merge all sources, later ones win. All errors are reported together."""
+    """Merge the files of all sources. Later sources take precedence. All errors are reported together."""
     found: Files = {}
     problems: dict[str, None] = {}
     for projection in source.get("sources") or ():
         try:
-            for kind, part in projection.items():
-                if kind not in _PROJECTIONS:
-                    raise SetupError(f"projected source {kind} is not supported on this cluster")
-                found |= _PROJECTIONS[kind](part or {}, mode, origin)
+            for type_, part in projection.items():
+                if type_ not in _PROJECTIONS:
+                    raise SetupError(f"projected source {type_} is not supported on this cluster")
+                found |= _PROJECTIONS[type_](part or {}, mode, origin)
         except SetupError as error:
             problems[error.message] = None
     if problems:

@@ -41,7 +41,10 @@ class VolumeContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> int | None:
-        """The fsGroup. Only root can change the group of files; any other user owns the volumes anyway."""
+        """The fsGroup if this process runs as root, since only root can change the group of files.
+
+        Any other user owns the volumes anyway.
+        """
         group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
         return group if self.host.is_root else None
 
@@ -77,7 +80,7 @@ def prepare(context: VolumeContext) -> PodVolumes:
 def refresh(context: VolumeContext) -> bool:
     """Rewrite files whose content has changed, and return whether there were any.
 
-    A volume with a missing source stays unchanged; its error is raised after all others have been refreshed.
+    A volume with a missing source stays unchanged. The first error is raised after all volumes have been refreshed.
     """
     is_changed, first_error = False, None
     for volume in filter(volume_files.holds_files, context.volumes):
@@ -91,12 +94,12 @@ def refresh(context: VolumeContext) -> bool:
 
 
 def _prepare_volume(volume: Json, context: VolumeContext) -> _VolumeSource:
-    kind = next((key for key in volume if key != "name"), "emptyDir")
-    if kind not in _KINDS:
-        problem = f"volume type {kind} is not supported on this cluster. Use {_SUPPORTED}."
+    type_ = next((key for key in volume if key != "name"), "emptyDir")
+    if type_ not in _VOLUME_TYPES:
+        problem = f"volume type {type_} is not supported on this cluster. Use {_SUPPORTED}."
         raise errors.failed_mount(volume["name"], problem)
     with errors.disk_errors_as(lambda problem: errors.failed_mount(volume["name"], problem)):
-        return _KINDS[kind](volume, context)
+        return _VOLUME_TYPES[type_](volume, context)
 
 
 def _empty_folder(volume: Json, context: VolumeContext) -> _VolumeSource:
@@ -125,7 +128,7 @@ def memory_size(volume: Json, pod: Json, facts: PodFacts) -> int | None:
 
 
 def _memory_limit(pod: Json) -> int:
-    """Return the memory limit of all containers together; 0 if one of them has no limit."""
+    """Return the effective memory limit of the pod; 0 if one of its containers has no limit."""
     limits = [_limit(container) for container in pod["spec"]["containers"]]
     init_limits = [_limit(container) for container in pod["spec"].get("initContainers") or ()]
     return max(sum(limits), *init_limits, 0) if all((*limits, *init_limits)) else 0
@@ -162,20 +165,20 @@ def _mode(path: str) -> int | None:
 def host_path_mode_to_create(volume: Json, mode_of: Callable[[str], int | None]) -> int | None:
     """Return the `st_mode` of the directory or file to create; None if the path exists.
 
-    `mode_of` returns the `st_mode` of the target of a path; None if nothing exists there. Raises SetupError for a path
-    of another type than the field `type`.
+    `mode_of` returns the `st_mode` of the target of a path; None if nothing exists there. Raises SetupError for an
+    invalid path, and for a path that does not have the type in the field `type`.
     """
-    path, kind = volume["hostPath"]["path"], volume["hostPath"].get("type") or ""
+    path, path_type = volume["hostPath"]["path"], volume["hostPath"].get("type") or ""
     if ".." in path.split("/"):
         raise errors.failed_mount(volume["name"], f"invalid HostPath `{path}`: must not contain '..'")
     mode = mode_of(path)
-    if mode is None and kind in _CREATED_MODES:
-        return _CREATED_MODES[kind]
-    if not kind:
+    if mode is None and path_type in _CREATED_MODES:
+        return _CREATED_MODES[path_type]
+    if not path_type:
         return None
-    expected = kind.removesuffix("OrCreate") if kind in _CREATED_MODES else kind
+    expected = path_type.removesuffix("OrCreate") if path_type in _CREATED_MODES else path_type
     if expected not in _PATH_TYPES:
-        raise errors.failed_mount(volume["name"], f"{kind} is an invalid volume type")
+        raise errors.failed_mount(volume["name"], f"{path_type} is an invalid volume type")
     is_expected_type, description = _PATH_TYPES[expected]
     if mode is None or not is_expected_type(mode):
         raise errors.failed_mount(volume["name"], _type_mismatch(path, description, mode))
@@ -266,7 +269,7 @@ def _give_to_group(path: Path, group: int | None) -> None:
     path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_ISGID | stat.S_IRWXG)
 
 
-_KINDS: dict[str, Callable[[Json, VolumeContext], _VolumeSource]] = {
+_VOLUME_TYPES: dict[str, Callable[[Json, VolumeContext], _VolumeSource]] = {
     "emptyDir": _empty_folder,
     "hostPath": _host_path,
     "configMap": _files,
