@@ -39,7 +39,7 @@ async def _ports(connection: Connection, framework: Framework) -> dict[str, int]
         answer = await connection.send(requests.get(CONFIG_MAPS, framework.namespace, name))
     except (NotFoundError, ForbiddenError):
         return None
-    return codec.decode_config_map(answer).task_ports
+    return codec.decode_config_map(answer).first_ports
 
 
 def _identity(framework: Framework, task: Task) -> dict[str, str]:

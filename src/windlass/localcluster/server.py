@@ -1,8 +1,8 @@
 """The API server: authentication, error responses and listening.
 
-It listens on loopback only, with TLS, and requires a token with every request. Web pages cannot use it: the server
-checks the Origin and Host headers. In-process clients use a unix socket that only its owner may open, without TLS or
-token.
+It listens on a loopback address and on the sockets of `listen_on`, with TLS, and requires a token with every request.
+Web pages of other origins cannot use it: the server checks the Origin and Host headers. In-process clients use a unix
+socket that only its owner may open, without TLS or token.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class ApiServer:
         self._pod_metrics: PodMetrics | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._socket: Path | None = None
+        self._socket_path: Path | None = None
         self.store.listen(self._on_change)
         for definition in self.store.all(DEFINITIONS):
             self._define(definition)
@@ -98,12 +98,12 @@ class ApiServer:
         site = web.TCPSite(runner, host, port, ssl_context=self.credentials.server_context())
         await _listen(site, f"{host}:{port}")
         bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self.url = f"https://{shown}:{bound[1]}"
+        url_host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.url = f"https://{url_host}:{bound[1]}"
         if local is not None:
             await self._listen_locally(local)
-        for loop in (self.collector.run(), event_ttl.run(self.lifecycle)):
-            self._tasks.append(asyncio.create_task(loop))
+        for coroutine in (self.collector.run(), event_ttl.run(self.lifecycle)):
+            self._tasks.append(asyncio.create_task(coroutine))
 
     def run_pods_with(self, runtime: PodRuntime) -> None:
         """Serve logs, exec, attach and port-forward from this runtime."""
@@ -127,8 +127,8 @@ class ApiServer:
                 await task
         for runner in self._runners:
             await runner.cleanup()
-        if self._socket is not None:
-            self._socket.unlink(missing_ok=True)
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
         self.store.close()
 
     async def _serve(self, handler: Handler) -> web.ServerRunner:
@@ -143,7 +143,7 @@ class ApiServer:
         runner = await self._serve(self._handle)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         await _listen(web.SockSite(runner, _bind_unix_socket(path)), str(path))
-        self._socket = path
+        self._socket_path = path
 
     async def _authenticate(self, request: web.BaseRequest) -> web.StreamResponse:
         error = self._auth_error(request)
@@ -157,20 +157,20 @@ class ApiServer:
         if origin is not None and not _is_own_origin(origin):
             return _forbidden(f"pages of the origin {origin!r} may not use this server")
         scheme, _, token = headers.get("Authorization", "").partition(" ")
-        is_known = scheme.lower() == "bearer" and hmac.compare_digest(
+        is_authenticated = scheme.lower() == "bearer" and hmac.compare_digest(
             token.strip().encode("utf-8", "replace"), self.credentials.token.encode()
         )
-        return None if is_known else api_errors.unauthorized()
+        return None if is_authenticated else api_errors.unauthorized()
 
     def _schedule_commit(self, commit: Callable[[], None]) -> None:
-        """Commit in the next iteration of the event loop, together with the other writes of this one."""
+        """Commit in the next iteration of the event loop, with all writes of this one; at once if no loop runs."""
         try:
             asyncio.get_running_loop().call_soon(commit)
         except RuntimeError:
             commit()
 
     async def _wait_for_commit(self) -> None:
-        """Wait until all writes are committed, including those of other requests that a response may contain."""
+        """Wait until all writes are committed, including those of other requests, which the response may contain."""
         if self.store.is_committed:
             return
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -297,7 +297,7 @@ def _bind_unix_socket(path: Path) -> socket.socket:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Remove a socket without a listener; raise for anything else."""
+    """Remove a socket that no server listens on; raise CannotListenError for anything else."""
     if not path.is_socket():
         raise CannotListenError(
             f"cannot listen on {path}: the file exists and is not a socket. Choose another path."

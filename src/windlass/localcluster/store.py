@@ -1,16 +1,17 @@
 """The objects of the cluster in SQLite. This is the only module that contains SQL.
 
 One sequence of versions covers all objects: each write takes the next number, which becomes the object's
-resourceVersion. A bounded history keeps the last changes, each with the object before and after it. A watch resumes
-from the history, and a list that began at some version is continued as of that version.
+resourceVersion. A bounded history keeps the latest changes, each with the object before and after the change. A watch
+resumes from the history, and a list that began at some version is continued as of that version.
 
 A write is part of a transaction in a write-ahead log: once committed, it survives a kill of this process. (A power
 failure may lose the latest writes, because the log is synced at checkpoints.) With `schedule`, the store commits all
-writes of one iteration of the event loop together. A server calls `on_commit` before it responds, and listeners are
-called after the commit. The store belongs to one process and one thread; a second process is rejected.
+writes of one iteration of the event loop together. A server waits for the commit with `on_commit` before it responds,
+and listeners are called after the commit. The store belongs to one process and one thread; a second process is
+rejected.
 
 The store uses two fields of an object: metadata.resourceVersion, which it writes, and metadata.ownerReferences, by
-which dependents are found. A key is `namespace/name`, or `name` for cluster-scoped objects (the column `place`).
+which dependents are found. A key, in the column `place`, is `namespace/name`, or `name` for cluster-scoped objects.
 """
 
 import contextlib
@@ -81,8 +82,8 @@ class Store:
         history_bytes: int = HISTORY_BYTES,
         schedule: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        self._history_length = history_length
-        self._history_bytes = history_bytes
+        self._max_history_length = history_length
+        self._max_history_bytes = history_bytes
         self._listeners: list[Callable[[Change], None]] = []
         self._undelivered: deque[Change] = deque()
         self._schedule = schedule
@@ -92,13 +93,15 @@ class Store:
         self.version = self._first_value("SELECT coalesce(max(version), 0) FROM history")
         # The newest version that is no longer in the history.
         self.compacted_version = self._first_value("SELECT version FROM forgotten")
+        # Version and size of each change in the history.
         self._sizes = deque(
             self._sql.execute(
                 "SELECT version, coalesce(length(before), 0) + coalesce(length(after), 0) FROM history ORDER BY version"
             )
         )
-        self._bytes = sum(size for _, size in self._sizes)
-        self._compact_to = self.compacted_version
+        self._history_bytes = sum(size for _, size in self._sizes)
+        # The compacted version after the next commit.
+        self._next_compacted_version = self.compacted_version
         self._failure: StoreError | None = None
 
     def close(self) -> None:
@@ -155,7 +158,7 @@ class Store:
         limit: int = 0,
         version: int | None = None,
     ) -> Page:
-        """Return the objects of one kind after a key, at most `limit` (0: all), now or as of a version."""
+        """Return the objects of a resource after a key, at most `limit` (0: all), now or as of a version."""
         if version is None or version == self.version:
             return self._page_now(resource, namespace, after, limit)
         if version < self.compacted_version or version > self.version:
@@ -185,7 +188,7 @@ class Store:
         return msgspec.structs.replace(page, remaining=self.count(resource, namespace, page.last))
 
     def changes(self, resource: str, namespace: str, after: int) -> Iterator[Change]:
-        """Return every change of one kind after a version, oldest first."""
+        """Return every change to the objects of a resource after a version, oldest first."""
         if after < self.compacted_version:
             raise self._not_in_history(after)
         start, end = store_types.key_range(namespace, "")
@@ -205,7 +208,7 @@ class Store:
 
     def create(self, resource: str, key: str, obj: dict[str, Any]) -> bytes:
         """Store a new object and return its JSON."""
-        body, version = self._encode_next(obj)
+        body, version = self._encode_with_next_version(obj)
         with self._transaction():
             try:
                 self._sql.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", (resource, key, version, body))
@@ -216,9 +219,9 @@ class Store:
 
     def update(self, resource: str, key: str, obj: dict[str, Any], expected: int) -> bytes:
         """Replace an object if it is still at the expected version, and return its JSON."""
-        body, version = self._encode_next(obj)
+        body, version = self._encode_with_next_version(obj)
         with self._transaction():
-            before = self._read_at(resource, key, expected)
+            before = self._read_expected_version(resource, key, expected)
             self._sql.execute(
                 "UPDATE objects SET version = ?, body = ? WHERE resource = ? AND place = ?",
                 (version, body, resource, key),
@@ -229,7 +232,7 @@ class Store:
     def delete(self, resource: str, key: str, expected: int) -> bytes:
         """Delete an object if it is still at the expected version, and return its last JSON."""
         with self._transaction():
-            before = self._read_at(resource, key, expected)
+            before = self._read_expected_version(resource, key, expected)
             self._sql.execute("DELETE FROM objects WHERE resource = ? AND place = ?", (resource, key))
             self._record(Change(self.version + 1, resource, key, before, None))
         return before
@@ -245,7 +248,7 @@ class Store:
         return not self._uncommitted
 
     def on_commit(self, callback: Callable[[StoreError | None], None]) -> None:
-        """Call `callback` with None once all writes so far are committed, or with the error if they are rolled back."""
+        """Call `callback` when the uncommitted writes are committed (with None) or rolled back (with the error)."""
         self._commit_callbacks.append(callback)
 
     def commit(self) -> None:
@@ -269,7 +272,7 @@ class Store:
                 self._sql.execute("ROLLBACK")
         self.version = self.committed_version
         self._uncommitted = []
-        self._compact_to = self.compacted_version
+        self._next_compacted_version = self.compacted_version
         failure = StoreError(
             f"cannot store the object: {error}. Check that the disk of the data directory has free space."
         )
@@ -284,7 +287,7 @@ class Store:
                 self._sql.execute("BEGIN IMMEDIATE")
             yield
         except StoreError:
-            # Requests are rejected before anything is written, so other uncommitted writes stay.
+            # A rejected request has written nothing, so the uncommitted writes of other requests stay.
             if not self._uncommitted:
                 self._sql.execute("ROLLBACK")
             raise
@@ -314,12 +317,12 @@ class Store:
         self._uncommitted.append(change)
         self.version = change.version
 
-    def _encode_next(self, obj: dict[str, Any]) -> tuple[bytes, int]:
+    def _encode_with_next_version(self, obj: dict[str, Any]) -> tuple[bytes, int]:
         version = self.version + 1
         obj["metadata"]["resourceVersion"] = str(version)
         return _encode(obj), version
 
-    def _read_at(self, resource: str, key: str, expected: int) -> bytes:
+    def _read_expected_version(self, resource: str, key: str, expected: int) -> bytes:
         row = self._row(resource, key)
         if row is None:
             raise NotFoundError(f"{resource} {key} does not exist")
@@ -347,18 +350,21 @@ class Store:
             "INSERT INTO history VALUES (?, ?, ?, ?, ?)",
             (change.version, change.resource, change.key, change.before, change.after),
         )
-        is_full = len(self._sizes) >= self._history_length or self._bytes + change.size > self._history_bytes
+        is_full = (
+            len(self._sizes) >= self._max_history_length
+            or self._history_bytes + change.size > self._max_history_bytes
+        )
         if is_full:
-            self._compact_to = self._compact()
+            self._next_compacted_version = self._compact()
 
     def _compact(self) -> int:
-        """Delete the oldest tenth of the history, by count and by bytes, and return the newest version deleted."""
-        length, volume = len(self._sizes), self._bytes
-        newest = self._compact_to
+        """Delete the oldest changes until 10 % of both limits are free, and return the newest deleted version."""
+        length, total_bytes = len(self._sizes), self._history_bytes
+        newest = self._next_compacted_version
         for version, size in self._sizes:
-            if length <= self._history_length * 0.9 and volume <= self._history_bytes * 0.9:
+            if length <= self._max_history_length * 0.9 and total_bytes <= self._max_history_bytes * 0.9:
                 break
-            newest, length, volume = version, length - 1, volume - size
+            newest, length, total_bytes = version, length - 1, total_bytes - size
         self._sql.execute("DELETE FROM history WHERE version <= ?", (newest,))
         self._sql.execute("UPDATE forgotten SET version = ?", (newest,))
         return newest
@@ -366,13 +372,13 @@ class Store:
     def _deliver(self, change: Change) -> None:
         """Update the sizes kept in memory after a commit, then call the listeners."""
         self._sizes.append((change.version, change.size))
-        self._bytes += change.size
-        self.compacted_version = self._compact_to
+        self._history_bytes += change.size
+        self.compacted_version = self._next_compacted_version
         while self._sizes[0][0] <= self.compacted_version:
-            self._bytes -= self._sizes.popleft()[1]
+            self._history_bytes -= self._sizes.popleft()[1]
         self._undelivered.append(change)
         if len(self._undelivered) > 1:
-            # A listener wrote this change: listeners are called with it after the current one.
+            # A listener made this change: the outer call of this method delivers it after the current change.
             return
         while self._undelivered:
             for listener in self._listeners:
@@ -429,7 +435,7 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
     sql.execute("PRAGMA locking_mode = EXCLUSIVE")
     sql.execute("PRAGMA journal_mode = WAL")
     sql.execute("PRAGMA synchronous = NORMAL")
-    # In pages: checkpoint, which waits for the disk, after 32 MB instead of 4 MB.
+    # In pages. A checkpoint waits for the disk, so it runs after 32 MB instead of 4 MB.
     sql.execute("PRAGMA wal_autocheckpoint = 8192")
     sql.execute("BEGIN EXCLUSIVE")
     (found,) = sql.execute("PRAGMA user_version").fetchone()

@@ -6,7 +6,7 @@ from windlass.k8s.metadata import decode_owners
 
 
 class StoreError(Exception):
-    """A store operation failed. The message contains the cause and a remedy."""
+    """A store operation failed. The message contains the cause."""
 
 
 class NotFoundError(StoreError):
@@ -46,6 +46,7 @@ class Page(msgspec.Struct, frozen=True):
     version: int
     # The key of the last object, if more follow.
     last: str | None = None
+    # The number of objects that follow.
     remaining: int = 0
 
 
@@ -55,9 +56,9 @@ def object_key(namespace: str, name: str) -> str:
 
 
 def key_range(namespace: str, after: str) -> tuple[str, str]:
-    """Return the half-open range of the keys of a namespace (empty: of all) that follow the key `after`.
+    """Return the half-open range of the keys of a namespace (empty: of all namespaces) that follow the key `after`.
 
-    `0` is the character after `/`, so that all keys of a namespace are less than `{namespace}0`.
+    `0` is the character after `/`, so all keys of a namespace are less than `{namespace}0`.
     """
     start, end = (f"{namespace}/", f"{namespace}0") if namespace else ("", "\U0010ffff")
     return (f"{after}\0", end) if after else (start, end)

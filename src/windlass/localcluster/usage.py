@@ -1,7 +1,8 @@
 """Compute the CPU and memory usage of containers from two samples. Pure.
 
 A rate covers the window between two samples. The start of a container counts as a sample without usage. A window of
-more than MAX_WINDOW seconds does not represent current usage: such a container has no rate until its second sample.
+more than MAX_WINDOW seconds does not represent current usage: if both the last sample and the start of a container are
+older, it has no rate until the next sample.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,13 +59,16 @@ def window_start(before: UsageSample | None, now: float, age_seconds: float) -> 
 
 
 def usage_between(name: str, before: UsageSample, now: UsageSample) -> ContainerUsage:
-    """Return the usage between two samples. CPU time of unreaped processes is lost, but the rate is never negative."""
+    """Return the usage between two samples.
+
+    The total CPU time may decrease, because that of ended processes that were not reaped is lost. The rate is then 0.
+    """
     window = max(now.at - before.at, _MIN_WINDOW)
     seconds = max(now.usage.cpu_seconds - before.usage.cpu_seconds, 0.0)
     return ContainerUsage(name, round(seconds / window * _NANO), now.usage.memory_bytes, window)
 
 
 def total(pods: Iterable[PodUsage]) -> tuple[int, int]:
-    """Return the sum of nanocores and bytes of memory."""
+    """Return the total nanocores and the total bytes of memory."""
     containers = [container for pod in pods for container in pod.containers]
     return sum(each.nanocores for each in containers), sum(each.memory_bytes for each in containers)

@@ -11,7 +11,7 @@ _UPPERCASE_WORDS = {"uid": "UID", "ip": "IP"}
 
 
 def wire_name(field: str) -> str:
-    """Return the JSON name of a field: `pod_host_ip` → `podHostIP`. A trailing underscore avoids a Python keyword."""
+    """Return the JSON name of a field: `pod_host_ip` → `podHostIP`. A trailing underscore (`type_`) is dropped."""
     first, *rest = field.rstrip("_").split("_")
     return first + "".join(_UPPERCASE_WORDS.get(word, word.capitalize()) for word in rest)
 

@@ -11,7 +11,7 @@ import msgspec
 from windlass.model.base import Json
 from windlass.model.companions import ServiceType
 from windlass.model.framework import MAX_TASK_NUMBER
-from windlass.model.job import Label, RoleName
+from windlass.model.job import DnsLabel, RoleName
 from windlass.model.resources import Port
 
 
@@ -27,12 +27,12 @@ class _ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Import(_ConfigStruct, frozen=True):
-    """A template: a file beside the config, or a built-in type by its file name."""
+    """A template: a file beside the config, or the file name of a built-in type."""
 
     path: str
     """Path relative to the config."""
     name: str = ""
-    """Type name for resources. Default: the file name without .jinja."""
+    """Type name for resources. Default: the file name without .jinja and .yaml."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,11 +70,11 @@ class JupyterService(_ConfigStruct, frozen=True):
 
 
 class Resource(_ConfigStruct, frozen=True):
-    """An object created from a template, or a built-in type."""
+    """Objects created from a template, or by a built-in type."""
 
     type: str
-    name: Label = ""
-    """Name of the created object. Default: its type."""
+    name: DnsLabel = ""
+    """Name for the created objects. Default: the type of the resource."""
     properties: Json = {}
 
 

@@ -54,7 +54,8 @@ class TensorBoard(Sparse, frozen=True, kw_only=True):
     logdir: str = "/output"
     """Log folder, in a volume of the job."""
     name: ServiceName = "tensorboard"
-    """Name of its Service. If another job in the namespace uses the name, it is {job}-tensorboard."""
+    """Name of its Service. If another job in the namespace uses this name, the Service is named
+    {job}-tensorboard."""
     port: Port = 6006
     """Port of its Service."""
     service: ServiceType = ServiceType.CLUSTER_IP
@@ -68,7 +69,7 @@ class TensorBoard(Sparse, frozen=True, kw_only=True):
 
 
 class Jupyter(Sparse, frozen=True, kw_only=True):
-    """A JupyterLab with the volumes of the job. It knows the job's tasks and can read their logs."""
+    """A JupyterLab with the volumes of the job. It has the addresses of the tasks and can read their logs."""
 
     password_from: PasswordFrom | None = None
     """Source of the password. Default: a password is generated and shown once."""
@@ -96,7 +97,7 @@ class Hub(Sparse, frozen=True, kw_only=True):
     admins: tuple[str, ...] = ()
     """Users who can see and stop the servers of others."""
     password_from: PasswordFrom | None = None
-    """Password for all users except `admins`. Without it, passwords are generated and shown once."""
+    """Source of the password for all users except `admins`. Default: passwords are generated and shown once."""
     folder: str = ""
     """Folder for notebooks, in a volume of the job, with a subfolder per user. Default: they are deleted with the
     user's server."""
@@ -122,12 +123,13 @@ CompanionSpec = TensorBoard | Jupyter | Hub
 
 
 def password_source(companion: CompanionSpec) -> PasswordFrom:
-    """Return the source of the password. Empty if a password is generated, or if there is none."""
+    """Return the source of the password. Empty if the password is generated, or if the companion has none."""
     source = None if isinstance(companion, TensorBoard) else companion.password_from
     return source or PasswordFrom()
 
 
 def companion_from_labels(labels: Mapping[str, str] | None) -> Companion | None:
-    """Return the companion that an object with these labels belongs to, or None. Labels may have any value."""
+    """Return the companion that an object with these labels belongs to, or None if there is none or it is
+    unknown."""
     value = (labels or {}).get(names.COMPANION_LABEL)
     return next((companion for companion in Companion if companion == value), None)

@@ -150,7 +150,7 @@ class TaskAttemptCompletionStatus(Sparse, frozen=True):
 
 
 class CompletionTrigger(Dense, frozen=True):
-    """The task that met a completion policy, and the policy."""
+    """The task whose completion met a completion policy. The message describes the policy."""
 
     message: str
     task_role_name: str

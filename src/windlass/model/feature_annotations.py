@@ -1,6 +1,6 @@
 """Features beyond the reference that a Framework requests by annotations. Without annotations it gets none.
 
-TF_CONFIG, RANK or WORLD_SIZE change the behaviour of libraries, so they are set only on request.
+Variables such as TF_CONFIG, RANK and WORLD_SIZE change the behaviour of libraries, so they are set only on request.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def requested_features(annotations: Mapping[str, str]) -> Features:
 
 
 def unknown_values(annotations: Mapping[str, str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return each annotation with an unknown value, the value, and the known ones."""
+    """Return each annotation with an unknown value, that value, and the known values."""
     known = {names.RUNTIME_ANNOTATION: tuple(_RUNTIMES), names.BARRIER_ANNOTATION: tuple(_BARRIERS)}
     return [
         (name, annotations[name], values)

@@ -50,7 +50,7 @@ class RetryPolicySpec(Sparse, frozen=True):
     fancy_retry_policy: bool = False
     """Retry transient failures without counting them, and never retry permanent ones."""
     max_retry_count: RetryCount = 0
-    """-2: always retry; -1: after any failure; n: after a failure, n times."""
+    """-2: always retry; -1: retry after every failure; n: retry after up to n failures."""
     max_transient_retry_count: Count | None = None
     """Maximum number of uncounted retries. Absent: unlimited."""
     retry_backoff: RetryBackoff | None = None
@@ -58,7 +58,7 @@ class RetryPolicySpec(Sparse, frozen=True):
 
 
 class CompletionPolicySpec(Sparse, frozen=True):
-    """Number of tasks of a role that complete the Framework attempt. 0 and -1 disable a rule."""
+    """Numbers of failed or succeeded tasks of a role that complete the Framework attempt. 0 and -1 disable a rule."""
 
     min_failed_task_count: TaskCount = 0
     min_succeeded_task_count: TaskCount = 0
@@ -88,7 +88,7 @@ class FrameworkSpec(Sparse, frozen=True):
     task_roles: tuple[TaskRoleSpec, ...] = ()
     completed_pods: CompletedPods = CompletedPods.DELETE
     suspend: bool = False
-    """End the attempt and wait without pods until it is false again."""
+    """End the attempt and wait without pods until this field is false again."""
     pending_deadline_seconds: Seconds | None = None
     """Maximum time that one task waits for its pod to run."""
     active_deadline_seconds: Seconds | None = None
@@ -101,7 +101,7 @@ class FrameworkSpec(Sparse, frozen=True):
 
 
 class Framework(Sparse, frozen=True):
-    """A distributed application: roles of tasks, retry policies and completion policies."""
+    """A distributed application: task roles, retry policies and completion policies."""
 
     api_version: str
     kind: str

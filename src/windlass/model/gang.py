@@ -1,6 +1,7 @@
 """The Gang: the members of an attempt and their addresses. It is published for the barrier.
 
-It has addresses only, so that permission to read it reveals nothing else of a Framework.
+It contains only what a member needs to find the others, so that permission to read it reveals nothing else of a
+Framework.
 """
 
 from collections.abc import Mapping
@@ -56,8 +57,8 @@ Members = Mapping[str, tuple[GangMember, ...]]
 
 
 def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members | None:
-    """Return the members, or None while a task of the spec has no address (behaviour 47). Tasks marked for deletion
-    do not count."""
+    """Return the members, or None while a task of the spec has no address (statement 47 of
+    docs/behaviours.md). Tasks marked for deletion do not count."""
     tasks = {role.name: role.task_statuses for role in attempt.roles}
     found: dict[str, tuple[GangMember, ...]] = {}
     for role in spec.task_roles:
@@ -75,7 +76,7 @@ def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members 
 def fingerprint(members: Members) -> str:
     """Return a hash of the pods and their addresses."""
     digest = blake2b(digest_size=16)
-    for role, listed in members.items():
+    for role, role_members in members.items():
         digest.update(f"{role}\n".encode())
-        digest.update("\n".join(f"{member.pod_uid} {member.ip}" for member in listed).encode())
+        digest.update("\n".join(f"{member.pod_uid} {member.ip}" for member in role_members).encode())
     return digest.hexdigest()

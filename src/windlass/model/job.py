@@ -17,7 +17,7 @@ from windlass.model.resources import Port, Quantity, Resources
 
 VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 
-Label = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
+DnsLabel = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 RoleName = Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
 Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE_PATTERN)]
 Command = Annotated[
@@ -160,7 +160,7 @@ class Role(Sparse, frozen=True, kw_only=True):
 class Job(Sparse, frozen=True, kw_only=True):
     """A distributed training job."""
 
-    name: Label
+    name: DnsLabel
     """Name of the job: lower-case letters, digits and hyphens, beginning with a letter. Pods are named
     {name}-{role}-{index}."""
     namespace: str = ""
@@ -187,7 +187,7 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Variables with secret values. They are stored in a Secret, {name}-secrets, not in manifests."""
     resources: Resources | None = None
     """Resources of every task, unless its role has its own."""
-    volumes: dict[Label, Volume] = {}
+    volumes: dict[DnsLabel, Volume] = {}
     """Volumes by name. Every task has all of them."""
     nfs_server: NfsServer | None = None
     """NFS server in the cluster, for volumes with `share`."""

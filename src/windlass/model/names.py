@@ -7,7 +7,7 @@ VERSION = "v1"
 KIND = "Framework"
 PLURAL = "frameworks"
 DEFAULT_NAMESPACE = "default"
-"""The namespace of Kubernetes for objects that name none."""
+"""The namespace that Kubernetes uses for objects without a namespace."""
 
 DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
@@ -19,7 +19,7 @@ POD_NAME_LIMIT = 253
 
 FOREGROUND_FINALIZER = "foregroundDeletion"
 ATTEMPT_LABEL = "windlass.dev/attempt"
-"""UID of the ConfigMap: with it, the pods of one attempt are selected and deleted with one request."""
+"""On the pods of a Framework attempt: the UID of its ConfigMap, so that one request can select and delete all."""
 
 JOB_LABEL = "windlass.dev/job"
 """On all objects of a job except its Framework: the name of the job."""
@@ -93,7 +93,7 @@ def gang_name(framework: str, config_map_uid: str) -> str:
 
 
 def instance_uid(attempt_id: int, object_uid: str) -> str:
-    """Return the ID of one instance of an attempt: ordered by the attempt, unique by the object."""
+    """Return the instance UID of an attempt. `object_uid` is the UID of its ConfigMap or pod."""
     return f"{attempt_id}_{object_uid}"
 
 

@@ -86,7 +86,7 @@ class ConfigMapView(ObjectView, frozen=True):
     """The ConfigMap that represents a Framework attempt."""
 
     @property
-    def task_ports(self) -> dict[str, int] | None:
+    def first_ports(self) -> dict[str, int] | None:
         """Port of the first task of each role if the pods share one network."""
         written = self.metadata.annotations.ports
         return msgspec.json.decode(written, type=dict[str, int]) if written else None

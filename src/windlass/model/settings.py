@@ -93,8 +93,8 @@ class Settings(Sparse, frozen=True):
     """Maximum number of requests before `kubeClientQps` limits them. 0: 1.5 times `kubeClientQps`. Without
     `kubeClientQps` it has no effect."""
     request_timeout_sec: Seconds = 10
-    """Timeout of a request. With leader election, the controller starts no request if the lease expires
-    earlier than this timeout. At most `leaseRenewDeadlineSec`."""
+    """Timeout of a request. With leader election, the controller starts a request only if the lease is valid for
+    longer than this timeout. At most `leaseRenewDeadlineSec`."""
     worker_number: Positive = 200
     """Number of Frameworks reconciled in parallel."""
     namespaces: tuple[Namespace, ...] = ()

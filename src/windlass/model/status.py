@@ -110,8 +110,8 @@ class Condition(Dense, frozen=True, kw_only=True):
 
 
 class Summary(Dense, frozen=True):
-    """Numbers of tasks by state. Tasks marked for deletion do not count, and a task that ended because its attempt
-    did, e.g. a parameter server, neither succeeded nor failed."""
+    """Numbers of tasks by state. Tasks marked for deletion do not count, and a task that ended because the
+    Framework attempt ended, e.g. a parameter server, neither succeeded nor failed."""
 
     tasks: int = 0
     running: int = 0
@@ -142,5 +142,5 @@ class FrameworkStatus(Dense, frozen=True, kw_only=True):
     summary: Summary = Summary()
     holding: Holding = Holding()
 
-    def condition(self, kind: ConditionType) -> Condition | None:
-        return next((condition for condition in self.conditions if condition.type == kind), None)
+    def condition(self, condition_type: ConditionType) -> Condition | None:
+        return next((condition for condition in self.conditions if condition.type == condition_type), None)

@@ -43,9 +43,9 @@ def service(framework: Framework) -> Json:
     return manifest("v1", "Service", metadata, spec=spec)
 
 
-def gang(framework: Framework, own_ports: Mapping[str, int] | None = None) -> Json:
+def gang(framework: Framework, first_ports: Mapping[str, int] | None = None) -> Json:
     """Return the Gang object, owned by the ConfigMap of the attempt. Every task must have an address."""
-    spec = gangs.gang_of(framework, own_ports)
+    spec = gangs.gang_of(framework, first_ports)
     uid = framework.status and framework.status.attempt_status.config_map_uid
     if spec is None or not uid:
         raise ValueError(f"a task of Framework {framework.namespace}/{framework.name} has no address yet")

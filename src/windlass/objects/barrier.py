@@ -79,13 +79,13 @@ def _barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     # The resources of the first container that has any, so that the pod's QoS class does not change.
-    if resources := next(filter(None, map(_resources, ports.containers({"spec": spec}))), None):
+    if resources := next(filter(None, map(_cpu_and_memory, ports.containers({"spec": spec}))), None):
         barrier["resources"] = resources
     return barrier
 
 
 def _barrier_variables(spec: Json) -> list[Json]:
-    """Return the variables of the containers that configure the barrier, e.g. its timeout."""
+    """Return the variables that configure the barrier, e.g. its timeout, from the containers of the pod."""
     by_name: dict[str, Json] = {}
     for container in ports.containers({"spec": spec}):
         for variable in ports.mappings(container.get("env")):
@@ -95,11 +95,11 @@ def _barrier_variables(spec: Json) -> list[Json]:
     return list(by_name.values())
 
 
-def _resources(container: Json) -> Json:
+def _cpu_and_memory(container: Json) -> Json:
     resources = container.get("resources")
     found = {
-        kind: {name: quantities[name] for name in ("cpu", "memory") if name in quantities}
-        for kind, quantities in (resources.items() if isinstance(resources, dict) else ())
-        if kind in ("requests", "limits") and isinstance(quantities, dict)
+        field: {name: quantities[name] for name in ("cpu", "memory") if name in quantities}
+        for field, quantities in (resources.items() if isinstance(resources, dict) else ())
+        if field in ("requests", "limits") and isinstance(quantities, dict)
     }
-    return {kind: quantities for kind, quantities in found.items() if quantities}
+    return {field: quantities for field, quantities in found.items() if quantities}

@@ -1,6 +1,6 @@
 """The identity of a task: annotations of its pod, and environment variables of its containers.
 
-Statements are those of docs/behaviours.md.
+The numbered statements are in docs/behaviours.md.
 """
 
 from typing import Any
@@ -13,14 +13,14 @@ from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskSt
 _POD_UID: Json = {"name": names.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
 """The API server assigns the UID when the pod is created, so the kubelet has to fill it in."""
 
-_LAUNCHER_NAMES = ("taskindex", "TASK_INDEX")
-"""Variables that images for the API group launcher.microsoft.com read (statement 52 of docs/behaviours.md)."""
+_LAUNCHER_VARIABLES = ("taskindex", "TASK_INDEX")
+"""Variables that images for the API group launcher.microsoft.com read (statement 52)."""
 
 
 def identity(
     framework: Framework, attempt: FrameworkAttemptStatus, role: TaskRoleStatus, task: TaskStatus
 ) -> dict[str, str]:
-    """Return the thirteen values that identify a task (behaviour 6), in the order of the environment variables."""
+    """Return the thirteen values that identify a task (statement 6), in the order of the environment variables."""
     config_map_uid = attempt.config_map_uid or ""
     return {
         names.FRAMEWORK_NAMESPACE: framework.namespace,
@@ -40,19 +40,20 @@ def identity(
 
 
 def variables(api_group: str, identity_variables: dict[str, str]) -> list[Json]:
-    """Return the variables of every container of a task (behaviour 7): the identity of the task, the UID of the pod,
-    and the instance UID of the task attempt."""
+    """Return the variables of every container of a task (statement 7): the identity of the task, the UID of the pod,
+    the instance UID of the task attempt and, in the group launcher.microsoft.com, the variables of its images."""
     environment: list[Json] = [{"name": name, "value": value} for name, value in identity_variables.items()]
     instance = f"{identity_variables[names.TASK_ATTEMPT_ID]}_$({names.POD_UID})"
     environment += _POD_UID, {"name": names.TASK_ATTEMPT_INSTANCE_UID, "value": instance}
     if api_group == names.LAUNCHER_GROUP:
         index = identity_variables[names.TASK_INDEX]
-        environment += ({"name": name, "value": index} for name in _LAUNCHER_NAMES)
+        environment += ({"name": name, "value": index} for name in _LAUNCHER_VARIABLES)
     return environment
 
 
 def with_variables(container: Any, environment: list[Json]) -> Any:
-    """Add the variables before the container's own, which may refer to them and override them.
+    """Add the variables before the container's own, which may refer to them and override them. Also set the default of
+    terminationMessagePolicy.
 
     A malformed container is not changed: the API server rejects it and reports the error.
     """

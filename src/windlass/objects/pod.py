@@ -1,4 +1,5 @@
-"""The pod of a task attempt (statements 3, 4, 6 to 9 and 52), with the features that its Framework requests.
+"""The pod of a task attempt (statements 3, 4, 6 to 9 and 52 of docs/behaviours.md), with the features that its
+Framework requests.
 
 A malformed template results in a malformed pod: the API server rejects it, and the user sees its error.
 """
@@ -65,8 +66,8 @@ class PodFactory:
         identity = environment.identity(self._framework, self._attempt, shared.status, task)
         peer_variables = self._peer_variables(role, index)
         # Variables of the runtime override those of the API group.
-        own = environment.variables(self._framework.group, identity)
-        variables = [variable for variable in own if variable["name"] not in peer_variables]
+        identity_variables = environment.variables(self._framework.group, identity)
+        variables = [variable for variable in identity_variables if variable["name"] not in peer_variables]
         variables += ({"name": name, "value": value} for name, value in peer_variables.items())
         template = placeholders.fill(shared.template, shared.places, identity)
         metadata = self._metadata(template.get("metadata"), identity)
@@ -97,7 +98,7 @@ class PodFactory:
         status = next((role for role in self._attempt.roles if role.name == name), None)
         if spec is None or status is None:
             raise LookupError(
-                f"the Framework {self._framework.name} has no role {name} in its spec and its status"
+                f"the role {name} is not in both the spec and the status of the Framework {self._framework.name}"
             )
         return _Role(status, spec.task.pod, placeholders.find(spec.task.pod))
 

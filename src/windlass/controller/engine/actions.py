@@ -76,7 +76,7 @@ class ActionRunner:
             case decide_types.CreateConfigMap():
                 await self._create_config_map(framework)
             case decide_types.PublishGang(fingerprint):
-                await port.publish_gang(namespace, gang_manifest(framework, cache.task_ports(framework)))
+                await port.publish_gang(namespace, gang_manifest(framework, cache.first_ports(framework)))
                 if (expectations := cache.expectations_for(framework)) is not None:
                     expectations.published_gang = fingerprint
             case decide_types.DeleteAttemptPods(config_map_uid):
@@ -141,7 +141,7 @@ class ActionRunner:
         self._postpone(framework, expectations, name)
 
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
-        factory = PodFactory(framework, PodOptions(self._barrier_image, self._cache.task_ports(framework)))
+        factory = PodFactory(framework, PodOptions(self._barrier_image, self._cache.first_ports(framework)))
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()

@@ -288,10 +288,10 @@ class Cache:
         expectations.record_creation(pod.name, created)
         self._put_answered(framework, pod)
 
-    def task_ports(self, framework: Framework) -> dict[str, int] | None:
+    def first_ports(self, framework: Framework) -> dict[str, int] | None:
         """Return the ports in the attempt's ConfigMap, which are set if pods share one network."""
         config_map = self._related_to((framework.namespace, framework.name)).config_map
-        return None if config_map is None else config_map.task_ports
+        return None if config_map is None else config_map.first_ports
 
     def pods_of_attempt(self, framework: Framework, config_map_uid: str) -> dict[str, PodView]:
         """Return the pods with the attempt's label, by UID."""
