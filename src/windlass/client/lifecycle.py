@@ -78,7 +78,7 @@ def is_completed(framework: Framework) -> bool:
 
 
 def require_active(framework: Framework, change: str) -> None:
-    """Raise CompletedError if the job has completed or is about to. `change` is a participle, e.g. "suspended"."""
+    """Raise CompletedError if the job has completed, or is being deleted or stopped. `change` is e.g. "suspended"."""
     name = framework.name
     if is_completed(framework):
         raise CompletedError(

@@ -26,7 +26,7 @@ GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 
 
 async def find(connection: Connection, name: str) -> Framework:
-    """Return the Framework of that name. Raises ObjectNotFoundError, and what `Connection.send` raises."""
+    """Return the Framework of that name. Raises ObjectNotFoundError, and the errors of `Connection.send`."""
     found = await find_or_none(connection, name)
     if found is None:
         raise await not_found_error(connection, name)
@@ -62,14 +62,14 @@ async def find_all(connection: Connection, name: str) -> tuple[Framework | Inval
 
 
 async def read_raw(connection: Connection, framework: Framework) -> bytes:
-    """Return the Framework as the API server stores it, with the fields that the model does not have."""
+    """Return the Framework as the API server stores it, including fields that the model does not have."""
     return await connection.send(
         requests.get(frameworks(framework.group), connection.namespace, framework.name)
     )
 
 
 def require_valid(found: Framework | InvalidFramework) -> Framework:
-    """Raises ClientError."""
+    """Return the Framework. Raises ClientError if it is invalid."""
     if isinstance(found, Framework):
         return found
     name = found.metadata.name
@@ -117,7 +117,7 @@ def not_installed_error(connection: Connection) -> NotInstalledError:
 async def list_frameworks(
     connection: Connection, *, in_all_namespaces: bool = False
 ) -> tuple[Framework | InvalidFramework, ...]:
-    """Return Frameworks sorted by namespace and name. Raises NotInstalledError, and what `Connection.send` raises."""
+    """Return Frameworks sorted by namespace and name. Raises NotInstalledError, and the errors of `Connection.send`."""
     listed = await list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
     return tuple(codec.read_framework(item) for item in listed)
 
@@ -146,7 +146,7 @@ async def list_raw_frameworks(
 async def list_objects(
     connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
 ) -> list[msgspec.Raw]:
-    """Return all objects of a kind."""
+    """Return all objects of a kind, or those that the selector matches. An empty `namespace` stands for all."""
     found: list[msgspec.Raw] = []
     token = ""
     while True:

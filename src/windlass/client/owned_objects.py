@@ -42,7 +42,7 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     resource: Resource
     runs_pods: bool = False
-    """Whether the object has pods. Its deletion completes only after they are deleted."""
+    """Whether the objects are or create pods. They are deleted in the foreground: after their pods."""
 
 
 JOB = Kind("Job", JOBS, runs_pods=True)
@@ -90,7 +90,7 @@ class _Object(msgspec.Struct, frozen=True):
 
     @property
     def job(self) -> str:
-        """The name of the job in its label; empty without one."""
+        """The name of the job in the label; empty without a label."""
         return self.metadata.labels.get(names.JOB_LABEL, "")
 
 
@@ -118,7 +118,7 @@ class OwnedObjects(msgspec.Struct, frozen=True):
     kept: tuple[OwnedObject, ...] = ()
     """Storage and the NFS server of the job."""
     unlistable: tuple[str, ...] = ()
-    """The kinds that the user may not list."""
+    """Plural names of the kinds to delete that the user may not list, other than RBAC_KINDS."""
 
 
 async def find(connection: Connection, name: str) -> OwnedObjects:
@@ -173,7 +173,10 @@ async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Obje
 
 
 async def find_job(connection: Connection, name: str) -> OwnedObject | None:
-    """Return the Job of that name, labelled or not. Raises ClientError if it belongs to another job."""
+    """Return the Job of that name, labelled or not; None if it does not exist or may not be read.
+
+    Raises ClientError if it belongs to another job.
+    """
     try:
         found = _decode(await connection.send(requests.get(JOB.resource, connection.namespace, name)))
     except (NotFoundError, ForbiddenError):
@@ -212,7 +215,7 @@ async def remove_owner_references(connection: Connection, kept: Iterable[OwnedOb
 
 
 async def delete_objects(connection: Connection, objects: Iterable[OwnedObject]) -> None:
-    """Request the deletion of each object, even if others fail. Raises RejectedError."""
+    """Request the deletion of each object, even if other requests fail. Raises RejectedError."""
     errors = []
     for each in objects:
         request = requests.delete(

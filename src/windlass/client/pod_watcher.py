@@ -53,7 +53,7 @@ class PodWatcher:
         self._name = name
         self._pods: dict[str, Pod] = {}
         self.is_deleted = False
-        """Whether the list had no pod, or the last pod was deleted."""
+        """Whether the list had no pod, or the last remaining pod was deleted."""
         self._events: dict[str, events.ApiEvent] = {}
         """By UID, the newest last."""
         self._changed = asyncio.Condition()
@@ -68,8 +68,11 @@ class PodWatcher:
         return any(container.has_started for pod in self.pods for container in pod.container_statuses)
 
     @property
-    def is_pulling(self) -> bool:
-        """Whether a pod pulls an image. Its volumes are mounted at that point."""
+    def has_started_pulling(self) -> bool:
+        """Whether a pod has started to pull an image. Its volumes are mounted at that point.
+
+        Only known for a pod that is watched by name: of other pods, only warnings are watched.
+        """
         pulled = {each.involved_object.uid for each in self._events.values() if each.reason == "Pulling"}
         return any(pod.uid in pulled for pod in self.pods)
 
@@ -86,7 +89,7 @@ class PodWatcher:
     ) -> T:
         """Return the result of the first of `works` to finish. Raises TimeoutError and ApiError.
 
-        After the timeout, `may_continue` decides whether to wait longer.
+        After the timeout, `may_continue` decides whether to wait on without a time limit.
         """
         working = [asyncio.create_task(work) for work in works]
         tasks = {*working, *(asyncio.create_task(each) for each in self.watches())}
@@ -111,7 +114,7 @@ class PodWatcher:
             await self._changed.wait_for(is_met)
 
     async def wait_until_finished(self) -> Pod:
-        """Return the first pod that terminates. Raises ObjectDeletedError."""
+        """Wait until a pod has terminated, and return it. Raises ObjectDeletedError if there is no pod any more."""
         await self.wait_until(lambda: self.is_deleted or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
@@ -119,7 +122,7 @@ class PodWatcher:
         return ended[-1]
 
     async def wait_until_unrecoverable(self) -> str:
-        """Wait until the pods cannot start any more and return the reason."""
+        """Wait until the newest pod is considered unrecoverable, and return the reason."""
         await self.wait_until(self._is_unrecoverable)
         return self.pending_reason()
 
@@ -135,7 +138,7 @@ class PodWatcher:
 
     @property
     def blocking_reasons(self) -> Sequence[str]:
-        """All messages of the cluster about why the newest pod does not start, the newest last."""
+        """All messages about why the newest pod does not start: from its status, then its warnings, the newest last."""
         if not self._pods:
             return ()
         pod = self.pods[-1]
@@ -244,7 +247,7 @@ def blocking_reason(pod: Pod) -> str:
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:
-    """Return the container that failed, now or before its restart."""
+    """Return the status of the first container that failed, now or before its last restart."""
     for status in pod.container_statuses:
         ended = status.state.terminated or status.last_state.terminated
         if ended is not None and ended.exit_code:

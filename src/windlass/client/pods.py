@@ -53,7 +53,7 @@ class ContainerStatus(Sparse, frozen=True):
 
     @property
     def has_started(self) -> bool:
-        """Whether it may have written a log."""
+        """Whether the current run of the container may have written a log."""
         return self.is_running or self.state.terminated is not None
 
     @property
@@ -192,14 +192,15 @@ class Pod(Sparse, frozen=True):
         return tuple(each.name for each in (*self.spec.init_containers, *self.spec.containers))
 
     @property
-    def main_containers(self) -> tuple[str, ...]:
+    def main_container_names(self) -> tuple[str, ...]:
+        """Names of all containers except init containers."""
         return tuple(each.name for each in self.spec.containers)
 
     @property
     def default_container(self) -> str:
         """The container to use if none is named."""
         annotated = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
-        return annotated if annotated in self.container_names else next(iter(self.main_containers), "")
+        return annotated if annotated in self.container_names else next(iter(self.main_container_names), "")
 
     def status_of(self, container: str) -> ContainerStatus | None:
         return next((each for each in self.container_statuses if each.name == container), None)

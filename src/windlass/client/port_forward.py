@@ -37,7 +37,7 @@ _LOOPBACK_OF_WILDCARD = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104 — cho
 _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 Note = Callable[[str], None]
-"""Receives messages about failed connections."""
+"""Receives messages about failed connections, and about a local port that is in use."""
 
 
 class _RemoteError(Exception):

@@ -83,10 +83,11 @@ class AsyncClient:
     ) -> JobView:
         """Submit a job: a `Job`, the path of a job file or Framework, or a mapping with the contents of such a file.
 
-        A relative `code` is resolved in the folder of the file, in `folder`, or else in the current directory. With
-        `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are created first:
-        data is loaded and, unless `preflight` is False, required files are checked. `on_progress` receives all progress
-        messages, including a generated password of a companion, which is shown only once. Pass `print` to print them.
+        A relative `code` is resolved in `folder` (default: the folder of the file or, without a file, the current
+        directory). With `rerun`, a finished job of the same name is replaced; a running one is not. Prerequisites are
+        created first: data is loaded and, unless `preflight` is False, required files are checked. `on_progress`
+        receives all progress messages, including a generated password of a companion, which is shown only once. Pass
+        `print` to print them.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
@@ -164,9 +165,11 @@ class AsyncClient:
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
     ) -> None:
-        """Delete a job and its objects, and return when they are deleted. Its companions can be kept.
+        """Delete a job and its objects and, unless `wait` is False, return when they are deleted.
 
-        >>> client.delete("digits")
+        With `keep_companions`, its companions are kept.
+
+            >>> client.delete("digits")
         """
         async with self._connected() as connection:
             deletion = await delete.request_deletion(connection, name, keep_companions=keep_companions)
@@ -248,8 +251,9 @@ class AsyncClient:
     async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
         """Return the job as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
 
-        A failed job does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises TimedOutError, and
-        ObjectDeletedError if the job is deleted.
+        A completed job that failed does not raise an exception: see `has_succeeded`, `code` and `reason`. Raises
+        TimedOutError, ObjectDeletedError if the job is deleted first, and CompletedError if it ends without success
+        before it is "running".
 
             >>> client.wait("digits", until="running").running
             2
@@ -285,10 +289,12 @@ class AsyncClient:
         tail: int | None = None,
         container: str = "",
     ) -> AsyncGenerator[Line, None]:
-        """Yield the log lines of all tasks, of one role, or of one task, e.g. "worker-0", in the order of time.
+        """Yield the log lines of all tasks, of one role, or of one task, e.g. "worker-0".
 
-        >>> sorted({line.task for line in client.logs("digits")})
-        ['worker-0', 'worker-1']
+        The lines of several tasks are merged by time or, with `follow`, yielded as they arrive.
+
+            >>> sorted({line.task for line in client.logs("digits")})
+            ['worker-0', 'worker-1']
         """
         options = LogOptions(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container

@@ -118,7 +118,7 @@ def pod_selector(framework: Framework) -> str:
 async def list_pods(
     connection: Connection, framework: Framework, selector: TaskSelector | None = None
 ) -> list[Pod]:
-    """Return the existing pods, ordered by role as in the spec and by index."""
+    """Return the existing pods of the selected tasks, ordered by role as in the spec and by index."""
     listed = await lookup.list_objects(connection, PODS, connection.namespace, pod_selector(framework))
     selected = selector or TaskSelector()
     found = [pod for pod in map(pods.decode, listed) if pod.is_of(framework) and selected.matches(pod.task)]
@@ -129,7 +129,7 @@ async def list_pods(
 
 
 def require_container(pod: Pod, name: str) -> str:
-    """Return the named or the default container. Raises ObjectNotFoundError."""
+    """Return the name of this container, or of the default one if `name` is empty. Raises ObjectNotFoundError."""
     if not name:
         return pod.default_container
     if name in pod.container_names:

@@ -240,7 +240,7 @@ def failure_text(task: str, code: int, phrase: str) -> str:
 
 
 def _blocking_message(status: FrameworkStatus) -> str:
-    conditions = (status.condition(kind) for kind in _BLOCKING)
+    conditions = (status.condition(each) for each in _BLOCKING)
     return next((found.message or found.type for found in conditions if found and found.is_true), "")
 
 

@@ -38,7 +38,7 @@ async def wait(
     """Wait until the condition holds and return the job. `on_change` is called for every change.
 
     A job that does not exist counts as deleted. Raises TimedOutError, ObjectDeletedError, CompletedError, and
-    what `lookup.find` raises.
+    the errors of `lookup.find`.
     """
     framework = await lookup.find_or_none(connection, name)
     if framework is None:
@@ -86,7 +86,7 @@ async def watch_job(connection: Connection, framework: Framework) -> AsyncGenera
 async def with_timeout(
     timeout: float | None, work: Coroutine[Any, Any, T], timeout_message: Callable[[], str]
 ) -> T:
-    """Raises TimedOutError."""
+    """Return the result of `work`. Raises TimedOutError with the message after the timeout."""
     try:
         async with asyncio.timeout(timeout):
             return await work

@@ -93,10 +93,10 @@ async def run_with_pods(
     *checks: Coroutine[Any, Any, NoReturn],
     may_continue: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Run `work` while watching its pods, and return its result.
+    """Run `work` while watching `pods`, and return its result.
 
-    After the timeout, `may_continue` decides whether to wait longer. `failure` is the beginning of the error message.
-    Raises RejectedError if the pods fail permanently, TimedOutError, and what `checks` raise.
+    After the timeout, `may_continue` decides whether to wait without a limit. `failure` begins the error message.
+    Raises RejectedError if the pods fail permanently, TimedOutError, and the errors of `checks`.
     """
 
     async def fail() -> NoReturn:
@@ -112,7 +112,7 @@ async def run_with_pods(
 
 
 async def last_lines(connection: Connection, pod: Pod) -> str:
-    """Return the end of the log of the failed container; empty if it cannot be read."""
+    """Return the end of the log of the failed container; empty if none failed, or the log cannot be read."""
     failed = pod_watcher.failed_container(pod)
     if failed is None:
         return ""

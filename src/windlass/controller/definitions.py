@@ -1,4 +1,7 @@
-"""Checks the CustomResourceDefinitions of Frameworks, and creates or updates them on request (statements 1 and A8)."""
+"""Checks the CustomResourceDefinitions of Frameworks and Gangs, and creates or updates them on request.
+
+See statements 1 and A8 of docs/behaviours.md.
+"""
 
 import asyncio
 import logging
@@ -60,7 +63,7 @@ class NotEstablishedError(Exception):
 
 
 async def check(send: Send) -> tuple[Problem, ...]:
-    """Return at most one problem per definition. Raise ApiError if they cannot be read."""
+    """Return at most one problem per definition. Raise ApiError if the definitions cannot be read."""
     found = [_problem(expected, await _read(send, _name(expected))) for expected in manifests.definitions()]
     return tuple(problem for problem in found if problem is not None)
 
@@ -144,10 +147,10 @@ def _problem(expected: Json, definition: Json | None) -> Problem | None:
 
 
 def _flaw(definition: Json, expected: Json) -> tuple[Flaw, str] | None:
-    kinds = f"{expected['spec']['names']['kind']}s"
+    plural = f"{expected['spec']['names']['kind']}s"
     if installed.is_deleting(definition):
         return Flaw.DELETING, (
-            f"is being deleted, together with all {kinds}. "
+            f"is being deleted, together with all {plural}. "
             "After it is deleted, run `windlass install --crds-only --apply`."
         )
     if not installed.serves_version(definition):
@@ -164,10 +167,10 @@ def _flaw(definition: Json, expected: Json) -> tuple[Flaw, str] | None:
             "has no status subresource, as FrameworkController installs it: Windlass cannot store a status and "
             f"ignores its Frameworks. Stop FrameworkController first. {_REMEDY}"
         )
-    return _dropped_fields_flaw(installed.dropped_fields(definition, expected), kinds)
+    return _dropped_fields_flaw(installed.dropped_fields(definition, expected), plural)
 
 
-def _dropped_fields_flaw(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
+def _dropped_fields_flaw(dropped: tuple[str, ...], plural: str) -> tuple[Flaw, str] | None:
     if not dropped:
         return None
     shown = ", ".join(dropped[:_MAX_SHOWN_FIELDS]) + (
@@ -176,7 +179,7 @@ def _dropped_fields_flaw(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, st
     status_fields = [field for field in dropped if field.startswith("status")]
     if status_fields:
         return Flaw.DROPS_STATUS, f"is older than this release: a status would lose {shown}. {_REMEDY}"
-    return Flaw.DROPS_FIELDS, f"is older than this release: {kinds} cannot use {shown}. {_REMEDY}"
+    return Flaw.DROPS_FIELDS, f"is older than this release: {plural} cannot use {shown}. {_REMEDY}"
 
 
 def _is_served(definition: Json) -> bool:
@@ -233,11 +236,11 @@ class DefinitionMonitor:
         return tuple(found)
 
 
-async def _retrying(send: Callable[[], Awaitable[T]], action: str) -> T:
-    """Retry until the API server responds. Raise ForbiddenError and InvalidError."""
+async def _retrying(call: Callable[[], Awaitable[T]], action: str) -> T:
+    """Repeat the call until it succeeds. Raise ForbiddenError and InvalidError."""
     while True:
         try:
-            return await send()
+            return await call()
         except (errors.ForbiddenError, errors.InvalidError):
             raise
         except errors.ApiError as error:

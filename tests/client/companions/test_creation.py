@@ -143,7 +143,7 @@ def test_foreign_deployment_is_not_changed(submissions: Submissions) -> None:
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "digits-tensorboard"}}
     path = f"/apis/apps/v1/namespaces/{submissions.place.name}/deployments"
     submissions.place.client.post(path, {**body, "spec": spec}).expect(201)
-    with pytest.raises(RejectedError, match=r"Deployment digits-tensorboard .* was not created by Windlass"):
+    with pytest.raises(RejectedError, match=r"Deployment digits-tensorboard .* does not belong to the job"):
         submissions.start(BOARD)
 
 

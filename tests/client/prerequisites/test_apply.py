@@ -408,11 +408,11 @@ def test_preflight_times_out(scene: Scene) -> None:
 def test_image_pull_extends_the_timeout(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
-    def is_pulling(_: PodWatcher) -> bool:
+    def has_started_pulling(_: PodWatcher) -> bool:
         asked.set()
         return True
 
-    monkeypatch.setattr(PodWatcher, "is_pulling", property(is_pulling))
+    monkeypatch.setattr(PodWatcher, "has_started_pulling", property(has_started_pulling))
     going = scene.begin(NEEDS, preflight_seconds=0.1)
     assert asked.wait(SECONDS), "the timeout has expired"
     scene.finish_preflight()
@@ -430,9 +430,9 @@ def test_volumes_are_mounted_before_an_image_is_pulled(scene: Scene) -> None:
             async with asyncio.timeout(SECONDS):
                 while not watcher.pods:
                     await asyncio.sleep(0.01)
-                assert not watcher.is_pulling
+                assert not watcher.has_started_pulling
                 await asyncio.to_thread(scene.tell, pod, "Pulling", "Pulling image", 1, kind="Normal")
-                while not watcher.is_pulling:
+                while not watcher.has_started_pulling:
                     await asyncio.sleep(0.01)
         finally:
             for each in watches:
@@ -531,7 +531,7 @@ def test_foreign_secret_is_not_changed(scene: Scene) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "digits-secrets"}}
     scene.client.post(scene.path("secrets"), body).expect(201)
     with pytest.raises(
-        RejectedError, match=r"Secret digits-secrets of the namespace .* was not created by Windlass"
+        RejectedError, match=r"Secret digits-secrets of the namespace .* does not belong to the job"
     ):
         scene.submit(SECRETS)
     assert scene.get("secrets", "digits-secrets") is not None

@@ -56,23 +56,23 @@ def test_batch_size_follows_a_changing_server() -> None:
 )
 def test_slow_server_increases_the_status_delay(seconds: float, expected: float) -> None:
     learned = AdaptiveBatching()
-    for _ in range(adaptive_batching.STORE_SAMPLES):
-        learned.record_store(seconds, now=100.0)
+    for _ in range(adaptive_batching.UPDATE_SAMPLES):
+        learned.record_update(seconds, now=100.0)
     assert learned.max_status_delay(2, 0.0, now=110.0) == pytest.approx(expected)
 
 
 def test_old_samples_are_ignored() -> None:
     learned = AdaptiveBatching()
-    for _ in range(adaptive_batching.STORE_SAMPLES):
-        learned.record_store(1.0, now=100.0)
+    for _ in range(adaptive_batching.UPDATE_SAMPLES):
+        learned.record_update(1.0, now=100.0)
     later = 101.0 + adaptive_batching.SAMPLE_LIFETIME_SEC
     assert learned.max_status_delay(2, 0.0, later) == adaptive_batching.MIN_STATUS_DELAY
 
 
 def test_few_slow_stores_do_not_change_the_delay() -> None:
     learned = AdaptiveBatching()
-    for _ in range(adaptive_batching.STORE_SAMPLES // 2):
-        learned.record_store(10.0, now=100.0)
+    for _ in range(adaptive_batching.UPDATE_SAMPLES // 2):
+        learned.record_update(10.0, now=100.0)
     assert learned.max_status_delay(2, 10.0, now=100.0) == adaptive_batching.MIN_STATUS_DELAY
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders import at
 from tests.controller.benches import Bench
 
-from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, STORE_SAMPLES
+from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, UPDATE_SAMPLES
 from windlass.controller.engine.port import ConflictError, UnknownOutcomeError
 from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
@@ -32,8 +32,8 @@ def running(*roles: object, **spec: object) -> Bench:
     bench.wait(MIN_STATUS_DELAY)
     assert "store AttemptRunning" in bench.run()
     bench.port.reasons.clear()
-    for _ in range(STORE_SAMPLES):
-        bench.executor._batching.record_store(SLOW, bench.seconds)
+    for _ in range(UPDATE_SAMPLES):
+        bench.executor._batching.record_update(SLOW, bench.seconds)
     return bench
 
 

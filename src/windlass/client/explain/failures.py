@@ -1,4 +1,4 @@
-"""Find the first failed task of an attempt, from the status alone, since its pod may be deleted."""
+"""Find the first failed task of an attempt. Only the status is read, since the task's pod may be deleted."""
 
 from datetime import UTC, datetime
 
@@ -43,9 +43,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Reason of the container status, e.g. OOMKilled."""
     signal: int = 0
     lines: tuple[str, ...] = ()
-    """Last lines of its log."""
+    """Last lines of the container's log."""
     lines_from: str = ""
-    """Source of the lines: `log`, or `status` if the pod is deleted."""
+    """Source of the lines: `log`, or `status` if the log cannot be read."""
 
 
 def first_failure(framework: Framework) -> Failure | None:
@@ -65,7 +65,7 @@ def first_failure(framework: Framework) -> Failure | None:
 
 
 def _order(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
-    """Order by time, which has a resolution of seconds, then put the task that completed the attempt first."""
+    """Return the sort key: the time in seconds, then False for the task that completed the attempt."""
     attempt = None if framework.status is None else framework.status.attempt_status
     ended = None if attempt is None else attempt.completion_status
     trigger = None if ended is None else ended.trigger
@@ -106,8 +106,8 @@ def failed_container(ended: TaskAttemptCompletionStatus) -> ContainerCompletionS
     return next((each for each in failed if each.code == ended.code), next(iter(failed), None))
 
 
-def class_of(kind: CompletionType) -> str:
-    return " ".join(kind.attributes) or UNKNOWN
+def class_of(completion_type: CompletionType) -> str:
+    return " ".join(completion_type.attributes) or UNKNOWN
 
 
 def meaning_of(failure_class: str) -> str:

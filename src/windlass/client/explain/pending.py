@@ -47,7 +47,7 @@ def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -
         return ""
     if pod is None:
         return _last_message(events, lambda event: event.reason == _POSTPONED) or NO_POD
-    reason = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_containers)), "")
+    reason = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_container_names)), "")
     is_unspecific = reason in ("", "ContainerCreating", "PodInitializing")
     if is_unspecific:
         return _last_message(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING
@@ -64,7 +64,7 @@ def _pod_of(attempt: TaskAttemptStatus, pods: dict[str, Pod]) -> Pod | None:
 
 
 def _restart_reason(pod: Pod) -> str:
-    """Return why a container of a running pod is waiting for its restart."""
+    """Return why a container of a running pod is waiting for its restart; empty if none is."""
     for container in pod.status.container_statuses:
         waiting, last = container.state.waiting, container.last_state.terminated
         if waiting is None:

@@ -33,9 +33,9 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_fancy: bool = False
     """fancyRetryPolicy: retries of transient failures are not counted, permanent failures are not retried."""
     follows: bool | None = None
-    """Whether another attempt follows; None while no attempt has ended."""
+    """Whether another attempt follows; None before the current attempt has ended."""
     at: datetime | None = None
-    """When the retry starts; None for immediately."""
+    """When the retry starts; None if immediately, or if no retry is pending."""
     reason: str = ""
 
 
@@ -116,7 +116,7 @@ def describe_counts(retries: Retries) -> str:
 
 
 def describe_decision(retries: Retries, subject: str) -> str:
-    """Return whether a retry follows, with the reason; empty while no attempt has ended."""
+    """Return whether a retry follows, with the reason; empty before the current attempt has ended."""
     if retries.follows is None:
         return ""
     return f"{subject} is {'' if retries.follows else 'not '}retried: {retries.reason}"

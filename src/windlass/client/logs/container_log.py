@@ -65,7 +65,7 @@ def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
 
 
 def sources_of(pod: Pod, options: LogOptions) -> list[Source]:
-    containers = pod.main_containers
+    containers = pod.main_container_names
     if options.container:
         containers = tuple(each for each in pod.container_names if each == options.container)
     return [
@@ -75,7 +75,7 @@ def sources_of(pod: Pod, options: LogOptions) -> list[Source]:
 
 
 def request(source: Source, namespace: str, options: LogOptions, *, since: str = "", times: bool) -> Request:
-    """Return the request for a log. `since` replaces the time limit and the tail when a read is resumed."""
+    """Return the request for a log. `since` replaces sinceSeconds and tailLines when reading is resumed."""
     query = {"sinceTime": since}
     if not since:
         seconds, tail = options.since_seconds, options.tail

@@ -181,7 +181,7 @@ class _Follower:
                 self._note(f"cannot read the log of {source.label}: {error.failure.message}")
                 return
             except ClientError:
-                # The error is already reported. Whether the container still runs is unknown.
+                # The watch of the pods reports the outage. Whether the container still runs is unknown.
                 is_complete, status = False, None
             else:
                 if status is None or status.restart_count > restart_count + 1:
@@ -197,7 +197,10 @@ class _Follower:
         self._note(f"cannot read the end of the log of {source.label}")
 
     async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
-        """Return whether the response was complete. Raises ClientError, and ResponseError for permanent errors."""
+        """Queue new lines, and return whether the response was complete.
+
+        Raises ClientError, and ResponseError for permanent errors.
+        """
         request = container_log.request(
             source, self._connection.namespace, options, since=cursor.since, times=True
         )
@@ -259,8 +262,8 @@ def _next_request(
 ) -> tuple[bool, LogOptions]:
     """Return whether the run has ended, and the options for reading the rest of its log.
 
-    Only a response to a request after the end of the run is complete: an earlier one may end while the container still
-    writes.
+    Only the response to a request that was sent after the end of the run is complete: an earlier response may end while
+    the container still writes.
     """
     is_previous = status.restart_count > restart_count
     has_ended = is_previous or not status.is_running

@@ -11,12 +11,12 @@ MAX_PIECE_BYTES = 1024 * 1024
 _TIMESTAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _INNER_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
 _PART_BYTES = 16 * 1024
-"""containerd and Docker store a longer line in parts of this size."""
+"""Size of the parts in which containerd and Docker store longer lines."""
 _NANOSECONDS = 10**9
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line that a container wrote."""
+    """One line that a container wrote, or a part of a very long line."""
 
     task: str
     """Role and index: `worker-1`."""
@@ -28,7 +28,7 @@ class Line(msgspec.Struct, frozen=True):
     time: str = ""
     """Timestamp of the line (RFC 3339); empty unless requested."""
     is_ended: bool = True
-    """Whether the line is complete. A container may stop in the middle of a line."""
+    """Whether the line ends here: False before a further part, or if the container stopped in the middle of a line."""
     label: str = ""
     """The task, and the container if the pod has several."""
 
@@ -92,7 +92,10 @@ def without_inner_timestamps(line: bytes) -> bytes:
 
 
 def nanoseconds(stamp: bytes) -> int:
-    """Return the nanoseconds since 1970. A datetime has only microseconds; Go omits trailing zeros."""
+    """Return the nanoseconds since 1970; 0 without a timestamp.
+
+    A datetime has only microseconds, and Go omits trailing zeros.
+    """
     found = _TIMESTAMP.match(stamp + b" ")
     if found is None:
         return 0
@@ -110,10 +113,11 @@ class Cursor:
 
     def __init__(self) -> None:
         self._stamp = b""
+        """Timestamp of the last line that was read."""
         self._count = 0
-        """Number of lines read with that timestamp."""
+        """Number of lines that were read with this timestamp."""
         self._repeated = 0
-        """Number of these lines that were received again."""
+        """Number of these lines that were received again since reading was resumed."""
         self._is_catching_up = False
 
     @property
@@ -122,7 +126,7 @@ class Cursor:
 
     @property
     def position(self) -> tuple[bytes, int]:
-        """A value that changes with each line."""
+        """A value that changes with each new line."""
         return self._stamp, self._count
 
     @property
@@ -132,12 +136,12 @@ class Cursor:
         return (found[1] + found[3]).decode() if found else ""
 
     def resume(self) -> None:
-        """Expect lines from `since` on."""
+        """Expect a response that repeats the lines from `since` on."""
         self._is_catching_up = self.has_started
         self._repeated = 0
 
     def advance(self, stamp: bytes) -> bool:
-        """Return whether a line with that timestamp is new, and count it."""
+        """Return whether a line with this timestamp is new. If so, move the position after it."""
         if self._is_catching_up and self._is_repeated(stamp):
             return False
         self._is_catching_up = False

@@ -21,7 +21,7 @@ from windlass.kubeapi.errors import NotFoundError, ResponseError
 from windlass.model.framework import Framework
 
 MAX_MERGED = 64
-"""Number of logs that are merged by time. The logs of further tasks follow after them."""
+"""Maximum number of logs that are merged by time. Further logs follow in batches of this size."""
 MAX_FOLLOWED = 500
 """Maximum number of tasks to follow: each needs a connection."""
 
@@ -112,11 +112,11 @@ def _no_log_message(
         return _no_previous_log_message(framework, selector, pods, subject)
     if not pods:
         is_over = framework.status is not None and framework.status.state.is_over
-        has_pod = selector.is_one and any(
+        had_pod = selector.is_one and any(
             selector.matches(task) and status.attempt_status.pod_uid is not None
             for task, status in tasks.statuses(framework)
         )
-        if is_over or has_pod:
+        if is_over or had_pod:
             deleted = (
                 f"pod of {subject} and its log" if selector.is_one else f"pods of {subject} and their logs"
             )
@@ -192,7 +192,7 @@ async def _read_one(
 
 
 def _report(message: str, cause: Exception, note: Note, *, is_only: bool) -> None:
-    """Raise an error for a single log; note it for one of several, so that the others are still read."""
+    """Raise an error for the only log. For one of several, only note the message, so that the others are still read."""
     if is_only:
         raise ObjectNotFoundError(message) from cause
     note(message)

@@ -1,7 +1,7 @@
 """Create the prerequisites of a job step by step. `plan` determines which ones there are.
 
-If a step fails, the objects that belong to this job alone are deleted again. Volumes, the NFS server and companions
-that existed before are kept.
+If a step fails, the objects that belong to this job alone are deleted again. Volumes and the NFS server are kept, and
+so are companions that existed before.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class AppliedPrerequisites:
     ) -> None:
         self.share = prerequisites.share
         self.servers: tuple[Object, ...] = ()
-        """Deployments of its companions."""
+        """Deployments of the companions."""
         self._connection = connection
         self._prerequisites = prerequisites
         self._name = prerequisites.job.name
@@ -76,7 +76,7 @@ class AppliedPrerequisites:
         return f"These objects for its files were created and are kept: {names}." if names else ""
 
     async def _apply_secret(self, body: Json) -> None:
-        """Create the job's Secret. Companions use it too: if they are kept, so is the Secret."""
+        """Create or update the job's Secret. Companions use it too: if one of them is kept, so is the Secret."""
         companions = self._prerequisites.job.companions.values()
         if not companions:
             await self._recreate(body)
@@ -95,7 +95,9 @@ class AppliedPrerequisites:
         service, deployment = by_kind["Service"], by_kind["Deployment"]
         address = service.body["spec"].get("clusterIP", "")
         if address in _NO_ADDRESS:
-            raise RejectedError(f"{service} has no cluster IP, which nodes need to mount it: delete it")
+            raise RejectedError(
+                f"{service} has no cluster IP, so nodes cannot mount its files: delete the Service"
+            )
         self._report_step(f"waiting for the NFS server {service.name} at {address}")
         await waits.until_served(self._connection, deployment)
         self.share = Served(address)
@@ -138,7 +140,7 @@ class AppliedPrerequisites:
 
     @property
     def _volume_locations(self) -> Mapping[str, str]:
-        """Descriptions of the job's volumes, by name."""
+        """Descriptions of where the files of the job's volumes are, by volume name."""
         volumes = self._prerequisites.job.volumes
         return {name: preflight.place_of(volume, name, self.share) for name, volume in volumes.items()}
 

@@ -40,7 +40,7 @@ class Object(msgspec.Struct, frozen=True):
 
     body: Json
     is_new: bool = True
-    """Whether this call created it."""
+    """Whether the object was created, rather than found or updated."""
 
     @property
     def name(self) -> str:
@@ -97,9 +97,9 @@ async def recreate(connection: Connection, body: Json, job: str, record: Record)
 async def create_or_adopt(
     connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
 ) -> Object:
-    """Create an object, or update an existing one that has no owner or the Framework with the uid `owner`.
+    """Create an object, or update one that no Framework owns, or only the Framework with the uid `owner`.
 
-    An object of an earlier Framework is deleted first. `is_kept` removes the owner. Raises RejectedError.
+    An object of an earlier Framework is deleted first. `is_kept` removes the owner reference. Raises RejectedError.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -120,7 +120,7 @@ async def delete_all(connection: Connection, created: Sequence[Object]) -> None:
             await _delete(connection, each, waits=False)
 
 
-async def set_owner(connection: Connection, created: Sequence[Object], owner: Framework) -> None:
+async def set_owner(connection: Connection, owned: Sequence[Object], owner: Framework) -> None:
     """Set the owner, so that the objects are deleted with the Framework. Raises ResponseError."""
     reference = {
         "apiVersion": owner.api_version,
@@ -130,7 +130,7 @@ async def set_owner(connection: Connection, created: Sequence[Object], owner: Fr
         "controller": False,
         "blockOwnerDeletion": False,
     }
-    for each in created:
+    for each in owned:
         change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
         await lifecycle.merge_patch(connection, each.kind.resource, each.name, change)
 
@@ -162,7 +162,7 @@ async def _send_creation(connection: Connection, body: Json, record: Record) -> 
 
 
 async def _get_own(connection: Connection, body: Json, job: str) -> Object:
-    """Return the existing object of this job. Raises NotFoundError, and RejectedError if another owner has it."""
+    """Return the existing object. Raises NotFoundError, and RejectedError if it does not belong to this job."""
     resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
     namespace = connection.namespace if resource.is_namespaced else ""
     answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
@@ -170,14 +170,13 @@ async def _get_own(connection: Connection, body: Json, job: str) -> Object:
     if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
         where = f" of the namespace {namespace}" if namespace else ""
         raise RejectedError(
-            f"{_kind_and_name(body)}{where} was not created by Windlass, and the job {job} needs its name: "
-            "rename one of them"
+            f"{_kind_and_name(body)}{where} does not belong to the job {job}, which needs this name: rename one of them"
         )
     return found
 
 
 async def _patch(connection: Connection, body: Json) -> Object:
-    """Patch an object like `kubectl apply`. Raises NotFoundError and ConflictError."""
+    """Send a merge patch. Raises NotFoundError, ConflictError and RejectedError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
     try:
         return _object(body, await lifecycle.merge_patch(connection, resource, name, body), is_new=False)
@@ -214,7 +213,7 @@ def _with_nulls(planned: Json, found: Json) -> Json:
 
 
 async def _delete(connection: Connection, found: Object, *, waits: bool) -> None:
-    """Delete an object: Jobs together with their pods, and pods without a grace period."""
+    """Delete an object: workloads together with their pods, and pods without a grace period."""
     kind = found.kind
     request = requests.delete(
         kind.resource,

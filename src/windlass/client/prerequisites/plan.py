@@ -79,7 +79,7 @@ def plan(
     preflight_seconds: float | None = PREFLIGHT_SECONDS,
     companions_only: bool = False,
 ) -> Prerequisites | None:
-    """Return None for a job without prerequisites. `folder` is that of the job file. Raises ClientError."""
+    """Plan the prerequisites of a job; None if it has none. `folder` contains the job file. Raises ClientError."""
     loaded = () if companions_only else _loaded_folders(job)
     chosen = resolution.chosen_passwords(job, folder, os.environ)
     planned = Prerequisites(

@@ -64,7 +64,7 @@ async def until_checked(
         watcher,
         seconds,
         f"the preflight ({SKIP_HINT}) has not finished",
-        may_continue=lambda: watcher.is_pulling,
+        may_continue=lambda: watcher.has_started_pulling,
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
         message = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(

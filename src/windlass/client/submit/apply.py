@@ -65,9 +65,9 @@ async def apply(connection: Connection, plan: SubmitPlan, report: Report) -> Asy
 async def apply_manifests(
     connection: Connection, plan: SubmitPlan, report: Report, *, creates_namespaces: bool = False
 ) -> None:
-    """Create or update the other objects of the file, in its order.
+    """Create or update the objects of the file other than jobs, in the order of the file.
 
-    `creates_namespaces` is for a new cluster, which has no other namespaces. Raises ClientError.
+    `creates_namespaces`: first create the namespaces that the plan uses, for a new cluster. Raises ClientError.
     """
     with connection.converting_errors():
         for name in plan.namespaces if creates_namespaces else ():
@@ -92,7 +92,7 @@ async def apply_manifests(
 async def apply_jobs(
     connection: Connection, plan: SubmitPlan, report: Report, *, is_ephemeral: bool = False
 ) -> AsyncIterator[AppliedJob]:
-    """Create each job after its prerequisites, or only its companions, and yield it afterwards.
+    """Create each job after its prerequisites, or start only its companions, and yield the result.
 
     `is_ephemeral`: the cluster ends with the run. Raises ClientError.
     """

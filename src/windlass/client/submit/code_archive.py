@@ -33,7 +33,7 @@ ALWAYS_EXCLUDED = (
     ".ipynb_checkpoints/",
     ".windlass*",
 )
-"""Patterns that are always excluded."""
+"""Patterns of files that are always excluded."""
 
 _MAX_SHOWN_FILES = 3
 _GZIP = 31
@@ -132,10 +132,13 @@ def _ignore_file(folder: Path) -> Path:
     )
 
 
-def _walk(root: Path, inside: str, ignored: pathspec.GitIgnoreSpec) -> Iterator[_Entry]:
-    """Yield entries in the order of names. Like git, do not enter an ignored folder."""
-    for path in sorted((root / inside).iterdir()):
-        name = f"{inside}{path.name}"
+def _walk(root: Path, folder: str, ignored: pathspec.GitIgnoreSpec) -> Iterator[_Entry]:
+    """Yield the entries of a folder in the order of names. Like git, do not enter an ignored folder.
+
+    `folder` is relative to `root`: empty, or with a slash at the end.
+    """
+    for path in sorted((root / folder).iterdir()):
+        name = f"{folder}{path.name}"
         is_link = path.is_symlink()
         if path.is_dir() and not is_link:
             name += "/"

@@ -12,17 +12,17 @@ Send = Callable[[Request], Awaitable[bytes]]
 """Returns the body of the response. Raises ApiError."""
 
 
-class _Served(msgspec.Struct, frozen=True):
+class _ApiResource(msgspec.Struct, frozen=True):
     name: str
     kind: str
     namespaced: bool
 
 
-class _Listed(msgspec.Struct, frozen=True):
-    resources: tuple[_Served, ...] = ()
+class _ApiResourceList(msgspec.Struct, frozen=True):
+    resources: tuple[_ApiResource, ...] = ()
 
 
-_decode = msgspec.json.Decoder(_Listed).decode
+_decode = msgspec.json.Decoder(_ApiResourceList).decode
 
 
 class Kinds:
@@ -35,16 +35,16 @@ class Kinds:
     async def resource(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource, or None if the server has no such kind. Raises ApiError."""
         if kind not in self._served.get(api_version, {}):
-            self._served[api_version] = await _by_kind(self._send, api_version)
+            self._served[api_version] = await _resources_by_kind(self._send, api_version)
         return self._served[api_version].get(kind)
 
 
 async def is_served(send: Send, api_version: str) -> bool:
     """Return whether the server has kinds of this API version. Raises ApiError."""
-    return bool(await _by_kind(send, api_version))
+    return bool(await _resources_by_kind(send, api_version))
 
 
-async def _by_kind(send: Send, api_version: str) -> dict[str, Resource]:
+async def _resources_by_kind(send: Send, api_version: str) -> dict[str, Resource]:
     group, _, version = api_version.rpartition("/")
     path = f"/apis/{api_version}" if group else f"/api/{version}"
     try:

@@ -37,7 +37,7 @@ class Target(msgspec.Struct, frozen=True):
     """The cluster that a submission is planned for."""
 
     namespace: str = names.DEFAULT_NAMESPACE
-    """Namespace of jobs that name none. May be empty only for `windlass render`."""
+    """Namespace of jobs that do not set one. May be empty only for `windlass render`."""
     is_embedded: bool = False
     """Whether tasks run on this machine: they need no image, and use its files in place."""
     has_mounts: bool = True
@@ -116,7 +116,7 @@ class PlannedJob(Manifest, frozen=True):
         )
 
     def with_share(self, share: Share | None) -> "PlannedJob":
-        """Render the Framework again when the address of the job's NFS server is known."""
+        """Return the job with its Framework rendered for this share, once the address of its NFS server is known."""
         if self.prerequisites is None or share == self.prerequisites.share:
             return self
         return msgspec.structs.replace(self, framework=self._render(self.target, share))
@@ -191,7 +191,7 @@ class SubmitPlan(msgspec.Struct, frozen=True):
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Namespaces that are used and that no manifest creates."""
+        """Namespaces other than `default` that are used and that no manifest creates."""
         created = {body["metadata"]["name"] for body in self.manifests if body["kind"] == "Namespace"}
         used = [
             *(job.namespace for job in self.jobs),

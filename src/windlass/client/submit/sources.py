@@ -42,7 +42,7 @@ def in_place(code: Path) -> InPlace:
 
 
 def read(job: JobInput, folder: str | Path | None = None) -> Source:
-    """Return a source without errors. Raises InvalidJobError."""
+    """Read and check a job file, a Job or a mapping. Raises InvalidJobError."""
     if isinstance(job, str | Path):
         return read_file(Path(job), folder)
     try:
@@ -53,14 +53,15 @@ def read(job: JobInput, folder: str | Path | None = None) -> Source:
 
 
 def read_file(file: Path, folder: str | Path | None = None) -> Source:
-    """Return a source without errors. Raises InvalidJobError."""
+    """Read and check a job file. Raises InvalidJobError."""
     return _checked(_read_bytes(file), str(file), Path(folder or file.parent))
 
 
 def decode(data: bytes, name: str, folder: Path, namespace: str = "") -> Source:
-    """Return a source that may have errors. `name` is the file name for messages. Raises InvalidJobError for templates.
+    """Return a source that may have errors. `name` is the file name for messages.
 
-    `namespace` is the namespace of jobs that do not set one, if it is known.
+    `namespace` is the namespace of jobs that do not set one, if it is known. Raises InvalidJobError if a template
+    cannot be read.
     """
     return Source(documents.read(data, name, namespace, read_templates(data, folder)), folder)
 
@@ -73,12 +74,12 @@ def load(file: str | Path) -> Job:
     source = read_file(Path(file))
     submission, *more = source.contents.submissions
     if more or source.contents.extra_manifests or submission.job is None:
-        raise InvalidJobError(f"{file}: expected one job file and nothing else")
+        raise InvalidJobError(f"{file}: expected one job and nothing else")
     return msgspec.structs.replace(submission.job, code=str(source.code_of(submission) or ""))
 
 
 def read_templates(data: bytes, folder: Path) -> dict[str, str]:
-    """Return the existing files that a config imports, by path. Raises InvalidJobError."""
+    """Return the texts of the existing files that a config imports, by path. Raises InvalidJobError."""
     files = {path: folder / path for path in documents.template_paths(data)}
     return {path: _read_template(folder, file) for path, file in files.items() if file.is_file()}
 

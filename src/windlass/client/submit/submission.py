@@ -76,7 +76,7 @@ def require_replaceable(framework: Framework | InvalidFramework, namespace: str,
         )
     if view.is_completed:
         raise ObjectExistsError(
-            f"{exists} and has finished ({view.state}). To replace it with its status and pods, use --rerun "
+            f"{exists} and has finished ({view.state}). To replace it, including its status and pods, use --rerun "
             "(in Python: rerun=True)."
         )
     raise ObjectExistsError(

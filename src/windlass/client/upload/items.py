@@ -13,7 +13,7 @@ import msgspec
 from windlass.client.errors import ClientError, InvalidJobError
 
 PART_SUFFIX = ".windlass-part"
-"""Suffix of a partially uploaded file. It is in the same directory as its target."""
+"""Suffix of a partial file, which is in the same directory as the complete one."""
 _SPECIAL_FILES = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFIFO: "a pipe",
@@ -114,7 +114,7 @@ def _with_parents(folder: str) -> Iterator[str]:
 
 
 def _entries(target: str, source: Path) -> Iterator[Item | str]:
-    """Yield items, and the names of directories."""
+    """Yield the items, and the target paths of the directories."""
     try:
         info = source.stat()
         if stat.S_ISDIR(info.st_mode):

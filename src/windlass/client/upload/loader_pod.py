@@ -77,7 +77,8 @@ async def started(
 ) -> AsyncIterator[None]:
     """Run a pod with the share at MOUNT_PATH during the block, and delete it at the end.
 
-    `timeout` limits its start; `on_delay` receives messages about delays. Raises ClientError.
+    `timeout` limits its start. `on_delay` receives messages about delays, and about a failed deletion. Raises
+    ClientError.
     """
     if isinstance(share, Claim):
         await _require_claim(connection, share.claim)

@@ -1,8 +1,8 @@
 """Upload through a loader pod, in which shell scripts do what `local_target` does locally.
 
 The image needs sh, tar, sha256sum, wc, head and df, as in busybox. API servers before Kubernetes 1.30 cannot close the
-standard input of a command: each script gets the number of lines or bytes to read. Special characters in names are
-encoded as octal digits.
+standard input of a command, so each script gets the number of lines or bytes to read. Special characters in names are
+encoded as octal escapes.
 """
 
 import asyncio
@@ -250,7 +250,7 @@ class PodTarget:
         )
 
     async def _execute(self, command: Sequence[str], streams: Streams, stall_seconds: float | None) -> int:
-        """Return the exit code. If the input cannot be read, the command is cancelled, since it would wait for more."""
+        """Return the exit code. If the input cannot be read, the command is cancelled, since it would keep waiting."""
         input_errors: list[ClientError] = []
         try:
             async with asyncio.timeout(stall_seconds) as deadline:

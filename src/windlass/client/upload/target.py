@@ -44,7 +44,7 @@ class FileState(msgspec.Struct, frozen=True):
     """Checksum of the file; empty if its size differs from the source, since the file is not read then."""
     part_size: int = 0
     part_digest: str = ""
-    """Checksum of the partial file; empty without one."""
+    """Checksum of the partial file; empty if there is none, or if it is larger than the source."""
 
 
 class Access(StrEnum):
@@ -110,7 +110,7 @@ class FileTransfer:
                 self._count(len(chunk))
 
     async def conclude(self) -> None:
-        """Check for changes after everything was written. Raises ClientError."""
+        """After everything was written, check whether the file has changed, and count the rest. Raises ClientError."""
         with self._converting_errors():
             version = FileVersion.of(await asyncio.to_thread(self.item.path.stat))
         self.has_changed |= version != self.item.version

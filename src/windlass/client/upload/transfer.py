@@ -1,4 +1,4 @@
-"""Upload files to any `UploadTarget`: compare checksums first, then send missing files and resume partial ones."""
+"""Upload files to any `UploadTarget`: compare checksums, send missing and changed files, and resume partial ones."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,8 @@ SRC, DATA = "src", "data"
 MAX_BATCH_FILES = 500
 MAX_BATCH_BYTES = 16 << 20
 MAX_COMPARED = 500
-_MAX_LISTED = 3
+"""Maximum number of files per call of `file_states`."""
+_MAX_SHOWN = 3
 
 
 class Uploaded(msgspec.Struct, frozen=True):
@@ -91,7 +92,7 @@ async def upload(target: UploadTarget, items: UploadItems, callbacks: ProgressCa
         failed = await _send(target, retries)
     if failed:
         raise ClientError(
-            f"cannot upload {_listed([str(item.path) for item in failed])}: the checksums differed twice. "
+            f"cannot upload {_shorten_list([str(item.path) for item in failed])}: the checksums differed twice. "
             "Another process writes to the file during the upload, or the share loses data."
         )
     resumed = sum(each.offset > 0 for each in transfers)
@@ -137,7 +138,7 @@ def _file_problems(where: str, items: Sequence[Item], states: Sequence[FileState
 def _raise_problems(where: str, problems: Iterator[str]) -> None:
     """Raise RejectedError if there are problems."""
     if found := list(problems):
-        raise RejectedError(f"cannot upload to {where}: {_listed(found)}")
+        raise RejectedError(f"cannot upload to {where}: {_shorten_list(found)}")
 
 
 def _require_space(where: str, size: int, free_space: int | None) -> None:
@@ -152,7 +153,7 @@ def _require_space(where: str, size: int, free_space: int | None) -> None:
 
 
 def _transfer(item: Item, state: FileState, on_sent: Callable[[str, int], None]) -> FileTransfer | None:
-    """Return the transfer of a file; None if it is up to date. A partial file is resumed if it matches the start."""
+    """Return the transfer of a file; None if it is up to date. A partial file that matches its start is resumed."""
     try:
         if state.digest and state.digest == hasher_of(str(item.path)).hexdigest():
             return None
@@ -195,7 +196,7 @@ async def _send(target: UploadTarget, transfers: Sequence[FileTransfer]) -> list
 
 
 def _batches(transfers: Sequence[FileTransfer]) -> Iterator[list[FileTransfer]]:
-    """Yield large files alone, in their order, and small or already complete files in batches."""
+    """Yield large and resumed files alone, and small or already complete files in batches."""
     batch: list[FileTransfer] = []
     size = 0
     for each in transfers:
@@ -212,6 +213,6 @@ def _batches(transfers: Sequence[FileTransfer]) -> Iterator[list[FileTransfer]]:
         yield batch
 
 
-def _listed(problems: Sequence[str]) -> str:
-    more = len(problems) - _MAX_LISTED
-    return "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
+def _shorten_list(entries: Sequence[str]) -> str:
+    more = len(entries) - _MAX_SHOWN
+    return "; ".join(entries[:_MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -31,7 +31,7 @@ from windlass.objects.attempt import service as service_manifest
 from windlass.objects.pod import PodFactory, PodOptions
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
-"""Returns the port of the first task of each role where pods share one network; further tasks use the ports after it.
+"""Returns the port of the first task of each role, if pods share one network. Further tasks use the following ports.
 Raises RequestError when no ports are free."""
 
 
@@ -56,7 +56,7 @@ class ActionRunner:
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
-        """Run the actions and record their outcomes. Pods are created in one batch and deleted in another."""
+        """Run the actions and record their outcomes. At most one batch of pods is created, and one deleted."""
         batch_size = self._batching.batch_size
         creations = [action for action in actions if isinstance(action, CreatePod)][:batch_size]
         deletions = [action for action in actions if isinstance(action, DeletePod)][:batch_size]
@@ -183,7 +183,7 @@ class ActionRunner:
             raise failed
 
     def _postpone(self, framework: Framework, expectations: Expectations, name: str) -> None:
-        """Back off before the object is created again. Other objects are not delayed."""
+        """Back off before the next attempt to create the object. Other objects are not delayed."""
         until = self._clock.monotonic() + queues.backoff(name, expectations.failures(name))
         expectations.postpone(name, until)
         self._queue.add_at(key_of(framework), until)
@@ -194,7 +194,7 @@ def _is_final(refused: RefusedError) -> bool:
 
 
 def _is_temporary(answer: PodView | RequestError) -> bool:
-    """Return whether the pod was not created and may be created later."""
+    """Return whether the creation failed but may be retried."""
     return isinstance(answer, RequestError) and not (isinstance(answer, RefusedError) and _is_final(answer))
 
 

@@ -17,9 +17,9 @@ MAX_STATUS_DELAY = 10.0
 """Seconds, for an API server that is slow for all Frameworks."""
 MAX_STATUS_DELAY_PER_TASK = 1.5e-3
 """Seconds per task, for a Framework whose status is slow to store because it is large."""
-STORES_PER_DELAY = 50
-"""A status is delayed by this multiple of the time that a store takes."""
-STORE_SAMPLES = 9
+DELAY_FACTOR = 50
+"""A status is delayed by this multiple of the duration of a status update."""
+UPDATE_SAMPLES = 9
 SAMPLE_LIFETIME_SEC = 30.0
 
 
@@ -27,23 +27,23 @@ class AdaptiveBatching:
     def __init__(self, batch_size: int = INITIAL_BATCH) -> None:
         self.batch_size = batch_size
         """Number of pods that a pass creates or deletes."""
-        self._stores: deque[tuple[float, float]] = deque(maxlen=STORE_SAMPLES)
-        """When each of the last stores ended, and its duration."""
+        self._updates: deque[tuple[float, float]] = deque(maxlen=UPDATE_SAMPLES)
+        """When each of the last status updates ended, and its duration."""
 
-    def max_status_delay(self, tasks: int, last_store_seconds: float, now: float) -> float:
+    def max_status_delay(self, tasks: int, last_update_seconds: float, now: float) -> float:
         """Return for how many seconds a status may be deferred.
 
-        `tasks` is the size of the Framework, `last_store_seconds` the duration of its last store.
+        `tasks` is the size of the Framework, `last_update_seconds` the duration of its last status update.
         """
-        recent = [seconds for at, seconds in self._stores if now - at <= SAMPLE_LIFETIME_SEC]
-        # Missing samples count as fast: a few slow stores do not show that the server is slow.
-        typical = statistics.median(recent + [0.0] * (STORE_SAMPLES - len(recent)))
-        for_server = min(STORES_PER_DELAY * typical, MAX_STATUS_DELAY)
-        for_framework = min(STORES_PER_DELAY * last_store_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
+        recent = [seconds for at, seconds in self._updates if now - at <= SAMPLE_LIFETIME_SEC]
+        # Missing samples count as fast: a few slow updates do not show that the server is slow.
+        typical = statistics.median(recent + [0.0] * (UPDATE_SAMPLES - len(recent)))
+        for_server = min(DELAY_FACTOR * typical, MAX_STATUS_DELAY)
+        for_framework = min(DELAY_FACTOR * last_update_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
         return max(MIN_STATUS_DELAY, for_server, for_framework)
 
-    def record_store(self, seconds: float, now: float) -> None:
-        self._stores.append((now, seconds))
+    def record_update(self, seconds: float, now: float) -> None:
+        self._updates.append((now, seconds))
 
     def record_batch(self, count: int, seconds: float) -> None:
         """Adapt the batch size to the duration of a batch, unless the batch is too small for an estimate."""

@@ -270,7 +270,7 @@ class ApiPort:
             raise _as_request_error(error) from error
 
     async def _send_deletion(self, request: Request) -> None:
-        """Treat a missing object, or another one with the same name, as deleted."""
+        """Send the request. A missing object, or another one with the same name, counts as deleted."""
         try:
             await self._request(request)
         except (NotFoundError, ConflictError):

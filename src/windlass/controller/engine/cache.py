@@ -97,7 +97,7 @@ class Cache:
     # Frameworks
 
     def put_framework(self, framework: Framework) -> bool:
-        """Record a Framework from a watch, a list or an answer. Return False if a newer one is known."""
+        """Record a Framework from a watch, a list or an answer. Return False if this or a newer version is known."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         newest = self._tombstones.get(key, 0)
@@ -116,7 +116,7 @@ class Cache:
         self._other_controllers[key] = name
 
     def invalidate(self, key: FrameworkKey) -> None:
-        """Record that the Framework exists and cannot be decoded any more."""
+        """Record that the Framework exists but can no longer be decoded."""
         framework = self._frameworks.pop(key, None)
         if framework is not None:
             self._invalid[key] = framework
@@ -131,7 +131,10 @@ class Cache:
         return True
 
     def remove_framework(self, framework: Framework) -> bool:
-        """Record a DELETED event. Its resourceVersion is that of the deletion. Return False if it is already known."""
+        """Record a DELETED event, whose resourceVersion is that of the deletion.
+
+        Return False if the Framework is not in the cache.
+        """
         return self._remove_framework(framework, framework.metadata.resource_version)
 
     def replace_frameworks(
@@ -184,8 +187,8 @@ class Cache:
 
     def put(self, item: RelatedObject) -> set[FrameworkKey]:
         """Record an object from a watch. Return the keys that it concerns; none if a newer state is known."""
-        listed = self._list_versions[type(item)]
-        resource_version = listed.get("") or listed.get(item.metadata.namespace, "")
+        versions = self._list_versions[type(item)]
+        resource_version = versions.get("") or versions.get(item.metadata.namespace, "")
         return set() if is_not_newer(item, resource_version) else self._put(item)
 
     def _put(self, item: RelatedObject) -> set[FrameworkKey]:

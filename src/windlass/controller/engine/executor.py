@@ -45,7 +45,7 @@ class _PendingStatus:
         self._decided_on = ""
         """The resourceVersion of the Framework that the deferred decision is based on."""
         self._deferred_since: float | None = None
-        self._last_store_seconds = 0.0
+        self._last_update_seconds = 0.0
 
     def deferred_decision(self, framework: Framework) -> Decision | None:
         """Return the decision that waits to be stored, unless the Framework has changed since it was made."""
@@ -56,7 +56,7 @@ class _PendingStatus:
         """Return the time up to which the decided status may be deferred, or None if it must be stored now."""
         if not decision.may_wait or decision.status is None:
             return None
-        delay = batching.max_status_delay(decision.status.summary.tasks, self._last_store_seconds, now)
+        delay = batching.max_status_delay(decision.status.summary.tasks, self._last_update_seconds, now)
         if any(isinstance(action, CreatePod) for action in decision.actions):
             delay = max(delay, MIN_GANG_DELAY)
         if self._deferred_since is None:
@@ -69,7 +69,7 @@ class _PendingStatus:
         self._decided_on = framework.metadata.resource_version
 
     def record_duration(self, seconds: float) -> None:
-        self._last_store_seconds = seconds
+        self._last_update_seconds = seconds
 
     def clear(self) -> None:
         """Record that the decided status is stored, or does not differ from the stored one."""
@@ -210,7 +210,7 @@ class Executor:
             raise
         ended = self._clock.monotonic()
         pending.record_duration(ended - began)
-        self._batching.record_store(ended - began, ended)
+        self._batching.record_update(ended - began, ended)
         if not self._cache.record_stored(stored):
             return None, ()
         pending.clear()

@@ -57,7 +57,7 @@ class Expectations:
         self._record_success(name)
 
     def failures(self, name: str) -> int:
-        """Return the number of consecutive temporary failures to create the object, or all pods of a batch."""
+        """Return how often creating the object, or all pods of a batch, failed in a row before the current failure."""
         return max(self._failures.get(name, 0), self._failed_batches - 1)
 
     def record_batch(self, *, has_failed: bool) -> None:
@@ -109,7 +109,7 @@ class Expectations:
 
 
 def _certain_names(status: FrameworkStatus) -> set[str]:
-    """Return the names of pods whose creation is certain: those with a UID, or all if there is no ConfigMap yet."""
+    """Return the names of pods that certainly exist (with a UID) or certainly do not (without a ConfigMap)."""
     attempt = status.attempt_status
     return {
         task.attempt_status.pod_name

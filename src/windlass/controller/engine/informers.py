@@ -197,19 +197,21 @@ class Informers:
 
 
 def _checked(receive: Callable[[ResourceEvent], None]) -> Callable[[ResourceEvent], None]:
-    """Wrap `receive`: raise HistoryError for a list that is older than an earlier one, and log other exceptions.
+    """Wrap `receive`: raise HistoryError for a list that is older than an earlier one, and log exceptions for changes.
 
-    An exception for a list is not caught, because the cache would be incomplete.
+    Exceptions for a list are not caught, because the cache would be incomplete.
     """
     newest = 0
 
     def receive_checked(event: ResourceEvent) -> None:
         nonlocal newest
         if isinstance(event, Listed):
-            listed = version(event.resource_version)
-            if listed < newest:
-                raise HistoryError(f"the API server went back from resourceVersion {newest} to {listed}")
-            newest = listed
+            list_version = version(event.resource_version)
+            if list_version < newest:
+                raise HistoryError(
+                    f"the API server went back from resourceVersion {newest} to {list_version}"
+                )
+            newest = list_version
             receive(event)
             return
         try:

@@ -56,23 +56,23 @@ class DeletedPods(msgspec.Struct, frozen=True):
     """The answer to a request that deletes the pods of an attempt."""
 
     pods: tuple[PodView, ...]
-    """The deleted pods, as they were before."""
+    """The deleted pods, as they were before the deletion."""
     continue_token: str = ""
     """Token of the next request, if there are more pods than one request deletes."""
 
 
 MAX_PODS_PER_DELETE = 500
-"""Limit for one request: the server deletes its pods one after the other, within the timeout of the request."""
+"""Maximum per request: the server deletes the pods one after the other, within the timeout of the request."""
 
 
 class Port(Protocol):
-    """Every method may raise a RequestError. Deleting an object that does not exist succeeds."""
+    """Every async method may raise a RequestError. Deleting a pod or ConfigMap that does not exist succeeds."""
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         """Store the status if the Framework still has its resourceVersion. Return the stored Framework."""
 
     async def read_framework(self, framework: Framework) -> Framework | None:
-        """Return the Framework as it is stored; None if it does not exist."""
+        """Return the Framework as it is stored; None if it does not exist or is invalid."""
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...
 
@@ -105,7 +105,7 @@ class Port(Protocol):
 
     async def delete_framework(self, framework: Framework) -> None:
         """Delete the Framework in the foreground, with UID and resourceVersion as preconditions: its TTL may just have
-        been changed. Raise NotFoundError also if the server does not serve Frameworks yet."""
+        been changed. Raise NotFoundError if it does not exist, or if the server does not serve Frameworks yet."""
 
     async def list_objects(self, framework: Framework) -> Listed: ...
 

@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 def backoff(name: str, failures: int) -> float:
     """Return the backoff in seconds, which doubles with each failure up to a minute.
 
-    A jitter of up to half of it is subtracted. It depends only on `name` and `failures`.
+    A jitter of up to half of the backoff is subtracted, which depends only on `name` and `failures`.
     """
     full = min(MAX_BACKOFF, INITIAL_BACKOFF * (1 << min(failures, 20)))
     return full * (1 - derived_fraction(name, str(failures)) / 2)
@@ -70,7 +70,7 @@ class KeyedQueue(Generic[K]):
         self._held[key] = until
 
     def retry(self, key: K, now: float) -> None:
-        """Process the key again after a backoff that grows with each failure, and not before."""
+        """Process the key again after a backoff that grows with each failure. Until then, `add` has no effect."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         until = now + backoff(str(key), failures)

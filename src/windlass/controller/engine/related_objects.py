@@ -1,6 +1,6 @@
 """The pods and the ConfigMap with one Framework's name as their label.
 
-Known UIDs are those of all objects in a watch, a list, a response or a status, including deleted objects.
+Known UIDs are those of all objects that a watch, a list, a response or a status has shown, including deleted ones.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +29,14 @@ def is_not_newer(found: ObjectView | Framework, resource_version: str) -> bool:
 
 
 def is_in_scope(namespace: str, scope: str) -> bool:
-    """Whether a list of `scope` (empty: all namespaces) contains objects of the namespace."""
+    """Return whether a list of `scope` (empty: all namespaces) contains objects of the namespace."""
     return scope in ("", namespace)
 
 
 def framework_name(found: RelatedObject) -> FrameworkName | None:
-    """Return the Framework that the object belongs to by its label, which is also what the watches select by.
+    """Return the Framework in the object's label, by which the watches select; None if it belongs to no Framework.
 
-    A ConfigMap must also have the name that the ConfigMap of each attempt of the Framework has.
+    A ConfigMap must also have the name that the ConfigMaps of all attempts of the Framework have.
     """
     name = found.metadata.labels.framework_name
     is_other_config_map = isinstance(found, ConfigMapView) and found.name != names.config_map_name(name)
@@ -49,6 +49,7 @@ class RelatedObjects:
         self.pods: dict[str, PodView] = {}
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
+        """UIDs of objects that only responses have shown so far."""
         self.deleted_frameworks: dict[str, Framework] = {}
         """Deleted Frameworks of this name, by UID, that may have left objects."""
 
@@ -83,7 +84,7 @@ class RelatedObjects:
             self.config_map = None
 
     def is_newer(self, new: RelatedObject) -> bool:
-        """Whether `new` is newer than the recorded object. A UID that was deleted never comes back."""
+        """Return whether `new` is newer than the recorded object. A UID that was deleted never comes back."""
         current = self.current(new)
         is_deleted = new.uid in self.known and (current is None or current.uid != new.uid)
         if is_deleted:

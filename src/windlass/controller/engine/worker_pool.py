@@ -38,7 +38,7 @@ class WorkerPool:
         """Whether passes were cancelled whose requests may still be processed by the API server."""
 
     def enqueue(self, keys: Iterable[FrameworkKey]) -> None:
-        """Queue a pass for each key, in the order of the names."""
+        """Queue a pass for each key, in the order of the keys."""
         for key in sorted(keys):
             self._queue.add(key)
         self._has_changed.set()
@@ -57,7 +57,7 @@ class WorkerPool:
             await asyncio.gather(*self._running, return_exceptions=True)
 
     async def finish(self, timeout: float) -> None:
-        """Start no new passes, and wait for the running ones to end."""
+        """Start no new passes, and wait up to `timeout` seconds for the running ones to end."""
         self._is_stopping = True
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=timeout)
