@@ -12,7 +12,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """TLS settings. They contain files, not paths: a file may change, and equal settings share connections."""
+    """TLS settings, with file contents instead of paths: a file may change, and equal settings share connections."""
 
     authority: bytes = b""
     """PEM; empty for the certificate authorities of the operating system."""
@@ -62,7 +62,7 @@ def _new_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_certificate(context: ssl.SSLContext, tls: Tls) -> None:
-    """Load the certificate from a private temporary directory: Python reads it from files only."""
+    """Load the client certificate and key through private temporary files: Python accepts only paths."""
     with tempfile.TemporaryDirectory() as folder:
         certificate, key = Path(folder, "client.crt"), Path(folder, "client.key")
         certificate.write_bytes(tls.certificate)

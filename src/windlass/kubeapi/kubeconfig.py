@@ -98,7 +98,7 @@ def _merged(paths: str) -> kube_config.KubeConfigMerger:
 
 
 def _chosen_context(merger: kube_config.KubeConfigMerger, context: str) -> str:
-    """Return the name of the context. Default: the first current one, as in kubectl; the library uses the last."""
+    """Return `context` or, if it is empty, the first current context, as in kubectl; the library uses the last."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     names = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]
@@ -164,7 +164,7 @@ class _Loader(kube_config.KubeConfigLoader):
         return TOKEN_FILE_INTERVAL_SEC if self._user.value.get("tokenFile") else None
 
     def _load_cluster_info(self) -> None:
-        """Override: the library writes keys into temporary files that remain after a kill."""
+        """Override: the library writes keys into temporary files, which remain if the process is killed."""
         cluster, user = self._cluster.value, self._user.value
         self.host = str(self._cluster["server"]).rstrip("/")
         if not self.host.startswith("https://"):

@@ -115,8 +115,8 @@ class Reflector:
 
     async def _recover(self, error: ApiError) -> None:
         self._on_error(error)
-        is_old_version = isinstance(error, ExpiredError) and self._version
-        if not is_old_version:
+        is_version_expired = isinstance(error, ExpiredError) and self._version
+        if not is_version_expired:
             self._failures += 1
         if must_relist(error, self._failures):
             self._version = ""

@@ -11,7 +11,7 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""Requests a response with metadata only. A server without support for it sends the whole object."""
+"""Accept header for a response with metadata only. A server without support for it sends the whole object."""
 _LIST_METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 Query = tuple[tuple[str, str], ...]
@@ -186,7 +186,7 @@ def _request(
     content_type: str = "",
 ) -> Request:
     if verb in _VERBS_OF_ONE_OBJECT and not name:
-        # The path would be that of the collection, and all objects would be deleted.
+        # Without a name, the path is that of the collection, and a delete request would delete all objects.
         raise ValueError(f"cannot {verb} {resource.full_name}: the name of the object is required")
     return Request(
         verb=verb,

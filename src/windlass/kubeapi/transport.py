@@ -38,7 +38,7 @@ from windlass.model.failures import ApiFailure
 
 MAX_CONNECTIONS = 100
 MAX_RETRIES = 3
-"""Number of retries after a Retry-After of the server."""
+"""Maximum number of retries of a request if the server sends Retry-After."""
 STREAM_OPEN_SECONDS = 30.0
 """Time within which a watch or a WebSocket must be opened."""
 _SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
@@ -93,7 +93,7 @@ class Transport:
             await self._session.close()
 
     async def send(self, request: Request, timeout: float = 30.0) -> bytes:
-        """Return the body of a 2xx response. Raise ApiError on failure, or after `timeout` seconds with all retries."""
+        """Return the body of a 2xx response. Raise ApiError on failure or timeout; `timeout` includes all retries."""
         deadline = _Deadline(timeout)
         try:
             async with asyncio.timeout(timeout):
@@ -403,7 +403,7 @@ def _converting_errors(request: Request) -> Iterator[None]:
 
 
 def _target(error: aiohttp.ClientConnectorError) -> str:
-    """Return the address of the failed connection, which may be a proxy."""
+    """Return the address of the failed connection, which may be that of a proxy."""
     if isinstance(error, UnixClientConnectorError):
         return error.path
     return f"[{error.host}]:{error.port}" if ":" in error.host else f"{error.host}:{error.port}"
@@ -418,8 +418,8 @@ def _reason(error: Exception) -> str:
 
 
 def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
-    """Return whether the response may be from an API server. A redirect is not, nor is an HTML page with status 2xx or
-    404, e.g. the login form of a proxy. Other errors are accepted in any format."""
+    """Return whether the response may be from an API server. Redirects are not, nor are HTML pages with status 2xx or
+    404, e.g. the login form of a proxy. HTML pages with other errors are accepted."""
     is_redirect = 300 <= response.status < 400
     is_rejection = response.status >= 400 and response.status != 404
     is_page = response.content_type == "text/html" and not is_rejection

@@ -28,7 +28,7 @@ from windlass.localcluster.apiserver.kinds import definitions, table
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.meta_endpoints import MetaEndpoints
 from windlass.localcluster.apiserver.options import WriteOptions
-from windlass.localcluster.apiserver.pod_metrics import Meter, PodMetrics
+from windlass.localcluster.apiserver.pod_metrics import Meter, MetricsHandler
 from windlass.localcluster.apiserver.registry import Registry
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watches
@@ -77,7 +77,7 @@ class ApiServer:
             self.lifecycle, self.watches, body_timeout_seconds, self._wait_for_commit
         )
         self._meta_endpoints = MetaEndpoints(self.registry, lambda: urlsplit(self.url).netloc)
-        self._pod_metrics: PodMetrics | None = None
+        self._pod_metrics: MetricsHandler | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._socket_path: Path | None = None
@@ -111,7 +111,7 @@ class ApiServer:
 
     def measure_pods_with(self, meter: Meter) -> None:
         """Serve the pod metrics API from this meter."""
-        self._pod_metrics = PodMetrics(self.lifecycle, meter)
+        self._pod_metrics = MetricsHandler(self.lifecycle, meter)
         self._meta_endpoints.set_computed_kinds(pod_metrics.KINDS)
 
     async def listen_on(self, bound: socket.socket) -> None:

@@ -55,7 +55,7 @@ def decode(kind: Kind, client_object: Object, options: WriteOptions) -> tuple[Ob
 def apply_change(
     kind: Kind, change: Change, old: Object, options: WriteOptions
 ) -> tuple[Object, tuple[str, ...]]:
-    """Apply a change and decode the result. A patch whose result cannot be decoded is reported as a bad patch."""
+    """Apply a change and decode the result. A patch whose result cannot be decoded is reported as an invalid patch."""
     changed = change(old)
     try:
         return decode(kind, changed, options)
@@ -76,7 +76,7 @@ def _reject_metadata(kind: Kind, meta: object) -> NoReturn:
 
 
 def check_identity(kind: Kind, client_object: Object) -> None:
-    """Reject an object of another kind or version. Objects of built-in kinds may omit both: the path has them."""
+    """Reject an object of another kind or version. Objects of built-in kinds may omit both: the path implies them."""
     for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         found = client_object.get(field)
         if not found and kind.is_custom:
@@ -99,6 +99,7 @@ def name_of(client_object: Object) -> str:
 
 
 def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
+    """Reject an object of another namespace. Set an absent namespace, and remove that of a cluster-scoped object."""
     if not kind.namespaced:
         meta.pop("namespace", None)
     elif meta.setdefault("namespace", namespace) != namespace:
@@ -186,7 +187,7 @@ def with_new_status(kind: Kind, new: Object, old: Object) -> Object:
     return result
 
 
-def is_spec_changed(kind: Kind, new: Object, old: Object) -> bool:
+def needs_new_generation(kind: Kind, new: Object, old: Object) -> bool:
     has_other_annotations = new["metadata"].get("annotations") != old["metadata"].get("annotations")
     if kind.strategy.annotations_change_generation and has_other_annotations:
         return True

@@ -1,7 +1,7 @@
 """The server's certificate, its bearer token and the kubeconfig that contains both.
 
-They are created on the first start and stored in the data directory with mode 0600, so that a kubeconfig stays valid.
-The certificate is self-signed.
+They are created on the first start and stored in the data directory with mode 0600, so that a kubeconfig stays
+valid after a restart. The certificate is self-signed.
 """
 
 import base64

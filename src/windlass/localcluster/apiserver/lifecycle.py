@@ -103,7 +103,7 @@ class Lifecycle:
         new, warnings = admission.decode(kind, client_object, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
-        self._check_namespace_accepts(kind, namespace, meta.get("name", ""))
+        self._check_namespace_is_active(kind, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
@@ -221,7 +221,7 @@ class Lifecycle:
         warnings: tuple[str, ...],
     ) -> WriteResult:
         new["apiVersion"] = old["apiVersion"]
-        if kind.strategy.has_generation and admission.is_spec_changed(kind, new, old):
+        if kind.strategy.has_generation and admission.needs_new_generation(kind, new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         version = old["metadata"]["resourceVersion"]
         new["metadata"]["resourceVersion"] = version
@@ -256,7 +256,7 @@ class Lifecycle:
             if not kind.strategy.is_graceful:
                 return DeleteResult(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
-                # The object was already terminating, so this deletion is a second change.
+                # The object was already terminating, so its removal is a second change, with its own resourceVersion.
                 meta["resourceVersion"] = str(self.store.version)
             return DeleteResult(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
@@ -289,7 +289,7 @@ class Lifecycle:
         if kind.strategy.has_generation and not is_terminating:
             meta["generation"] = meta.get("generation", 0) + 1
 
-    def _check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+    def _check_namespace_is_active(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
         is_terminating = self._namespaces.get(namespace)

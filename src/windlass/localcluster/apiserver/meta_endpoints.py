@@ -31,7 +31,7 @@ class MetaEndpoints:
         self._documents.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:
-        """Return the response. Raise ApiError for any other path or method."""
+        """Return the response. Raise ApiError for an unknown path or a method other than GET and HEAD."""
         parts = request.path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()

@@ -9,7 +9,7 @@ from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
 NameRule = Callable[[str, bool], formats.Problems]
-"""Return the problems of a name or, if the second argument is true, of a generateName prefix."""
+"""Returns the problems of a name or, if the second argument is true, of a generateName prefix."""
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
@@ -19,33 +19,33 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 
 
-def subdomain(name: str, is_prefix: bool) -> formats.Problems:
+def _subdomain_name(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_subdomain(_without_dash(name) if is_prefix else name)
 
 
-def label(name: str, is_prefix: bool) -> formats.Problems:
+def _label_name(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_label(_without_dash(name) if is_prefix else name)
 
 
-def path_segment(name: str, is_prefix: bool) -> formats.Problems:
+def _path_segment_name(name: str, is_prefix: bool) -> formats.Problems:
     return formats.path_segment_prefix(name) if is_prefix else formats.path_segment(name)
 
 
 _NAME_RULES: dict[str, NameRule] = {
     # An event is named after its object, which may be of any kind.
-    "events": path_segment,
-    "namespaces": label,
-    "services": label,
-    "roles.rbac.authorization.k8s.io": path_segment,
-    "rolebindings.rbac.authorization.k8s.io": path_segment,
-    "clusterroles.rbac.authorization.k8s.io": path_segment,
-    "clusterrolebindings.rbac.authorization.k8s.io": path_segment,
+    "events": _path_segment_name,
+    "namespaces": _label_name,
+    "services": _label_name,
+    "roles.rbac.authorization.k8s.io": _path_segment_name,
+    "rolebindings.rbac.authorization.k8s.io": _path_segment_name,
+    "clusterroles.rbac.authorization.k8s.io": _path_segment_name,
+    "clusterrolebindings.rbac.authorization.k8s.io": _path_segment_name,
 }
 
 
 def name_rule(resource: str) -> NameRule:
     """Return the name rule of a resource (`pods`, `jobs.batch`)."""
-    return _NAME_RULES.get(resource, subdomain)
+    return _NAME_RULES.get(resource, _subdomain_name)
 
 
 def generate_name(base: str, suffix: str) -> str:

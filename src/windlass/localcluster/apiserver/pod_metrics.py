@@ -51,7 +51,7 @@ _NODES = _kind("NodeMetrics", "nodes", namespaced=False)
 KINDS = (_NODES, _PODS)
 
 
-class PodMetrics:
+class MetricsHandler:
     def __init__(self, lifecycle: Lifecycle, meter: Meter) -> None:
         self._lifecycle = lifecycle
         self._meter = meter

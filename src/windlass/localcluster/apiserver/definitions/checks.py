@@ -1,7 +1,7 @@
 """Validation of CustomResourceDefinitions: group, scope, names, versions, subresources and columns.
 
-`schemas` validates the OpenAPI schemas. Kubernetes reports errors that all versions share under `spec.validation`,
-`spec.subresources` and `spec.additionalPrinterColumns`; so does this module.
+`schemas` validates the OpenAPI schemas. Kubernetes reports errors in fields that are equal in all versions under
+`spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns`; so does this module.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def name_errors(definition: Object) -> Iterator[FieldError]:
 
 
 def spec_errors(spec: Object) -> Iterator[FieldError]:
-    """Return every error of a spec, in the order in which Kubernetes reports them."""
+    """Return the errors of a spec, except for `preserveUnknownFields`, in the order of Kubernetes."""
     versions = spec.get("versions") or []
     common = {field: path for field, path in _COMMON_PATHS.items() if _is_common(versions, field)}
     yield from _group_errors(spec.get("group"))

@@ -1,7 +1,7 @@
 """Acceptance of the names of a CustomResourceDefinition (the naming controller of apiextensions-apiserver).
 
 A definition is established when it is stored, unless another one in its group has one of its names. In that
-case it is not established until it is updated.
+case its names are checked again only when it is updated.
 """
 
 from collections.abc import Iterable, Iterator

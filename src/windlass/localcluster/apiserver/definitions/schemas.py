@@ -32,7 +32,7 @@ _FORBIDDEN_IN_VALUE_VALIDATION = {
     ),
     **dict.fromkeys(("nullable", _PRESERVES, _EMBEDDED, _INT_OR_STRING), "must be false to be structural"),
 }
-"""Keys that a schema below allOf, anyOf, oneOf or not cannot have."""
+"""Keys that a schema below `allOf`, `anyOf`, `oneOf` or `not` cannot have."""
 
 _UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
 """Keys whose errors make further checks impossible."""
@@ -269,7 +269,7 @@ def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fiel
 def _value_validation_errors(
     schema: JsonSchema, path: str, *, is_nested: bool, may_have_int_or_string: bool
 ) -> Iterator[FieldError]:
-    """Check allOf, anyOf, oneOf, not and the pattern of a schema.
+    """Check `allOf`, `anyOf`, `oneOf`, `not` and `pattern` of a schema.
 
     Types are allowed only in an `anyOf` of integer and string, which may also be inside the first `allOf`.
     """

@@ -45,7 +45,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     strategy: Strategy
     # Whether the definition of a custom resource is being deleted, so that no objects can be created.
     is_terminating: bool = False
-    # A version that is not served has no path, but its objects may be stored.
+    # Whether this version has paths. Objects may be stored in a version that is not served.
     is_served: bool = True
     # Whether objects are computed on request and cannot be written or watched.
     is_read_only: bool = False

@@ -1,4 +1,4 @@
-"""The strategy of Namespace, and the status that Kubernetes' namespace controller sets while one is terminating."""
+"""The strategy of Namespace, and the conditions that Kubernetes' namespace controller sets during a deletion."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -115,7 +115,7 @@ def finalized(namespace: Object) -> Object:
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
-    """Return the namespace with these conditions. An unchanged condition keeps its transition time."""
+    """Return the namespace with these conditions. A condition whose status is unchanged keeps its transition time."""
     status = namespace.get("status") or {}
     times = {
         (old["type"], old["status"]): old["lastTransitionTime"] for old in status.get("conditions") or ()

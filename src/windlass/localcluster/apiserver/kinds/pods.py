@@ -126,7 +126,7 @@ def _scheduled(status: str, cluster: ClusterView) -> Object:
 
 
 def _valid_grace_seconds(seconds: int) -> int:
-    """Return 1 for a negative grace period, as Kubernetes does."""
+    """Return the grace period, or 1 if it is negative, as in Kubernetes."""
     return seconds if seconds >= 0 else 1
 
 

@@ -200,7 +200,7 @@ def _rolling_errors(rolling: Mapping[str, Any], path: str) -> Iterator[FieldErro
 
 
 def _count_or_percentage(value: int | str) -> int:
-    """Return the number in a count or a percentage; 0 for text that is neither."""
+    """Return the number in a count or a percentage; 0 for an invalid percentage."""
     if isinstance(value, int):
         return value
     return 0 if formats.percentage(value) else int(value.removesuffix("%"))

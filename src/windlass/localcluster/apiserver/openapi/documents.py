@@ -1,7 +1,7 @@
 """The OpenAPI documents: `/openapi/v2` in Swagger 2.0, and `/openapi/v3` with one document per group and version.
 
-kubectl uses them to validate, to explain and to compute patches. Documents share parts, so callers must not modify a
-document.
+kubectl uses them to validate objects, to explain fields and to compute patches. Documents share parts, so callers must
+not modify a document.
 """
 
 import hashlib

@@ -58,7 +58,7 @@ def _type(*strings: str, **others: str) -> Type:
     return Type(dict(sorted(fields.items())), ())
 
 
-# Types of every API server that no kind refers to.
+# Types that every API server publishes, although no kind refers to them.
 _SHARED = {
     "V1Binding": Type(
         _type("apiVersion", "kind", metadata="V1ObjectMeta", target="V1ObjectReference").fields, ("target",)
@@ -84,7 +84,7 @@ _SHARED = {
         "group", "kind", "name", "uid", causes="[]V1StatusCause", retryAfterSeconds="integer"
     ),
 }
-# The kinds among the shared types.
+# Group, version and kind of types that are kinds but have no resource of their own.
 _SHARED_KINDS = {
     "V1DeleteOptions": ("", "v1", "DeleteOptions"),
     "V1Status": ("", "v1", "Status"),
@@ -92,7 +92,7 @@ _SHARED_KINDS = {
     "V1Eviction": ("policy", "v1", "Eviction"),
     "V1Scale": ("autoscaling", "v1", "Scale"),
 }
-_ALWAYS = ("V1DeleteOptions", "V1ListMeta", "V1ObjectMeta", "V1Status")
+_ALWAYS_PUBLISHED = ("V1DeleteOptions", "V1ListMeta", "V1ObjectMeta", "V1Status")
 _SUBRESOURCE_TYPES = {"scale": "V1Scale", "eviction": "V1Eviction", "binding": "V1Binding"}
 
 # Descriptions of the built-in kinds, for `kubectl explain`.
@@ -149,7 +149,7 @@ def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
     ]
     found = {
         definition_name(name): type_schema(name, dialect)
-        for name in _reachable_types([*roots, *subresource_types, *_ALWAYS])
+        for name in _reachable_types([*roots, *subresource_types, *_ALWAYS_PUBLISHED])
     }
     found |= _common(dialect)
     for kind in kinds:

@@ -1,7 +1,8 @@
 """The columns that `kubectl get` shows for each built-in kind (kube-apiserver: `pkg/printers/internalversion`).
 
-The columns of `-o wide` are always included; clients hide them because of their priority. A kind without an entry in
-`PRINTERS` shows its name and creation time. The columns of custom resources come from their definition: see `tables`.
+The columns of `-o wide` are always included; clients hide them because of their priority. For a kind without an
+entry in `PRINTERS`, the columns are the name and the creation time. The columns of custom resources come from their
+definition: see `tables`.
 """
 
 from collections.abc import Callable
@@ -154,7 +155,7 @@ def _subset_addresses(subset: Object) -> list[str]:
     return [f"{host}:{port}" for port in ports for host in hosts] if ports else addresses
 
 
-def _event(event: Object, now: datetime) -> list[Any]:
+def _event_cells(event: Object, now: datetime) -> list[Any]:
     series, involved = accessors.at(event, "series"), event.get("involvedObject") or {}
     first = accessors.age(event.get("firstTimestamp") or event.get("eventTime"), now)
     last = accessors.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
@@ -284,7 +285,7 @@ PRINTERS: dict[str, Printer] = {
             *_headers("First Seen", "Count", priority=1),
             msgspec.structs.replace(_NAME, priority=1),
         ),
-        _event,
+        _event_cells,
     ),
     "namespaces": printer(_column("Status", _text("status.phase")), _AGE),
     "nodes": printer(

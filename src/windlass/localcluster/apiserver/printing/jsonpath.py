@@ -78,7 +78,7 @@ class _Elements(msgspec.Struct, frozen=True):
 
 
 class _Filter(msgspec.Struct, frozen=True):
-    """`[?(@.left == right)]`, or without an operator the elements that have `left`."""
+    """`[?(@.left == right)]`; without an operator, it selects the elements that have `left`."""
 
     left: "Path"
     operator: str = ""
